@@ -1,0 +1,27 @@
+import { parseArgs } from "node:util";
+import { completions } from "./completions.ts";
+import type { Effort, Outcome } from "./support/outcome.ts";
+import { printOutcome } from "./support/print.ts";
+
+// `npm run bench -- [name…] [--quick] [--peers] [--write]`: see docs/benchmarks.md.
+
+const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = { completions };
+
+const { values: options, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    quick: { type: "boolean", default: false },
+    peers: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
+  },
+});
+const names = positionals.length > 0 ? positionals : Object.keys(BENCHMARKS);
+const effort: Effort = { rounds: options.quick ? 1 : 3, scale: options.quick ? 0.1 : 1, peers: options.peers };
+const outcomes: Outcome[] = [];
+for (const name of names) {
+  const benchmark = BENCHMARKS[name];
+  if (benchmark === undefined) throw new Error(`there is no benchmark ${name}: ${Object.keys(BENCHMARKS).join(", ")}`);
+  const outcome = await benchmark(effort);
+  printOutcome(outcome);
+  outcomes.push(outcome);
+}

@@ -1,0 +1,69 @@
+import { createServer, type Socket } from "node:net";
+
+/**
+ * A model provider that answers at once, or after 200 ms when the model is called "slow": OpenAI's chat completions,
+ * whole or as 64 chunks in one write. It reads no more of HTTP than it must, so that what is measured is never this.
+ */
+
+const CHUNKS = 64;
+const SLOW_MS = 200;
+const HEAD_END = "\r\n\r\n";
+
+const usage = { prompt_tokens: 40, completion_tokens: CHUNKS, total_tokens: 40 + CHUNKS };
+const about = { id: "chatcmpl-bench", created: 1_750_000_000, model: "instant" };
+
+function wholeAnswer(): Buffer {
+  const content = "A train leaves the station at noon and nobody aboard knows where it goes. ".repeat(4).trim();
+  const choices = [{ index: 0, message: { role: "assistant", content }, finish_reason: "stop" }];
+  const body = JSON.stringify({ ...about, object: "chat.completion", choices, usage });
+  return Buffer.from(
+    `HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(body)}${HEAD_END}${body}`,
+  );
+}
+
+function streamedAnswer(): Buffer {
+  const chunk = (fields: object) => ({ ...about, object: "chat.completion.chunk", ...fields });
+  const delta = (delta: object, finish_reason: string | null = null) =>
+    chunk({ choices: [{ index: 0, delta, finish_reason }] });
+  const words = Array.from({ length: CHUNKS }, (_, index) => delta({ content: ` word${index}` }));
+  const chunks = [
+    delta({ role: "assistant", content: "" }),
+    ...words,
+    delta({}, "stop"),
+    chunk({ choices: [], usage }),
+  ];
+  const events = [...chunks.map((each) => `data: ${JSON.stringify(each)}\n\n`), "data: [DONE]\n\n"];
+  const frames = events.map((event) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`);
+  const head = `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked${HEAD_END}`;
+  return Buffer.from(`${head}${frames.join("")}0\r\n\r\n`);
+}
+
+const WHOLE = wholeAnswer();
+const STREAMED = streamedAnswer();
+
+function serve(socket: Socket): void {
+  let received = "";
+  const answer = (body: string) => {
+    const bytes = body.includes('"stream":true') ? STREAMED : WHOLE;
+    if (body.includes('"slow"')) setTimeout(() => socket.write(bytes), SLOW_MS);
+    else socket.write(bytes);
+  };
+  socket.on("error", () => {});
+  socket.on("data", (chunk) => {
+    received += chunk.toString("latin1");
+    const end = received.indexOf(HEAD_END);
+    if (end === -1) return;
+    const length = /\r\ncontent-length: *(\d+)/i.exec(received.slice(0, end))?.[1];
+    const body = received.slice(end + HEAD_END.length);
+    const isWhole = length === undefined ? body.endsWith("0\r\n\r\n") : body.length >= Number(length);
+    if (!isWhole) return;
+    received = "";
+    answer(body);
+  });
+}
+
+const server = createServer({ noDelay: true }, serve);
+server.listen(0, "127.0.0.1", 4096, () => {
+  const address = server.address();
+  if (address !== null && typeof address === "object") console.log(`listening on http://127.0.0.1:${address.port}`);
+});

@@ -1,0 +1,117 @@
+import { execFileSync, spawn } from "node:child_process";
+import { readdirSync, readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+
+/** Where processes run: load and upstream on one core, what is measured on the other. */
+export const CORES = { load: 0, service: 1 } as const;
+export type Core = keyof typeof CORES;
+
+const START_MS = 60_000;
+const KIB_PER_MB = 1000 / 1.024;
+
+/** A child process that says where it listens. */
+export interface ServerProcess {
+  pid: number;
+  port: number;
+  url: string;
+  /** From the start of the process to that line. */
+  started_in_ms: number;
+  /** Ends it as an operator would; resolves when it is gone. */
+  stop(): Promise<void>;
+  /** kill -9; resolves when it is gone. */
+  kill(): Promise<void>;
+}
+
+/** Whether processes can be held to a core here. */
+export const canPin = process.platform === "linux" && availableParallelism() > 1 && hasTaskset();
+
+function hasTaskset(): boolean {
+  try {
+    execFileSync("taskset", ["-V"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Holds this process to the load's core while `work` runs. */
+export async function onLoadCore<T>(work: () => Promise<T>): Promise<T> {
+  if (!canPin) return work();
+  const holdTo = (cores: string) =>
+    execFileSync("taskset", ["-a", "-c", "-p", cores, String(process.pid)], { stdio: "ignore" });
+  const all = `0-${availableParallelism() - 1}`;
+  holdTo(String(CORES.load));
+  return work().finally(() => holdTo(all));
+}
+
+/** Starts `command` and waits for the line on its stdout that names a loopback address. */
+export async function startServer(
+  command: readonly string[],
+  options: { core?: Core; env?: Record<string, string | undefined>; cwd?: string } = {},
+): Promise<ServerProcess> {
+  const pinned =
+    options.core !== undefined && canPin ? ["taskset", "-c", String(CORES[options.core]), ...command] : command;
+  const started_ms = performance.now();
+  const child = spawn(pinned[0] ?? "", pinned.slice(1), {
+    env: { ...process.env, ...options.env },
+    cwd: options.cwd,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  const end = (signal: NodeJS.Signals) => {
+    child.kill(signal);
+    return exited;
+  };
+  try {
+    const port = await new Promise<number>((resolve, reject) => {
+      let said = "";
+      const hear = (chunk: Buffer) => {
+        said += chunk;
+        const match = /https?:\/\/(?:127\.0\.0\.1|localhost):(\d+)/.exec(said);
+        if (match !== null) resolve(Number(match[1]));
+      };
+      child.stdout.on("data", hear);
+      // Read on, or a talkative process would stop at a full pipe.
+      child.stderr.on("data", (chunk) => {
+        if (said.length < 10_000) said += chunk;
+      });
+      child.once("error", reject);
+      child.once("exit", (code) => reject(new Error(`${command.join(" ")} ended with ${code}:\n${said}`)));
+      setTimeout(() => reject(new Error(`${command.join(" ")} named no address:\n${said}`)), START_MS).unref();
+    });
+    const started_in_ms = performance.now() - started_ms;
+    const url = `http://127.0.0.1:${port}`;
+    return { pid: child.pid ?? 0, port, url, started_in_ms, stop: () => end("SIGTERM"), kill: () => end("SIGKILL") };
+  } catch (error) {
+    await end("SIGKILL");
+    throw error;
+  }
+}
+
+/** Resident memory of a process and all below it, in MB; NaN where there is no /proc. */
+export function residentMb(pid: number): number {
+  try {
+    const status = readFileSync(`/proc/${pid}/status`, "utf8");
+    const own = Number(/VmRSS:\s+(\d+) kB/.exec(status)?.[1] ?? 0) / KIB_PER_MB;
+    return childrenOf(pid).reduce((sum, child) => sum + residentMb(child), own);
+  } catch {
+    return Number.NaN;
+  }
+}
+
+function childrenOf(pid: number): number[] {
+  return readdirSync(`/proc/${pid}/task`).flatMap((thread) =>
+    readFileSync(`/proc/${pid}/task/${thread}/children`, "utf8").split(" ").filter(Boolean).map(Number),
+  );
+}
+
+/** Processor time that a process has used so far, in ms; NaN where there is no /proc. */
+export function processorMs(pid: number): number {
+  try {
+    // Fields 14 and 15, counted after the name in brackets, which may hold blanks; 100 ticks a second on Linux.
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
+    return (Number(fields[11]) + Number(fields[12])) * 10;
+  } catch {
+    return Number.NaN;
+  }
+}

@@ -1,0 +1,113 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { type PostgresServer, runSql } from "../../test/support/postgres-server.ts";
+import { type Core, type ServerProcess, startServer } from "./processes.ts";
+
+export type Storage = "embedded" | "postgres";
+
+const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
+const ADMIN_KEY = "operator-key-of-the-bench";
+const PLENTY_TOKENS = 1_000_000_000_000;
+
+/** Where a service keeps its data: a folder of its own and, on PostgreSQL, a database of its own. */
+export interface Place {
+  storage: Storage;
+  folder: string;
+  database_url: string | null;
+  env: Record<string, string>;
+  drop(): Promise<void>;
+}
+
+export interface BenchUser {
+  id: string;
+  key: string;
+}
+
+export interface BenchService extends ServerProcess {
+  /** A user whose tokens do not run out. */
+  newUser(): Promise<BenchUser>;
+  /** A JSON answer of the API; throws on any status but 2xx. */
+  call<Body>(method: string, path: string, options?: { key?: string; body?: unknown }): Promise<Body>;
+}
+
+let sequence = 0;
+
+/** A fresh place; `server` decides the storage. */
+export async function createPlace(server: PostgresServer | null): Promise<Place> {
+  const folder = mkdtempSync(join(tmpdir(), "purser-bench-"));
+  let database_url: string | null = null;
+  if (server !== null) {
+    sequence += 1;
+    await runSql(server.url("postgres"), `create database bench_${sequence}`);
+    database_url = server.url(`bench_${sequence}`);
+  }
+  const env: Record<string, string> = {
+    PORT: "0",
+    HOST: "127.0.0.1",
+    DATA_DIR: folder,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: `bench:${randomBytes(32).toString("base64")}`,
+    LOG_LEVEL: "warn",
+    ...(database_url === null ? {} : { DATABASE_URL: database_url }),
+  };
+  const drop = async () => rmSync(folder, { recursive: true, force: true });
+  return { storage: server === null ? "embedded" : "postgres", folder, database_url, env, drop };
+}
+
+/** Points the place's services at an upstream: the models `bench/instant` and `bench/slow`, and no rate limit. */
+export function configure(place: Place, upstream_url: string): void {
+  const model = (name: string) => ({
+    id: `bench/${name}`,
+    provider: "bench",
+    provider_model: name,
+    input_rate: 0.333333,
+    output_rate: 1.000001,
+    trial_eligible: true,
+    context_window: 128_000,
+    max_output_tokens: 4096,
+  });
+  const config = {
+    providers: [{ name: "bench", kind: "openai-compatible", base_url: `${upstream_url}/v1` }],
+    models: [model("instant"), model("slow")],
+    limits: { requests_per_minute: 1_000_000_000 },
+  };
+  place.env.PURSER_CONFIG = join(place.folder, "purser.json");
+  writeFileSync(place.env.PURSER_CONFIG, JSON.stringify(config));
+}
+
+/** Starts the service as `npm start` does, in a process of its own. */
+export async function startService(
+  place: Place,
+  options: { core?: Core; node_args?: readonly string[] } = {},
+): Promise<BenchService> {
+  const command = [process.execPath, ...(options.node_args ?? []), MAIN];
+  const server = await startServer(command, { env: place.env, ...(options.core ? { core: options.core } : {}) });
+
+  const call: BenchService["call"] = async (method, path, { key = ADMIN_KEY, body } = {}) => {
+    const response = await fetch(`${server.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+    return JSON.parse(text);
+  };
+  return {
+    ...server,
+    call,
+    async newUser() {
+      const { user, api_key } = await call<{ user: { id: string }; api_key: { key: string } }>(
+        "POST",
+        "/api/v1/admin/users",
+        { body: { email: `${randomBytes(6).toString("hex")}@example.com`, trial: false } },
+      );
+      const grant = { amount_tokens: PLENTY_TOKENS, source: "top_up" };
+      await call("POST", `/api/v1/admin/users/${user.id}/grants`, { body: grant });
+      return { id: user.id, key: api_key.key };
+    },
+  };
+}

@@ -1,0 +1,155 @@
+import { randomBytes } from "node:crypto";
+import { styleText } from "node:util";
+import { createApp } from "../src/app.ts";
+import { readConfig } from "../src/config.ts";
+import { type Listening, listen } from "../src/http/listen.ts";
+import { createLog } from "../src/platform/log.ts";
+import { block, grouped, heading, line, table } from "./print.ts";
+import { startSite } from "./site.ts";
+
+// `npm run demo`: the main job from end to end, offline, through the public API. `--once` exits instead of serving on.
+
+const once = process.argv.includes("--once");
+const admin_key = process.env.PURSER_ADMIN_KEY ?? `demo-${randomBytes(12).toString("hex")}`;
+
+// biome-ignore lint/suspicious/noExplicitAny: the demo prints whatever the API answers
+type Json = any;
+
+function clientOf(url: string, key: string) {
+  return async (method: string, path: string, body?: unknown, headers: Record<string, string> = {}): Promise<Json> => {
+    const response = await fetch(`${url}/api/v1${path}`, {
+      method,
+      headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json", ...headers },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    const answer = await response.json();
+    if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${JSON.stringify(answer)}`);
+    return answer;
+  };
+}
+
+function showStep(step: Json): void {
+  const cost = step.usage === null ? "" : `, ${grouped(step.usage.cost_tokens)} tokens`;
+  line(`${step.index + 1}. ${styleText("cyan", step.type)} ${step.name}: ${step.status}${cost}`);
+  if (step.type === "tool") line(styleText("dim", `   ${JSON.stringify(step.arguments)}`));
+  for (const removed of step.safety?.removed ?? []) {
+    const excerpt = String(removed.excerpt).replace(/\s+/g, " ").slice(0, 90);
+    line(styleText("yellow", `   removed (${removed.technique}): ${excerpt}`));
+  }
+}
+
+async function runAgent(call: ReturnType<typeof clientOf>, origin: string): Promise<void> {
+  heading("1. An agent that reads the web");
+  const agent = await call("POST", "/agents", {
+    name: "Harbour watch",
+    system_prompt: "You watch the harbour's pages for a sailor. Be brief.",
+    run_prompt: `Read ${origin}/harbour and ${origin}/prices and ${origin}/tides and summarise them.`,
+    model_id: "purser/rehearsal",
+    tools_config: { web_fetch: { enabled: true } },
+    schedule_enabled: true,
+    schedule_interval: "daily",
+    schedule_time: "09:00",
+    schedule_timezone: "Asia/Kolkata",
+  });
+  line(`agent ${agent.id}, next run ${agent.next_run_at} (09:00 in Kolkata)`);
+
+  heading("2. One run of it: every step, and what the safety layer took out of the pages");
+  const run = await call("POST", `/agents/${agent.id}/runs`, undefined, { Prefer: "wait=60" });
+  const detail = await call("GET", `/agents/${agent.id}/runs/${run.id}`);
+  detail.steps.forEach(showStep);
+  line(`run ${detail.status}; its output:`);
+  block(detail.output ?? JSON.stringify(detail.error));
+
+  heading("3. What it cost");
+  const { input_tokens, output_tokens, cost_tokens } = detail.usage;
+  const dollars = (cost_tokens / 625_000).toFixed(6);
+  line(
+    `${grouped(input_tokens)} tokens in, ${grouped(output_tokens)} out: ${grouped(cost_tokens)} tokens billed ($${dollars})`,
+  );
+}
+
+async function showAccount(call: ReturnType<typeof clientOf>): Promise<void> {
+  heading("4. The ledger: every token granted and spent");
+  const { transactions } = await call("GET", "/users/me/transactions");
+  table(
+    ["#", "type", "amount", "balance", "what for"],
+    transactions.map((entry: Json) => [
+      entry.seq,
+      entry.type,
+      entry.amount,
+      entry.balance_after,
+      entry.model ?? entry.description,
+    ]),
+  );
+  heading("5. The buckets they are taken from, oldest first");
+  const { buckets } = await call("GET", "/users/me/buckets");
+  table(
+    ["source", "remaining", "of", "expires", "note"],
+    buckets.map((bucket: Json) => [
+      bucket.source,
+      bucket.remaining,
+      bucket.original_amount,
+      bucket.expires_at.slice(0, 10),
+      bucket.note ?? "",
+    ]),
+  );
+}
+
+function showNext(url: string, key: string): void {
+  heading("Go on");
+  line(`curl ${url}/api/v1/chat/completions -H "Authorization: Bearer ${key}" \\`);
+  line(
+    `  -H "Content-Type: application/json" -d '{"model": "auto", "messages": [{"role": "user", "content": "Say hello"}]}'`,
+  );
+  line(`audit: curl ${url}/api/v1/admin/audit -H "Authorization: Bearer ${admin_key}"`);
+  console.log("");
+  console.log(`Console   ${url}/`);
+  console.log(`Reference ${url}/docs`);
+  console.log(`API key   ${key}`);
+}
+
+async function main(): Promise<void> {
+  const started = performance.now();
+  const site = await startSite();
+  const config = readConfig({
+    DATA_DIR: "./data/demo",
+    ...process.env,
+    PURSER_ADMIN_KEY: admin_key,
+    PURSER_EGRESS_ALLOW: new URL(site.origin).host,
+    LOG_LEVEL: process.env.LOG_LEVEL ?? "error",
+  });
+  console.log("Starting Purser on embedded storage (the first time takes a few seconds) …");
+  const app = await createApp(config, createLog(config.log_level));
+  const server: Listening = await listen(app.http, config).catch(() =>
+    listen(app.http, { host: config.host, port: 0 }),
+  );
+  console.log(`listening on ${server.url}`);
+  const stop = async () => {
+    app.beginStop();
+    await server.stop();
+    await app.stop();
+    site.stop();
+  };
+  try {
+    const operator = clientOf(server.url, admin_key);
+    const { api_key } = await operator("POST", "/admin/users", { email: `demo-${Date.now()}@example.com` });
+    const call = clientOf(server.url, api_key.key);
+    await runAgent(call, site.origin);
+    await showAccount(call);
+    line("");
+    line(`All of that took ${((performance.now() - started) / 1000).toFixed(1)} s.`);
+    showNext(server.url, api_key.key);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  if (once) return stop();
+  const end = () => void stop().then(() => process.exit(0));
+  process.once("SIGINT", end);
+  process.once("SIGTERM", end);
+}
+
+main().catch((error: Error) => {
+  console.error(`The demo failed: ${error.message}`);
+  process.exit(1);
+});

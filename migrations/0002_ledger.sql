@@ -1,0 +1,597 @@
+-- The ledger: what each user has, holds and has spent, in billed tokens. src/ledger/README.md explains the terms.
+-- No foreign key leads to users: the ledger outlives an erased person.
+
+create table account (
+  user_id uuid primary key,
+  -- the last entry's number and hash
+  seq bigint not null default 0,
+  last_hash bytea not null default '\x0000000000000000000000000000000000000000000000000000000000000000',
+  -- Σ remaining and Σ held of the buckets, kept for the audit and for balance_after
+  posted bigint not null default 0 check (posted >= 0),
+  held bigint not null default 0 check (held between 0 and posted),
+  -- on-demand overage of the current period; a null cap means that it is off
+  overage bigint not null default 0 check (overage >= 0),
+  overage_held bigint not null default 0 check (overage_held >= 0),
+  overage_cap bigint check (overage_cap >= 0),
+  debt bigint not null default 0 check (debt >= 0),
+  trial_ends_at timestamptz(3),
+  -- the first top-up or subscription: from then on no trial restricts the account
+  paid_since timestamptz(3),
+  opened_at timestamptz(3) not null
+) with (fillfactor = 50);
+create index account_by_trial_end on account (trial_ends_at) where paid_since is null;
+
+create table bucket (
+  user_id uuid not null references account,
+  id uuid not null,
+  source text not null check (source in ('subscription', 'top_up', 'bonus')),
+  original bigint not null check (original > 0),
+  remaining bigint not null,
+  held bigint not null default 0,
+  granted_at timestamptz(3) not null,
+  expires_at timestamptz(3) not null check (expires_at > granted_at),
+  note text,
+  grant_key text,
+  closed_reason text check (closed_reason in ('spent', 'expired', 'clawed_back')),
+  primary key (user_id, id),
+  check (0 <= held and held <= remaining and remaining <= original),
+  check ((closed_reason is null) = (remaining > 0))
+) with (fillfactor = 50);
+create unique index bucket_by_grant_key on bucket (user_id, grant_key) where grant_key is not null;
+create index bucket_open on bucket (user_id, granted_at, id) where closed_reason is null;
+create index bucket_due on bucket (expires_at) where closed_reason is null;
+
+-- An open hold. It is deleted when it is settled or let go; usage_event keeps what mattered of it.
+create table hold (
+  user_id uuid not null,
+  id uuid not null,
+  api_key_id uuid,
+  requested bigint not null check (requested >= 0),
+  held bigint not null check (held between 0 and requested),
+  -- held = Σ slices + overage; slice n pins slice_tokens[n] of the bucket slice_buckets[n]
+  slice_buckets uuid[] not null,
+  slice_tokens bigint[] not null,
+  overage bigint not null check (overage >= 0),
+  -- on the database's real clock: a caller that died must not hold a standing test clock's tokens for ever
+  expires_at timestamptz not null,
+  primary key (user_id, id)
+);
+create index hold_by_expiry on hold (expires_at);
+
+create table entry (
+  user_id uuid not null,
+  seq bigint not null,
+  type text not null
+    check (type in ('grant', 'usage', 'expiry', 'refund', 'clawback', 'overage', 'absorbed', 'adjustment')),
+  amount bigint not null check (amount <> 0),
+  -- posted − debt after this entry; overage and absorbed are not taken from the balance and leave it as it was
+  balance_after bigint not null,
+  bucket_id uuid,
+  hold_id uuid,
+  model text,
+  agent_id uuid,
+  run_id uuid,
+  request_id text,
+  api_key_id uuid,
+  description text not null,
+  created_at timestamptz(3) not null,
+  -- entry_hash of the entry before and this one
+  hash bytea not null,
+  primary key (user_id, seq)
+);
+create index entry_by_run on entry (user_id, run_id, seq) where run_id is not null;
+create index entry_by_agent on entry (user_id, agent_id, seq) where agent_id is not null;
+create index entry_by_type on entry (user_id, type, seq) where type <> 'usage';
+
+-- One settled call: what it used, at which rates, what was held for it and who bore its cost.
+create table usage_event (
+  user_id uuid not null,
+  hold_id uuid not null,
+  request_id text not null,
+  api_key_id uuid,
+  agent_id uuid,
+  run_id uuid,
+  model text not null,
+  input_tokens bigint not null check (input_tokens >= 0),
+  cached_input_tokens bigint not null check (cached_input_tokens between 0 and input_tokens),
+  output_tokens bigint not null check (output_tokens >= 0),
+  -- millionths of a billed token per raw token; null: cached input is billed like the rest
+  input_rate_micro bigint not null check (input_rate_micro >= 0),
+  cached_input_rate_micro bigint check (cached_input_rate_micro >= 0),
+  output_rate_micro bigint not null check (output_rate_micro >= 0),
+  -- the hold; all null when it was gone by the time of the settle
+  requested bigint,
+  held bigint,
+  slice_buckets uuid[],
+  slice_tokens bigint[],
+  cost bigint not null check (cost >= 0),
+  charged bigint not null check (charged >= 0),
+  overage bigint not null check (overage >= 0),
+  absorbed bigint not null check (absorbed >= 0),
+  -- its entries are those numbered after entries_after, up to entries_to
+  entries_after bigint not null,
+  entries_to bigint not null,
+  created_at timestamptz(3) not null,
+  primary key (user_id, hold_id),
+  check (cost = charged + overage + absorbed)
+);
+-- Not led by user_id: the planner must have no second choice when it looks up a user's charge by its hold.
+create index usage_event_by_request on usage_event (request_id, user_id);
+
+-- Σ of usage_event by UTC day, written with it. The zero uuid stands for "none".
+create table usage_daily (
+  user_id uuid not null,
+  day date not null,
+  model text not null,
+  agent_id uuid not null,
+  api_key_id uuid not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  cached_input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null,
+  primary key (user_id, day, model, agent_id, api_key_id)
+) with (fillfactor = 50);
+
+create table key_spend (
+  user_id uuid not null,
+  api_key_id uuid not null,
+  spent bigint not null default 0 check (spent >= 0),
+  held bigint not null default 0 check (held >= 0),
+  primary key (user_id, api_key_id)
+) with (fillfactor = 50);
+
+-- sha256 of the UTF-8 text of a JSON array (elements parted by ", "), so that an export can be checked by its owner:
+-- previous hash (hex; of the first entry: 64 zeros), user_id, seq, type, amount, balance_after, bucket_id, hold_id,
+-- model, agent_id, run_id, request_id, api_key_id, description, created_at (ISO 8601, UTC, three decimals, Z).
+create function entry_hash(
+  previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, hold_id uuid,
+  model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamptz
+) returns bytea language sql stable as $$
+  select sha256(convert_to(json_build_array(
+    encode(previous, 'hex'), user_id, seq, type, amount, balance_after, bucket_id, hold_id,
+    model, agent_id, run_id, request_id, api_key_id, description,
+    to_char(created_at::timestamptz(3) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
+  )::text, 'UTF8'))
+$$;
+
+-- Appends an entry that no call caused, and moves the balance by it. The caller has locked the account.
+create function ledger_post(
+  of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint,
+  of_description text, instant timestamptz
+) returns void language plpgsql as $$
+declare
+  a account;
+begin
+  update account set seq = seq + 1, posted = posted + posted_change, debt = debt + debt_change
+    where user_id = of_user returning * into strict a;
+  a.last_hash := entry_hash(a.last_hash, of_user, a.seq, of_type, of_amount, a.posted - a.debt, of_bucket, null,
+    null, null, null, null, null, of_description, instant);
+  insert into entry (user_id, seq, type, amount, balance_after, bucket_id, description, created_at, hash)
+    values (of_user, a.seq, of_type, of_amount, a.posted - a.debt, of_bucket, of_description, instant, a.last_hash);
+  update account set last_hash = a.last_hash where user_id = of_user;
+end $$;
+
+-- Closes what has expired of one account by `instant`, in the order and at the time it expired. What is held stays.
+create function ledger_expire(of_user uuid, instant timestamptz) returns void language plpgsql as $$
+declare
+  b bucket;
+begin
+  perform from account where user_id = of_user for update;
+  for b in
+    select * from bucket
+      where user_id = of_user and closed_reason is null and expires_at <= instant and remaining > held
+      order by expires_at, id
+  loop
+    update bucket set remaining = held, closed_reason = case when held = 0 then 'expired' end
+      where user_id = of_user and id = b.id;
+    perform ledger_post(of_user, 'expiry', b.held - b.remaining, b.id, b.held - b.remaining, 0, 'Expired', b.expires_at);
+  end loop;
+end $$;
+
+-- Closes the expired buckets of at most `most` accounts; returns how many accounts that were.
+create function ledger_sweep(instant timestamptz, most integer) returns integer language plpgsql as $$
+declare
+  due uuid[];
+begin
+  select array_agg(user_id order by user_id) into due from (
+    select distinct user_id from bucket
+      where closed_reason is null and expires_at <= instant and remaining > held limit most
+  ) as accounts_due;
+  perform ledger_expire(user_id, instant) from unnest(due) as user_id;
+  return coalesce(cardinality(due), 0);
+end $$;
+
+-- Adds a bucket, once per grant_key, and repays debt from it first. Returns the id of the bucket that stands.
+create function ledger_grant(
+  of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamptz, expires timestamptz,
+  of_note text, of_key text
+) returns uuid language plpgsql as $$
+declare
+  a account;
+  known uuid;
+  repaid bigint;
+begin
+  select * into strict a from account where user_id = of_user for update;
+  select id into known from bucket where user_id = of_user and grant_key = of_key;
+  if found then
+    return known;
+  end if;
+  perform ledger_expire(of_user, granted);
+  repaid := least(a.debt, amount);
+  insert into bucket (user_id, id, source, original, remaining, granted_at, expires_at, note, grant_key, closed_reason)
+    values (of_user, bucket_id, of_source, amount, amount - repaid, granted, expires, of_note, of_key,
+      case when repaid = amount then 'clawed_back' end);
+  perform ledger_post(of_user, 'grant', amount, bucket_id, amount, 0, coalesce(of_note, 'Granted'), granted);
+  if repaid > 0 then
+    perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this grant', granted);
+    perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', granted);
+  end if;
+  if of_source <> 'bonus' then
+    update account set paid_since = granted where user_id = of_user and paid_since is null;
+  end if;
+  return bucket_id;
+end $$;
+
+-- Does a batch of holds, settles and releases, each whole, and returns one JSON outcome for each, in order.
+--
+-- Reads what is concerned under the accounts' locks into variables, goes through the operations one by one (what one may
+-- take depends on what those before it took), and writes each table once at the end. Two operations on one hold in the
+-- same batch collide in a key or a count: the batch fails and is sent again in parts.
+--
+-- The planner's settings make each join look up its rows by primary key, whatever the tables' sizes were when a session
+-- planned it, and keep it from planning anew for every batch.
+create function ledger_apply(operations json, instant timestamptz, hold_seconds integer) returns json
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  none constant uuid := '00000000-0000-0000-0000-000000000000';
+  op record;
+  outcomes json[];
+  -- the accounts of the batch, and that of the operation at hand: a = accounts[a_place]
+  account_ids uuid[];
+  accounts account[];
+  a account;
+  a_place integer := 0;
+  -- their open buckets, each bucket at the same place of every array, oldest first; those of a are first to last
+  bucket_owners uuid[];
+  bucket_ids uuid[];
+  bucket_remaining bigint[];
+  bucket_held bigint[];
+  bucket_live boolean[];
+  is_due boolean;
+  first integer;
+  last integer;
+  i integer;
+  -- a hold: what it asks for, what is still to be found, what it pins
+  amount bigint;
+  minimum bigint;
+  refusal text;
+  posted_live bigint;
+  held_live bigint;
+  slice_places integer[];
+  slice_buckets uuid[];
+  slice_tokens bigint[];
+  -- a settle: what is still to be paid, and its entries to be
+  unmet bigint;
+  part bigint;
+  take bigint;
+  overage bigint;
+  leg_types text[];
+  leg_places integer[];
+  leg_tokens bigint[];
+  leg integer;
+  signed bigint;
+  entries_after bigint;
+  is_charge boolean;
+  -- what is written at the end
+  new_holds hold[];
+  ended_users uuid[];
+  ended_holds uuid[];
+  ended_count integer;
+  entries entry[];
+  events usage_event[];
+  key_users uuid[];
+  key_ids uuid[];
+  key_spent bigint[];
+  key_held bigint[];
+begin
+  -- Lock the accounts, in one order everywhere, and read them and their open buckets; close first what has expired.
+  select array_agg(distinct o.user_id) into account_ids from json_to_recordset(operations) as o(user_id uuid);
+  loop
+    select array_agg(mine), array_agg((mine).user_id) into accounts, account_ids
+      from (select account as mine from account where user_id = any (account_ids) order by user_id for update) as locked;
+    select array_agg(user_id), array_agg(id), array_agg(remaining), array_agg(held), array_agg(expires_at > instant),
+        bool_or(expires_at <= instant and remaining > held)
+      into bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_live, is_due
+      from (
+        select * from bucket where user_id = any (account_ids) and closed_reason is null order by user_id, granted_at, id
+      ) as open_ones;
+    exit when is_due is not true;
+    perform ledger_expire(user_id, instant) from unnest(account_ids) as user_id;
+  end loop;
+
+  for op in
+    select o.*,
+        h.id is not null as is_held, h.api_key_id as held_for_key, h.requested, h.held, h.slice_buckets,
+        h.slice_tokens, h.overage as overage_held,
+        e.hold_id is not null as is_settled, e.cost, e.charged, e.overage, e.absorbed, e.held as settled_hold
+      from rows from (json_to_recordset(operations) as (
+        kind text, user_id uuid, hold_id uuid, request_id text, api_key_id uuid, agent_id uuid, run_id uuid,
+        key_budget_tokens bigint, amount_tokens bigint, minimum_tokens bigint,
+        model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
+        input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, rider jsonb
+      )) with ordinality as o
+      left join hold h on h.user_id = o.user_id and h.id = o.hold_id
+      left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
+      order by o.ordinality
+  loop
+    if op.user_id is distinct from a.user_id then
+      if a_place > 0 then
+        accounts[a_place] := a;
+      end if;
+      a_place := array_position(account_ids, op.user_id);
+      if a_place is null then
+        raise exception 'the user % has no account', op.user_id;
+      end if;
+      a := accounts[a_place];
+      first := coalesce(array_position(bucket_owners, op.user_id), 1);
+      last := first - 1 + coalesce(cardinality(array_positions(bucket_owners, op.user_id)), 0);
+    end if;
+
+    if op.kind = 'hold' then
+      if op.is_held or op.is_settled then
+        outcomes := outcomes || json_build_object('status', 'held', 'hold_id', op.hold_id,
+          'held_tokens', coalesce(op.held, op.settled_hold, 0));
+        continue;
+      end if;
+      amount := op.amount_tokens;
+      minimum := greatest(op.minimum_tokens, least(1, amount));
+      refusal := null;
+      if op.key_budget_tokens is not null then
+        select least(amount, greatest(0, op.key_budget_tokens - coalesce(sum(used), 0))) into amount from (
+          select spent + held from key_spend where user_id = op.user_id and api_key_id = op.api_key_id
+          union all
+          select spent + held from unnest(key_ids, key_spent, key_held) as pending(id, spent, held)
+            where id = op.api_key_id
+        ) as key_use(used);
+        if amount < minimum then
+          refusal := 'key_budget_exceeded';
+        end if;
+      end if;
+      if a.trial_ends_at <= instant and a.paid_since is null then
+        refusal := 'trial_ended';
+      end if;
+
+      unmet := amount;
+      slice_places := '{}';
+      slice_buckets := '{}';
+      slice_tokens := '{}';
+      for i in first .. last loop
+        exit when unmet = 0;
+        part := least(unmet, bucket_remaining[i] - bucket_held[i]);
+        if part > 0 and bucket_live[i] then
+          slice_places := slice_places || i;
+          slice_buckets := slice_buckets || bucket_ids[i];
+          slice_tokens := slice_tokens || part;
+          unmet := unmet - part;
+        end if;
+      end loop;
+      overage := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - a.overage_held, 0)));
+      amount := amount - unmet + overage;
+
+      if refusal is not null or amount < minimum then
+        select coalesce(sum(b.remaining), 0), coalesce(sum(b.held), 0) into posted_live, held_live
+          from unnest(bucket_owners, bucket_live, bucket_remaining, bucket_held) as b(owner, live, remaining, held)
+          where b.owner = op.user_id and b.live;
+        refusal := coalesce(refusal, case
+          when posted_live + a.overage_cap - a.overage < minimum then 'overage_cap_reached'
+          when a.overage_cap is null and posted_live = 0 then 'out_of_tokens'
+          when posted_live + coalesce(a.overage_cap - a.overage, 0) >= minimum then 'in_flight_exhausted'
+          else 'insufficient_balance'
+        end);
+        outcomes := outcomes || json_build_object('status', 'refused', 'code', refusal,
+          'available', posted_live - held_live, 'held', held_live);
+        continue;
+      end if;
+
+      for leg in 1 .. cardinality(slice_places) loop
+        i := slice_places[leg];
+        bucket_held[i] := bucket_held[i] + slice_tokens[leg];
+      end loop;
+      a.held := a.held + amount - overage;
+      a.overage_held := a.overage_held + overage;
+      new_holds := new_holds || row(op.user_id, op.hold_id, op.api_key_id, op.amount_tokens, amount, slice_buckets,
+        slice_tokens, overage, clock_timestamp() + make_interval(secs => hold_seconds))::hold;
+      if op.api_key_id is not null then
+        key_users := key_users || op.user_id;
+        key_ids := key_ids || op.api_key_id;
+        key_spent := key_spent || 0::bigint;
+        key_held := key_held || amount;
+      end if;
+      outcomes := outcomes || json_build_object('status', 'held', 'hold_id', op.hold_id, 'held_tokens', amount);
+      continue;
+    end if;
+
+    -- A settle pays its cost out of the hold first; a release, or a settle that its rider refuses, pays nothing.
+    is_charge := op.kind = 'settle';
+    if is_charge and op.is_settled then
+      outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true, 'cost_tokens', op.cost,
+        'charged_tokens', op.charged, 'overage_tokens', op.overage, 'absorbed_tokens', op.absorbed);
+      continue;
+    end if;
+    if is_charge and op.rider is not null then
+      execute format('select %I($1)', op.rider ->> 'procedure') into strict is_charge using op.rider -> 'argument';
+    end if;
+    unmet := case when is_charge then op.cost_tokens else 0 end;
+    overage := 0;
+    entries_after := a.seq;
+    leg_types := '{}';
+    leg_places := '{}';
+    leg_tokens := '{}';
+
+    -- 1. held slices; what is left of a slice whose bucket has expired meanwhile expires now
+    if op.is_held then
+      for leg in 1 .. cardinality(op.slice_buckets) loop
+        i := array_position(bucket_ids, op.slice_buckets[leg], first);
+        part := op.slice_tokens[leg];
+        take := least(unmet, part);
+        bucket_held[i] := bucket_held[i] - part;
+        if take > 0 then
+          leg_types := leg_types || 'usage'::text;
+          leg_places := leg_places || i;
+          leg_tokens := leg_tokens || take;
+          bucket_remaining[i] := bucket_remaining[i] - take;
+          unmet := unmet - take;
+        end if;
+        if part > take and not bucket_live[i] then
+          leg_types := leg_types || 'expiry'::text;
+          leg_places := leg_places || i;
+          leg_tokens := leg_tokens || part - take;
+          bucket_remaining[i] := bucket_remaining[i] - part + take;
+        end if;
+      end loop;
+      -- 2. held overage
+      overage := least(unmet, op.overage_held);
+      unmet := unmet - overage;
+      a.held := a.held - op.held + op.overage_held;
+      a.overage_held := a.overage_held - op.overage_held;
+      ended_users := ended_users || op.user_id;
+      ended_holds := ended_holds || op.hold_id;
+      if op.held_for_key is not null then
+        key_users := key_users || op.user_id;
+        key_ids := key_ids || op.held_for_key;
+        key_spent := key_spent || 0::bigint;
+        key_held := key_held || -op.held;
+      end if;
+    end if;
+    -- 3. free tokens, in one entry with those of the same bucket that were held
+    if unmet > 0 then
+      for i in first .. last loop
+        exit when unmet = 0;
+        take := least(unmet, bucket_remaining[i] - bucket_held[i]);
+        if take > 0 and bucket_live[i] then
+          leg := array_position(leg_places, i);
+          if leg is null then
+            leg_types := leg_types || 'usage'::text;
+            leg_places := leg_places || i;
+            leg_tokens := leg_tokens || take;
+          else
+            leg_tokens[leg] := leg_tokens[leg] + take;
+          end if;
+          bucket_remaining[i] := bucket_remaining[i] - take;
+          unmet := unmet - take;
+        end if;
+      end loop;
+      -- 4. what overage the cap still allows
+      take := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - overage - a.overage_held, 0)));
+      overage := overage + take;
+      unmet := unmet - take;
+    end if;
+    if overage > 0 then
+      a.overage := a.overage + overage;
+      leg_types := leg_types || 'overage'::text;
+      leg_places := leg_places || null::integer;
+      leg_tokens := leg_tokens || overage;
+    end if;
+    -- 5. what nobody can pay is borne by the operator, and said
+    if unmet > 0 then
+      leg_types := leg_types || 'absorbed'::text;
+      leg_places := leg_places || null::integer;
+      leg_tokens := leg_tokens || unmet;
+    end if;
+
+    for leg in 1 .. cardinality(leg_types) loop
+      signed := -leg_tokens[leg];
+      a.seq := a.seq + 1;
+      if leg_places[leg] is not null then
+        a.posted := a.posted + signed;
+      end if;
+      if leg_types[leg] = 'expiry' then
+        a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, 'expiry', signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], null, null, null, null, null, null, 'Expired', instant);
+        entries := entries || row(a.user_id, a.seq, 'expiry', signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], null, null, null, null, null, null, 'Expired', instant, a.last_hash)::entry;
+      else
+        a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id, op.request_id, op.api_key_id,
+          'Model call', instant);
+        entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id, op.request_id, op.api_key_id,
+          'Model call', instant, a.last_hash)::entry;
+      end if;
+    end loop;
+
+    if is_charge then
+      events := events || row(op.user_id, op.hold_id, op.request_id, op.api_key_id, op.agent_id, op.run_id, op.model,
+        op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
+        op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, op.cost_tokens,
+        op.cost_tokens - overage - unmet, overage, unmet, entries_after, a.seq, instant)::usage_event;
+      if op.api_key_id is not null then
+        key_users := key_users || op.user_id;
+        key_ids := key_ids || op.api_key_id;
+        key_spent := key_spent || op.cost_tokens;
+        key_held := key_held || 0::bigint;
+      end if;
+      outcomes := outcomes || json_build_object('status', 'settled', 'replayed', false, 'cost_tokens', op.cost_tokens,
+        'charged_tokens', op.cost_tokens - overage - unmet, 'overage_tokens', overage, 'absorbed_tokens', unmet);
+    else
+      outcomes := outcomes || json_build_object('status', case op.kind when 'settle' then 'superseded' else 'released' end);
+    end if;
+  end loop;
+  accounts[a_place] := a;
+
+  -- Write what has become of it.
+  update account set seq = changed.seq, last_hash = changed.last_hash, posted = changed.posted, held = changed.held,
+      overage = changed.overage, overage_held = changed.overage_held
+    from unnest(accounts) as changed where account.user_id = changed.user_id;
+  update bucket set remaining = changed.remaining, held = changed.held,
+      closed_reason = case when changed.remaining > 0 then null when changed.live then 'spent' else 'expired' end
+    from unnest(bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_live)
+      as changed(user_id, id, remaining, held, live)
+    where bucket.user_id = changed.user_id and bucket.id = changed.id
+      and (bucket.remaining, bucket.held) is distinct from (changed.remaining, changed.held);
+  if new_holds is not null then
+    insert into hold select * from unnest(new_holds);
+  end if;
+  if ended_holds is not null then
+    delete from hold using unnest(ended_users, ended_holds) as ended(user_id, id)
+      where hold.user_id = ended.user_id and hold.id = ended.id;
+    get diagnostics ended_count = row_count;
+    if ended_count <> cardinality(ended_holds) then
+      raise exception 'a hold was ended twice in one batch';
+    end if;
+  end if;
+  if entries is not null then
+    insert into entry select * from unnest(entries);
+  end if;
+  if events is not null then
+    insert into usage_event select * from unnest(events);
+    insert into usage_daily as known
+      select user_id, (instant at time zone 'UTC')::date, model, coalesce(agent_id, none), coalesce(api_key_id, none),
+          count(*), sum(input_tokens), sum(cached_input_tokens), sum(output_tokens), sum(cost)
+        from unnest(events) group by 1, 2, 3, 4, 5
+      on conflict (user_id, day, model, agent_id, api_key_id) do update set
+        requests = known.requests + excluded.requests,
+        input_tokens = known.input_tokens + excluded.input_tokens,
+        cached_input_tokens = known.cached_input_tokens + excluded.cached_input_tokens,
+        output_tokens = known.output_tokens + excluded.output_tokens,
+        cost = known.cost + excluded.cost;
+  end if;
+  if key_ids is not null then
+    insert into key_spend
+      select change.user_id, change.id,
+          coalesce(known.spent, 0) + sum(change.spent), coalesce(known.held, 0) + sum(change.held)
+        from unnest(key_users, key_ids, key_spent, key_held) as change(user_id, id, spent, held)
+        left join key_spend known on known.user_id = change.user_id and known.api_key_id = change.id
+        group by 1, 2, known.spent, known.held
+      on conflict (user_id, api_key_id) do update set spent = excluded.spent, held = excluded.held;
+  end if;
+  -- A lost hold costs nobody anything, so a batch of holds alone need not wait for the disk.
+  if entries is null and events is null and ended_holds is null then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+  return array_to_json(outcomes);
+end $$;

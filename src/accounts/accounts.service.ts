@@ -1,0 +1,175 @@
+import type { ApiKeyRecord } from "../contract/accounts.ts";
+import { type Caller, SCOPES, type Scope } from "../contract/caller.ts";
+import { errors } from "../errors.ts";
+import { addSeconds, type Clock } from "../platform/clock.ts";
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { isUuid, newId } from "../platform/ids.ts";
+import { type ApiKeyRow, createAccountsStore, type UserRow } from "./accounts.store.ts";
+import { hashApiKey, newApiKey, shownParts } from "./api-key.ts";
+import { createAuthentication } from "./authentication.ts";
+
+export interface User {
+  id: string;
+  email: string | null;
+  created_at: Instant;
+  suspended_at: Instant | null;
+}
+
+export type ApiKey = Omit<ApiKeyRecord, "spent_tokens">;
+
+export interface NewApiKey {
+  name: string;
+  scopes?: readonly Scope[] | undefined;
+  expires_at?: Instant | null | undefined;
+  budget_tokens?: number | null | undefined;
+}
+
+const UNIQUE_VIOLATION = "23505";
+
+/** Users and their API keys. Owns `users` and `api_key`. */
+export async function createAccounts(deps: { db: Db; clock: Clock }) {
+  const { db, clock } = deps;
+  const store = createAccountsStore(db);
+  const authentication = await createAuthentication({ db, clock, store });
+
+  const insertKey = async (sql: Sql, user_id: string, wanted: NewApiKey) => {
+    const key = newApiKey();
+    const row: ApiKeyRow = {
+      id: newId(),
+      user_id,
+      name: wanted.name,
+      key_hash: hashApiKey(key),
+      previous_key_hash: null,
+      previous_valid_until: null,
+      ...shownParts(key),
+      scopes: [...new Set(wanted.scopes ?? SCOPES)],
+      budget_tokens: wanted.budget_tokens ?? null,
+      created_at: clock.now(),
+      expires_at: wanted.expires_at ?? null,
+      last_used_at: null,
+      revoked_at: null,
+    };
+    await store.insertKey(sql, row);
+    return { ...keyRecord(row), key };
+  };
+
+  return {
+    authenticate: authentication.authenticate,
+    close: authentication.close,
+
+    /** A new user with a first key, within the caller's transaction. 409 when the address is taken. */
+    async createUser(tx: Tx, wanted: { email: string; key_name: string }) {
+      const row = { id: newId(), email: wanted.email.toLowerCase(), created_at: clock.now() };
+      try {
+        const user = userRecord(await store.insertUser(tx, row));
+        return { user, api_key: await insertKey(tx, user.id, { name: wanted.key_name }) };
+      } catch (error) {
+        if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
+        throw errors.conflict("name_taken", "A user with this e-mail address exists. Use another address.", "email");
+      }
+    },
+    /** The user, or 404. Erased users are gone. */
+    async user(id: string): Promise<User> {
+      const row = isUuid(id) ? await store.user(id) : undefined;
+      if (row === undefined || row.erased_at !== null) throw errors.notFound("This user");
+      return userRecord(row);
+    },
+    async users(page: { limit: number; before_id: string | null }): Promise<User[]> {
+      return (await store.users(page)).map(userRecord);
+    },
+    /** Suspends or resumes; a suspended user's keys answer 403 on every node at once. */
+    async setSuspended(id: string, suspended: boolean): Promise<User> {
+      const row = isUuid(id) ? await store.setSuspended(id, suspended ? clock.now() : null) : undefined;
+      if (row === undefined) throw errors.notFound("This user");
+      return userRecord(row);
+    },
+    /** Forgets who the user was and revokes their keys, within the caller's transaction. 404 when there is none. */
+    async eraseUser(tx: Tx, id: string): Promise<void> {
+      const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;
+      if (erased === undefined) throw errors.notFound("This user");
+      await store.revokeKeysOf(tx, id, clock.now());
+    },
+
+    async apiKeys(user_id: string, page: { limit: number; before_id: string | null }): Promise<ApiKey[]> {
+      return (await store.keys(user_id, page)).map(keyRecord);
+    },
+    /** A key for `caller`'s user, no broader than the caller's own in scopes, budget or life. */
+    async createApiKey(caller: Caller, wanted: NewApiKey): Promise<ApiKey & { key: string }> {
+      const own = caller.api_key_id === null ? undefined : await store.key(caller.user_id, caller.api_key_id);
+      const scopes = wanted.scopes ?? caller.scopes;
+      refuseBroader(caller, own, { ...wanted, scopes });
+      if (wanted.expires_at != null && wanted.expires_at <= clock.now()) {
+        throw errors.invalidValue("expires_at", "expires_at lies in the past. Give a later instant, or null for none.");
+      }
+      return insertKey(db, caller.user_id, { ...wanted, scopes });
+    },
+    /** Refused from now on, on every node. Revoking twice is harmless; 404 when it is not the user's. */
+    async revokeApiKey(user_id: string, id: string): Promise<void> {
+      const row = isUuid(id) ? await store.revokeKey(user_id, id, clock.now()) : undefined;
+      if (row === undefined) throw errors.notFound("This API key");
+    },
+    /** A new secret under the same id, so that budget and history go on; the old one is good for `grace_seconds`. */
+    async rotateApiKey(user_id: string, id: string, grace_seconds: number): Promise<ApiKey & { key: string }> {
+      const row = isUuid(id) ? await store.key(user_id, id) : undefined;
+      if (row === undefined) throw errors.notFound("This API key");
+      if (row.revoked_at !== null)
+        throw errors.conflict("key_revoked", "A revoked key cannot be rotated. Create another.");
+      const key = newApiKey();
+      const rotated = await store.rotateKey({
+        user_id,
+        id,
+        key_hash: hashApiKey(key),
+        ...shownParts(key),
+        previous_key_hash: row.key_hash,
+        previous_valid_until: addSeconds(clock.now(), grace_seconds),
+      });
+      if (rotated === undefined)
+        throw errors.conflict(
+          "key_rotated",
+          "This key was rotated at the same moment. Use that answer, or rotate again.",
+        );
+      return { ...keyRecord(rotated), key };
+    },
+    /** Ends a key that somebody found, if it is one. */
+    async revokeLeakedKey(key: string): Promise<void> {
+      await store.revokeKeyByHash(hashApiKey(key), clock.now());
+    },
+  };
+}
+
+export type Accounts = Awaited<ReturnType<typeof createAccounts>>;
+
+function refuseBroader(
+  caller: Caller,
+  own: ApiKeyRow | undefined,
+  wanted: NewApiKey & { scopes: readonly Scope[] },
+): void {
+  const missing = wanted.scopes.find((scope) => !caller.scopes.includes(scope));
+  if (missing !== undefined) throw errors.insufficientScope(missing);
+  if (own === undefined) return;
+  if (own.budget_tokens !== null && (wanted.budget_tokens ?? Infinity) > own.budget_tokens) {
+    throw errors.invalidValue(
+      "budget_tokens",
+      `A key cannot make one with a larger budget: give at most ${own.budget_tokens}.`,
+    );
+  }
+  if (own.expires_at !== null && (wanted.expires_at ?? "9") > own.expires_at) {
+    throw errors.invalidValue("expires_at", `A key cannot make one that lives longer: give at most ${own.expires_at}.`);
+  }
+}
+
+function userRecord(row: UserRow): User {
+  const { id, email, created_at, suspended_at } = row;
+  return { id, email, created_at, suspended_at };
+}
+
+function keyRecord(row: ApiKeyRow): ApiKey {
+  const {
+    user_id: _user,
+    key_hash: _hash,
+    previous_key_hash: _previous,
+    previous_valid_until: _until,
+    ...record
+  } = row;
+  return record;
+}

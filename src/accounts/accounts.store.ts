@@ -1,0 +1,143 @@
+import type { Scope } from "../contract/caller.ts";
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+
+export interface UserRow {
+  id: string;
+  email: string | null;
+  created_at: Instant;
+  suspended_at: Instant | null;
+  erased_at: Instant | null;
+}
+
+export interface ApiKeyRow {
+  id: string;
+  user_id: string;
+  name: string;
+  key_hash: Uint8Array;
+  previous_key_hash: Uint8Array | null;
+  previous_valid_until: Instant | null;
+  prefix: string;
+  last_four: string;
+  scopes: Scope[];
+  budget_tokens: number | null;
+  created_at: Instant;
+  expires_at: Instant | null;
+  last_used_at: Instant | null;
+  revoked_at: Instant | null;
+}
+
+/** A key as authentication needs it, with its owner's state. */
+export interface KeyStanding extends ApiKeyRow {
+  suspended_at: Instant | null;
+  erased_at: Instant | null;
+}
+
+interface Tables {
+  users: UserRow;
+  api_key: ApiKeyRow;
+}
+
+export function createAccountsStore(db: Db) {
+  const tables = (sql: Sql = db) => sql.tables<Tables>();
+  return {
+    insertUser: (tx: Tx, user: Pick<UserRow, "id" | "email" | "created_at">) =>
+      tables(tx)
+        .insertInto("users")
+        .values({ ...user, suspended_at: null, erased_at: null })
+        .returningAll()
+        .executeTakeFirstOrThrow(),
+    user: (id: string) => tables().selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst(),
+    users: (page: { limit: number; before_id: string | null }) => {
+      const query = tables()
+        .selectFrom("users")
+        .selectAll()
+        .where("erased_at", "is", null)
+        .orderBy("id", "desc")
+        .limit(page.limit);
+      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+    },
+    setSuspended: (id: string, suspended_at: Instant | null) =>
+      tables()
+        .updateTable("users")
+        .set({ suspended_at })
+        .where("id", "=", id)
+        .where("erased_at", "is", null)
+        .returningAll()
+        .executeTakeFirst(),
+    eraseUser: (tx: Tx, id: string, erased_at: Instant) =>
+      tables(tx)
+        .updateTable("users")
+        .set({ erased_at, email: null })
+        .where("id", "=", id)
+        .where("erased_at", "is", null)
+        .returning("id")
+        .executeTakeFirst(),
+
+    insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(key).execute(),
+    keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
+      const query = tables()
+        .selectFrom("api_key")
+        .selectAll()
+        .where("user_id", "=", user_id)
+        .orderBy("id", "desc")
+        .limit(page.limit);
+      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+    },
+    key: (user_id: string, id: string) =>
+      tables().selectFrom("api_key").selectAll().where("user_id", "=", user_id).where("id", "=", id).executeTakeFirst(),
+    revokeKey: (user_id: string, id: string, revoked_at: Instant) =>
+      tables()
+        .updateTable("api_key")
+        .set((eb) => ({ revoked_at: eb.fn.coalesce("revoked_at", eb.val(revoked_at)) }))
+        .where("user_id", "=", user_id)
+        .where("id", "=", id)
+        .returning("id")
+        .executeTakeFirst(),
+    revokeKeyByHash: (key_hash: Buffer, revoked_at: Instant) =>
+      tables()
+        .updateTable("api_key")
+        .set({ revoked_at })
+        .where((eb) => eb.or([eb("key_hash", "=", key_hash), eb("previous_key_hash", "=", key_hash)]))
+        .where("revoked_at", "is", null)
+        .execute(),
+    revokeKeysOf: (tx: Tx, user_id: string, revoked_at: Instant) =>
+      tables(tx)
+        .updateTable("api_key")
+        .set({ revoked_at })
+        .where("user_id", "=", user_id)
+        .where("revoked_at", "is", null)
+        .execute(),
+    rotateKey: (
+      key: Pick<
+        ApiKeyRow,
+        "user_id" | "id" | "key_hash" | "prefix" | "last_four" | "previous_key_hash" | "previous_valid_until"
+      >,
+    ) => {
+      const { user_id, id, ...set } = key;
+      return tables()
+        .updateTable("api_key")
+        .set(set)
+        .where("user_id", "=", user_id)
+        .where("id", "=", id)
+        .where("key_hash", "=", key.previous_key_hash as Uint8Array)
+        .returningAll()
+        .executeTakeFirst();
+    },
+    keyByHash: async (key_hash: Buffer): Promise<KeyStanding | undefined> => {
+      const rows = await db.query<KeyStanding>({
+        name: "api_key_by_hash",
+        text: `select k.*, u.suspended_at, u.erased_at from api_key k join users u on u.id = k.user_id
+          where k.key_hash = $1 or k.previous_key_hash = $1`,
+        values: [key_hash],
+      });
+      return rows[0];
+    },
+    touchKeys: (ids: string[], last_used_at: Instant) =>
+      db.query({
+        text: "update api_key set last_used_at = greatest(last_used_at, $2) where id = any($1::uuid[])",
+        values: [ids, last_used_at],
+      }),
+  };
+}
+
+export type AccountsStore = ReturnType<typeof createAccountsStore>;

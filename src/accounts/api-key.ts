@@ -1,0 +1,38 @@
+import { createHash, randomBytes } from "node:crypto";
+import { crc32 } from "node:zlib";
+
+/** contract 3: `purser_live_`, 43 base62 characters (256 random bits), 6 base62 characters of their CRC-32. */
+const PREFIX = "purser_live_";
+const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const SHAPE = /^purser_live_[0-9A-Za-z]{49}$/;
+
+function base62(value: bigint, length: number): string {
+  let text = "";
+  for (let rest = value; text.length < length; rest /= 62n) text = BASE62[Number(rest % 62n)] + text;
+  return text;
+}
+
+function checksum(body: string): string {
+  return base62(BigInt(crc32(body)), 6);
+}
+
+/** A new key. Shown once; only its hash is kept. */
+export function newApiKey(): string {
+  const body = base62(BigInt(`0x${randomBytes(32).toString("hex")}`), 43);
+  return `${PREFIX}${body}${checksum(body)}`;
+}
+
+/** Whether `text` can be a key at all: a mistyped one is told without asking the database. */
+export function isApiKey(text: string): boolean {
+  return SHAPE.test(text) && text.slice(-6) === checksum(text.slice(PREFIX.length, -6));
+}
+
+/** SHA-256: enough for 256 random bits, and fast. */
+export function hashApiKey(key: string): Buffer {
+  return createHash("sha256").update(key).digest();
+}
+
+/** What a list shows of a key. */
+export function shownParts(key: string): { prefix: string; last_four: string } {
+  return { prefix: key.slice(0, PREFIX.length + 4), last_four: key.slice(-4) };
+}

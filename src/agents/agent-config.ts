@@ -1,0 +1,88 @@
+import { AGENT_LIMITS } from "../constants.ts";
+import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
+import { errors } from "../errors.ts";
+import type { ScheduleSpec } from "../scheduling/next-run.ts";
+
+/** What the user decides about an agent; each change of it makes a version, which runs pin. */
+export type AgentConfig = Pick<AgentRecord, keyof typeof DEFAULTS | "name">;
+
+/** contract 6: an agent for which only a name was given. */
+const DEFAULTS = {
+  description: null,
+  system_prompt: null,
+  run_prompt: null,
+  model_id: null,
+  auto_route: false,
+  is_active: true,
+  tools_config: {},
+  schedule_enabled: false,
+  schedule_interval: null,
+  schedule_time: null,
+  schedule_day_of_week: null,
+  schedule_day_of_month: null,
+  schedule_timezone: "UTC",
+  limits: AGENT_LIMITS,
+} as const;
+
+/** A new agent's configuration. Throws the 400 of what does not go together. */
+export function newConfig(wanted: AgentChanges & { name: string }): AgentConfig {
+  return changedConfig({ ...DEFAULTS, name: wanted.name }, wanted);
+}
+
+/** `config` with the fields given: of `limits` the given ones, of everything else the whole. Throws the 400. */
+export function changedConfig(config: AgentConfig, changes: AgentChanges): AgentConfig {
+  const given = withoutUndefined(changes);
+  const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
+  const changed: AgentConfig = { ...config, ...given, limits };
+  if (changed.schedule_interval === "monthly") changed.schedule_day_of_month ??= 1;
+  check(changed);
+  return changed;
+}
+
+/** Whether two configurations are the same, field by field. */
+export function sameConfig(one: AgentConfig, other: AgentConfig): boolean {
+  return Object.keys(one).every((key) => stableJson(one[key as "name"]) === stableJson(other[key as "name"]));
+}
+
+/** When the agent runs; null while it is disabled or its schedule is off. */
+export function scheduleOf(config: AgentConfig): ScheduleSpec | null {
+  const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = config;
+  if (!config.is_active || !config.schedule_enabled || interval === null || time === null) return null;
+  switch (interval) {
+    case "daily":
+      return { interval, time, timezone };
+    case "weekly":
+      return { interval, time, timezone, day_of_week: checked(config.schedule_day_of_week) };
+    case "monthly":
+      return { interval, time, timezone, day_of_month: checked(config.schedule_day_of_month) };
+  }
+}
+
+/** What `check` has seen to. */
+function checked<T>(value: T | null): T {
+  if (value === null) throw new Error("a schedule without its day");
+  return value;
+}
+
+function check(config: AgentConfig): void {
+  if (!config.auto_route && config.model_id === null) throw errors.missingField("model_id");
+  if (!config.schedule_enabled) return;
+  if (config.run_prompt === null || config.run_prompt.trim() === "") throw errors.missingField("run_prompt");
+  if (config.schedule_interval === null) throw errors.missingField("schedule_interval");
+  if (config.schedule_time === null) throw errors.missingField("schedule_time");
+  if (config.schedule_interval === "weekly" && config.schedule_day_of_week === null) {
+    throw errors.missingField("schedule_day_of_week");
+  }
+}
+
+function withoutUndefined<T extends object>(fields: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
+}
+
+/** JSON with the keys of every object in order: a stored object comes back with its keys in another order. */
+export function stableJson(value: unknown): string {
+  return JSON.stringify(value, (_key, part) => {
+    if (part === null || typeof part !== "object" || Array.isArray(part)) return part;
+    return Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1)));
+  });
+}

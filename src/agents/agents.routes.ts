@@ -1,0 +1,100 @@
+import * as contract from "../contract/agents.ts";
+import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
+import * as runContract from "../contract/runs.ts";
+import { listOccurrences } from "../contract/schedules.ts";
+import type { Agents } from "./agents.service.ts";
+import { chatAnswer } from "./chat-answer.ts";
+import { createChatEvents } from "./chat-events.ts";
+
+const INSTANT_KEY = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+
+/** Agents, their runs and chat: contract 6. */
+export function agentsRoutes({ agents }: { agents: Agents }): HttpRouter {
+  const router = createRouter();
+  addAgents(router, agents);
+  addRuns(router, agents);
+  addChat(router, agents);
+  return router;
+}
+
+function addAgents(router: HttpRouter, agents: Agents): void {
+  router.openapi(contract.createAgent, async (c) => {
+    return c.json(await agents.create(c.get("caller").user_id, c.req.valid("json")), 201);
+  });
+  router.openapi(contract.listAgents, async (c) => {
+    const { limit, cursor } = c.req.valid("query");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const records = await agents.list(c.get("caller").user_id, { limit: limit + 1, before_id });
+    const { page, next_cursor } = pageOf(records, limit, (agent) => agent.id);
+    return c.json({ agents: page, next_cursor }, 200);
+  });
+  router.openapi(contract.getAgent, async (c) => {
+    return c.json(await agents.get(c.get("caller").user_id, c.req.valid("param").id), 200);
+  });
+  router.openapi(contract.updateAgent, async (c) => {
+    return c.json(await agents.update(c.get("caller").user_id, c.req.valid("param").id, c.req.valid("json")), 200);
+  });
+  router.openapi(contract.deleteAgent, async (c) => {
+    await agents.remove(c.get("caller").user_id, c.req.valid("param").id);
+    return c.body(null, 204);
+  });
+  router.openapi(listOccurrences, async (c) => {
+    const { limit, cursor } = c.req.valid("query");
+    const before = decodeCursor(cursor, INSTANT_KEY);
+    const rows = await agents.occurrences(c.get("caller").user_id, c.req.valid("param").id, { limit: limit + 1, before });
+    const { page, next_cursor } = pageOf(rows, limit, (occurrence) => occurrence.at);
+    return c.json({ occurrences: page, next_cursor }, 200);
+  });
+}
+
+function addRuns(router: HttpRouter, agents: Agents): void {
+  router.openapi(runContract.runNow, async (c) => {
+    const caller = c.get("caller");
+    const queued = await agents.runNow(caller, c.req.valid("param").id, c.get("request_id"));
+    const location = `/api/v1/agents/${queued.agent_id}/runs/${queued.id}`;
+    const wait_s = waitSeconds(c.req.valid("header").prefer);
+    if (wait_s === 0) return c.json(queued, 202, { Location: location });
+    const key = { user_id: caller.user_id, agent_id: queued.agent_id };
+    const run = await agents.waitFor(key, queued.id, wait_s * 1000);
+    if (run.finished_at !== null) return c.json(run, 200);
+    return c.json(run, 202, { Location: location });
+  });
+  router.openapi(runContract.listRuns, async (c) => {
+    const { limit, cursor, ...filter } = c.req.valid("query");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const rows = await agents.runs(c.get("caller").user_id, c.req.valid("param").id, filter, { limit: limit + 1, before_id });
+    const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
+    return c.json({ runs: page, next_cursor }, 200);
+  });
+  router.openapi(runContract.getRun, async (c) => {
+    const { id, run_id } = c.req.valid("param");
+    return c.json(await agents.run(c.get("caller").user_id, id, run_id), 200);
+  });
+  router.openapi(runContract.cancelRun, async (c) => {
+    const { id, run_id } = c.req.valid("param");
+    return c.json(await agents.cancelRun(c.get("caller").user_id, id, run_id), 200);
+  });
+}
+
+function addChat(router: HttpRouter, agents: Agents): void {
+  router.openapi(contract.chatWithAgent, async (c) => {
+    const chat = c.req.valid("json");
+    const { id } = c.req.valid("param");
+    const request = { request_id: c.get("request_id"), signal: c.req.raw.signal };
+    if (!chat.stream) {
+      const turn = await agents.chat(c.get("caller"), id, chat, { ...request, onText: null });
+      return c.json(chatAnswer(await turn.finished), 200) as never;
+    }
+    const events = createChatEvents(request.request_id);
+    const signal = AbortSignal.any([request.signal, events.left]);
+    const turn = await agents.chat(c.get("caller"), id, chat, { ...request, signal, onText: events.onText });
+    return (await events.response(turn)) as never;
+  });
+}
+
+/** N of `Prefer: wait=N` (RFC 7240), at most the contract's; 0 when it is absent. */
+function waitSeconds(prefer: string | undefined): number {
+  const wanted = /(?:^|[,;\s])wait\s*=\s*"?(\d{1,9})/i.exec(prefer ?? "")?.[1] ?? "0";
+  return Math.min(Number(wanted), runContract.MAX_WAIT_SECONDS);
+}

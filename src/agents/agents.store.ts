@@ -1,0 +1,102 @@
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import type { AgentConfig } from "./agent-config.ts";
+
+export interface AgentRow extends AgentConfig {
+  user_id: string;
+  id: string;
+  version: number;
+  consecutive_failures: number;
+  created_at: Instant;
+  updated_at: Instant;
+  deleted_at: Instant | null;
+}
+
+interface VersionRow {
+  user_id: string;
+  agent_id: string;
+  version: number;
+  config: AgentConfig;
+  created_at: Instant;
+}
+
+interface Tables {
+  agent: AgentRow;
+  agent_version: VersionRow;
+}
+
+export function createAgentsStore(db: Db) {
+  const tables = (sql: Sql = db) => sql.tables<Tables>();
+  const live = (sql: Sql, user_id: string) =>
+    tables(sql).selectFrom("agent").selectAll().where("user_id", "=", user_id).where("deleted_at", "is", null);
+  return {
+    insertAgent: (tx: Tx, row: AgentRow) => tables(tx).insertInto("agent").values(stored(row)).execute(),
+    insertVersion: (tx: Tx, row: VersionRow) =>
+      tables(tx)
+        .insertInto("agent_version")
+        .values({ ...row, config: asJson(row.config) })
+        .execute(),
+    agent: (user_id: string, id: string) => live(db, user_id).where("id", "=", id).executeTakeFirst(),
+    lockAgent: (tx: Tx, user_id: string, id: string) => live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
+    agents: (user_id: string, page: { limit: number; before_id: string | null }) => {
+      const query = live(db, user_id).orderBy("id", "desc").limit(page.limit);
+      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+    },
+    updateAgent: (tx: Tx, row: AgentRow) => {
+      const { user_id, id, ...set } = stored(row);
+      return tables(tx).updateTable("agent").set(set).where("user_id", "=", user_id).where("id", "=", id).execute();
+    },
+    /** Of the given agents, whoever owns them, those that are there. */
+    async liveAgents(tx: Tx, keys: readonly { user_id: string; agent_id: string }[]): Promise<AgentRow[]> {
+      return tables(tx)
+        .selectFrom("agent")
+        .selectAll()
+        .where((eb) =>
+          eb(
+            eb.refTuple("user_id", "id"),
+            "in",
+            keys.map(({ user_id, agent_id }) => eb.tuple(user_id, agent_id)),
+          ),
+        )
+        .where("deleted_at", "is", null)
+        .execute();
+    },
+    async scheduledIds(user_id: string): Promise<string[]> {
+      const rows = await live(db, user_id).where("schedule_enabled", "=", true).execute();
+      return rows.map(({ id }) => id);
+    },
+    /** One more failure, or none any more; returns how many in a row there are now. */
+    async countOutcome(agent: { user_id: string; agent_id: string }, failed: boolean): Promise<number> {
+      const row = await tables()
+        .updateTable("agent")
+        .set((eb) => ({ consecutive_failures: failed ? eb("consecutive_failures", "+", 1) : eb.val(0) }))
+        .where("user_id", "=", agent.user_id)
+        .where("id", "=", agent.agent_id)
+        .returning("consecutive_failures")
+        .executeTakeFirst();
+      return row?.consecutive_failures ?? 0;
+    },
+    /** The configuration that a version stood for, of deleted agents too. */
+    async configOf(key: { user_id: string; agent_id: string; version: number }): Promise<AgentConfig | undefined> {
+      const row = await tables()
+        .selectFrom("agent_version")
+        .select("config")
+        .where("user_id", "=", key.user_id)
+        .where("agent_id", "=", key.agent_id)
+        .where("version", "=", key.version)
+        .executeTakeFirst();
+      return row?.config;
+    },
+  };
+}
+
+export type AgentsStore = ReturnType<typeof createAgentsStore>;
+
+/** With what goes to jsonb columns as text: the drivers would make an array of a list, and a number of a number. */
+function stored(row: AgentRow): AgentRow {
+  const { tools_config, limits, schedule_day_of_month } = row;
+  return { ...row, tools_config: asJson(tools_config), limits: asJson(limits), schedule_day_of_month: asJson(schedule_day_of_month) };
+}
+
+function asJson<T>(value: T): T {
+  return (value === null ? null : JSON.stringify(value)) as T;
+}

@@ -1,0 +1,51 @@
+import type { FinishReason, ToolCall } from "../contract/completions.ts";
+import { type ErrorType, PurserError } from "../errors.ts";
+import type { AssistantMessage } from "./transcript.ts";
+
+/** What a chunk adds to the answer; tool calls come in pieces, told apart by `index`. */
+interface Delta {
+  content?: string | null;
+  tool_calls?: ({ index: number; function?: Partial<ToolCall["function"]> } & Partial<Omit<ToolCall, "function">>)[];
+}
+
+interface Chunk {
+  choices?: { delta?: Delta; finish_reason?: FinishReason | null }[];
+  error?: { type: ErrorType; code: string; message: string };
+}
+
+/** Puts a streamed answer together again: server-sent events in, the assistant's message out. */
+export function createAnswerReader() {
+  let content = "";
+  let finish_reason: FinishReason = "stop";
+  const calls: ToolCall[] = [];
+
+  const addCall = ({ index, function: piece, ...rest }: NonNullable<Delta["tool_calls"]>[number]) => {
+    const begun = calls[index] ?? { id: "", type: "function" as const, function: { name: "", arguments: "" } };
+    const name = begun.function.name + (piece?.name ?? "");
+    const text = begun.function.arguments + (piece?.arguments ?? "");
+    calls[index] = { ...begun, ...rest, type: "function", function: { ...begun.function, ...piece, name, arguments: text } };
+  };
+  const add = (chunk: Chunk): string => {
+    if (chunk.error !== undefined) throw new PurserError({ status: 502, ...chunk.error });
+    const choice = chunk.choices?.[0];
+    finish_reason = choice?.finish_reason ?? finish_reason;
+    for (const call of choice?.delta?.tool_calls ?? []) addCall(call);
+    const text = choice?.delta?.content ?? "";
+    content += text;
+    return text;
+  };
+
+  return {
+    /** Takes whole events; returns the text that they add. Throws the failure that an event tells of. */
+    read(events: string): string {
+      const data = events.split("\n").filter((line) => line.startsWith("data: ") && line !== "data: [DONE]");
+      return data.map((line) => add(JSON.parse(line.slice("data: ".length)) as Chunk)).join("");
+    },
+    /** The answer as far as it has come. */
+    message(): AssistantMessage {
+      const tool_calls = calls.filter((call) => call !== undefined);
+      return { role: "assistant", content: content === "" ? null : content, ...(tool_calls.length > 0 ? { tool_calls } : {}) };
+    },
+    finishReason: () => finish_reason,
+  };
+}

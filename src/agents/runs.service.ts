@@ -1,0 +1,115 @@
+import type { Caller } from "../contract/caller.ts";
+import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import type { OccurrenceRecord } from "../contract/schedules.ts";
+import { errors } from "../errors.ts";
+import type { Ledger, Standing } from "../ledger/ledger.types.ts";
+import type { Models } from "../models/models.service.ts";
+import type { Instant, Tx } from "../platform/db.ts";
+import type { Log } from "../platform/log.ts";
+import type { Scheduling } from "../scheduling/scheduling.service.ts";
+import type { AgentKey, ClaimedRun, NewRun, RunFilter } from "../scheduling/scheduling.types.ts";
+import type { DueAnswer } from "../scheduling/tick.service.ts";
+import type { AgentConfig } from "./agent-config.ts";
+import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import type { RunResult } from "./engine.ts";
+import type { RunInput } from "./transcript.ts";
+
+/** schedule_paused_reason while a grant is waited for. */
+const OUT_OF_TOKENS = "out of tokens: resumes with the next grant";
+
+/** Runs from the agents' side: what starts them, and what their outcome means for the agent. */
+export function createRuns(deps: {
+  store: AgentsStore;
+  scheduling: Scheduling;
+  ledger: Pick<Ledger, "standing">;
+  models: Models;
+  log: Log;
+  /** The caller's agent, or 404. */
+  find(user_id: string, id: string): Promise<AgentRow>;
+}) {
+  const { store, scheduling, ledger, models, log, find } = deps;
+
+  const newRun = (agent: AgentRow, input: RunInput): NewRun => ({
+    user_id: agent.user_id,
+    agent_id: agent.id,
+    agent_version: agent.version,
+    model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
+    input,
+  });
+  /** The agent when it may run now: 404, 409, and 402 in that order. */
+  const ready = async (user_id: string, id: string): Promise<AgentRow> => {
+    const agent = await find(user_id, id);
+    if (!agent.is_active) throw errors.agentDisabled();
+    refuseWithoutTokens(await ledger.standing(user_id));
+    return agent;
+  };
+  const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({ user_id, agent_id: (await find(user_id, id)).id });
+
+  return {
+    ready,
+    newRun,
+
+    /** Queues a run of the agent's run_prompt. 400, 402, 404, 409. */
+    async runNow(caller: Caller, id: string, request_id: string): Promise<RunRecord> {
+      const agent = await ready(caller.user_id, id);
+      if ((agent.run_prompt ?? "").trim() === "") throw errors.missingField("run_prompt");
+      const { api_key_id, key_budget_tokens } = caller;
+      const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
+      return scheduling.enqueue({ ...newRun(agent, input), trigger: "manual" });
+    },
+    /** The run once it has finished, or as it stands after `wait_ms`. */
+    async waitFor({ user_id, agent_id }: AgentKey, run_id: string, wait_ms: number): Promise<RunDetail> {
+      await scheduling.waitFinished(user_id, run_id, wait_ms);
+      return scheduling.getRun({ user_id, agent_id }, run_id);
+    },
+    /** Newest first; `before_id` is the last one seen. */
+    async runs(user_id: string, id: string, filter: RunFilter, page: { limit: number; before_id: string | null }): Promise<RunRecord[]> {
+      return scheduling.listRuns(await keyOf(user_id, id), filter, page);
+    },
+    async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
+      return scheduling.getRun(await keyOf(user_id, id), run_id);
+    },
+    /** Stops the run: at once while it is queued, else through `cancelling`. 404, 409. */
+    async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
+      return scheduling.requestCancel(await keyOf(user_id, id), run_id);
+    },
+    async occurrences(user_id: string, id: string, page: { limit: number; before: Instant | null }): Promise<OccurrenceRecord[]> {
+      return scheduling.occurrences(await keyOf(user_id, id), page);
+    },
+
+    /** For scheduling's tick: what a due run of each agent is made of. */
+    async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
+      const input: RunInput = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+      const agents = await store.liveAgents(tx, keys);
+      return new Map(agents.map((agent) => [agent.id, { run: newRun(agent, input) }]));
+    },
+    /** What a finished run means for its agent: failures in a row, or a lack of tokens, pause the schedule. */
+    async settleOutcome(run: ClaimedRun, limits: AgentConfig["limits"], { finish }: RunResult): Promise<void> {
+      if (run.trigger === "chat" || finish.status === "cancelled") return;
+      const agent = { user_id: run.lease.user_id, agent_id: run.agent_id };
+      const failures = await store.countOutcome(agent, finish.status === "failed");
+      if (finish.status !== "failed") return;
+      const lacks_tokens = finish.error.code === "insufficient_tokens";
+      if (!lacks_tokens && failures < limits.max_consecutive_failures) return;
+      const reason = lacks_tokens ? OUT_OF_TOKENS : `${failures} runs in a row failed: set schedule_enabled to true to resume`;
+      await scheduling.pauseSchedule(agent, reason);
+      log.info({ agent_id: run.agent_id, reason }, "a schedule was paused");
+    },
+    /** For the ledger: a grant resumes the user's schedules that wait for one. */
+    async onGrant(user_id: string): Promise<void> {
+      const standings = await scheduling.schedules(user_id, await store.scheduledIds(user_id));
+      for (const [agent_id, { paused_reason }] of standings) {
+        if (paused_reason === OUT_OF_TOKENS) await scheduling.pauseSchedule({ user_id, agent_id }, null);
+      }
+    },
+  };
+}
+
+export type Runs = ReturnType<typeof createRuns>;
+
+/** contract 5: run-now's 402 is a check, not a hold. */
+function refuseWithoutTokens({ refusal, available, held }: Standing): void {
+  if (refusal === null) return;
+  const remedies = ["subscribe", "top_up"];
+  throw errors.payment(refusal, { required: 1, available, held, shortfall: Math.max(0, 1 - available), remedies });
+}

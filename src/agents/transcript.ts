@@ -1,0 +1,58 @@
+import type { ChatMessage, ToolCall } from "../contract/completions.ts";
+import type { StepRecord } from "../contract/runs.ts";
+import type { AgentConfig } from "./agent-config.ts";
+
+/** What a run begins with besides the agent's configuration. */
+export interface RunInput {
+  /** The conversation of a chat; null: the agent's run_prompt. */
+  messages: { role: "system" | "user" | "assistant"; content: string }[] | null;
+  /** What asked for the run: a request, whose key and budget its model calls count for, or (all null) its schedule. */
+  request_id: string | null;
+  api_key_id: string | null;
+  key_budget_tokens: number | null;
+  /** Names the caller who waits for a chat on the worker's own node. */
+  ticket: string | null;
+}
+
+/** A step as far as what follows depends on it. */
+export type PastStep = Pick<StepRecord, "type" | "name" | "status" | "arguments" | "result" | "error">;
+
+/** A step with what later steps of the run are judged by. */
+export type RunStep = PastStep & { safety: unknown; internal: unknown };
+
+/** The model's answer as a model step's result keeps it: a chat message, so that it can be sent back as it was. */
+export type AssistantMessage = ChatMessage & { role: "assistant" };
+
+/** What the model is sent next: the agent's instructions, the task, and everything that has happened since. */
+export function transcript(config: AgentConfig, input: RunInput, steps: readonly PastStep[]): ChatMessage[] {
+  const messages: ChatMessage[] = [];
+  if (config.system_prompt !== null) messages.push({ role: "system", content: config.system_prompt });
+  messages.push(...(input.messages ?? [{ role: "user" as const, content: config.run_prompt ?? "" }]));
+  let open: ToolCall[] = [];
+  for (const step of steps) {
+    if (step.status === "running") continue;
+    if (step.type === "model") {
+      messages.push(step.result as AssistantMessage);
+      open = [...callsOf(step)];
+    } else {
+      messages.push({ role: "tool", tool_call_id: open.shift()?.id ?? "", content: toolText(step) });
+    }
+  }
+  return messages;
+}
+
+/** The tool calls that a model step asks for. */
+export function callsOf(step: PastStep): readonly ToolCall[] {
+  return (step.result as AssistantMessage | null)?.tool_calls ?? [];
+}
+
+/** The text of a model step; empty when it only called tools. */
+export function textOf(step: PastStep): string {
+  const content = (step.result as AssistantMessage | null)?.content;
+  return typeof content === "string" ? content : "";
+}
+
+/** What the tool answered; of a call that was not made, why. */
+function toolText(step: PastStep): string {
+  return typeof step.result === "string" ? step.result : `Error: ${step.error?.message ?? "the call did not finish"}`;
+}

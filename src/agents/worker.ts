@@ -1,0 +1,113 @@
+import { SHUTDOWN_SECONDS } from "../constants.ts";
+import { newId } from "../platform/ids.ts";
+import type { Log } from "../platform/log.ts";
+import { HEARTBEAT_MS, type Scheduling } from "../scheduling/scheduling.service.ts";
+import type { ClaimedRun, ClaimLimits } from "../scheduling/scheduling.types.ts";
+import type { StopReason } from "./engine.ts";
+
+/** Notifications can get lost: the queue is looked at, and lost workers' runs are taken back, this often. */
+const POLL_MS = 1_000;
+
+/** How a worker tells a run to end early. */
+export interface WorkControl {
+  signal: AbortSignal;
+  isDraining(): boolean;
+}
+
+/** A run at work here. */
+interface Job {
+  run: ClaimedRun;
+  abort: AbortController;
+  done: Promise<void>;
+}
+
+/**
+ * Claims runs and has them carried out, as many at a time as the limits allow, and keeps their leases alive. `carryOut`
+ * must not throw.
+ */
+export function createWorker(deps: {
+  scheduling: Scheduling;
+  limits: ClaimLimits;
+  log: Log;
+  carryOut(run: ClaimedRun, control: WorkControl): Promise<void>;
+}) {
+  const { scheduling, limits, log, carryOut } = deps;
+  const worker_id = newId();
+  const jobs = new Map<string, Job>();
+  let draining = false;
+  let filling: Promise<void> | null = null;
+  let fill_again = false;
+  let timers: NodeJS.Timeout[] = [];
+  let stopWatching = async () => {};
+
+  const begin = (run: ClaimedRun) => {
+    const { run_id } = run.lease;
+    const abort = new AbortController();
+    const done = carryOut(run, { signal: abort.signal, isDraining: () => draining }).finally(() => {
+      jobs.delete(run_id);
+      fill();
+    });
+    jobs.set(run_id, { run, abort, done });
+  };
+  const claim = async () => {
+    const most = limits.concurrent_runs - jobs.size;
+    if (draining || most <= 0) return;
+    for (const run of await scheduling.claim(worker_id, most, limits)) begin(run);
+  };
+  /** Claims what there is; when one is at it already, it looks again after that. */
+  const fill = () => {
+    if (filling !== null) {
+      fill_again = true;
+      return;
+    }
+    fill_again = false;
+    filling = claim()
+      .catch((error: Error) => log.error({ error: error.message }, "no runs could be claimed"))
+      .finally(() => {
+        filling = null;
+        if (fill_again) fill();
+      });
+  };
+  const end = (run_id: string, reason: StopReason) => jobs.get(run_id)?.abort.abort(reason);
+  const heartbeat = async () => {
+    const leases = [...jobs.values()].map(({ run }) => run.lease);
+    const states = await scheduling.heartbeat(leases);
+    for (const [index, state] of states.entries()) if (state !== "running") end(leases[index]?.run_id ?? "", state);
+  };
+  const repeat = (work: () => Promise<void>, every_ms: number) =>
+    setInterval(() => work().catch((error: Error) => log.error({ error: error.message }, "a worker's turn failed")), every_ms);
+
+  return {
+    worker_id,
+    /** Begins to claim. */
+    async start(): Promise<void> {
+      stopWatching = await scheduling.watch({ claimable: fill, cancelling: (run_id) => end(run_id, "cancelling") });
+      const poll = async () => {
+        await scheduling.reap();
+        fill();
+      };
+      timers = [repeat(poll, POLL_MS), repeat(heartbeat, HEARTBEAT_MS)];
+      fill();
+    },
+    /** Claims nothing more; runs at work are left before their next step. */
+    beginStop(): void {
+      draining = true;
+    },
+    /** Lets steps in progress finish, for a while; then hands what is unfinished back to the queue. */
+    async stop(): Promise<void> {
+      draining = true;
+      await filling;
+      const unfinished = [...jobs.values()];
+      const give_up = setTimeout(() => {
+        for (const { abort } of unfinished) abort.abort("stopping" satisfies StopReason);
+      }, SHUTDOWN_SECONDS * 1000);
+      await Promise.all(unfinished.map(({ done }) => done));
+      clearTimeout(give_up);
+      for (const timer of timers) clearInterval(timer);
+      await stopWatching();
+      await scheduling.handBack(unfinished.map(({ run }) => run.lease));
+    },
+  };
+}
+
+export type Worker = ReturnType<typeof createWorker>;

@@ -1,0 +1,143 @@
+import { accountsRoutes } from "./accounts/accounts.routes.ts";
+import { createAccounts } from "./accounts/accounts.service.ts";
+import { agentsRoutes } from "./agents/agents.routes.ts";
+import { createAgents } from "./agents/agents.service.ts";
+import { billingRoutes } from "./billing/billing.routes.ts";
+import { createBilling } from "./billing/billing.service.ts";
+import { completionRoutes } from "./completions/completions.routes.ts";
+import { createCompletions } from "./completions/completions.service.ts";
+import type { Config } from "./config.ts";
+import type { HttpRouter } from "./contract/router.ts";
+import { createIdempotencyStore } from "./http/idempotency.store.ts";
+import { pendingEndpoints } from "./http/pending.routes.ts";
+import { createHttp } from "./http/server.ts";
+import { serveReference, systemRoutes } from "./http/system.routes.ts";
+import { createLedger } from "./ledger/ledger.service.ts";
+import { modelRoutes } from "./models/models.routes.ts";
+import { createModels } from "./models/models.service.ts";
+import { operatorRoutes } from "./operator/operator.routes.ts";
+import { createCipher } from "./platform/cipher.ts";
+import { createSystemClock } from "./platform/clock.ts";
+import type { Log } from "./platform/log.ts";
+import { createMetrics } from "./platform/metrics.ts";
+import { openDb } from "./platform/open-db.ts";
+import { createOutbound } from "./platform/outbound.ts";
+import { createSettableClock, type DueSource, startSweeper } from "./platform/timeline.ts";
+import { newMark } from "./safety/fence.ts";
+import { safetyRoutes } from "./safety/safety.routes.ts";
+import { sanitize } from "./safety/sanitize.ts";
+import { createScheduling } from "./scheduling/scheduling.service.ts";
+import { createTools } from "./tools/tools.service.ts";
+import { type Keyring, loadKeyring } from "./vault/keyring.ts";
+
+/** The service, wired but not listening. */
+export interface App {
+  http: HttpRouter;
+  /** Readiness ends; queues hand out nothing new. */
+  beginStop(): void;
+  /** Ends background work and closes the database. Call it once no request is in flight. */
+  stop(): Promise<void>;
+}
+
+/** The only wiring: every room gets here what it must not know by itself. */
+export async function createApp(config: Config, log: Log): Promise<App> {
+  const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
+  const metrics = createMetrics();
+  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
+  const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
+  const clock = settable ?? createSystemClock();
+
+  const accounts = await createAccounts({ db, clock });
+  const ledger = createLedger({ db, clock });
+  const models = createModels({ config });
+  const completions = createCompletions({ models, ledger });
+  const scheduling = createScheduling({ db, clock });
+  const tools = createTools({ outbound: createOutbound({ allow: config.egress_allow }), safety: { sanitize } });
+  const agents = createAgents({
+    db,
+    clock,
+    log,
+    ledger,
+    models,
+    completions,
+    scheduling,
+    tools,
+    limits: config.limits,
+    newMark,
+  });
+  ledger.onGrant(agents.onGrant);
+  const billing = createBilling({ db, clock, ledger, plans: config.plans });
+  const idempotency = createIdempotencyStore(db, createCipher(keyring, "idempotency"));
+
+  // Of what falls due at the same instant, tokens expire first, then plans renew, then agents run.
+  const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
+  const schedules: DueSource = {
+    name: "schedules",
+    nextDueAt: scheduling.nextDueAt,
+    carryOut: () => scheduling.tick(agents.onDue),
+  };
+  const sources = [expiries, billing.renewals, schedules];
+  const sweeper = startSweeper({ sources, log });
+  await agents.start();
+
+  let stopping = false;
+  const ready = async () => {
+    if (stopping) throw new Error("stopping");
+    await db.query({ text: "select 1" });
+  };
+  const advanceClock =
+    settable === null ? null : (target: string) => settable.advanceTo(target, sources, scheduling.untilIdle);
+  const http = createHttp(
+    {
+      authenticate: accounts.authenticate,
+      admin_key: config.admin_key,
+      idempotency,
+      limits: config.limits,
+      log,
+      metrics,
+    },
+    [
+      systemRoutes({ metrics, ready }),
+      modelRoutes(models),
+      completionRoutes(completions),
+      agentsRoutes({ agents }),
+      safetyRoutes(),
+      accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
+      billingRoutes({ accounts, ledger, billing }),
+      operatorRoutes({
+        db,
+        clock,
+        accounts,
+        ledger,
+        billing,
+        trial: config.trial,
+        eraseAlso: async () => {},
+        advanceClock,
+      }),
+      pendingEndpoints(),
+    ],
+  );
+  serveReference(http);
+
+  return {
+    http,
+    beginStop: () => {
+      stopping = true;
+      agents.beginStop();
+    },
+    async stop() {
+      stopping = true;
+      await agents.stop();
+      await sweeper.stop();
+      await accounts.close();
+      await settable?.stop();
+      await db.close();
+    },
+  };
+}
+
+function loadKeyringWithWarning(data_dir: string, log: Log): Keyring {
+  const { keyring, warning } = loadKeyring(data_dir);
+  if (warning !== null) log.warn(warning);
+  return keyring;
+}

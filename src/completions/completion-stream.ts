@@ -1,0 +1,107 @@
+import type { Routing } from "../contract/completions.ts";
+import { errors, PurserError } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
+import type { ProviderStream } from "../models/models.types.ts";
+import type { CompletionCall, CompletionOutcome, CompletionStream } from "./completions.types.ts";
+import { type Reservation, release, settle } from "./reservation.ts";
+
+const DONE = { done: true, value: undefined } as const;
+
+/** A reserved call whose first events have come. */
+export interface OpenStream {
+  reservation: Reservation;
+  stream: ProviderStream;
+  first: IteratorResult<string>;
+  routing: Routing | undefined;
+}
+
+/**
+ * The events of a call up to its charge. Not a generator: a generator that was never started, or that waits for the
+ * provider, cannot be left, and leaving must close the provider's connection and settle at once.
+ */
+export function createCompletionStream(ledger: Ledger, call: CompletionCall, open: OpenStream): CompletionStream {
+  const { reservation, stream, routing } = open;
+  let ahead: IteratorResult<string> | null = open.first;
+  let closed = false;
+  let settling: Promise<CompletionOutcome | null> | null = null;
+  let outcome: CompletionOutcome | null = null;
+
+  /** Charges once, whoever asks first: the end, a failure, the reader leaving or the signal. */
+  function close(complete: boolean): Promise<CompletionOutcome | null> {
+    closed = true;
+    settling ??= charge(complete);
+    return settling;
+  }
+
+  async function charge(complete: boolean): Promise<CompletionOutcome | null> {
+    call.signal.removeEventListener("abort", leave);
+    if (!complete) stream.cancel();
+    const counts = stream.counts();
+    if (!complete && counts.output_tokens === 0) {
+      await release(ledger, call);
+      return null;
+    }
+    outcome = await settle(ledger, call, { reservation, counts, routing, response: null });
+    return outcome;
+  }
+
+  function leave(): void {
+    // A failed charge is told to whoever reads on; when nobody does, the hold expires and the audit shows it.
+    close(false).catch(() => {});
+  }
+
+  async function next(): Promise<IteratorResult<string, undefined>> {
+    if (closed) return DONE;
+    try {
+      const step = ahead ?? (await stream.blocks.next());
+      ahead = null;
+      if (step.done !== true) return { done: false, value: step.value };
+      const charged = await close(true);
+      return { done: false, value: lastEvents(charged, { stream, model_id: reservation.model.id }) };
+    } catch (error) {
+      const charged = await close(false);
+      if (call.signal.aborted) return DONE;
+      return { done: false, value: errorEvent(error, { charged: charged !== null, request_id: call.request_id }) };
+    }
+  }
+
+  if (call.signal.aborted) leave();
+  else call.signal.addEventListener("abort", leave, { once: true });
+  return {
+    next,
+    async return() {
+      await close(false);
+      return DONE;
+    },
+    outcome: () => outcome,
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+/** The chunk that carries usage, always, and the end. */
+function lastEvents(
+  outcome: CompletionOutcome | null,
+  { stream, model_id }: { stream: ProviderStream; model_id: string },
+): string {
+  const chunk = {
+    ...stream.identity(),
+    object: "chat.completion.chunk",
+    model: model_id,
+    choices: [],
+    usage: outcome?.usage,
+    routing: outcome?.routing,
+  };
+  return `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`;
+}
+
+/** A failure after the first byte, in the shape that OpenAI's clients throw as an error. */
+function errorEvent(error: unknown, { charged, request_id }: { charged: boolean; request_id: string }): string {
+  const broken = errors.upstream(
+    "The model's provider broke off. What it had generated is charged; retry, or use another model.",
+  );
+  const { shape } = error instanceof PurserError ? (charged ? broken : error) : errors.internal();
+  const { type, code, message } = shape;
+  return `data: ${JSON.stringify({ error: { type, code, message, param: null, request_id } })}\n\n`;
+}

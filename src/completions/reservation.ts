@@ -1,0 +1,146 @@
+import type { ChatResponse, Routing } from "../contract/completions.ts";
+import { errors, type PaymentCode, type PaymentMetadata, type PurserError } from "../errors.ts";
+import type { HoldOutcome, Ledger } from "../ledger/ledger.types.ts";
+import type { Models } from "../models/models.service.ts";
+import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
+import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
+import { estimateTokens, promptText } from "../models/token-count.ts";
+import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
+import { usageOf } from "./usage.ts";
+
+/** An answer shorter than this is of no use: where max_tokens is ours to choose, less than this is refused. */
+const LEAST_OUTPUT_TOKENS = 64;
+/** Room for an answer that is always left, however long the prompt is estimated to be. */
+const LEAST_ROOM_TOKENS = 1_024;
+const IN_FLIGHT_RETRY_S = 2;
+const OVER_BUDGET = "What is left of the cost limit does not cover the next model call. Raise the limit.";
+
+const REMEDIES: Record<PaymentCode, string[]> = {
+  trial_ended: ["subscribe", "top_up"],
+  key_budget_exceeded: ["raise_key_budget", "use_another_key"],
+  overage_cap_reached: ["raise_overage_cap", "top_up"],
+  out_of_tokens: ["top_up", "subscribe", "enable_overage"],
+  in_flight_exhausted: ["retry", "top_up"],
+  insufficient_balance: ["lower_max_tokens", "top_up", "subscribe", "enable_overage"],
+};
+
+/** A held call, ready to be made. */
+export interface Reservation {
+  model: Model;
+  request: ProviderRequest;
+}
+
+/** Holds the worst case of `call` on `model`: the worst that can be sent upstream is what was held. Throws the 402. */
+export async function reserve(
+  { models, ledger }: { models: Models; ledger: Ledger },
+  call: CompletionCall,
+  model: Model,
+): Promise<Reservation> {
+  const asked = call.request.max_completion_tokens ?? call.request.max_tokens ?? null;
+  const prepare = (max_output_tokens: number): ProviderRequest => {
+    const stream = call.request.stream === true;
+    return models.provider(model).prepare({ model, request: call.request, max_output_tokens, stream });
+  };
+  const first = prepare(Math.min(asked ?? model.max_output_tokens, model.max_output_tokens));
+  refuseTooLong(first);
+  const { input_tokens } = first;
+  const cap = asked === null ? roomFor(model, input_tokens) : first.max_output_tokens;
+  const worst = worstCaseTokens(model, { input_tokens, max_output_tokens: cap });
+  const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
+  const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
+  const minimum_tokens = worstCaseTokens(model, { input_tokens, max_output_tokens: least });
+  if (minimum_tokens > amount_tokens) throw errors.conflict("budget_exceeded", OVER_BUDGET);
+  const { hold_id, request_id, agent_id, run_id } = call;
+  const hold = await ledger.hold({
+    hold_id,
+    request_id,
+    ...call.caller,
+    agent_id,
+    run_id,
+    amount_tokens,
+    minimum_tokens,
+  });
+  if (hold.status === "refused") throw paymentError(hold, { model, input_tokens, cap, amount_tokens });
+  const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
+  const granted = Math.min(cap, affordable);
+  const request = granted === first.max_output_tokens ? first : prepare(granted);
+  return { model, request };
+}
+
+/** What a reservation is charged for. */
+export interface Charge {
+  reservation: Reservation;
+  counts: Counts;
+  routing: Routing | undefined;
+  response: ChatResponse | null;
+}
+
+/** Charges a reservation for what was used. */
+export async function settle(
+  ledger: Ledger,
+  call: CompletionCall,
+  { reservation, counts, routing, response }: Charge,
+): Promise<CompletionOutcome> {
+  const { model } = reservation;
+  const usage = usageOf(model, counts);
+  const answer = { model_id: model.id, usage, ...(routing === undefined ? {} : { routing }) };
+  const { hold_id, request_id, agent_id, run_id } = call;
+  const { user_id, api_key_id } = call.caller;
+  const settled = await ledger.settle({
+    hold_id,
+    request_id,
+    user_id,
+    api_key_id,
+    agent_id,
+    run_id,
+    model: model.id,
+    input_tokens: counts.input_tokens,
+    cached_input_tokens: counts.cached_input_tokens,
+    output_tokens: counts.output_tokens,
+    cost_tokens: usage.cost_tokens,
+    input_rate_micro: model.input_rate_micro,
+    output_rate_micro: model.output_rate_micro,
+    ...(model.cached_input_rate_micro === null ? {} : { cached_input_rate_micro: model.cached_input_rate_micro }),
+    ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
+  });
+  return { ...answer, settlement: settled.status };
+}
+
+/** Lets a reservation go uncharged. A failure here must not hide the one before it: the hold expires by itself. */
+export async function release(ledger: Ledger, { caller, hold_id }: CompletionCall): Promise<void> {
+  await ledger.release({ user_id: caller.user_id, hold_id }).catch(() => {});
+}
+
+/** What is far too long is refused before anything is held; what is nearly so, the provider decides. */
+function refuseTooLong({ model, request, input_tokens }: ProviderRequest): void {
+  // The hold's estimate is the higher one: most requests need no closer look.
+  if (input_tokens > model.context_window && estimateTokens(promptText(request)) > model.context_window) {
+    throw errors.contextLengthExceeded(model.context_window);
+  }
+}
+
+/** The cap when none was asked for: the model's own, or what its window leaves after the prompt. */
+function roomFor({ context_window, max_output_tokens }: Model, input_tokens: number): number {
+  return Math.min(max_output_tokens, Math.max(context_window - input_tokens, LEAST_ROOM_TOKENS));
+}
+
+function paymentError(
+  { code, available, held }: Extract<HoldOutcome, { status: "refused" }>,
+  {
+    model,
+    input_tokens,
+    cap,
+    amount_tokens,
+  }: { model: Model; input_tokens: number; cap: number; amount_tokens: number },
+): PurserError {
+  const affordable = affordableOutputTokens(model, { amount_tokens: available, input_tokens });
+  const metadata: PaymentMetadata = {
+    required: amount_tokens,
+    available,
+    held,
+    shortfall: Math.max(0, amount_tokens - available),
+    max_affordable_output_tokens: Math.min(cap, affordable),
+    remedies: REMEDIES[code],
+  };
+  return errors.payment(code, metadata, code === "in_flight_exhausted" ? IN_FLIGHT_RETRY_S : undefined);
+}

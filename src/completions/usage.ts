@@ -1,0 +1,19 @@
+import type { Usage } from "../contract/completions.ts";
+import type { Counts, Rates } from "../models/models.types.ts";
+import { costTokens } from "../models/pricing.ts";
+
+/** The usage object of an answer: the seed's four fields and OpenAI's names. Pure. */
+export function usageOf(rates: Rates, counts: Counts): Usage {
+  const { input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, estimated } = counts;
+  return {
+    input_tokens,
+    output_tokens,
+    total_tokens: input_tokens + output_tokens,
+    cost_tokens: costTokens(rates, counts),
+    prompt_tokens: input_tokens,
+    completion_tokens: output_tokens,
+    prompt_tokens_details: { cached_tokens: cached_input_tokens },
+    completion_tokens_details: { reasoning_tokens },
+    ...(estimated ? { estimated: true as const } : {}),
+  };
+}

@@ -1,0 +1,162 @@
+import { z } from "zod";
+import { LIMITS, RATE_SCALE, ROLLOVER_MONTHS, TRIAL_DAYS, TRIAL_TOKENS } from "./constants.ts";
+
+/** contract 9, field by field. What it parses to is what the service works with: defaults filled in, rates in millionths. */
+
+/** Far above any price; keeps tokens × rate within PostgreSQL's bigint. */
+const MAX_RATE = 1_000_000;
+const MAX_COUNT = 1_000_000_000_000;
+/** The longest wait and the largest grant that calendars and balances are asked to carry. */
+const MAX_DAYS = 3_650;
+const MAX_MONTHS = 120;
+const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
+const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+/** The variable that each provider's own convention keeps its key in. */
+const CONVENTIONAL_KEY = {
+  openai: "OPENAI_API_KEY",
+  anthropic: "ANTHROPIC_API_KEY",
+  google: "GOOGLE_GENERATIVE_AI_API_KEY",
+  "openai-compatible": null,
+} as const;
+
+const count = (least: number, most = MAX_COUNT) =>
+  z
+    .int(`must be a whole number`)
+    .min(least, least === 0 ? "must not be negative" : `must be at least ${least}`)
+    .max(most, `must be at most ${most}`);
+
+/** Billed tokens per raw token → millionths. A number of at most six decimals is exactly its millionths over 10⁶. */
+const rate = number()
+  .min(0, "must not be negative")
+  .max(MAX_RATE, `must be at most ${MAX_RATE}`)
+  .refine((value) => Math.round(value * RATE_SCALE) / RATE_SCALE === value, "has more than 6 decimals")
+  .transform((value) => Math.round(value * RATE_SCALE));
+
+function number() {
+  return z.number("must be a number");
+}
+
+function text(pattern: RegExp, problem: string) {
+  return z.string("must be a text").regex(pattern, problem);
+}
+
+const title = text(/^[^\p{Cc}]{1,100}$/u, "must be a text of 1 to 100 characters");
+const flag = (value: boolean) => z.boolean("must be true or false").default(value);
+
+/** An object without unknown keys. */
+function record<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
+  const keys = Object.keys(shape).join(", ");
+  return z.strictObject(shape, {
+    error: (issue) => (issue.code === "unrecognized_keys" ? `is an unknown key (known: ${keys})` : "must be a map"),
+  });
+}
+
+const isHttp = (value: string) => ["http:", "https:"].includes(URL.parse(value)?.protocol ?? "");
+
+const provider = record({
+  name: text(NAME, 'must be a name of lower-case letters, digits, "-" and "_"'),
+  kind: z.enum(
+    ["openai", "anthropic", "google", "openai-compatible"],
+    "must be openai, anthropic, google or openai-compatible",
+  ),
+  base_url: z
+    .string("must be a text")
+    .refine(isHttp, "must be an http or https address")
+    .transform((url) => url.replace(/\/+$/, ""))
+    .optional(),
+  api_key_env: text(VARIABLE, "must be the name of an environment variable").optional(),
+})
+  .refine(({ kind, base_url }) => kind !== "openai-compatible" || base_url !== undefined, {
+    path: ["base_url"],
+    message: "is missing; an openai-compatible provider needs it",
+  })
+  .transform(({ base_url, api_key_env, ...rest }) => ({
+    ...rest,
+    /** null: the provider's own address. */
+    base_url: base_url ?? null,
+    /** null: no key is sent. */
+    api_key_env: api_key_env ?? CONVENTIONAL_KEY[rest.kind],
+  }));
+
+const model = record({
+  id: text(MODEL_ID, "must be 1 to 128 letters, digits or ._:/@-").refine(
+    (id) => id !== "auto" && !id.startsWith("agent/") && !id.startsWith("purser/"),
+    "is reserved: auto, agent/… and purser/… are the service's own",
+  ),
+  provider: z.string("must be the name of a provider"),
+  provider_model: title,
+  name: title.optional(),
+  input_rate: rate,
+  output_rate: rate,
+  cached_input_rate: rate.nullable().default(null),
+  trial_eligible: flag(false),
+  context_window: count(1),
+  max_output_tokens: count(1),
+  supports: record({
+    tools: flag(false),
+    streaming: flag(true),
+    json_schema: flag(false),
+    vision: flag(false),
+  }).prefault({}),
+}).transform(({ input_rate, output_rate, cached_input_rate, name, ...rest }) => ({
+  ...rest,
+  name: name ?? rest.id,
+  /** Millionths of a billed token per raw token. */
+  input_rate_micro: input_rate,
+  output_rate_micro: output_rate,
+  /** null: cached input costs what other input costs. */
+  cached_input_rate_micro: cached_input_rate,
+}));
+
+const plan = record({
+  id: text(NAME, 'must be a name of lower-case letters, digits, "-" and "_"'),
+  name: title,
+  price_cents: count(0),
+  currency: text(/^[a-z]{3}$/, "must be three lower-case letters, such as usd").default("usd"),
+  interval: z.literal("month", "must be month").default("month"),
+  included_tokens: count(1),
+  rollover_months: count(0, MAX_MONTHS).optional(),
+});
+
+const settings = record({
+  providers: list(provider),
+  models: list(model),
+  plans: list(plan),
+  trial: record({ days: count(1, MAX_DAYS).default(TRIAL_DAYS), tokens: count(1).default(TRIAL_TOKENS) }).prefault({}),
+  rollover_months: count(0, MAX_MONTHS).default(ROLLOVER_MONTHS),
+  margin: number().positive("must be above 0").max(1_000, "must be at most 1000").default(1),
+  limits: record({
+    requests_per_minute: count(1).default(LIMITS.requests_per_minute),
+    concurrent_runs_per_user: count(1).default(LIMITS.concurrent_runs_per_user),
+    concurrent_runs: count(1).default(LIMITS.concurrent_runs),
+    body_bytes: count(1_024).default(LIMITS.body_bytes),
+  }).prefault({}),
+});
+
+function list<Item extends z.ZodType>(item: Item) {
+  return z.array(item, "must be a list").default([]);
+}
+
+/** The seed's table of plans: data, never computed from the token rate. */
+const SEED_PLANS = [
+  { id: "starter", name: "Starter", price_cents: 2_900, included_tokens: 18_000_000 },
+  { id: "professional", name: "Professional", price_cents: 4_900, included_tokens: 30_000_000 },
+  { id: "pro", name: "Pro", price_cents: 8_900, included_tokens: 55_000_000 },
+  { id: "enterprise", name: "Enterprise", price_cents: 14_900, included_tokens: 93_000_000 },
+].map((row) => ({ ...row, currency: "usd", interval: "month" as const, rollover_months: undefined }));
+
+/** The whole file. An empty list of plans keeps the seed's table. */
+export const configFileSchema = settings.transform(({ plans, ...rest }) => ({
+  ...rest,
+  plans: (plans.length > 0 ? plans : SEED_PLANS).map((row) => ({
+    ...row,
+    rollover_months: row.rollover_months ?? rest.rollover_months,
+  })),
+}));
+
+/** What the file says, defaults filled in. */
+export type FileSettings = z.output<typeof configFileSchema>;
+/** One model of the file. */
+export type ModelSettings = FileSettings["models"][number];

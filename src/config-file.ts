@@ -1,0 +1,106 @@
+import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
+import type { z } from "zod";
+import { ConfigError } from "./config-error.ts";
+import { configFileSchema, type FileSettings, type ModelSettings } from "./config-file.schema.ts";
+
+const ACCEPTED = "a YAML or JSON file with the keys providers, models, plans, trial, rollover_months, margin, limits";
+
+/** Something wrong with the file, at the place in the document that `path` leads to. */
+interface Problem {
+  readonly path: readonly PropertyKey[];
+  readonly reason: string;
+}
+
+/**
+ * Parses the text of the file at `path`. Throws a ConfigError with
+ * the file, the line and the reason of the first thing that is wrong.
+ */
+export function parseConfigFile(text: string, path: string): FileSettings {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const refuse = (offset: number, reason: string): never => {
+    throw new ConfigError("PURSER_CONFIG", `${path}:${lines.linePos(offset).line}: ${reason}`, ACCEPTED);
+  };
+
+  const [syntaxError] = [...document.errors, ...document.warnings];
+  if (syntaxError !== undefined) return refuse(syntaxError.pos[0], syntaxError.message);
+  const parsed = configFileSchema.safeParse(document.toJS() ?? {});
+  const problems = parsed.success
+    ? contradictions(parsed.data)
+    : parsed.error.issues.map((issue) => problemOf(issue, document));
+  const [first] = problems
+    .map(({ path: at, reason }) => ({ offset: offsetOf(document, at), reason: `${nameOf(at)}${reason}` }))
+    .sort((a, b) => a.offset - b.offset);
+  if (first !== undefined) return refuse(first.offset, first.reason);
+  return parsed.data as FileSettings;
+}
+
+/** What no single field can tell: duplicates, references that lead nowhere, numbers that do not fit one another. */
+function contradictions(settings: FileSettings): Problem[] {
+  const provider_names = settings.providers.map((provider) => provider.name);
+  return [
+    ...duplicates("providers", "name", provider_names),
+    ...duplicates(
+      "models",
+      "id",
+      settings.models.map((model) => model.id),
+    ),
+    ...duplicates(
+      "plans",
+      "id",
+      settings.plans.map((plan) => plan.id),
+    ),
+    ...settings.models.flatMap((model, index) => modelContradictions(model, ["models", index], provider_names)),
+  ];
+}
+
+function modelContradictions(model: ModelSettings, path: readonly PropertyKey[], provider_names: string[]): Problem[] {
+  const problems: Problem[] = [];
+  if (!provider_names.includes(model.provider)) {
+    problems.push({
+      path: [...path, "provider"],
+      reason: `${JSON.stringify(model.provider)} is not among the providers of this file`,
+    });
+  }
+  const free = model.input_rate_micro === 0 && model.output_rate_micro === 0;
+  if (!free && model.output_rate_micro <= model.input_rate_micro) {
+    problems.push({ path: [...path, "output_rate"], reason: "must be above input_rate (or both 0)" });
+  }
+  if (model.max_output_tokens > model.context_window) {
+    problems.push({ path: [...path, "max_output_tokens"], reason: "is above context_window" });
+  }
+  return problems;
+}
+
+function duplicates(list: string, field: string, names: readonly string[]): Problem[] {
+  return names.flatMap((name, index) =>
+    names.indexOf(name) === index
+      ? []
+      : [{ path: [list, index, field], reason: `${JSON.stringify(name)} is a duplicate` }],
+  );
+}
+
+function problemOf(issue: z.core.$ZodIssue, document: Document.Parsed): Problem {
+  const [unknown] = issue.code === "unrecognized_keys" ? issue.keys : [];
+  const path = unknown === undefined ? issue.path : [...issue.path, unknown];
+  return { path, reason: document.hasIn(path) ? issue.message : "is missing" };
+}
+
+/** The place of `path` in the text: of its key where it has one, else of its value, else of the nearest thing around. */
+function offsetOf(document: Document.Parsed, path: readonly PropertyKey[]): number {
+  const parent = document.getIn(path.slice(0, -1), true);
+  const last = path.at(-1);
+  if (isMap(parent)) {
+    const pair = parent.items.find(({ key }) => (isScalar(key) ? key.value : key) === last);
+    if (pair !== undefined && isNode(pair.key) && pair.key.range) return pair.key.range[0];
+  }
+  const node = document.getIn(path, true);
+  if (isNode(node) && node.range) return node.range[0];
+  return path.length === 0 ? 0 : offsetOf(document, path.slice(0, -1));
+}
+
+/** `models[0].input_rate ` as people write it; empty for the file itself. */
+function nameOf(path: readonly PropertyKey[]): string {
+  const name = path.map((part) => (typeof part === "number" ? `[${part}]` : `.${String(part)}`)).join("");
+  return name === "" ? "" : `${name.replace(/^\./, "")} `;
+}

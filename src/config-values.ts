@@ -1,0 +1,128 @@
+import { statSync } from "node:fs";
+import { isIP } from "node:net";
+import { dirname, resolve } from "node:path";
+import ipaddr from "ipaddr.js";
+import { parseEgressAllow } from "./platform/address.ts";
+import { instantOf } from "./platform/clock.ts";
+import type { Instant } from "./platform/db.ts";
+
+/**
+ * Parsers of single settings. Each takes the variable's text and returns its value, or throws an Error whose message
+ * is what is wrong with it. Those of secrets never repeat the text.
+ */
+
+const SHOWN_CHARACTERS = 80;
+const HOST_NAME =
+  /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*$/;
+
+/** `text` as it may stand in a one-line message. */
+function quoted(text: string): string {
+  return JSON.stringify(text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text);
+}
+
+/** An IP address or a host name. */
+export function parseHost(text: string): string {
+  const looksLikeAddress = /^[\d.]+$/.test(text);
+  if (isIP(text) !== 0 || (!looksLikeAddress && HOST_NAME.test(text))) return text;
+  throw new Error(`${quoted(text)} is not a host`);
+}
+
+/** A TCP port; 0 asks the system for a free one. */
+export function parsePort(text: string): number {
+  if (/^\d{1,5}$/.test(text) && Number(text) <= 65_535) return Number(text);
+  throw new Error(`${quoted(text)} is not a port`);
+}
+
+/** One of a few words, as written. */
+export function parseOneOf<const Word extends string>(words: readonly Word[]): (text: string) => Word {
+  return (text) => {
+    const word = words.find((candidate) => candidate === text);
+    if (word === undefined) throw new Error(`${quoted(text)} is not one of them`);
+    return word;
+  };
+}
+
+/** An address with one of `schemes`. It may hold a password, so that no message repeats it. */
+export function parseUrlWithScheme(...schemes: string[]): (text: string) => string {
+  return (text) => {
+    const url = URL.parse(text);
+    if (url === null) throw new Error("it is not a URL");
+    if (!schemes.includes(url.protocol.slice(0, -1))) throw new Error(`its scheme is ${quoted(url.protocol)}`);
+    return text;
+  };
+}
+
+/** An http or https address without path, query or credentials, as browsers write an Origin. */
+export function parseOrigin(text: string): string {
+  const url = URL.parse(text);
+  if (url === null) throw new Error(`${quoted(text)} is not a URL`);
+  if (url.protocol !== "http:" && url.protocol !== "https:") throw new Error(`its scheme is ${quoted(url.protocol)}`);
+  if (url.username !== "" || url.password !== "") throw new Error("it holds credentials");
+  if (url.pathname !== "/" || url.search !== "" || url.hash !== "") throw new Error("it goes on after the host");
+  return url.origin;
+}
+
+/** An http or https address that paths are appended to; comes back without a slash at its end. */
+export function parseBaseUrl(text: string): string {
+  const url = URL.parse(text);
+  if (url === null || (url.protocol !== "http:" && url.protocol !== "https:"))
+    throw new Error("it is not an http address");
+  if (url.search !== "" || url.hash !== "") throw new Error("it has a query or a fragment");
+  return text.replace(/\/+$/, "");
+}
+
+/** A credential: printable ASCII without spaces, so that it fits a header. */
+export function parseCredential(text: string): string {
+  if (/^[\x21-\x7e]+$/.test(text)) return text;
+  throw new Error("it holds a space, a line break or a character outside ASCII");
+}
+
+/** A directory that is there or can be made. */
+export function parseDirectory(text: string): string {
+  let path = resolve(text);
+  let found = statSync(path, { throwIfNoEntry: false });
+  while (found === undefined && dirname(path) !== path) {
+    path = dirname(path);
+    found = statSync(path, { throwIfNoEntry: false });
+  }
+  if (found !== undefined && !found.isDirectory()) throw new Error(`${quoted(path)} is not a directory`);
+  return text;
+}
+
+/** An ISO 8601 instant with `Z` or an offset, within the years whose text order is time order. */
+export function parseInstant(text: string): Instant {
+  let instant: Temporal.Instant;
+  try {
+    instant = Temporal.Instant.from(text);
+  } catch {
+    throw new Error(`${quoted(text)} is not an instant`);
+  }
+  const { year } = instant.toZonedDateTimeISO("UTC");
+  if (year < 1970 || year >= 2200) throw new Error(`the year ${year} is out of range`);
+  return instantOf(instant);
+}
+
+/** A comma list, parsed item by item; spaces around items are dropped. */
+export function parseList<Item>(parseItem: (text: string) => Item): (text: string) => Item[] {
+  return (text) => text.split(",").map((item) => parseItem(item.trim()));
+}
+
+/** An IPv4 or IPv6 network in CIDR notation. */
+export function parseCidr(text: string): string {
+  const [address = ""] = text.split("/");
+  const full = ipaddr.IPv4.isValidFourPartDecimal(address) || ipaddr.IPv6.isValid(address);
+  if (full && ipaddr.isValidCIDR(text)) return text;
+  throw new Error(`${quoted(text)} is not a CIDR`);
+}
+
+/** `host:port` or a CIDR: what tools may reach although it is private. */
+export function parseEgressAllowance(text: string): string {
+  parseEgressAllow([text]);
+  return text.toLowerCase();
+}
+
+/** `name@host` or `Name <name@host>`. */
+export function parseMailbox(text: string): string {
+  if (/^([^<>@\r\n]+ )?<[^\s<>@]+@[^\s<>@]+>$|^[^\s<>@]+@[^\s<>@]+$/.test(text)) return text;
+  throw new Error(`${quoted(text)} is not a mail address`);
+}

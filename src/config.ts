@@ -1,0 +1,229 @@
+import { readFileSync } from "node:fs";
+import { ConfigError } from "./config-error.ts";
+import type { FileSettings } from "./config-file.schema.ts";
+import { parseConfigFile } from "./config-file.ts";
+import {
+  parseBaseUrl,
+  parseCidr,
+  parseCredential,
+  parseDirectory,
+  parseEgressAllowance,
+  parseHost,
+  parseInstant,
+  parseList,
+  parseMailbox,
+  parseOneOf,
+  parseOrigin,
+  parsePort,
+  parseUrlWithScheme,
+} from "./config-values.ts";
+import type { Instant } from "./platform/db.ts";
+import { KEYRING_FORMAT, type Keyring, parseKeyring } from "./vault/keyring.ts";
+
+export { ConfigError };
+
+/** Everything the process is told from outside, checked. */
+export interface Config extends FileSettings {
+  readonly host: string;
+  /** 0: a free one is picked. */
+  readonly port: number;
+  /** null: embedded storage in `data_dir`. */
+  readonly database_url: string | null;
+  readonly data_dir: string;
+  /** null: the operator API answers 404. */
+  readonly admin_key: string | null;
+  /** null, on embedded storage only: `loadKeyring(data_dir)` keeps one. */
+  readonly keyring: Keyring | null;
+  /** null: the machine's clock. */
+  readonly test_clock: Instant | null;
+  readonly payments: "stripe" | "sandbox" | "none";
+  readonly stripe: {
+    readonly secret_key: string;
+    readonly webhook_secret: string;
+    readonly api_base: string | null;
+  } | null;
+  /** An origin, without a slash at its end; null: `http://HOST:PORT` once the port is known. */
+  readonly public_url: string | null;
+  /** CIDRs whose X-Forwarded-* is believed. */
+  readonly trusted_proxies: readonly string[];
+  /** null: links are written to the log. */
+  readonly mail: { readonly smtp_url: string; readonly from: string } | null;
+  readonly egress_allow: readonly string[];
+  readonly signup: "open" | "closed";
+  readonly log_level: (typeof LOG_LEVELS)[number];
+  /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
+  readonly provider_keys: Readonly<Record<string, string>>;
+  /** Settings that work but are worth a line in the log. */
+  readonly warnings: readonly string[];
+}
+
+type Env = Record<string, string | undefined>;
+
+const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
+const SHORT_ADMIN_KEY = 16;
+/** Providers of the built-in catalogue, by the names their own conventions give to their keys. */
+const PROVIDER_KEYS = [
+  "OPENAI_API_KEY",
+  "ANTHROPIC_API_KEY",
+  "GOOGLE_GENERATIVE_AI_API_KEY",
+  "MISTRAL_API_KEY",
+  "DEEPSEEK_API_KEY",
+  "XAI_API_KEY",
+  "GROQ_API_KEY",
+];
+
+/**
+ * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
+ * empty variable counts as unset. Throws a ConfigError for the first one that cannot be used.
+ */
+export function readConfig(env: Env): Config {
+  const host = read(env, "HOST", parseHost, "an IP address or a host name") ?? "127.0.0.1";
+  const database_url =
+    read(
+      env,
+      "DATABASE_URL",
+      parseUrlWithScheme("postgres", "postgresql"),
+      "postgres://user:password@host:port/database",
+    ) ?? null;
+  const admin_key = read(env, "PURSER_ADMIN_KEY", parseCredential, "printable ASCII without spaces") ?? null;
+  const file = readFile(env);
+  const test_clock =
+    read(
+      env,
+      "PURSER_TEST_CLOCK",
+      parseInstant,
+      "an ISO 8601 instant from 1970 to 2199, such as 2026-01-31T09:00:00Z",
+    ) ?? null;
+  const public_url = read(env, "PURSER_PUBLIC_URL", parseOrigin, "http(s)://host[:port] and nothing after it") ?? null;
+  const loopback = isLoopback(host);
+  return {
+    ...file,
+    host,
+    port: read(env, "PORT", parsePort, "a whole number from 0 to 65535") ?? 3000,
+    database_url,
+    data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
+    admin_key,
+    keyring: readKeyring(env, database_url),
+    test_clock,
+    ...readPayments(env, { sandbox_by_default: database_url === null && loopback, test_clock }),
+    public_url,
+    trusted_proxies:
+      read(env, "PURSER_TRUSTED_PROXIES", parseList(parseCidr), "CIDRs such as 10.0.0.0/8, separated by commas") ?? [],
+    mail: readMail(env, public_url),
+    egress_allow:
+      read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
+      [],
+    signup: read(env, "PURSER_SIGNUP", parseOneOf(["open", "closed"]), "open or closed") ?? "open",
+    log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
+    provider_keys: readProviderKeys(env, file.providers),
+    warnings: warningsOf(env, { admin_key, providers: file.providers }),
+  };
+}
+
+function warningsOf(env: Env, { admin_key, providers }: Pick<Config, "admin_key" | "providers">): string[] {
+  const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
+  const warnings = hidden.map(
+    ({ name, api_key_env }) => `The provider ${name} and its models are hidden: its key ${api_key_env} is not set.`,
+  );
+  if (admin_key !== null && admin_key.length < SHORT_ADMIN_KEY) {
+    warnings.push(
+      `PURSER_ADMIN_KEY is shorter than ${SHORT_ADMIN_KEY} characters: it opens every account, make it long and random.`,
+    );
+  }
+  return warnings;
+}
+
+/** Whether only this machine can reach a service that listens on `host`. */
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || host.startsWith("127.");
+}
+
+function read<Value>(env: Env, variable: string, parse: (text: string) => Value, accepted: string): Value | undefined {
+  const text = env[variable];
+  if (text === undefined || text === "") return undefined;
+  try {
+    return parse(text);
+  } catch (error) {
+    throw new ConfigError(variable, (error as Error).message, accepted);
+  }
+}
+
+function readFile(env: Env): FileSettings {
+  const path = env.PURSER_CONFIG;
+  if (path === undefined || path === "") return parseConfigFile("", "");
+  let text: string;
+  try {
+    text = readFileSync(path, "utf8");
+  } catch (error) {
+    throw new ConfigError(
+      "PURSER_CONFIG",
+      `${path} cannot be read (${(error as NodeJS.ErrnoException).code})`,
+      "the path of a YAML or JSON file",
+    );
+  }
+  return parseConfigFile(text, path);
+}
+
+function readKeyring(env: Env, database_url: string | null): Keyring | null {
+  const keyring = read(env, "PURSER_KEK", parseKeyring, KEYRING_FORMAT) ?? null;
+  if (keyring === null && database_url !== null) {
+    throw new ConfigError(
+      "PURSER_KEK",
+      "it is not set, and DATABASE_URL is",
+      `${KEYRING_FORMAT}; for a first one: k1:$(openssl rand -base64 32)`,
+    );
+  }
+  return keyring;
+}
+
+function readPayments(
+  env: Env,
+  { sandbox_by_default, test_clock }: { sandbox_by_default: boolean; test_clock: Instant | null },
+): Pick<Config, "payments" | "stripe"> {
+  const secret_key = read(env, "STRIPE_SECRET_KEY", parseCredential, "a secret key of Stripe (sk_…)") ?? null;
+  const webhook_secret =
+    read(env, "STRIPE_WEBHOOK_SECRET", parseCredential, "a webhook signing secret of Stripe (whsec_…)") ?? null;
+  const api_base = read(env, "STRIPE_API_BASE", parseBaseUrl, "an http or https address") ?? null;
+  const by_default =
+    secret_key !== null || webhook_secret !== null ? "stripe" : sandbox_by_default ? "sandbox" : "none";
+  const payments =
+    read(env, "PURSER_PAYMENTS", parseOneOf(["stripe", "sandbox", "none"]), "stripe, sandbox or none") ?? by_default;
+  if (payments !== "stripe") return { payments, stripe: null };
+  if (secret_key === null)
+    throw new ConfigError(
+      "STRIPE_SECRET_KEY",
+      "it is not set, and payments go through Stripe",
+      "a secret key of Stripe (sk_…)",
+    );
+  if (webhook_secret === null) {
+    throw new ConfigError(
+      "STRIPE_WEBHOOK_SECRET",
+      "it is not set, and payments go through Stripe",
+      "a webhook signing secret of Stripe (whsec_…)",
+    );
+  }
+  if (test_clock !== null) {
+    throw new ConfigError(
+      "PURSER_TEST_CLOCK",
+      "it is set while payments are live",
+      "PURSER_PAYMENTS=sandbox or none beside it",
+    );
+  }
+  return { payments, stripe: { secret_key, webhook_secret, api_base } };
+}
+
+function readMail(env: Env, public_url: string | null): Config["mail"] {
+  const smtp_url = read(env, "SMTP_URL", parseUrlWithScheme("smtp", "smtps"), "smtp:// or smtps:// with a host");
+  const from = read(env, "MAIL_FROM", parseMailbox, "name@host or Name <name@host>");
+  if (smtp_url === undefined) return null;
+  const host = public_url === null ? "localhost" : new URL(public_url).hostname;
+  return { smtp_url, from: from ?? `Purser <no-reply@${host}>` };
+}
+
+function readProviderKeys(env: Env, providers: FileSettings["providers"]): Record<string, string> {
+  const names = [...PROVIDER_KEYS, ...providers.flatMap(({ api_key_env }) => api_key_env ?? [])];
+  const keys = names.map(
+    (name) => [name, read(env, name, parseCredential, "an API key: printable ASCII without spaces")] as const,
+  );
+  return Object.fromEntries(keys.filter((entry): entry is readonly [string, string] => entry[1] !== undefined));
+}

@@ -1,0 +1,46 @@
+/**
+ * The mission's numbers, each with its source. "seed" is the interface the service was asked for, "contract" its
+ * elaboration (docs/reference).
+ */
+
+/** seed, Limits: $1 = 625,000 tokens. */
+export const TOKENS_PER_USD = 625_000;
+/** seed, Limits: 1 US cent = 6,250 tokens. */
+export const TOKENS_PER_CENT = 6_250;
+/** seed, Limits: length of the free trial. */
+export const TRIAL_DAYS = 14;
+/** contract 5: what a trial starts with; the price of one dollar. */
+export const TRIAL_TOKENS = 625_000;
+/** seed, States rule 2: unused plan tokens roll over for up to 3 months. */
+export const ROLLOVER_MONTHS = 3;
+/** contract 5: top-up buckets, and grants without an expiry of their own, last 12 months. */
+export const TOP_UP_MONTHS = 12;
+/** contract 4: rates are kept in millionths of a billed token per raw token. */
+export const RATE_SCALE = 1_000_000;
+/** seed, Limits: default of `days` in the usage query; contract 5: its bounds. */
+export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
+/** contract 2: bounds and default of `limit` in lists. */
+export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
+/** contract 2: how long an idempotency key replays its first answer. */
+export const IDEMPOTENCY_HOURS = 24;
+/** contract 9: defaults of `limits`. */
+export const LIMITS = {
+  requests_per_minute: 600,
+  concurrent_runs_per_user: 10,
+  concurrent_runs: 50,
+  body_bytes: 4_194_304,
+} as const;
+/** contract 6: defaults of an agent's `limits`. */
+export const AGENT_LIMITS = {
+  max_steps: 25,
+  max_run_seconds: 900,
+  max_cost_tokens_per_run: null,
+  max_cost_tokens_per_month: null,
+  max_consecutive_failures: 5,
+} as const;
+/** A model call that has neither finished nor been renewed by then is taken for dead, and its hold is let go. */
+export const HOLD_SECONDS = 900;
+/** contract 1, SIGTERM: how long requests in flight may take to settle. */
+export const SHUTDOWN_SECONDS = 30;
+
+if (TOKENS_PER_CENT * 100 !== TOKENS_PER_USD) throw new Error("TOKENS_PER_CENT and TOKENS_PER_USD disagree");

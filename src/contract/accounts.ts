@@ -1,0 +1,105 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs, SCOPES } from "./caller.ts";
+import {
+  failures,
+  instantInput,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  tokensSchema,
+  uuidSchema,
+} from "./common.ts";
+
+/** API keys: contract 3. */
+
+export const apiKeySchema = z
+  .object({
+    id: uuidSchema,
+    name: z.string(),
+    prefix: z.string(),
+    last_four: z.string(),
+    scopes: z.array(z.enum(SCOPES)),
+    created_at: instantSchema,
+    expires_at: instantSchema.nullable(),
+    last_used_at: instantSchema.nullable(),
+    revoked_at: instantSchema.nullable(),
+    budget_tokens: tokensSchema.nullable(),
+    spent_tokens: tokensSchema,
+  })
+  .openapi("ApiKey");
+export type ApiKeyRecord = z.infer<typeof apiKeySchema>;
+
+const shownOnce = z.string().openapi({ description: "the key itself: shown once, never again" });
+export const createdApiKeySchema = apiKeySchema.extend({ key: shownOnce }).openapi("CreatedApiKey");
+
+export const createApiKeySchema = z
+  .strictObject({
+    name: z.string().min(1).max(100),
+    scopes: z.array(z.enum(SCOPES)).min(1).optional().openapi({ description: "default: all" }),
+    expires_at: instantInput.nullable().optional(),
+    budget_tokens: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).nullable().optional(),
+  })
+  .openapi("CreateApiKey");
+
+const tags = ["API keys"];
+const idParams = z.object({ id: z.string() });
+
+export const listApiKeys = createRoute({
+  method: "get",
+  path: "/api/v1/api-keys",
+  tags,
+  summary: "The caller's API keys, newest first, revoked ones included",
+  ...needs("keys:read"),
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ api_keys: z.array(apiKeySchema), next_cursor: nextCursorSchema }), "a page of keys"),
+    ...failures(400, 403),
+  },
+});
+
+export const createApiKey = createRoute({
+  method: "post",
+  path: "/api/v1/api-keys",
+  tags,
+  summary: "Create a key, no broader than the one that asks",
+  ...needs("keys:write"),
+  request: jsonBody(createApiKeySchema),
+  responses: { 201: json(createdApiKeySchema, "the key, shown this once"), ...failures(400, 403) },
+});
+
+export const deleteApiKey = createRoute({
+  method: "delete",
+  path: "/api/v1/api-keys/{id}",
+  tags,
+  summary: "Revoke a key: refused on every node within a second",
+  ...needs("keys:write"),
+  request: { params: idParams },
+  responses: { 204: { description: "revoked" }, ...failures(403, 404) },
+});
+
+export const rotateApiKey = createRoute({
+  method: "post",
+  path: "/api/v1/api-keys/{id}/rotate",
+  tags,
+  summary: "Replace the key's secret; the old one stays good for `grace_seconds`",
+  ...needs("keys:write"),
+  request: {
+    params: idParams,
+    ...jsonBody(z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0) })),
+  },
+  responses: { 200: json(createdApiKeySchema, "the same key record with its new secret"), ...failures(400, 403, 404) },
+});
+
+export const revokeLeakedApiKey = createRoute({
+  method: "post",
+  path: "/api/v1/api-keys/revoke-leaked",
+  tags,
+  summary: "Whoever found a key may end it; the answer is the same whether it was one",
+  request: jsonBody(z.strictObject({ key: z.string().min(1).max(500) })),
+  responses: {
+    202: json(z.object({ status: z.literal("accepted") }), "if it was a key, it is revoked"),
+    ...failures(400),
+  },
+});

@@ -1,0 +1,148 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { createdApiKeySchema } from "./accounts.ts";
+import { bucketSchema, grantSourceSchema, profileSchema, subscriptionSchema } from "./billing.ts";
+import { failures, instantInput, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema } from "./common.ts";
+
+/** The operator's API: contract 8. */
+
+const tags = ["Operator"];
+const security = [{ operator_key: [] as string[] }];
+const idParams = z.object({ id: z.string() });
+
+const adminUserSchema = profileSchema.extend({ suspended_at: instantSchema.nullable() }).openapi("AdminUser");
+const userAnswer = json(adminUserSchema, "the user");
+
+export const createUser = createRoute({
+  method: "post",
+  path: "/api/v1/admin/users",
+  tags,
+  summary: "Create a user with a first API key",
+  security,
+  request: jsonBody(
+    z.strictObject({
+      email: z.email().max(254),
+      trial: z.boolean().default(true).openapi({ description: "false: no trial, no bonus, an empty account" }),
+    }),
+  ),
+  responses: {
+    201: json(z.object({ user: adminUserSchema, api_key: createdApiKeySchema }), "the key is shown this once"),
+    ...failures(400, 404),
+    409: json(z.unknown(), "the address is taken"),
+  },
+});
+
+export const listUsers = createRoute({
+  method: "get",
+  path: "/api/v1/admin/users",
+  tags,
+  summary: "Users, newest first",
+  security,
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ users: z.array(adminUserSchema), next_cursor: nextCursorSchema }), "a page of users"),
+    ...failures(400, 404),
+  },
+});
+
+export const getUser = createRoute({
+  method: "get",
+  path: "/api/v1/admin/users/{id}",
+  tags,
+  summary: "One user",
+  security,
+  request: { params: idParams },
+  responses: { 200: userAnswer, ...failures(404) },
+});
+
+export const deleteUser = createRoute({
+  method: "delete",
+  path: "/api/v1/admin/users/{id}",
+  tags,
+  summary: "Erase a user: keys revoked, personal data gone, the ledger kept",
+  security,
+  request: { params: idParams },
+  responses: { 204: { description: "erased" }, ...failures(404) },
+});
+
+const suspension = (path: string, summary: string) =>
+  createRoute({
+    method: "post",
+    path,
+    tags,
+    summary,
+    security,
+    request: { params: idParams },
+    responses: { 200: userAnswer, ...failures(404) },
+  });
+export const suspendUser = suspension("/api/v1/admin/users/{id}/suspend", "Refuse every request of the user");
+export const resumeUser = suspension("/api/v1/admin/users/{id}/resume", "Serve the user again");
+
+export const grantTokens = createRoute({
+  method: "post",
+  path: "/api/v1/admin/users/{id}/grants",
+  tags,
+  summary: "Grant tokens",
+  security,
+  request: {
+    params: idParams,
+    ...jsonBody(
+      z.strictObject({
+        amount_tokens: z.number().int().min(1).max(1e15),
+        source: grantSourceSchema,
+        expires_at: instantInput.optional().openapi({ description: "default: 12 months from now" }),
+        note: z.string().max(500).optional(),
+      }),
+    ),
+  },
+  responses: { 201: json(bucketSchema, "the new bucket"), ...failures(400, 404) },
+});
+
+export const subscribeUser = createRoute({
+  method: "post",
+  path: "/api/v1/admin/users/{id}/subscription",
+  tags,
+  summary: "Subscribe a user as if paid, renewing",
+  security,
+  request: { params: idParams, ...jsonBody(z.strictObject({ plan_id: z.string() })) },
+  responses: { 201: json(subscriptionSchema, "the subscription"), ...failures(400, 404, 409) },
+});
+
+export const getAudit = createRoute({
+  method: "get",
+  path: "/api/v1/admin/audit",
+  tags,
+  summary: "Recompute every balance from the ledger",
+  security,
+  responses: {
+    200: json(
+      z.object({
+        ok: z.boolean(),
+        checked: z.record(z.string(), z.number()),
+        violations: z.array(z.object({ invariant: z.string(), account_id: z.string().nullable(), detail: z.string() })),
+      }),
+      "what was checked, and what does not hold",
+    ),
+    ...failures(404),
+  },
+});
+
+const clockAnswer = json(z.object({ now: instantSchema }), "where the clock stands");
+
+export const getClock = createRoute({
+  method: "get",
+  path: "/api/v1/admin/clock",
+  tags,
+  summary: "Where the test clock stands",
+  security,
+  responses: { 200: clockAnswer, ...failures(404) },
+});
+
+export const putClock = createRoute({
+  method: "put",
+  path: "/api/v1/admin/clock",
+  tags,
+  summary: "Set the test clock; answers when all that fell due on the way is done",
+  security,
+  request: jsonBody(z.strictObject({ now: instantInput })),
+  responses: { 200: clockAnswer, ...failures(400, 404) },
+});

@@ -1,0 +1,179 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { AGENT_LIMITS } from "../constants.ts";
+import { needs } from "./caller.ts";
+import { failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+import { chatResponseSchema } from "./completions.ts";
+import { runStatusSchema } from "./runs.ts";
+import {
+  dayOfMonthSchema,
+  intervalSchema,
+  timeOfDaySchema,
+  timeZoneSchema,
+  upcomingRunSchema,
+  weekdaySchema,
+} from "./schedules.ts";
+import { toolsConfigSchema } from "./tools.ts";
+
+/** Agents and agent chat: contract 6. */
+
+const PROMPT_MAX = 100_000;
+
+/** Text that can be stored: PostgreSQL has no U+0000, and JSON no half of a surrogate pair. */
+const textSchema = (max: number) =>
+  z
+    .string()
+    .max(max)
+    .refine((text) => !text.includes("\0") && text.isWellFormed(), "it holds a character that cannot be stored");
+
+const positive = (max: number) => z.number().int().min(1).max(max);
+const tokenLimit = positive(Number.MAX_SAFE_INTEGER).nullable();
+
+/** The caps on an agent's runs; what is not given keeps its value or default. */
+const limitsInput = z.strictObject({
+  max_steps: positive(200).optional().openapi({ default: AGENT_LIMITS.max_steps }),
+  max_run_seconds: positive(3600).optional().openapi({ default: AGENT_LIMITS.max_run_seconds }),
+  max_cost_tokens_per_run: tokenLimit.optional(),
+  max_cost_tokens_per_month: tokenLimit.optional(),
+  max_consecutive_failures: positive(100).optional().openapi({ default: AGENT_LIMITS.max_consecutive_failures }),
+});
+
+const agentFields = {
+  name: textSchema(200).min(1).regex(/\S/, "it is blank"),
+  description: textSchema(2000).nullable(),
+  system_prompt: textSchema(PROMPT_MAX).nullable(),
+  run_prompt: textSchema(PROMPT_MAX).nullable().openapi({ description: "what a scheduled run or run-now executes" }),
+  model_id: textSchema(200)
+    .min(1)
+    .nullable()
+    .openapi({ description: "a model's id or UUID; required unless auto_route" }),
+  auto_route: z.boolean(),
+  is_active: z.boolean(),
+  tools_config: toolsConfigSchema,
+  schedule_enabled: z.boolean(),
+  schedule_interval: intervalSchema.nullable(),
+  schedule_time: timeOfDaySchema.nullable(),
+  schedule_day_of_week: weekdaySchema.nullable().openapi({ description: "weekly only, and then required" }),
+  schedule_day_of_month: dayOfMonthSchema.nullable().openapi({ description: "monthly only; 1 unless given" }),
+  schedule_timezone: timeZoneSchema,
+} as const;
+
+export const updateAgentSchema = z
+  .strictObject({ ...agentFields, limits: limitsInput })
+  .partial()
+  .openapi("UpdateAgent");
+export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
+export type AgentChanges = z.infer<typeof updateAgentSchema>;
+
+export const agentSchema = z
+  .object({
+    id: uuidSchema,
+    version: z.number().int().openapi({ description: "bumped by each change" }),
+    ...agentFields,
+    limits: limitsInput.required(),
+    created_at: instantSchema,
+    updated_at: instantSchema,
+    next_run_at: instantSchema.nullable(),
+    upcoming_runs: z.array(upcomingRunSchema),
+    schedule_status: z.enum(["off", "active", "paused"]),
+    schedule_paused_reason: z.string().nullable(),
+    consecutive_failures: z.number().int(),
+    last_run: z.object({ id: uuidSchema, status: runStatusSchema, finished_at: instantSchema.nullable() }).nullable(),
+    secrets_used: z.array(z.string()).openapi({ description: "names of the secrets that tools_config refers to" }),
+  })
+  .openapi("Agent");
+export type AgentRecord = z.infer<typeof agentSchema>;
+
+export const agentChatSchema = z
+  .strictObject({
+    messages: z
+      .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: textSchema(1_000_000) }))
+      .min(1)
+      .max(1000),
+    stream: z.boolean().default(false),
+    thread_id: z.string().optional(),
+    on_disconnect: z.string().optional(),
+  })
+  .openapi("AgentChat");
+export const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
+  .extend({ run_id: uuidSchema })
+  .openapi("AgentAnswer");
+export type AgentChat = z.infer<typeof agentChatSchema>;
+
+const tags = ["Agents"];
+const idParams = z.object({ id: z.string() });
+
+export const createAgent = createRoute({
+  method: "post",
+  path: "/api/v1/agents",
+  tags,
+  summary: "Create an agent",
+  ...needs("agents:write"),
+  request: jsonBody(createAgentSchema),
+  responses: { 201: json(agentSchema, "the agent"), ...failures(400, 403) },
+});
+
+export const listAgents = createRoute({
+  method: "get",
+  path: "/api/v1/agents",
+  tags,
+  summary: "The caller's agents, newest first",
+  ...needs("agents:read"),
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ agents: z.array(agentSchema), next_cursor: nextCursorSchema }), "a page of agents"),
+    ...failures(400, 403),
+  },
+});
+
+export const getAgent = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}",
+  tags,
+  summary: "One agent",
+  ...needs("agents:read"),
+  request: { params: idParams },
+  responses: { 200: json(agentSchema, "the agent"), ...failures(403, 404) },
+});
+
+export const updateAgent = createRoute({
+  method: "put",
+  path: "/api/v1/agents/{id}",
+  tags,
+  summary: "Change the fields given; the others stay. Null clears what can be empty",
+  description: "tools_config is replaced as a whole; of limits only the given ones change.",
+  ...needs("agents:write"),
+  request: { params: idParams, ...jsonBody(updateAgentSchema) },
+  responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404) },
+});
+
+export const deleteAgent = createRoute({
+  method: "delete",
+  path: "/api/v1/agents/{id}",
+  tags,
+  summary: "Delete an agent and cancel its runs",
+  ...needs("agents:write"),
+  request: { params: idParams },
+  responses: { 204: { description: "deleted" }, ...failures(403, 404) },
+});
+
+export const chatWithAgent = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/chat",
+  tags,
+  summary: "Converse with the agent; every turn is a run",
+  description:
+    "With `stream: true` the answer is server-sent events of chat.completion.chunk objects, usage on the last one, " +
+    "then `data: [DONE]`.",
+  ...needs("chat:write"),
+  request: { params: idParams, ...jsonBody(agentChatSchema) },
+  responses: {
+    200: {
+      description: "the answer; with `stream: true`, its events",
+      content: {
+        "application/json": { schema: agentAnswerSchema },
+        "text/event-stream": { schema: z.string() },
+      },
+    },
+    ...failures(400, 402, 403, 404, 409, 503),
+  },
+});

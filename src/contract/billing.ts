@@ -1,0 +1,185 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { USAGE_DAYS } from "../constants.ts";
+import { needs } from "./caller.ts";
+import {
+  failures,
+  instantInput,
+  instantSchema,
+  json,
+  listQuerySchema,
+  nextCursorSchema,
+  tokensSchema,
+  uuidSchema,
+} from "./common.ts";
+
+/** Profile, usage and billing: contract 3 and 5. */
+
+export const grantSourceSchema = z.enum(["subscription", "top_up", "bonus"]);
+
+export const profileSchema = z
+  .object({
+    id: uuidSchema,
+    email: z.string(),
+    token_balance: tokensSchema.openapi({ description: "what can be spent now: unexpired remaining less holds" }),
+    is_trial: z.boolean(),
+    trial_ends_at: instantSchema.nullable(),
+    created_at: instantSchema,
+    plan: z.string().nullable().openapi({ description: "id of the subscribed plan" }),
+    balance: z.object({ posted: tokensSchema, held: tokensSchema, available: tokensSchema, debt: tokensSchema }),
+  })
+  .openapi("Profile");
+
+export const bucketSchema = z
+  .object({
+    id: uuidSchema,
+    remaining: tokensSchema,
+    original_amount: tokensSchema,
+    held: tokensSchema,
+    source: grantSourceSchema,
+    granted_at: instantSchema,
+    expires_at: instantSchema,
+    note: z.string().nullable(),
+    closed_reason: z.enum(["spent", "expired", "clawed_back"]).nullable(),
+  })
+  .openapi("Bucket");
+
+const ENTRY_TYPES = ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"] as const;
+
+export const transactionSchema = z
+  .object({
+    id: uuidSchema,
+    seq: z.number().int().openapi({ description: "1, 2, 3 … without a gap for each user" }),
+    type: z.enum(ENTRY_TYPES),
+    amount: z.number().int().openapi({ description: "billed tokens, negative when taken" }),
+    balance_after: tokensSchema,
+    bucket_id: uuidSchema.nullable(),
+    source: grantSourceSchema.nullable(),
+    model: z.string().nullable(),
+    agent_id: uuidSchema.nullable(),
+    run_id: uuidSchema.nullable(),
+    request_id: z.string().nullable(),
+    api_key_id: uuidSchema.nullable(),
+    description: z.string(),
+    created_at: instantSchema,
+    hash: z.string().openapi({ description: "SHA-256 over this entry and the hash of the one before" }),
+  })
+  .openapi("Transaction");
+
+const usageCounts = { tokens: z.number().int(), cost_tokens: tokensSchema, requests: z.number().int() };
+
+export const usageSchema = z
+  .object({
+    total_tokens_used: z.number().int().openapi({ description: "raw tokens" }),
+    total_cost_tokens: tokensSchema,
+    daily_usage: z.array(z.object({ date: z.string().openapi({ format: "date" }), ...usageCounts })),
+    model_breakdown: z.array(z.object({ model_name: z.string(), ...usageCounts })),
+    agent_breakdown: z.array(z.object({ agent_id: uuidSchema.nullable(), ...usageCounts })),
+    api_key_breakdown: z.array(z.object({ api_key_id: uuidSchema.nullable(), ...usageCounts })),
+  })
+  .openapi("Usage");
+
+export const planSchema = z
+  .object({
+    id: z.string(),
+    name: z.string(),
+    price_cents: z.number().int(),
+    currency: z.string(),
+    interval: z.string(),
+    included_tokens: tokensSchema,
+    rollover_months: z.number().int(),
+  })
+  .openapi("Plan");
+
+export const subscriptionSchema = z
+  .object({
+    plan_id: z.string().nullable(),
+    status: z.enum(["none", "active", "ended"]),
+    current_period_start: instantSchema.nullable(),
+    current_period_end: instantSchema.nullable(),
+    cancel_at_period_end: z.boolean(),
+    pending_plan_id: z.string().nullable(),
+  })
+  .openapi("Subscription");
+
+const tags = ["Usage and billing"];
+
+export const getProfile = createRoute({
+  method: "get",
+  path: "/api/v1/users/me",
+  tags,
+  summary: "Who is calling, and the balance",
+  ...needs(),
+  responses: { 200: json(profileSchema, "the profile"), ...failures() },
+});
+
+export const getUsage = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/usage",
+  tags,
+  summary: "Usage by day (UTC), model, agent and key",
+  ...needs("billing:read"),
+  request: {
+    query: z.object({
+      days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
+    }),
+  },
+  responses: { 200: json(usageSchema, "every day of the window, today last"), ...failures(400, 403) },
+});
+
+export const listBuckets = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/buckets",
+  tags,
+  summary: "Token buckets, oldest first: the order in which they are spent",
+  ...needs("billing:read"),
+  request: { query: listQuerySchema.extend({ include: z.literal("closed").optional() }) },
+  responses: {
+    200: json(
+      z.object({ buckets: z.array(bucketSchema), total_remaining: tokensSchema, next_cursor: nextCursorSchema }),
+      "a page of buckets",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const listTransactions = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/transactions",
+  tags,
+  summary: "The ledger, newest first",
+  ...needs("billing:read"),
+  request: {
+    query: listQuerySchema.extend({
+      type: z.enum(ENTRY_TYPES).optional(),
+      run_id: z.uuid().optional(),
+      agent_id: z.uuid().optional(),
+      from: instantInput.optional(),
+      to: instantInput.optional(),
+    }),
+  },
+  responses: {
+    200: json(
+      z.object({ transactions: z.array(transactionSchema), next_cursor: nextCursorSchema }),
+      "a page of entries",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const listPlans = createRoute({
+  method: "get",
+  path: "/api/v1/billing/plans",
+  tags,
+  summary: "Plans on offer",
+  ...needs("billing:read"),
+  responses: { 200: json(z.object({ plans: z.array(planSchema) }), "the plans"), ...failures(403) },
+});
+
+export const getSubscription = createRoute({
+  method: "get",
+  path: "/api/v1/billing/subscription",
+  tags,
+  summary: "The caller's subscription",
+  ...needs("billing:read"),
+  responses: { 200: json(subscriptionSchema, "status `none` without one"), ...failures(403) },
+});

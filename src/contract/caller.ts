@@ -1,0 +1,48 @@
+import type { MiddlewareHandler } from "hono";
+import { errors } from "../errors.ts";
+
+/** contract 3: what a key may do. */
+export const SCOPES = [
+  "agents:read",
+  "agents:write",
+  "chat:read",
+  "chat:write",
+  "secrets:read",
+  "secrets:write",
+  "billing:read",
+  "billing:write",
+  "keys:read",
+  "keys:write",
+] as const;
+export type Scope = (typeof SCOPES)[number];
+
+/** Who is calling, as every handler sees it. */
+export interface Caller {
+  user_id: string;
+  /** null for a person signed in to the console. */
+  api_key_id: string | null;
+  /** The key's budget in billed tokens, null for none. */
+  key_budget_tokens: number | null;
+  scopes: readonly Scope[];
+}
+
+/** What the HTTP layer sets on each request's context. */
+export interface HttpEnv {
+  Variables: { request_id: string; caller: Caller };
+}
+
+function requireScope(scope: Scope): MiddlewareHandler<HttpEnv> {
+  return async (c, next) => {
+    if (!c.get("caller").scopes.includes(scope)) throw errors.insufficientScope(scope);
+    await next();
+  };
+}
+
+/** For `createRoute`: the route needs a key, with this scope when one is named; the reference shows it. */
+export function needs(scope?: Scope) {
+  return {
+    security: [{ api_key: [] as string[] }],
+    ...(scope === undefined ? {} : { "x-required-scope": scope }),
+    middleware: scope === undefined ? [] : [requireScope(scope)],
+  };
+}

@@ -1,0 +1,97 @@
+import { z } from "@hono/zod-openapi";
+import { LIST_LIMIT } from "../constants.ts";
+import { errors } from "../errors.ts";
+import { instantOf } from "../platform/clock.ts";
+
+/** Pieces that every resource's contract is made of. */
+
+export const instantSchema = z.string().openapi({ format: "date-time", example: "2026-11-20T09:30:00.000Z" });
+/** An instant that a caller gives, in any offset; handed on as UTC with milliseconds. */
+export const instantInput = z.iso
+  .datetime({ offset: true })
+  .transform((text) => instantOf(Temporal.Instant.from(text)))
+  .openapi({ type: "string", format: "date-time" });
+export const uuidSchema = z.string().openapi({ format: "uuid" });
+export const tokensSchema = z.number().int().openapi({ description: "billed tokens" });
+
+export const errorSchema = z
+  .object({
+    error: z.object({
+      type: z.string(),
+      code: z.string(),
+      message: z.string().openapi({ description: "what went wrong and what to do next" }),
+      param: z.string().nullable(),
+      request_id: z.string(),
+      metadata: z.record(z.string(), z.unknown()).optional(),
+    }),
+  })
+  .openapi("Error");
+
+/** A response with a JSON body. */
+export function json<S extends z.ZodType>(schema: S, description: string) {
+  return { description, content: { "application/json": { schema } } };
+}
+
+/** A request body of JSON. An empty one counts as `{}`. */
+export function jsonBody<S extends z.ZodType>(schema: S) {
+  return { body: { required: true, content: { "application/json": { schema } } } };
+}
+
+const STATUS_MEANING = {
+  400: "the request is not valid; `param` names the field",
+  401: "no valid API key",
+  402: "not enough tokens; `metadata` tells the shortfall and the remedies",
+  403: "not permitted",
+  404: "no such object, or another user's",
+  409: "in conflict with the present state",
+  422: "the idempotency key was used with another body",
+  429: "too many requests",
+  503: "not available now",
+} as const;
+
+/** The error responses of a route, for the reference; 401 and 429 can come from everywhere. */
+export function failures(...statuses: (keyof typeof STATUS_MEANING)[]) {
+  const all = [...new Set([...statuses, 401, 429] as const)].sort();
+  return Object.fromEntries(all.map((status) => [status, json(errorSchema, STATUS_MEANING[status])]));
+}
+
+/** `limit` and `cursor` of every list. Query text comes as strings. */
+export const listQuerySchema = z.object({
+  limit: z.coerce
+    .number()
+    .int()
+    .min(LIST_LIMIT.min)
+    .max(LIST_LIMIT.max)
+    .default(LIST_LIMIT.default)
+    .openapi({ description: "entries a page" }),
+  cursor: z.string().optional().openapi({ description: "`next_cursor` of the page before" }),
+});
+
+export const nextCursorSchema = z.string().nullable().openapi({ description: "null at the end" });
+
+/** An opaque cursor for the position after `key`. */
+export function encodeCursor(key: string | number): string {
+  return Buffer.from(`1.${key}`).toString("base64url");
+}
+
+/** The key in a cursor, null when there is none; 400 when it is not one of ours. `shape` is what the list's keys look like. */
+export function decodeCursor(cursor: string | undefined, shape: RegExp): string | null {
+  if (cursor === undefined) return null;
+  const text = Buffer.from(cursor, "base64url").toString();
+  const key = text.slice(2);
+  if (!text.startsWith("1.") || !shape.test(key) || encodeCursor(key) !== cursor) throw errors.invalidCursor();
+  return key;
+}
+
+/** Shapes of cursor keys. */
+export const UUID_KEY = /^[0-9a-f-]{36}$/;
+export const NUMBER_KEY = /^\d{1,15}$/;
+
+/**
+ * One page of `rows`, which were fetched with `limit + 1`: the surplus row says that there is more.
+ */
+export function pageOf<Row>(rows: Row[], limit: number, keyOf: (row: Row) => string | number) {
+  const page = rows.slice(0, limit);
+  const last = page.at(-1);
+  return { page, next_cursor: rows.length > limit && last !== undefined ? encodeCursor(keyOf(last)) : null };
+}

@@ -1,0 +1,276 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { failures, json, jsonBody, tokensSchema } from "./common.ts";
+
+/**
+ * OpenAI's chat completions. Known fields are typed and checked; unknown ones pass on to the model's provider, here
+ * alone (contract 2).
+ */
+
+export interface ToolCall {
+  id: string;
+  type: "function";
+  function: { name: string; arguments: string };
+}
+
+/** A piece of a message: text, a picture, or whatever a provider calls its own. */
+export interface ContentPart {
+  type: string;
+  text?: string | undefined;
+  image_url?: { url: string; detail?: string | undefined } | undefined;
+  [field: string]: unknown;
+}
+
+export interface ChatMessage {
+  role: "system" | "developer" | "user" | "assistant" | "tool";
+  content?: string | ContentPart[] | null | undefined;
+  name?: string | undefined;
+  tool_calls?: ToolCall[] | undefined;
+  tool_call_id?: string | undefined;
+  [field: string]: unknown;
+}
+
+export interface FunctionTool {
+  type: "function";
+  function: {
+    name: string;
+    description?: string | undefined;
+    parameters?: Record<string, unknown> | undefined;
+    strict?: boolean | null | undefined;
+  };
+}
+
+export type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
+
+export type ResponseFormat =
+  | { type: "text" }
+  | { type: "json_object" }
+  | {
+      type: "json_schema";
+      json_schema: {
+        name: string;
+        description?: string | undefined;
+        schema?: Record<string, unknown> | undefined;
+        strict?: boolean | null | undefined;
+      };
+    };
+
+export interface ChatRequest {
+  model: string;
+  messages: ChatMessage[];
+  tools?: FunctionTool[] | undefined;
+  tool_choice?: ToolChoice | undefined;
+  max_tokens?: number | null | undefined;
+  max_completion_tokens?: number | null | undefined;
+  temperature?: number | null | undefined;
+  top_p?: number | null | undefined;
+  presence_penalty?: number | null | undefined;
+  frequency_penalty?: number | null | undefined;
+  seed?: number | null | undefined;
+  stop?: string | string[] | null | undefined;
+  stream?: boolean | null | undefined;
+  stream_options?: { include_usage?: boolean | undefined } | null | undefined;
+  response_format?: ResponseFormat | undefined;
+  n?: 1 | null | undefined;
+  user?: string | undefined;
+  [field: string]: unknown;
+}
+
+/** seed, Usage object, and OpenAI's own names beside it. */
+export interface Usage {
+  input_tokens: number;
+  output_tokens: number;
+  total_tokens: number;
+  cost_tokens: number;
+  prompt_tokens: number;
+  completion_tokens: number;
+  prompt_tokens_details: { cached_tokens: number };
+  completion_tokens_details: { reasoning_tokens: number };
+  /** Only when true: the provider reported no usable counts, these are ceil(UTF-8 bytes / 4). */
+  estimated?: true;
+}
+
+/** How `auto` came to its model. */
+export interface Routing {
+  candidates: string[];
+  chosen: string;
+  reason: string;
+  /** Models tried before, and why each was left. */
+  fallbacks: { model: string; reason: string }[];
+}
+
+export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
+
+export interface ChatChoice {
+  index: number;
+  message: {
+    role: "assistant";
+    content: string | null;
+    reasoning_content?: string;
+    tool_calls?: ToolCall[];
+    [field: string]: unknown;
+  };
+  finish_reason: FinishReason | null;
+  [field: string]: unknown;
+}
+
+export interface ChatResponse {
+  id: string;
+  object: "chat.completion";
+  created: number;
+  model: string;
+  choices: ChatChoice[];
+  usage?: Usage;
+  routing?: Routing;
+  [field: string]: unknown;
+}
+
+const text = z.string();
+const partSchema = z.union([
+  z.looseObject({ type: z.literal("text"), text }),
+  z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.optional() }) }),
+  z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url") }),
+]);
+const contentSchema = z.union([text, z.array(partSchema).min(1)]);
+const toolCallSchema = z.looseObject({
+  id: text,
+  type: z.literal("function"),
+  function: z.looseObject({ name: text, arguments: text }),
+});
+
+const messageSchema = z.discriminatedUnion("role", [
+  z.looseObject({ role: z.literal("system"), content: contentSchema }),
+  z.looseObject({ role: z.literal("developer"), content: contentSchema }),
+  z.looseObject({ role: z.literal("user"), content: contentSchema }),
+  z.looseObject({
+    role: z.literal("assistant"),
+    content: contentSchema.nullish(),
+    tool_calls: z.array(toolCallSchema).optional(),
+  }),
+  z.looseObject({ role: z.literal("tool"), content: contentSchema, tool_call_id: text }),
+]);
+
+const toolSchema = z.looseObject({
+  type: z.literal("function"),
+  function: z.looseObject({
+    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
+    description: text.optional(),
+    parameters: z.record(z.string(), z.unknown()).optional(),
+    strict: z.boolean().nullish(),
+  }),
+});
+
+const responseFormatSchema = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("text") }),
+  z.looseObject({ type: z.literal("json_object") }),
+  z.looseObject({
+    type: z.literal("json_schema"),
+    json_schema: z.looseObject({
+      name: text,
+      description: text.optional(),
+      schema: z.record(z.string(), z.unknown()).optional(),
+      strict: z.boolean().nullish(),
+    }),
+  }),
+]);
+
+const limitSchema = z.number().int().min(1).nullish();
+
+export const chatRequestSchema = z
+  .looseObject({
+    model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+    messages: z.array(messageSchema).min(1),
+    tools: z.array(toolSchema).max(128).optional(),
+    tool_choice: z
+      .union([
+        z.enum(["none", "auto", "required"]),
+        z.looseObject({ type: z.literal("function"), function: z.looseObject({ name: text }) }),
+      ])
+      .optional(),
+    max_tokens: limitSchema.openapi({ description: "absent: the model's cap, lowered to what the balance affords" }),
+    max_completion_tokens: limitSchema,
+    temperature: z.number().min(0).max(2).nullish(),
+    top_p: z.number().min(0).max(1).nullish(),
+    presence_penalty: z.number().min(-2).max(2).nullish(),
+    frequency_penalty: z.number().min(-2).max(2).nullish(),
+    seed: z.number().int().nullish(),
+    stop: z.union([text, z.array(text).min(1).max(16)]).nullish(),
+    stream: z.boolean().nullish(),
+    stream_options: z.looseObject({ include_usage: z.boolean().optional() }).nullish(),
+    response_format: responseFormatSchema.optional(),
+    n: z.literal(1).nullish(),
+    user: text.optional(),
+  })
+  .openapi("ChatCompletionRequest") as unknown as z.ZodType<ChatRequest>;
+
+const count = z.number().int().min(0);
+export const usageSchema = z
+  .object({
+    input_tokens: count.openapi({ description: "raw tokens in the prompt" }),
+    output_tokens: count.openapi({ description: "raw tokens generated, reasoning included" }),
+    total_tokens: count.openapi({ description: "input_tokens + output_tokens" }),
+    cost_tokens: tokensSchema,
+    prompt_tokens: count,
+    completion_tokens: count,
+    prompt_tokens_details: z.object({ cached_tokens: count }),
+    completion_tokens_details: z.object({ reasoning_tokens: count }),
+    estimated: z.literal(true).optional().openapi({
+      description: "the provider reported no usable counts; these are ceil(UTF-8 bytes / 4)",
+    }),
+  })
+  .openapi("Usage");
+
+export const routingSchema = z
+  .object({
+    candidates: z.array(text),
+    chosen: text,
+    reason: text,
+    fallbacks: z.array(z.object({ model: text, reason: text })),
+  })
+  .openapi("Routing");
+
+export const chatResponseSchema = z
+  .looseObject({
+    id: text,
+    object: z.literal("chat.completion"),
+    created: z.number().int(),
+    model: text,
+    choices: z.array(
+      z.looseObject({
+        index: z.number().int(),
+        message: z.looseObject({
+          role: z.literal("assistant"),
+          content: text.nullable(),
+          tool_calls: z.array(toolCallSchema).optional(),
+        }),
+        finish_reason: z.enum(["stop", "length", "tool_calls", "content_filter"]).nullable(),
+      }),
+    ),
+    usage: usageSchema,
+    routing: routingSchema.optional(),
+  })
+  .openapi("ChatCompletion");
+
+export const createCompletionRoute = createRoute({
+  method: "post",
+  path: "/api/v1/chat/completions",
+  tags: ["Chat completions"],
+  summary: "Complete a conversation",
+  description:
+    "OpenAI's request and response, streaming included. With `stream: true` the answer is server-sent events: chunks, " +
+    "one last chunk with empty `choices` that carries `usage`, then `data: [DONE]`.",
+  ...needs("chat:write"),
+  request: jsonBody(chatRequestSchema),
+  responses: {
+    200: {
+      description: "the completion; with `stream: true`, its events",
+      content: {
+        "application/json": { schema: chatResponseSchema },
+        "text/event-stream": { schema: z.string() },
+      },
+    },
+    ...failures(400, 402, 403, 503),
+    502: json(z.unknown(), "the model's provider failed; nothing was charged"),
+    504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
+  },
+});

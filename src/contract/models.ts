@@ -1,0 +1,52 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { failures, json, uuidSchema } from "./common.ts";
+
+const rate = z.number().min(0);
+
+export const modelSchema = z
+  .object({
+    id: z.string().openapi({ description: "the provider's model id", example: "purser/rehearsal" }),
+    uuid: uuidSchema,
+    object: z.literal("model"),
+    created: z.number().int().openapi({ description: "always 0; OpenAI's clients expect the field" }),
+    owned_by: z.string(),
+    name: z.string(),
+    context_window: z.number().int(),
+    max_output_tokens: z.number().int(),
+    input_rate: rate.openapi({ description: "billed tokens per raw input token" }),
+    output_rate: rate.openapi({ description: "billed tokens per raw output token" }),
+    cached_input_rate: rate.optional().openapi({ description: "absent: cached input costs what input costs" }),
+    cost_multiplier: rate.openapi({ description: "(3 × input_rate + output_rate) / 4" }),
+    trial_eligible: z.boolean(),
+    supports: z.object({
+      tools: z.boolean(),
+      streaming: z.boolean(),
+      json_schema: z.boolean(),
+      vision: z.boolean(),
+    }),
+  })
+  .openapi("Model");
+export type ModelRecord = z.infer<typeof modelSchema>;
+
+export const listModelsRoute = createRoute({
+  method: "get",
+  path: "/api/v1/models",
+  tags: ["Models"],
+  summary: "List the models on offer",
+  ...needs("chat:read"),
+  responses: {
+    200: json(z.object({ object: z.literal("list"), data: z.array(modelSchema) }), "all models, the cheapest first"),
+    ...failures(403),
+  },
+});
+
+export const getModelRoute = createRoute({
+  method: "get",
+  path: "/api/v1/models/{model}",
+  tags: ["Models"],
+  summary: "Get one model by its id or UUID",
+  ...needs("chat:read"),
+  request: { params: z.object({ model: z.string().openapi({ example: "purser/rehearsal" }) }) },
+  responses: { 200: json(modelSchema, "the model"), ...failures(403, 404) },
+});

@@ -1,0 +1,43 @@
+import { createRoute } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { errorSchema, json } from "./common.ts";
+
+/** What the contract promises and this version does not have yet: each answers 501 and says so. */
+const PENDING = {
+  "The secret vault": [
+    "GET /secrets",
+    "POST /secrets",
+    "GET /secrets/{id}",
+    "PATCH /secrets/{id}",
+    "DELETE /secrets/{id}",
+  ],
+  "Subscribing by yourself": ["POST /billing/subscription", "DELETE /billing/subscription"],
+  "Buying top-ups": ["POST /billing/purchase", "GET /billing/purchases", "GET /billing/purchases/{id}"],
+  Overage: [
+    "GET /billing/overage",
+    "PUT /billing/overage",
+    "POST /billing/overage/enable",
+    "POST /billing/overage/disable",
+  ],
+  "Explaining a charge": ["GET /billing/explain/{request_id}"],
+  Notices: ["GET /webhook-endpoints", "POST /webhook-endpoints", "DELETE /webhook-endpoints/{id}", "GET /notices"],
+  "The event stream of a run": ["GET /agents/{id}/runs/{run_id}/events"],
+} as const;
+
+/** One route definition for each, with what to call it in the answer. */
+export const pendingRoutes = Object.entries(PENDING).flatMap(([what, routes]) =>
+  routes.map((route) => {
+    const [method = "", path = ""] = route.split(" ");
+    return {
+      what,
+      route: createRoute({
+        method: method.toLowerCase() as "get",
+        path: `/api/v1${path}`,
+        tags: ["Not available yet"],
+        summary: `${what}: not part of this version`,
+        ...needs(),
+        responses: { 501: json(errorSchema, "not available yet") },
+      }),
+    };
+  }),
+);

@@ -1,0 +1,143 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import {
+  failures,
+  instantInput,
+  instantSchema,
+  json,
+  listQuerySchema,
+  nextCursorSchema,
+  uuidSchema,
+} from "./common.ts";
+
+/** Runs of an agent: contract 6. */
+
+/** How long run-now may wait for the finished run (`Prefer: wait=N`). */
+export const MAX_WAIT_SECONDS = 60;
+
+const triggerSchema = z.enum(["schedule", "manual", "chat"]);
+export const runStatusSchema = z.enum(["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]);
+const runErrorSchema = z.object({ code: z.string(), message: z.string() });
+const usageSchema = z
+  .object({
+    input_tokens: z.number().int(),
+    output_tokens: z.number().int(),
+    total_tokens: z.number().int(),
+    cost_tokens: z.number().int().openapi({ description: "billed tokens" }),
+  })
+  .openapi("RunUsage");
+
+export type RunTrigger = z.infer<typeof triggerSchema>;
+export type RunStatus = z.infer<typeof runStatusSchema>;
+export type RunError = z.infer<typeof runErrorSchema>;
+
+export const runSchema = z
+  .object({
+    id: uuidSchema,
+    agent_id: uuidSchema,
+    agent_version: z.number().int(),
+    trigger: triggerSchema,
+    status: runStatusSchema,
+    scheduled_for: instantSchema.nullable().openapi({ description: "the due instant, of scheduled runs" }),
+    queued_at: instantSchema,
+    started_at: instantSchema.nullable(),
+    finished_at: instantSchema.nullable(),
+    lateness_ms: z.number().int().nullable().openapi({ description: "started_at − scheduled_for" }),
+    attempt: z.number().int().openapi({ description: "above 1: a worker was lost, and another went on" }),
+    model_id: z.string().nullable(),
+    routing: z.record(z.string(), z.unknown()).nullable(),
+    usage: usageSchema,
+    steps_count: z.number().int(),
+    error: runErrorSchema.nullable(),
+  })
+  .openapi("Run");
+export type RunRecord = z.infer<typeof runSchema>;
+
+const stepSchema = z
+  .object({
+    index: z.number().int(),
+    type: z.enum(["model", "tool"]),
+    name: z.string(),
+    status: z.enum(["running", "succeeded", "failed", "cancelled"]),
+    arguments: z.unknown(),
+    result: z.unknown(),
+    error: runErrorSchema.nullable(),
+    safety: z.unknown().openapi({ description: "what the safety layer found and removed" }),
+    usage: usageSchema.nullable(),
+    started_at: instantSchema,
+    finished_at: instantSchema.nullable(),
+  })
+  .openapi("RunStep");
+export type StepRecord = z.infer<typeof stepSchema>;
+
+export const runDetailSchema = runSchema
+  .extend({ output: z.string().nullable(), steps: z.array(stepSchema) })
+  .openapi("RunDetail");
+export type RunDetail = z.infer<typeof runDetailSchema>;
+
+const tags = ["Runs"];
+const agentParams = z.object({ id: z.string() });
+const runParams = z.object({ id: z.string(), run_id: z.string() });
+
+export const listRuns = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/runs",
+  tags,
+  summary: "Recent runs of the agent, newest first",
+  ...needs("agents:read"),
+  request: {
+    params: agentParams,
+    query: listQuerySchema.extend({
+      status: runStatusSchema.optional(),
+      trigger: triggerSchema.optional(),
+      from: instantInput.optional().openapi({ description: "queued then or later" }),
+      to: instantInput.optional().openapi({ description: "queued before" }),
+    }),
+  },
+  responses: {
+    200: json(z.object({ runs: z.array(runSchema), next_cursor: nextCursorSchema }), "a page of runs"),
+    ...failures(400, 403, 404),
+  },
+});
+
+export const runNow = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/runs",
+  tags,
+  summary: "Run the agent now, without waiting for its schedule",
+  ...needs("agents:write"),
+  request: {
+    params: agentParams,
+    headers: z.object({
+      prefer: z
+        .string()
+        .optional()
+        .openapi({ description: `wait=N: answer with the finished run, N up to ${MAX_WAIT_SECONDS} seconds` }),
+    }),
+  },
+  responses: {
+    200: json(runDetailSchema, "the finished run, with `Prefer: wait`"),
+    202: json(runSchema, "the queued run; `Location` is its address"),
+    ...failures(400, 402, 403, 404, 409),
+  },
+});
+
+export const getRun = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/runs/{run_id}",
+  tags,
+  summary: "One run with its full output and its steps",
+  ...needs("agents:read"),
+  request: { params: runParams },
+  responses: { 200: json(runDetailSchema, "the run"), ...failures(403, 404) },
+});
+
+export const cancelRun = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/runs/{run_id}/cancel",
+  tags,
+  summary: "Stop the run: at once while it is queued, through `cancelling` while it is at work",
+  ...needs("agents:write"),
+  request: { params: runParams },
+  responses: { 200: json(runSchema, "the run, cancelled or cancelling"), ...failures(403, 404, 409) },
+});

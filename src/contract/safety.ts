@@ -1,0 +1,40 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { failures, json, jsonBody } from "./common.ts";
+
+/** The safety layer, to try and to measure: contract 7. */
+
+export const sanitizeRequestSchema = z
+  .strictObject({
+    content: z.string(),
+    kind: z.enum(["html", "markdown", "text"]),
+  })
+  .openapi("SanitizeRequest");
+
+export const sanitizedSchema = z
+  .object({
+    text: z.string().openapi({ description: "what a model would be given, between its fences" }),
+    verdict: z.object({
+      injected: z.boolean(),
+      score: z
+        .number()
+        .min(0)
+        .max(1)
+        .openapi({ description: "from 0.5 up the content is taken to carry an instruction" }),
+    }),
+    removed: z
+      .array(z.object({ technique: z.string(), excerpt: z.string() }))
+      .openapi({ description: "what was taken out and why; the first 50" }),
+    marker: z.string().openapi({ description: "the random mark of the fences" }),
+  })
+  .openapi("Sanitized");
+
+export const sanitizeContent = createRoute({
+  method: "post",
+  path: "/api/v1/safety/sanitize",
+  tags: ["Safety"],
+  summary: "Pass content through the layer that everything a tool brings back passes",
+  ...needs(),
+  request: jsonBody(sanitizeRequestSchema),
+  responses: { 200: json(sanitizedSchema, "the sanitized content"), ...failures(400) },
+});

@@ -1,0 +1,68 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { failures, instantSchema, json, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+
+/** Schedules and their occurrences: contract 6. The schedule itself is set through the agent's fields. */
+
+/** Names of the days, Monday first: position + 1 is ISO 8601's number. */
+export const WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] as const;
+export type Weekday = (typeof WEEKDAYS)[number];
+
+/**
+ * Whether `name` is an IANA time zone or one of its links, spelled as the database spells it. Offsets such as +05:30 are
+ * not: they know no daylight saving.
+ */
+export function isTimeZone(name: string): boolean {
+  if (!/^[A-Z]/.test(name)) return false;
+  try {
+    return Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(name).timeZoneId === name;
+  } catch {
+    return false;
+  }
+}
+
+export const intervalSchema = z.enum(["daily", "weekly", "monthly"]);
+export const timeOfDaySchema = z
+  .string()
+  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, "expected HH:MM from 00:00 to 23:59")
+  .openapi({ description: "local time of day, HH:MM", example: "09:00" });
+export const weekdaySchema = z.enum(WEEKDAYS);
+export const dayOfMonthSchema = z
+  .union([z.number().int().min(1).max(31), z.literal("last")])
+  .openapi({ description: "clamped to the month's end" });
+export const timeZoneSchema = z
+  .string()
+  .refine(isTimeZone, "expected an IANA time zone such as Europe/Berlin")
+  .openapi({ description: "IANA name", example: "Asia/Kolkata" });
+
+/** One entry of `upcoming_runs`. */
+export const upcomingRunSchema = z
+  .object({ at: instantSchema, note: z.string().optional().openapi({ description: "where clocks change" }) })
+  .openapi("UpcomingRun");
+
+const occurrenceSchema = z
+  .object({
+    at: instantSchema.openapi({ description: "the due instant" }),
+    state: z.enum(["run", "skipped", "missed"]),
+    reason: z.string().nullable().openapi({ description: "why it was late, skipped or missed" }),
+    run_id: uuidSchema.nullable(),
+    recorded_at: instantSchema,
+  })
+  .openapi("Occurrence");
+export type OccurrenceRecord = z.infer<typeof occurrenceSchema>;
+
+export const listOccurrences = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/occurrences",
+  tags: ["Agents"],
+  summary: "What became of each due instant, newest first: why didn't it run?",
+  ...needs("agents:read"),
+  request: { params: z.object({ id: z.string() }), query: listQuerySchema },
+  responses: {
+    200: json(
+      z.object({ occurrences: z.array(occurrenceSchema), next_cursor: nextCursorSchema }),
+      "a page of occurrences",
+    ),
+    ...failures(400, 403, 404),
+  },
+});

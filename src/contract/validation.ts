@@ -1,0 +1,45 @@
+import { errors, type PurserError } from "../errors.ts";
+
+/** The parts of a zod 4 issue that we read. */
+interface Issue {
+  readonly code: string;
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  readonly keys?: readonly string[];
+  readonly errors?: readonly (readonly Issue[])[];
+}
+
+/** `["tools_config", "web_fetch", "auth", 0, "secret"]` as `tools_config.web_fetch.auth[0].secret`. */
+export function paramOf(path: readonly PropertyKey[]): string {
+  return path.reduce<string>((text, part) => {
+    if (typeof part === "number") return `${text}[${part}]`;
+    return text === "" ? String(part) : `${text}.${String(part)}`;
+  }, "");
+}
+
+function valueAt(value: unknown, path: readonly PropertyKey[]): unknown {
+  return path.reduce<unknown>((at, part) => {
+    return at !== null && typeof at === "object" ? (at as Record<PropertyKey, unknown>)[part] : undefined;
+  }, value);
+}
+
+/** Of a union's alternatives, the issue that got furthest is what the caller meant. */
+function deepest(issue: Issue): Issue {
+  const inner = (issue.errors ?? []).flat().map((each) => deepest({ ...each, path: [...issue.path, ...each.path] }));
+  return inner.reduce((best, each) => (each.path.length > best.path.length ? each : best), issue);
+}
+
+/** The first thing that is wrong with `value`, as an API error. An unknown field is told before a wrong value: it is the likelier slip. */
+export function validationError(issues: readonly Issue[], value: unknown): PurserError {
+  const found = issues.map(deepest);
+  const first = found.find((issue) => issue.code === "unrecognized_keys") ?? found[0];
+  if (first === undefined) return errors.invalidValue("", "The request is not valid.");
+  if (first.code === "unrecognized_keys") return errors.unknownField(paramOf([...first.path, first.keys?.[0] ?? ""]));
+  const param = paramOf(first.path);
+  if (param === "") return errors.invalidJson("The body is not a JSON object");
+  if (first.code !== "custom" && valueAt(value, first.path) === undefined) return errors.missingField(param);
+  return errors.invalidValue(
+    param,
+    `${param} is not valid: ${first.message.replace(/^Invalid (input|option): /, "")}.`,
+  );
+}

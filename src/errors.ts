@@ -1,0 +1,180 @@
+/**
+ * Every failure a caller can expect: code, status, and a sentence that says what to do next. Detail that could give
+ * something away goes to the log, never here.
+ */
+
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "payment_required"
+  | "permission_error"
+  | "not_found_error"
+  | "conflict_error"
+  | "rate_limit_error"
+  | "api_error";
+
+export interface ErrorShape {
+  readonly status: number;
+  readonly type: ErrorType;
+  readonly code: string;
+  readonly message: string;
+  readonly param?: string | undefined;
+  readonly metadata?: Record<string, unknown> | undefined;
+  readonly retry_after_s?: number | undefined;
+}
+
+/** An expected failure. Thrown anywhere, turned into the error body by `http/`. */
+export class PurserError extends Error {
+  readonly shape: ErrorShape;
+  constructor(shape: ErrorShape, options?: ErrorOptions) {
+    super(shape.message, options);
+    this.name = "PurserError";
+    this.shape = shape;
+  }
+  get code(): string {
+    return this.shape.code;
+  }
+}
+
+const failure = (shape: ErrorShape, cause?: unknown) => new PurserError(shape, cause === undefined ? {} : { cause });
+const invalid = (code: string, message: string, param?: string, status = 400) =>
+  failure({ status, type: "invalid_request_error", code, message, param });
+const unauthenticated = (code: string, message: string) =>
+  failure({ status: 401, type: "authentication_error", code, message });
+const forbidden = (code: string, message: string, param?: string) =>
+  failure({ status: 403, type: "permission_error", code, message, param });
+const conflict = (code: string, message: string, param?: string) =>
+  failure({ status: 409, type: "conflict_error", code, message, param });
+
+/** contract 2: what a 402 tells besides its code. Token counts. */
+export interface PaymentMetadata {
+  required: number;
+  available: number;
+  held: number;
+  shortfall: number;
+  max_affordable_output_tokens?: number;
+  remedies: string[];
+}
+
+export type PaymentCode =
+  | "trial_ended"
+  | "key_budget_exceeded"
+  | "overage_cap_reached"
+  | "out_of_tokens"
+  | "in_flight_exhausted"
+  | "insufficient_balance";
+
+const PAYMENT_MESSAGE: Record<PaymentCode, string> = {
+  trial_ended: "The free trial has ended. Subscribe to a plan or buy a top-up to go on.",
+  key_budget_exceeded: "This API key's budget is used up. Raise budget_tokens on the key, or use another key.",
+  overage_cap_reached: "The overage cap of this period is reached. Raise the cap, top up, or wait for the renewal.",
+  out_of_tokens: "No tokens are left. Subscribe, buy a top-up, or (as a subscriber) enable overage.",
+  in_flight_exhausted: "The balance is held by calls in flight. Retry when they have settled, or top up.",
+  insufficient_balance: "The balance does not cover this request. Lower max_tokens, or top up.",
+};
+
+export const errors = {
+  invalidJson: (detail = "The body is not valid JSON") =>
+    invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
+  invalidValue: (param: string, message: string) => invalid("invalid_value", message, param),
+  missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
+  unknownField: (param: string) =>
+    invalid("unknown_field", `${param} is not a field of this request. Remove it or correct its spelling.`, param),
+  invalidCursor: () =>
+    invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
+  modelNotFound: (model: string) =>
+    invalid(
+      "model_not_found",
+      `The model ${JSON.stringify(model)} does not exist. GET /api/v1/models lists them.`,
+      "model",
+    ),
+  contextLengthExceeded: (limit: number) =>
+    invalid(
+      "context_length_exceeded",
+      `The prompt is longer than the model's context of ${limit} tokens. Shorten it.`,
+      "messages",
+    ),
+  missingApiKey: () => unauthenticated("missing_api_key", "Send your API key as `Authorization: Bearer <API_KEY>`."),
+  invalidApiKey: () => unauthenticated("invalid_api_key", "This API key is not valid. Check it, or create another."),
+  expiredApiKey: () => unauthenticated("expired_api_key", "This API key has expired. Create another or rotate it."),
+  revokedApiKey: () => unauthenticated("revoked_api_key", "This API key was revoked. Create another."),
+  payment: (code: PaymentCode, metadata: PaymentMetadata, retry_after_s?: number) =>
+    failure({
+      status: 402,
+      type: "payment_required",
+      code,
+      message: PAYMENT_MESSAGE[code],
+      metadata: { ...metadata },
+      retry_after_s,
+    }),
+  modelNotTrialEligible: (model: string) =>
+    forbidden(
+      "model_not_trial_eligible",
+      `${model} is not part of the free trial. Subscribe or top up, or use a trial-eligible model.`,
+      "model",
+    ),
+  insufficientScope: (scope: string) =>
+    forbidden("insufficient_scope", `This API key lacks the scope ${scope}. Use a key that has it.`),
+  accountSuspended: () =>
+    forbidden("account_suspended", "This account is suspended. Write to the operator of this service."),
+  overageRequiresSubscription: () =>
+    forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),
+  notFound: (what = "This") =>
+    failure({
+      status: 404,
+      type: "not_found_error",
+      code: "not_found",
+      message: `${what} does not exist, or is not yours. Check the id.`,
+    }),
+  nameTaken: (what: string) => conflict("name_taken", `${what} already exists. Choose another name.`, "name"),
+  conflict: (code: string, message: string, param?: string) => conflict(code, message, param),
+  agentDisabled: () => conflict("agent_disabled", "This agent is disabled. Set is_active to true first."),
+  runAlreadyFinished: () => conflict("run_already_finished", "This run has already finished; its result stands."),
+  idempotencyInFlight: () =>
+    conflict(
+      "idempotency_in_flight",
+      "The first request with this Idempotency-Key is still running. Retry in a moment.",
+    ),
+  idempotencyMismatch: () =>
+    invalid("idempotency_mismatch", "This Idempotency-Key was used with another body. Use a new key.", undefined, 422),
+  bodyTooLarge: (limit: number) =>
+    invalid("body_too_large", `The body is larger than ${limit} bytes. Send less.`, undefined, 413),
+  unsupportedMediaType: () =>
+    invalid("unsupported_media_type", "Send the body as JSON with Content-Type: application/json.", undefined, 415),
+  rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>
+    failure({ status: 429, type: "rate_limit_error", code: "rate_limited", message, retry_after_s }),
+  internal: (cause?: unknown) =>
+    failure(
+      {
+        status: 500,
+        type: "api_error",
+        code: "internal",
+        message: "Something went wrong here. Retry; if it stays, report the request id.",
+      },
+      cause,
+    ),
+  upstream: (message: string, cause?: unknown) =>
+    failure({ status: 502, type: "api_error", code: "upstream_error", message }, cause),
+  upstreamTimeout: () =>
+    failure({
+      status: 504,
+      type: "api_error",
+      code: "upstream_timeout",
+      message: "The model did not answer in time; nothing was charged. Retry, or use another model.",
+    }),
+  overloaded: (retry_after_s = 1) =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message: "The service is at its limit. Retry after the time in Retry-After.",
+      retry_after_s,
+    }),
+  notAvailableYet: (what: string) =>
+    failure({
+      status: 501,
+      type: "api_error",
+      code: "not_available_yet",
+      message: `${what} is not part of this version. The README's status table says what is.`,
+    }),
+} as const;

@@ -1,0 +1,55 @@
+import type { Context, MiddlewareHandler } from "hono";
+import type { HttpEnv } from "../contract/caller.ts";
+import { errors } from "../errors.ts";
+
+const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
+
+/** The body's bytes, refused as soon as they pass `limit`, whatever Content-Length claims. */
+async function readBody(request: Request, limit: number): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  const stream: AsyncIterable<Uint8Array> | null = request.body;
+  for await (const chunk of stream ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > limit) throw errors.bodyTooLarge(limit);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+/** The JSON text of a request, read once; the schema's validator and the idempotency hash both use it. */
+async function jsonText(c: Context, limit: number): Promise<string> {
+  const declared = c.req.header("Content-Length");
+  if (declared !== undefined) {
+    if (Number(declared) > limit) throw errors.bodyTooLarge(limit);
+    return Number(declared) === 0 ? "" : await c.req.text();
+  }
+  if (c.req.header("Transfer-Encoding") === undefined) return "";
+  return (await readBody(c.req.raw, limit)).toString();
+}
+
+/**
+ * Reads and parses a JSON body before any handler: 413 beyond `limit_bytes`, 415 for another content type, 400 for what
+ * does not parse. No body counts as `{}`.
+ */
+export function jsonBodies(limit_bytes: number): MiddlewareHandler<HttpEnv> {
+  return async (c, next) => {
+    if (c.req.method === "GET" || c.req.method === "HEAD") return next();
+    const text = await jsonText(c, limit_bytes);
+    if (text.trim() !== "" && !JSON_TYPE.test(c.req.header("Content-Type") ?? "")) throw errors.unsupportedMediaType();
+    c.req.bodyCache.text = Promise.resolve(text) as never;
+    c.req.bodyCache.json = Promise.resolve(parse(text)) as never;
+    return next();
+  };
+}
+
+function parse(text: string): unknown {
+  if (text.trim() === "") return {};
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    // The parser's own message quotes the body, which may hold a secret: tell the place only.
+    const place = / at position \d+/.exec((error as Error).message)?.[0] ?? ": it ends too early";
+    throw errors.invalidJson(`The body is not valid JSON${place}`);
+  }
+}

@@ -1,0 +1,32 @@
+import type { Context } from "hono";
+import { HTTPException } from "hono/http-exception";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import type { HttpEnv } from "../contract/caller.ts";
+import { errors, PurserError } from "../errors.ts";
+import type { Log } from "../platform/log.ts";
+
+/** The error body of contract 2, for JSON answers and for a stream that fails midway. */
+export function errorBody(error: PurserError, request_id: string) {
+  const { type, code, message, param, metadata } = error.shape;
+  return { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
+}
+
+/** Whatever was thrown, as an expected failure. What we did not foresee is `internal` and keeps its cause for the log. */
+export function expected(thrown: unknown): PurserError {
+  if (thrown instanceof PurserError) return thrown;
+  if (thrown instanceof HTTPException && thrown.status === 400) return errors.invalidJson();
+  return errors.internal(thrown);
+}
+
+/** Answers with the error's status and body; logs what is our fault, never what the caller sent. */
+export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
+  const error = expected(thrown);
+  const request_id = c.get("request_id");
+  const { status, retry_after_s } = error.shape;
+  if (error.code === "internal" || error.cause !== undefined) {
+    const cause = error.cause instanceof Error ? { cause: error.cause.message, stack: error.cause.stack } : {};
+    log.error({ request_id, code: error.code, path: c.req.path, ...cause }, error.message);
+  }
+  if (retry_after_s !== undefined) c.header("Retry-After", String(Math.max(1, Math.ceil(retry_after_s))));
+  return c.json(errorBody(error, request_id), status as ContentfulStatusCode);
+}

@@ -1,0 +1,91 @@
+import { IDEMPOTENCY_HOURS } from "../constants.ts";
+import type { Cipher } from "../platform/cipher.ts";
+import type { Db } from "../platform/db.ts";
+
+/** A first answer, as it is replayed. */
+export interface StoredAnswer {
+  status: number;
+  headers: Record<string, string>;
+  body: Uint8Array;
+}
+
+export type Claim =
+  | { state: "first" }
+  | { state: "in_flight" }
+  | { state: "mismatch" }
+  | { state: "answered"; answer: StoredAnswer };
+
+interface Row {
+  same_request: boolean;
+  status: number | null;
+  headers: Record<string, string> | null;
+  body: Uint8Array | null;
+}
+
+/** A node that dies leaves its claim behind; after this, the same request may be made again. */
+const LOCK_SECONDS = 960;
+
+/** Answers are kept sealed: one may show a new API key, which is stored nowhere else. */
+export function createIdempotencyStore(db: Db, cipher: Cipher) {
+  const contextOf = (key: { user_id: string; key: string }) => `${key.user_id} ${key.key}`;
+  return {
+    /** Claims the key for this request, or tells what became of the request that claimed it before. */
+    async claim(key: { user_id: string; key: string; request_hash: Buffer }): Promise<Claim> {
+      // "do update … where" takes over a key that is past its day or whose node died; otherwise nothing is returned.
+      const taken = await db.query<{ key: string }>({
+        name: "idempotency_claim",
+        text: `insert into idempotency_key as k (user_id, key, request_hash, locked_until)
+          values ($1, $2, $3, now() + make_interval(secs => $4))
+          on conflict (user_id, key) do update set request_hash = excluded.request_hash, status = null, headers = null,
+            body = null, created_at = now(), locked_until = excluded.locked_until
+          where k.created_at < now() - make_interval(hours => $5)
+            or (k.status is null and k.locked_until < now() and k.request_hash = excluded.request_hash)
+          returning key`,
+        values: [key.user_id, key.key, key.request_hash, LOCK_SECONDS, IDEMPOTENCY_HOURS],
+      });
+      if (taken.length > 0) return { state: "first" };
+      const [row] = await db.query<Row>({
+        text: `select request_hash = $3 as same_request, status, headers, body from idempotency_key
+          where user_id = $1 and key = $2`,
+        values: [key.user_id, key.key, key.request_hash],
+      });
+      if (row === undefined) return { state: "in_flight" }; // let go in between: the caller's retry will claim it
+      if (!row.same_request) return { state: "mismatch" };
+      if (row.status === null) return { state: "in_flight" };
+      const body = cipher.open(row.body ?? new Uint8Array(), contextOf(key));
+      if (body === null) throw new Error("a kept answer does not open: was the master key taken away?");
+      return { state: "answered", answer: { status: row.status, headers: row.headers ?? {}, body } };
+    },
+
+    async answer(key: { user_id: string; key: string }, answer: StoredAnswer): Promise<void> {
+      await db.query({
+        text: "update idempotency_key set status = $3, headers = $4::jsonb, body = $5 where user_id = $1 and key = $2",
+        values: [
+          key.user_id,
+          key.key,
+          answer.status,
+          JSON.stringify(answer.headers),
+          cipher.seal(answer.body, contextOf(key)),
+        ],
+      });
+    },
+
+    /** Forgets the key: the request did nothing, so a retry may. */
+    async letGo(key: { user_id: string; key: string }): Promise<void> {
+      await db.query({
+        text: "delete from idempotency_key where user_id = $1 and key = $2",
+        values: [key.user_id, key.key],
+      });
+    },
+
+    /** Deletes keys past their day; called now and then. */
+    async sweep(): Promise<void> {
+      await db.query({
+        text: "delete from idempotency_key where created_at < now() - make_interval(hours => $1)",
+        values: [IDEMPOTENCY_HOURS],
+      });
+    },
+  };
+}
+
+export type IdempotencyStore = ReturnType<typeof createIdempotencyStore>;

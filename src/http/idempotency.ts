@@ -1,0 +1,86 @@
+import { createHash } from "node:crypto";
+import type { Context, MiddlewareHandler } from "hono";
+import type { Caller, HttpEnv } from "../contract/caller.ts";
+import { errors } from "../errors.ts";
+import type { Log } from "../platform/log.ts";
+import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
+
+const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
+/** Headers that belong to an answer, not to one exchange. */
+const KEPT_HEADERS = ["content-type", "location"];
+/** Refusals that a retry is meant to get past: they did nothing, so they are not kept. */
+const PASSING = new Set([401, 402, 409, 429]);
+
+/** contract 2: the same key and body within a day replays the first answer, streams included. */
+export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandler<HttpEnv> {
+  return async (c, next) => {
+    const header = c.req.header("Idempotency-Key");
+    const caller: Caller | undefined = c.get("caller");
+    if (header === undefined || c.req.method !== "POST" || caller === undefined) return next();
+    if (!PRINTABLE.test(header)) {
+      throw errors.invalidValue("Idempotency-Key", "Idempotency-Key takes 1 to 255 printable ASCII characters.");
+    }
+    const key = { user_id: caller.user_id, key: header };
+    const claim = await store.claim({ ...key, request_hash: await requestHash(c) });
+    if (claim.state === "in_flight") throw errors.idempotencyInFlight();
+    if (claim.state === "mismatch") throw errors.idempotencyMismatch();
+    if (claim.state === "answered") return replay(claim.answer);
+    await next();
+    const { status } = c.res;
+    if (status >= 500 || PASSING.has(status)) await store.letGo(key);
+    else await keep(c, (answer) => store.answer(key, answer), log);
+  };
+}
+
+async function requestHash(c: Context): Promise<Buffer> {
+  const body = await c.req.text();
+  return createHash("sha256").update(`${c.req.method}\n${c.req.path}\n`).update(body).digest();
+}
+
+function replay(answer: StoredAnswer): Response {
+  const headers = { ...answer.headers, "Idempotent-Replayed": "true" };
+  return new Response(Buffer.from(answer.body), { status: answer.status, headers });
+}
+
+/** Stores the answer: before it is sent when it is JSON; as it goes by when it is a stream. */
+async function keep(c: Context, store: (answer: StoredAnswer) => Promise<void>, log: Log): Promise<void> {
+  const { status } = c.res;
+  const headers = Object.fromEntries(
+    KEPT_HEADERS.flatMap((name) => {
+      const value = c.res.headers.get(name);
+      return value === null ? [] : [[name, value]];
+    }),
+  );
+  if (c.res.body === null || !(headers["content-type"] ?? "").startsWith("text/event-stream")) {
+    const body = new Uint8Array(await c.res.clone().arrayBuffer());
+    await store({ status, headers, body });
+    return;
+  }
+  const chunks: Uint8Array[] = [];
+  const finish = () =>
+    store({ status, headers, body: Buffer.concat(chunks) }).catch((error: Error) =>
+      log.error({ error: error.message }, "a streamed answer was not kept for its Idempotency-Key"),
+    );
+  c.res = new Response(copying(c.res.body, chunks, finish), c.res);
+}
+
+/** Passes a stream on while keeping a copy; `finish` runs at its end, also when the caller hangs up. */
+function copying(source: ReadableStream<Uint8Array>, chunks: Uint8Array[], finish: () => Promise<void>) {
+  const reader = source.getReader();
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await reader.read();
+      if (done) {
+        await finish();
+        controller.close();
+        return;
+      }
+      chunks.push(value);
+      controller.enqueue(value);
+    },
+    async cancel(reason) {
+      await reader.cancel(reason);
+      await finish();
+    },
+  });
+}

@@ -1,0 +1,40 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import { SHUTDOWN_SECONDS } from "../constants.ts";
+import type { HttpRouter } from "../contract/router.ts";
+
+/** A listening server. `url` is `http://HOST:PORT` with the port that was really taken. */
+export interface Listening {
+  url: string;
+  /** Takes no more requests, lets those in flight finish (30 s at most), then closes. */
+  stop(): Promise<void>;
+}
+
+/** Idle connections are kept open a little longer than usual proxies do, so that they never race a close. */
+const KEEP_ALIVE_MS = 65_000;
+
+/** Listens on `address`; rejects when the port is taken. */
+export async function listen(app: HttpRouter, address: { host: string; port: number }): Promise<Listening> {
+  const server = createServer(
+    { keepAliveTimeout: KEEP_ALIVE_MS },
+    getRequestListener(app.fetch, { overrideGlobalObjects: false }),
+  );
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(address.port, address.host, 4096, resolve);
+  });
+  const { port } = server.address() as AddressInfo;
+  const host = address.host.includes(":") ? `[${address.host}]` : address.host;
+  return { url: `http://${host}:${port}`, stop: () => drain(server) };
+}
+
+async function drain(server: Server): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  // close() lets a busy keep-alive connection live on after its request: end each as it falls idle
+  const idle = setInterval(() => server.closeIdleConnections(), 50);
+  const late = setTimeout(() => server.closeAllConnections(), SHUTDOWN_SECONDS * 1000);
+  await closed;
+  clearInterval(idle);
+  clearTimeout(late);
+}

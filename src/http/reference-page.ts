@@ -1,0 +1,72 @@
+import { html, raw } from "hono/html";
+import { type Endpoint, type Field, type OpenApiDocument, referenceOf } from "./reference.ts";
+
+const STYLE = `
+:root { color-scheme: light dark; --line: light-dark(#ddd, #333); --soft: light-dark(#f5f5f7, #1b1b1f); --accent: light-dark(#0b57d0, #8ab4f8); }
+body { font: 15px/1.55 system-ui, sans-serif; margin: 0; display: grid; grid-template-columns: 17rem minmax(0, 60rem); gap: 2rem; }
+nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 1rem; border-right: 1px solid var(--line); box-sizing: border-box; }
+nav a { display: block; font-size: 13px; padding: .1rem 0; color: inherit; text-decoration: none; overflow-wrap: anywhere; }
+nav a:hover, nav a:focus { color: var(--accent); text-decoration: underline; }
+nav b { display: block; margin-top: 1rem; }
+main { padding: 1rem 1rem 6rem; }
+article { border-top: 1px solid var(--line); padding: .5rem 0 1rem; }
+h3 { font: 600 15px ui-monospace, monospace; overflow-wrap: anywhere; }
+h3 span { color: var(--accent); }
+code { background: var(--soft); padding: .1em .3em; border-radius: 4px; overflow-wrap: anywhere; }
+table { border-collapse: collapse; width: 100%; font-size: 13px; }
+td, th { text-align: left; border-top: 1px solid var(--line); padding: .25rem .75rem .25rem 0; vertical-align: top; }
+summary { cursor: pointer; }
+@media (max-width: 50rem) { body { display: block; } nav { position: static; height: auto; border: 0; } }
+`;
+
+/** The reference as one page without scripts: nothing is fetched from elsewhere. */
+export function referencePage(document: OpenApiDocument) {
+  const sections = referenceOf(document);
+  return html`<!doctype html>
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width" />
+        <title>${document.info.title} API reference</title>
+        <style>${raw(STYLE)}</style>
+      </head>
+      <body>
+        <nav aria-label="Endpoints">
+          <strong>${document.info.title} ${document.info.version}</strong>
+          <a href="/openapi.json">openapi.json</a>
+          ${sections.map((section) => html`<b>${section.title}</b>${section.endpoints.map((endpoint) => html`<a href="#${anchor(endpoint)}">${endpoint.method} ${endpoint.path.replace("/api/v1", "")}</a>`)}`)}
+        </nav>
+        <main>
+          <h1>${document.info.title} API reference</h1>
+          <p>${document.info.description ?? ""}</p>
+          ${sections.map((section) => html`<h2>${section.title}</h2>${section.endpoints.map(article)}`)}
+        </main>
+      </body>
+    </html>`;
+}
+
+function anchor(endpoint: Endpoint): string {
+  return `${endpoint.method}-${endpoint.path}`.toLowerCase().replace(/[^a-z0-9]+/g, "-");
+}
+
+function article(endpoint: Endpoint) {
+  return html`<article id="${anchor(endpoint)}">
+    <h3><span>${endpoint.method}</span> ${endpoint.path}</h3>
+    <p>${endpoint.summary}${endpoint.scope === null ? "" : html`. Scope <code>${endpoint.scope}</code>`}</p>
+    ${table("Parameters", endpoint.parameters)} ${table("Body", endpoint.request)}
+    ${endpoint.responses.map(
+      (response) => html`<details ${raw(Number(response.status) < 300 ? "open" : "")}>
+      <summary><code>${response.status}</code> ${response.description}</summary>
+      ${table("", response.fields)}
+    </details>`,
+    )}
+  </article>`;
+}
+
+function table(title: string, fields: Field[]) {
+  if (fields.length === 0) return "";
+  return html`${title === "" ? "" : html`<h4>${title}</h4>`}
+    <table>
+      ${fields.map((field) => html`<tr><td><code>${field.name}</code>${field.required ? "" : " (optional)"}</td><td>${field.type}</td><td>${field.note}</td></tr>`)}
+    </table>`;
+}

@@ -1,0 +1,165 @@
+import type { Db } from "../platform/db.ts";
+import type { AuditReport } from "./ledger.types.ts";
+
+/** Violations of one invariant that are reported; one is enough to act, and a report must end. */
+const REPORTED_PER_INVARIANT = 20;
+
+/** Each query yields the accounts that break the invariant, with what was found. */
+const INVARIANTS: readonly { invariant: string; text: string }[] = [
+  {
+    invariant: "posted and held are the sums over the buckets",
+    text: `select a.user_id, format('posted %s held %s, buckets %s %s', a.posted, a.held, b.remaining, b.held) as detail
+      from account a cross join lateral (
+        select coalesce(sum(remaining), 0) as remaining, coalesce(sum(held), 0) as held from bucket where user_id = a.user_id
+      ) b where (a.posted, a.held) is distinct from (b.remaining, b.held)`,
+  },
+  {
+    invariant: "held and overage_held are the sums over the open holds",
+    text: `select a.user_id, format('held %s overage_held %s, holds %s %s', a.held, a.overage_held, h.sliced, h.overage) as detail
+      from account a cross join lateral (
+        select coalesce(sum(held - overage), 0) as sliced, coalesce(sum(overage), 0) as overage from hold where user_id = a.user_id
+      ) h where (a.held, a.overage_held) is distinct from (h.sliced, h.overage)`,
+  },
+  {
+    invariant: "a bucket's held is the sum of the slices that pin it",
+    text: `select user_id, format('bucket %s held %s, slices %s', id, held, pinned) as detail from (
+        select b.user_id, b.id, b.held, coalesce(s.pinned, 0) as pinned from bucket b full join (
+          select user_id, slice.bucket_id, sum(slice.tokens) as pinned
+            from hold, unnest(slice_buckets, slice_tokens) as slice(bucket_id, tokens) group by 1, 2
+        ) s on s.user_id = b.user_id and s.bucket_id = b.id
+      ) both_sides where held is distinct from pinned`,
+  },
+  {
+    invariant: "a hold is its slices and its overage",
+    text: `select user_id, format('hold %s of %s', id, held) as detail from hold
+      where held <> overage + (select coalesce(sum(tokens), 0) from unnest(slice_tokens) as tokens)`,
+  },
+  {
+    invariant: "posted less debt is the sum of the entries that move the balance",
+    text: `select a.user_id, format('posted %s debt %s, entries %s', a.posted, a.debt, e.total) as detail
+      from account a cross join lateral (
+        select coalesce(sum(amount), 0) as total from entry where user_id = a.user_id and type not in ('overage', 'absorbed')
+      ) e where a.posted - a.debt <> e.total`,
+  },
+  {
+    invariant: "entries are numbered without a gap",
+    text: `select a.user_id, format('seq %s, entries %s from %s to %s', a.seq, e.count, e.low, e.high) as detail
+      from account a cross join lateral (
+        select count(*), coalesce(min(seq), 1) as low, coalesce(max(seq), 0) as high from entry where user_id = a.user_id
+      ) e where (a.seq, a.seq, 1) is distinct from (e.count, e.high, e.low)`,
+  },
+  {
+    invariant: "each balance_after is the one before and the amount",
+    text: `select user_id, format('entry %s', seq) as detail from (
+        select *, coalesce(lag(balance_after) over (partition by user_id order by seq), 0) as balance_before from entry
+      ) chained
+      where balance_after <> balance_before + case when type in ('overage', 'absorbed') then 0 else amount end`,
+  },
+  {
+    invariant: "each hash is that of the entry and the hash before",
+    text: `select a.user_id, format('entry %s', coalesce(e.seq, a.seq)) as detail
+      from account a left join (
+        select *, lag(hash, 1, decode(repeat('00', 32), 'hex')) over (partition by user_id order by seq) as previous,
+            lead(hash) over (partition by user_id order by seq) as following
+          from entry
+      ) e on e.user_id = a.user_id
+      where e.hash <> entry_hash(e.previous, e.user_id, e.seq, e.type, e.amount, e.balance_after, e.bucket_id, e.hold_id,
+          e.model, e.agent_id, e.run_id, e.request_id, e.api_key_id, e.description, e.created_at)
+        or (e.following is null and e.hash is distinct from nullif(a.last_hash, decode(repeat('00', 32), 'hex')))`,
+  },
+  {
+    invariant: "a bucket's remaining is what its entries leave of its grant",
+    text: `select user_id, format('bucket %s original %s remaining %s, entries %s of grant %s', id, original, remaining, total, granted) as detail
+      from (
+        select b.user_id, b.id, b.original, b.remaining, coalesce(e.total, 0) as total, coalesce(e.granted, 0) as granted
+          from bucket b full join (
+            select user_id, bucket_id, sum(amount) as total, sum(amount) filter (where type = 'grant') as granted
+              from entry where bucket_id is not null group by 1, 2
+          ) e on e.user_id = b.user_id and e.bucket_id = b.id
+      ) both_sides where (remaining, original) is distinct from (total, granted)`,
+  },
+  {
+    invariant: "the entries of a charge are what it charged, what was overage and what was absorbed",
+    text: `select u.user_id, format('hold %s cost %s', u.hold_id, u.cost) as detail
+      from usage_event u left join (
+        select user_id, hold_id, min(seq) as low, max(seq) as high,
+            -coalesce(sum(amount) filter (where type = 'usage'), 0) as charged,
+            -coalesce(sum(amount) filter (where type = 'overage'), 0) as overage,
+            -coalesce(sum(amount) filter (where type = 'absorbed'), 0) as absorbed
+          from entry where hold_id is not null group by 1, 2
+      ) e on e.user_id = u.user_id and e.hold_id = u.hold_id
+      where (u.charged, u.overage, u.absorbed) is distinct from
+          (coalesce(e.charged, 0), coalesce(e.overage, 0), coalesce(e.absorbed, 0))
+        or e.low <= u.entries_after or e.high > u.entries_to`,
+  },
+  {
+    invariant: "every entry of a charge has its usage event",
+    text: `select user_id, format('entry %s', seq) as detail from entry e
+      where type in ('usage', 'overage', 'absorbed')
+        and not exists (select from usage_event u where u.user_id = e.user_id and u.hold_id = e.hold_id)`,
+  },
+  {
+    invariant: "the daily usage is the sum of the usage events",
+    text: `select user_id, format('%s %s', day, model) as detail from (
+        select coalesce(d.user_id, u.user_id) as user_id, coalesce(d.day, u.day) as day, coalesce(d.model, u.model) as model,
+            (d.requests, d.input_tokens, d.cached_input_tokens, d.output_tokens, d.cost) is distinct from
+            (u.requests, u.input_tokens, u.cached_input_tokens, u.output_tokens, u.cost) as differs
+          from usage_daily d full join (
+            select user_id, (created_at at time zone 'UTC')::date as day, model,
+                coalesce(agent_id, '00000000-0000-0000-0000-000000000000') as agent_id,
+                coalesce(api_key_id, '00000000-0000-0000-0000-000000000000') as api_key_id,
+                count(*) as requests, sum(input_tokens) as input_tokens,
+                sum(cached_input_tokens) as cached_input_tokens, sum(output_tokens) as output_tokens, sum(cost) as cost
+              from usage_event group by 1, 2, 3, 4, 5
+          ) u on (u.user_id, u.day, u.model, u.agent_id, u.api_key_id) = (d.user_id, d.day, d.model, d.agent_id, d.api_key_id)
+      ) both_sides where differs`,
+  },
+  {
+    invariant: "a key has spent what its calls cost and holds what its holds hold",
+    text: `select user_id, format('key %s spent %s held %s, calls %s holds %s', api_key_id, spent, held, cost, pinned) as detail
+      from (
+        select user_id, api_key_id, sum(spent) as spent, sum(held) as held, sum(cost) as cost, sum(pinned) as pinned from (
+          select user_id, api_key_id, spent, held, 0 as cost, 0 as pinned from key_spend
+          union all select user_id, api_key_id, 0, 0, cost, 0 from usage_event where api_key_id is not null
+          union all select user_id, api_key_id, 0, 0, 0, held from hold where api_key_id is not null
+        ) rows group by 1, 2
+      ) both_sides where (spent, held) is distinct from (cost, pinned)`,
+  },
+  {
+    invariant: "overage stays within its cap",
+    text: `select user_id, format('overage %s and %s held, cap %s', overage, overage_held, overage_cap) as detail
+      from account where overage + overage_held > overage_cap`,
+  },
+  {
+    invariant: "no entry spends a bucket past its expiry unless that was held",
+    text: `select e.user_id, format('entry %s', e.seq) as detail
+      from entry e
+      join bucket b on b.user_id = e.user_id and b.id = e.bucket_id and e.created_at >= b.expires_at
+      join usage_event u on u.user_id = e.user_id and u.hold_id = e.hold_id
+      where e.type = 'usage'
+        and -e.amount > coalesce((
+          select sum(tokens) from unnest(u.slice_buckets, u.slice_tokens) as slice(bucket_id, tokens)
+            where slice.bucket_id = e.bucket_id
+        ), 0)`,
+  },
+];
+
+/** Recomputes every balance from the entries, buckets, holds and usage events, all as of one moment. */
+export function runAudit(db: Db): Promise<AuditReport> {
+  return db.transaction(async (tx) => {
+    await tx.query({ text: "set transaction isolation level repeatable read, read only" });
+    const [checked] = await tx.query<Record<string, number>>({
+      text: `select (select count(*) from account) as accounts, (select count(*) from bucket) as buckets,
+        (select count(*) from hold) as holds, (select count(*) from entry) as entries,
+        (select count(*) from usage_event) as usage_events`,
+    });
+    const violations: AuditReport["violations"] = [];
+    for (const { invariant, text } of INVARIANTS) {
+      const found = await tx.query<{ user_id: string; detail: string }>({
+        text: `${text} limit ${REPORTED_PER_INVARIANT}`,
+      });
+      violations.push(...found.map(({ user_id, detail }) => ({ invariant, account_id: user_id, detail })));
+    }
+    return { ok: violations.length === 0, checked: { ...checked, invariants: INVARIANTS.length }, violations };
+  });
+}

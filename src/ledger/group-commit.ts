@@ -1,0 +1,61 @@
+/** What is said of an operation that has to wait for the next batch. */
+interface Waiting<Operation, Outcome> {
+  operation: Operation;
+  resolve(outcome: Outcome): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Turns single operations into batches: one call of `apply` is in flight, and whatever has queued meanwhile, at most
+ * `size_limit`, is the next batch. No timer: alone, an operation waits for nobody.
+ *
+ * `apply` does a whole batch or nothing, and answers in order. When the database refuses a batch, it is tried again in
+ * halves, until the operation at fault fails alone; when the database was not reached or its answer was lost, it is
+ * tried once more as it was. Both are safe only because an operation that is repeated changes nothing.
+ */
+export function createGroupCommit<Operation, Outcome>(options: {
+  apply(operations: Operation[]): Promise<Outcome[]>;
+  size_limit: number;
+}): (operation: Operation) => Promise<Outcome> {
+  let queue: Waiting<Operation, Outcome>[] = [];
+  let running = false;
+
+  const attempt = async (batch: Waiting<Operation, Outcome>[]) => {
+    const outcomes = await options.apply(batch.map(({ operation }) => operation));
+    for (const [index, waiting] of batch.entries()) waiting.resolve(outcomes[index] as Outcome);
+  };
+  const commit = async (batch: Waiting<Operation, Outcome>[]): Promise<void> => {
+    try {
+      await attempt(batch).catch((error) => (isRefusal(error) ? Promise.reject(error) : attempt(batch)));
+    } catch (error) {
+      if (batch.length === 1 || !isRefusal(error)) {
+        for (const waiting of batch) waiting.reject(error);
+        return;
+      }
+      const half = Math.ceil(batch.length / 2);
+      await commit(batch.slice(0, half));
+      await commit(batch.slice(half));
+    }
+  };
+  const run = async () => {
+    running = true;
+    await null; // what is asked for in the same turn goes into the same batch
+    while (queue.length > 0) {
+      const batch = queue.slice(0, options.size_limit);
+      queue = queue.slice(options.size_limit);
+      await commit(batch);
+    }
+    running = false;
+  };
+  return (operation) =>
+    new Promise((resolve, reject) => {
+      queue.push({ operation, resolve, reject });
+      if (!running) void run();
+    });
+}
+
+/** Whether the database judged the statement (an SQLSTATE), rather than being out of reach, shutting down or full. */
+function isRefusal(error: unknown): boolean {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === "string" && /^(?!08|53|57|58)[0-9A-Z]{5}$/.test(code);
+}

@@ -1,0 +1,99 @@
+import type { Clock } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import { runAudit } from "./audit.store.ts";
+import { listEntries } from "./entry.store.ts";
+import { createGroupCommit } from "./group-commit.ts";
+import {
+  applyOperations,
+  findAccount,
+  findNextDue,
+  insertAccount,
+  insertGrant,
+  listBuckets,
+  listDeadHolds,
+  listKeySpend,
+  type Operation,
+  type Outcome,
+  sweepExpired,
+} from "./ledger.store.ts";
+import type { HoldOutcome, Ledger, SettleOutcome } from "./ledger.types.ts";
+import { standingOf } from "./standing.ts";
+import { readUsage } from "./usage.store.ts";
+
+/** Operations of one batch: as many as callers can be waiting for without the account being locked for long. */
+const BATCH_LIMIT = 256;
+/** Accounts or holds that one step of a sweep takes, so that it never locks much for long. */
+const SWEEP_LIMIT = 200;
+
+/** The ledger over a migrated database. */
+export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
+  const listeners: ((user_id: string) => Promise<void>)[] = [];
+  const commit = createGroupCommit<Operation, Outcome>({
+    apply: (operations) => applyOperations(db, operations, clock.now()),
+    size_limit: BATCH_LIMIT,
+  });
+  const notifyGrant = async (user_id: string) => {
+    await Promise.all(listeners.map((listener) => listener(user_id)));
+  };
+
+  return {
+    async openAccount(tx, { user_id, trial }) {
+      const now = clock.now();
+      await insertAccount(tx, { user_id, trial_ends_at: trial?.ends_at ?? null, opened_at: now });
+      if (trial === null || trial.tokens === 0) return;
+      const bonus = { user_id, amount_tokens: trial.tokens, source: "bonus" as const, grant_key: "trial" };
+      const lasting = { granted_at: now, expires_at: trial.ends_at, note: "Free trial" };
+      await insertGrant(tx, newId(), { ...bonus, ...lasting }, now);
+    },
+    hold: (request) => commit({ kind: "hold", ...request }) as Promise<HoldOutcome>,
+    settle: (request) => commit({ kind: "settle", ...request }) as Promise<SettleOutcome>,
+    async release({ user_id, hold_id }) {
+      await commit({ kind: "release", user_id, hold_id });
+    },
+    async grant(request, tx) {
+      if (tx !== undefined) return insertGrant(tx, newId(), request, clock.now());
+      const bucket = await db.transaction((own) => insertGrant(own, newId(), request, clock.now()));
+      await notifyGrant(request.user_id);
+      return bucket;
+    },
+    notifyGrant,
+    onGrant: (listener) => {
+      listeners.push(listener);
+    },
+    async standing(user_id) {
+      const now = clock.now();
+      const account = await findAccount(db, user_id, now);
+      if (account === undefined) throw new Error(`the user ${user_id} has no account`);
+      return standingOf(account, now);
+    },
+    async buckets(user_id, page) {
+      const now = clock.now();
+      const [buckets, account] = await Promise.all([
+        listBuckets(db, user_id, page, now),
+        findAccount(db, user_id, now),
+      ]);
+      return { buckets, total_remaining: account?.posted ?? 0 };
+    },
+    entries: (user_id, filter, page) => listEntries(db, user_id, filter, page),
+    usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
+    async keySpend(user_id) {
+      return new Map((await listKeySpend(db, user_id)).map(({ api_key_id, spent }) => [api_key_id, spent]));
+    },
+    async sweep() {
+      await sweepHolds(db, commit);
+      while ((await sweepExpired(db, clock.now(), SWEEP_LIMIT)) === SWEEP_LIMIT);
+    },
+    nextDueAt: (until) => findNextDue(db, clock.now(), until),
+    audit: () => runAudit(db),
+  };
+}
+
+/** Lets dead holds go, a step at a time; one that is settled meanwhile is simply gone. */
+async function sweepHolds(db: Db, commit: (operation: Operation) => Promise<Outcome>): Promise<void> {
+  for (;;) {
+    const dead = await listDeadHolds(db, SWEEP_LIMIT);
+    await Promise.all(dead.map((hold) => commit({ kind: "release", ...hold })));
+    if (dead.length < SWEEP_LIMIT) return;
+  }
+}

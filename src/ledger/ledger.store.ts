@@ -1,0 +1,127 @@
+import { HOLD_SECONDS } from "../constants.ts";
+import type { Instant, Sql } from "../platform/db.ts";
+import type { Bucket, GrantRequest, HoldOutcome, HoldRequest, SettleOutcome, SettleRequest } from "./ledger.types.ts";
+import type { AccountFigures } from "./standing.ts";
+
+/** One thing that a batch does, as `ledger_apply` reads it. */
+export type Operation =
+  | ({ kind: "hold" } & HoldRequest)
+  | ({ kind: "settle" } & SettleRequest)
+  | { kind: "release"; user_id: string; hold_id: string };
+
+export type Outcome = HoldOutcome | SettleOutcome | { status: "released" };
+
+/** Does all of `operations` or none, in one round trip; the outcomes are in their order. */
+export async function applyOperations(sql: Sql, operations: Operation[], now: Instant): Promise<Outcome[]> {
+  const [row] = await sql.query<{ outcomes: Outcome[] }>({
+    name: "ledger_apply",
+    text: "select ledger_apply($1, $2, $3) as outcomes",
+    values: [JSON.stringify(operations), now, HOLD_SECONDS],
+  });
+  return row?.outcomes ?? [];
+}
+
+export async function insertAccount(
+  sql: Sql,
+  account: { user_id: string; trial_ends_at: Instant | null; opened_at: Instant },
+): Promise<void> {
+  await sql.query({
+    text: "insert into account (user_id, trial_ends_at, opened_at) values ($1, $2, $3)",
+    values: [account.user_id, account.trial_ends_at, account.opened_at],
+  });
+}
+
+const BUCKET_COLUMNS = `
+  id, source, original as original_amount,
+  case when expires_at <= $2 then held else remaining end as remaining, held, granted_at, expires_at, note,
+  coalesce(closed_reason, case when expires_at <= $2 then 'expired' end) as closed_reason`;
+
+/** Grants once per `grant_key`; the bucket that stands, whichever call made it. */
+export async function insertGrant(sql: Sql, bucket_id: string, request: GrantRequest, now: Instant): Promise<Bucket> {
+  const [granted] = await sql.query<{ id: string }>({
+    text: "select ledger_grant($1, $2, $3, $4, $5, $6, $7, $8) as id",
+    values: [
+      request.user_id,
+      bucket_id,
+      request.source,
+      request.amount_tokens,
+      request.granted_at,
+      request.expires_at,
+      request.note,
+      request.grant_key ?? null,
+    ],
+  });
+  const [bucket] = await sql.query<Bucket>({
+    text: `select ${BUCKET_COLUMNS} from bucket where user_id = $1 and id = $3`,
+    values: [request.user_id, now, granted?.id],
+  });
+  if (bucket === undefined) throw new Error("a grant left no bucket");
+  return bucket;
+}
+
+/** Sums over the buckets that have not expired by `now`, and what else decides refusals. */
+export async function findAccount(sql: Sql, user_id: string, now: Instant): Promise<AccountFigures | undefined> {
+  const [account] = await sql.query<AccountFigures>({
+    name: "ledger_standing",
+    text: `select coalesce(sum(b.remaining), 0) as posted, coalesce(sum(b.held), 0) as held,
+        a.debt, a.trial_ends_at, a.paid_since, a.overage, a.overage_held, a.overage_cap
+      from account a
+      left join bucket b on b.user_id = a.user_id and b.closed_reason is null and b.expires_at > $2
+      where a.user_id = $1 group by a.user_id`,
+    values: [user_id, now],
+  });
+  return account;
+}
+
+/** Buckets by (granted_at, id), from after the one with the id `after`. */
+export function listBuckets(
+  sql: Sql,
+  user_id: string,
+  page: { include_closed: boolean; limit: number; after: string | null },
+  now: Instant,
+): Promise<Bucket[]> {
+  const open = page.include_closed ? "" : "and closed_reason is null and expires_at > $2";
+  return sql.query<Bucket>({
+    text: `select ${BUCKET_COLUMNS} from bucket
+      where user_id = $1 ${open}
+        and ($4::uuid is null or (granted_at, id) > (select granted_at, id from bucket where user_id = $1 and id = $4))
+      order by bucket.granted_at, bucket.id limit $3`,
+    values: [user_id, now, page.limit, page.after],
+  });
+}
+
+/** API keys that have spent anything, with the billed tokens of their calls. */
+export function listKeySpend(sql: Sql, user_id: string): Promise<{ api_key_id: string; spent: number }[]> {
+  return sql.query({ text: "select api_key_id, spent from key_spend where user_id = $1", values: [user_id] });
+}
+
+/** Closes the expired buckets of at most `limit` accounts; says of how many. */
+export async function sweepExpired(sql: Sql, now: Instant, limit: number): Promise<number> {
+  const [row] = await sql.query<{ accounts: number }>({
+    text: "select ledger_sweep($1, $2) as accounts",
+    values: [now, limit],
+  });
+  return row?.accounts ?? 0;
+}
+
+/** Holds that nobody settled or let go in time, by the database's real clock. */
+export function listDeadHolds(sql: Sql, limit: number): Promise<{ user_id: string; hold_id: string }[]> {
+  return sql.query({
+    text: "select user_id, id as hold_id from hold where expires_at <= clock_timestamp() order by expires_at limit $1",
+    values: [limit],
+  });
+}
+
+/** The first instant up to `until` at which a bucket expires that is still open, or a trial ends that has not. */
+export async function findNextDue(sql: Sql, now: Instant, until: Instant): Promise<Instant | null> {
+  const [row] = await sql.query<{ at: Instant | null }>({
+    text: `select least(
+        (select expires_at from bucket
+          where closed_reason is null and remaining > held and expires_at <= $2 order by expires_at limit 1),
+        (select trial_ends_at from account
+          where paid_since is null and trial_ends_at > $1 and trial_ends_at <= $2 order by trial_ends_at limit 1)
+      ) as at`,
+    values: [now, until],
+  });
+  return row?.at ?? null;
+}

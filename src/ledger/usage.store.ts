@@ -1,0 +1,51 @@
+import type { Instant, Sql } from "../platform/db.ts";
+import type { UsageSummary } from "./ledger.types.ts";
+
+/** One sum over the window: of a day, a model, an agent or an API key, whichever is set. */
+interface Sum {
+  by: "day" | "model" | "agent_id" | "api_key_id";
+  name: string | null;
+  tokens: number;
+  cost_tokens: number;
+  requests: number;
+}
+
+/** Usage of the `days` UTC days that end with the day of `now`, from the daily rollup alone. */
+export async function readUsage(sql: Sql, user_id: string, days: number, now: Instant): Promise<UsageSummary> {
+  const sums = await sql.query<Sum>({
+    name: "ledger_usage",
+    text: `select
+        case when grouping(day) = 0 then 'day' when grouping(model) = 0 then 'model'
+          when grouping(agent_id) = 0 then 'agent_id' else 'api_key_id' end as by,
+        nullif(coalesce(day::text, model, agent_id::text, api_key_id::text), '00000000-0000-0000-0000-000000000000') as name,
+        sum(input_tokens + output_tokens) as tokens, sum(cost) as cost_tokens, sum(requests) as requests
+      from usage_daily
+      where user_id = $1 and day > ($2::timestamptz at time zone 'UTC')::date - $3::integer
+        and day <= ($2::timestamptz at time zone 'UTC')::date
+      group by grouping sets ((day), (model), (agent_id), (api_key_id))
+      order by cost_tokens desc, tokens desc, name`,
+    values: [user_id, now, days],
+  });
+  const by = (kind: Sum["by"]) => sums.filter((sum) => sum.by === kind).map(({ by: _, ...sum }) => sum);
+  const totals = by("day");
+  const total = (field: "tokens" | "cost_tokens") => totals.reduce((sum, day) => sum + day[field], 0);
+  return {
+    total_tokens_used: total("tokens"),
+    total_cost_tokens: total("cost_tokens"),
+    daily_usage: eachDay(totals, days, now),
+    model_breakdown: by("model").map(({ name, ...sum }) => ({ model_name: name ?? "", ...sum })),
+    agent_breakdown: by("agent_id").map(({ name, ...sum }) => ({ agent_id: name, ...sum })),
+    api_key_breakdown: by("api_key_id").map(({ name, ...sum }) => ({ api_key_id: name, ...sum })),
+  };
+}
+
+/** Every day of the window, oldest first, zeros where nothing was used. */
+function eachDay(sums: Omit<Sum, "by">[], days: number, now: Instant): UsageSummary["daily_usage"] {
+  const by_date = new Map(sums.map((sum) => [sum.name, sum]));
+  const today = Temporal.PlainDate.from(now.slice(0, 10));
+  return Array.from({ length: days }, (_, index) => {
+    const date = today.subtract({ days: days - 1 - index }).toString();
+    const { tokens = 0, cost_tokens = 0, requests = 0 } = by_date.get(date) ?? {};
+    return { date, tokens, cost_tokens, requests };
+  });
+}

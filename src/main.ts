@@ -1,0 +1,55 @@
+import { createApp } from "./app.ts";
+import { ConfigError, readConfig } from "./config.ts";
+import { listen } from "./http/listen.ts";
+import { createLog } from "./platform/log.ts";
+
+/** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
+
+const NODE_MAJOR = 26;
+if (Number(process.versions.node.split(".")[0]) < NODE_MAJOR) {
+  fail(
+    2,
+    `Purser needs Node ${NODE_MAJOR}, this is ${process.versions.node}: run it as \`npm start\`, which brings its own`,
+  );
+}
+
+function fail(code: number, message: string): never {
+  process.stderr.write(`${message}\n`);
+  process.exit(code);
+}
+
+function configuration() {
+  try {
+    return readConfig(process.env);
+  } catch (error) {
+    if (error instanceof ConfigError) fail(2, error.message);
+    throw error;
+  }
+}
+
+async function main(): Promise<void> {
+  const config = configuration();
+  const log = createLog(config.log_level);
+  for (const warning of config.warnings) log.warn(warning);
+  const app = await createApp(config, log);
+  const server = await listen(app.http, config).catch(async (error: Error) => {
+    await app.stop();
+    throw error;
+  });
+  process.stdout.write(`listening on ${server.url}\n`);
+
+  let stopping = false;
+  const stop = async (signal: string) => {
+    if (stopping) return;
+    stopping = true;
+    log.info({ signal }, "stopping: requests in flight may settle");
+    app.beginStop();
+    await server.stop();
+    await app.stop();
+    process.exit(0);
+  };
+  process.on("SIGTERM", stop);
+  process.on("SIGINT", stop);
+}
+
+main().catch((error: Error) => fail(1, `Purser could not start: ${error.message}`));

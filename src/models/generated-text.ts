@@ -1,0 +1,35 @@
+/** The fields of a message or of a stream's delta that hold generated text. */
+const TEXT_FIELDS = ["content", "reasoning_content", "reasoning", "refusal"] as const;
+
+/**
+ * All that was generated in `choices` of a completion or a chunk: text, reasoning, tool calls. Takes anything, since a
+ * provider may send anything.
+ */
+export function generatedText(choices: unknown): string {
+  if (!Array.isArray(choices)) return "";
+  let text = "";
+  for (const choice of choices) {
+    const { message, delta } = fieldsOf(choice);
+    text += textOfMessage(fieldsOf(message ?? delta));
+  }
+  return text;
+}
+
+function textOfMessage(message: Record<string, unknown>): string {
+  let text = "";
+  for (const field of TEXT_FIELDS) text += textOf(message[field]);
+  if (!Array.isArray(message.tool_calls)) return text;
+  for (const call of message.tool_calls) {
+    const { name, arguments: input } = fieldsOf(fieldsOf(call).function);
+    text += textOf(name) + textOf(input);
+  }
+  return text;
+}
+
+function fieldsOf(value: unknown): Record<string, unknown> {
+  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
+}
+
+function textOf(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,147 @@
+import type { createAnthropic } from "@ai-sdk/anthropic";
+import type { ChatMessage, ChatRequest, ContentPart, ResponseFormat, ToolChoice } from "../contract/completions.ts";
+import { errors } from "../errors.ts";
+
+/** OpenAI's request in the terms of the AI SDK's language models (their specification v4). Pure. */
+
+/** One model of a provider of the AI SDK; the same for all of them. */
+export type LanguageModel = ReturnType<ReturnType<typeof createAnthropic>["languageModel"]>;
+export type LanguageModelCall = Parameters<LanguageModel["doGenerate"]>[0];
+type Prompt = LanguageModelCall["prompt"];
+type PromptMessage = Prompt[number];
+type UserPart = Extract<PromptMessage, { role: "user" }>["content"][number];
+type AssistantPart = Extract<PromptMessage, { role: "assistant" }>["content"][number];
+type FunctionToolOf<Tool> = Extract<Tool, { type: "function" }>;
+type Tool = FunctionToolOf<NonNullable<LanguageModelCall["tools"]>[number]>;
+
+const DATA_URL = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+);base64,(.+)$/is;
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
+
+/** The whole call but for signal and output cap. Throws 400 for what cannot be said in those terms. */
+export function languageModelCall(request: ChatRequest): Omit<LanguageModelCall, "abortSignal"> {
+  const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
+  const effort = EFFORTS.find((each) => each === request.reasoning_effort);
+  return {
+    prompt: promptOf(request.messages),
+    ...(temperature == null ? {} : { temperature }),
+    ...(top_p == null ? {} : { topP: top_p }),
+    ...(presence_penalty == null ? {} : { presencePenalty: presence_penalty }),
+    ...(frequency_penalty == null ? {} : { frequencyPenalty: frequency_penalty }),
+    ...(seed == null ? {} : { seed }),
+    ...(stop == null ? {} : { stopSequences: typeof stop === "string" ? [stop] : stop }),
+    ...(request.tools === undefined ? {} : { tools: toolsOf(request.tools) }),
+    ...(tool_choice === undefined ? {} : { toolChoice: toolChoiceOf(tool_choice) }),
+    ...(response_format === undefined ? {} : { responseFormat: responseFormatOf(response_format) }),
+    ...(effort === undefined ? {} : { reasoning: effort }),
+  };
+}
+
+function promptOf(messages: readonly ChatMessage[]): Prompt {
+  const tool_names = new Map<string, string>();
+  const prompt: Prompt = [];
+  for (const [index, message] of messages.entries()) {
+    for (const call of message.tool_calls ?? []) tool_names.set(call.id, call.function.name);
+    if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names });
+    else prompt.push(promptMessage(message, index));
+  }
+  return prompt;
+}
+
+function promptMessage(message: ChatMessage, index: number): PromptMessage {
+  if (message.role === "user") return { role: "user", content: userParts(message, index) };
+  if (message.role === "assistant") return { role: "assistant", content: assistantParts(message, index) };
+  return { role: "system", content: textOf(message) };
+}
+
+/** Results of one turn go into one message: these providers answer parallel calls together. */
+function appendToolResult(
+  prompt: Prompt,
+  message: ChatMessage,
+  { index, tool_names }: { index: number; tool_names: Map<string, string> },
+): void {
+  const id = message.tool_call_id ?? "";
+  const name = tool_names.get(id);
+  if (name === undefined) {
+    const param = `messages[${index}].tool_call_id`;
+    throw errors.invalidValue(param, `${param} is not the id of a tool call in an earlier message.`);
+  }
+  const result = {
+    type: "tool-result" as const,
+    toolCallId: id,
+    toolName: name,
+    output: { type: "text" as const, value: textOf(message) },
+  };
+  const last = prompt.at(-1);
+  if (last?.role === "tool") last.content.push(result);
+  else prompt.push({ role: "tool", content: [result] });
+}
+
+function userParts(message: ChatMessage, index: number): UserPart[] {
+  if (typeof message.content === "string") return [{ type: "text", text: message.content }];
+  return (message.content ?? []).map((part, at) => userPart(part, `messages[${index}].content[${at}]`));
+}
+
+function userPart(part: ContentPart, param: string): UserPart {
+  if (part.type === "text") return { type: "text", text: part.text ?? "" };
+  if (part.type !== "image_url" || part.image_url === undefined) {
+    throw errors.invalidValue(
+      `${param}.type`,
+      `This model takes no parts of type ${part.type}; send text or image_url.`,
+    );
+  }
+  const [, mediaType, data] = DATA_URL.exec(part.image_url.url) ?? [];
+  if (mediaType !== undefined && data !== undefined) return { type: "file", mediaType, data: { type: "data", data } };
+  const url = URL.parse(part.image_url.url);
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw errors.invalidValue(`${param}.image_url.url`, "An image is a data: URL in base64 or an http(s) address.");
+  }
+  return { type: "file", mediaType: "image/*", data: { type: "url", url } };
+}
+
+function assistantParts(message: ChatMessage, index: number): AssistantPart[] {
+  const text = textOf(message);
+  const calls = (message.tool_calls ?? []).map((call, at): AssistantPart => {
+    const input = parsedArguments(call.function.arguments, `messages[${index}].tool_calls[${at}].function.arguments`);
+    return { type: "tool-call", toolCallId: call.id, toolName: call.function.name, input };
+  });
+  return text === "" && calls.length > 0 ? calls : [{ type: "text", text }, ...calls];
+}
+
+function parsedArguments(text: string, param: string): unknown {
+  try {
+    return text.trim() === "" ? {} : JSON.parse(text);
+  } catch {
+    throw errors.invalidValue(param, `${param} is not JSON. Send back the arguments as the model gave them.`);
+  }
+}
+
+function toolsOf(tools: NonNullable<ChatRequest["tools"]>): Tool[] {
+  return tools.map(({ function: { name, description, parameters, strict } }) => ({
+    type: "function",
+    name,
+    inputSchema: (parameters ?? { type: "object", properties: {} }) as Tool["inputSchema"],
+    ...(description === undefined ? {} : { description }),
+    ...(strict == null ? {} : { strict }),
+  }));
+}
+
+function toolChoiceOf(choice: ToolChoice): NonNullable<LanguageModelCall["toolChoice"]> {
+  return typeof choice === "string" ? { type: choice } : { type: "tool", toolName: choice.function.name };
+}
+
+function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall["responseFormat"]> {
+  if (format.type === "text") return { type: "text" };
+  if (format.type === "json_object") return { type: "json" };
+  const { name, description, schema } = format.json_schema;
+  return {
+    type: "json",
+    name,
+    ...(description === undefined ? {} : { description }),
+    ...(schema === undefined ? {} : { schema: schema as Tool["inputSchema"] }),
+  };
+}
+
+function textOf({ content }: ChatMessage): string {
+  if (typeof content === "string") return content;
+  return (content ?? []).map((part) => part.text ?? "").join("");
+}

@@ -1,0 +1,134 @@
+import { errors } from "../errors.ts";
+import { monotonicMs, realNowMs } from "../platform/clock.ts";
+import { newId } from "../platform/ids.ts";
+import { generatedText } from "./generated-text.ts";
+import {
+  type ChunkChoice,
+  countsOfResult,
+  createChoiceMapper,
+  responseOf,
+  type StreamPart,
+} from "./language-model-answer.ts";
+import { type LanguageModel, languageModelCall } from "./language-model-prompt.ts";
+import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
+import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { estimateCounts, holdInputTokens } from "./token-count.ts";
+
+/** No completion is larger; what is, is not read on. */
+const MAX_ANSWER_BYTES = 33_554_432;
+
+/** The AI SDK's own refusals of a prompt, before anything is sent. */
+const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
+
+/** A provider over the AI SDK's language models: one conversion for all APIs that are not OpenAI's. */
+export function createLanguageModelProvider(languageModel: (provider_model: string) => LanguageModel): Provider {
+  const callOf = ({ request, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
+    ...languageModelCall(request),
+    maxOutputTokens: max_output_tokens,
+    abortSignal: AbortSignal.any([
+      options.signal,
+      AbortSignal.timeout(Math.max(1, Math.ceil(options.deadline_ms - monotonicMs()))),
+    ]),
+  });
+  return {
+    prepare(call) {
+      const bytes = Buffer.byteLength(JSON.stringify(call.request));
+      return { ...call, input_tokens: holdInputTokens(call.request, bytes) };
+    },
+
+    async complete(request, options) {
+      const { model } = request;
+      try {
+        const result = await languageModel(model.provider_model).doGenerate(callOf(request, options));
+        const response = responseOf(result, { ...newIdentity(), model: model.id });
+        const counts = countsOfResult(result.usage) ?? estimateCounts(request.request, generatedText(response.choices));
+        return { response, counts };
+      } catch (thrown) {
+        throw failureOf(thrown, model, options.signal);
+      }
+    },
+
+    async stream(request, options) {
+      try {
+        const { stream } = await languageModel(request.model.provider_model).doStream(callOf(request, options));
+        return chunkStream(stream.getReader(), request, options);
+      } catch (thrown) {
+        throw failureOf(thrown, request.model, options.signal);
+      }
+    },
+  };
+}
+
+function chunkStream(
+  reader: ReadableStreamDefaultReader<StreamPart>,
+  { request, model }: ProviderRequest,
+  { signal }: CallOptions,
+): ProviderStream {
+  const identity = newIdentity();
+  const choiceOf = createChoiceMapper();
+  const kept: ChunkChoice[] = [];
+  let reported: Counts | null = null;
+  let finished = false;
+
+  async function next(): Promise<IteratorResult<string>> {
+    try {
+      for (;;) {
+        const { done, value: part } = await reader.read();
+        if (done) break;
+        if (part.type === "error") throw part.error;
+        if (part.type === "finish") {
+          reported = countsOfResult(part.usage);
+          finished = true;
+        }
+        const choice = choiceOf(part);
+        if (choice === null) continue;
+        kept.push(choice);
+        const chunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
+        return { done: false, value: `data: ${JSON.stringify(chunk)}\n\n` };
+      }
+      if (!finished) throw brokenProvider(model, "a stream that was cut off");
+      return { done: true, value: undefined };
+    } catch (thrown) {
+      throw failureOf(thrown, model, signal);
+    }
+  }
+
+  return {
+    blocks: { next },
+    identity: () => identity,
+    counts: () => reported ?? estimateCounts(request, generatedText(kept)),
+    cancel: () => void reader.cancel().catch(() => {}),
+  };
+}
+
+/** The AI SDK's errors carry the provider's answer; only its status and error fields are read. */
+function failureOf(thrown: unknown, model: Model, signal: AbortSignal): unknown {
+  const { name, statusCode, data } = thrown as { name?: string; statusCode?: unknown; data?: unknown };
+  if (typeof statusCode === "number" && statusCode !== 200) return failureOfStatus(statusCode, data, model);
+  if (REFUSED_HERE.has(name ?? "")) {
+    return errors.invalidValue(
+      "messages",
+      `${model.id} cannot take these messages. System messages go first, text and images only.`,
+    );
+  }
+  return failureOfThrown(thrown, model, signal);
+}
+
+function newIdentity(): { id: string; created: number } {
+  return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
+}
+
+/** `fetch` that gives up on an answer larger than any completion. */
+export const boundedFetch: typeof fetch = async (input, init) => {
+  const answer = await fetch(input, init);
+  if (answer.body === null) return answer;
+  let bytes = 0;
+  const bounded = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      bytes += chunk.byteLength;
+      if (bytes > MAX_ANSWER_BYTES) controller.error(new Error("an answer without end"));
+      else controller.enqueue(chunk);
+    },
+  });
+  return new Response(answer.body.pipeThrough(bounded), answer);
+};

@@ -1,0 +1,110 @@
+import type { ModelRecord } from "../contract/models.ts";
+import { stableId } from "../platform/ids.ts";
+import { createAnthropicProvider } from "./anthropic.adapter.ts";
+import { BUILT_IN_PROVIDERS, CATALOGUE, type CatalogueEntry } from "./catalogue.ts";
+import { createGoogleProvider } from "./google.adapter.ts";
+import type { Model, ModelSettings, ModelsConfig, Provider, ProviderSettings } from "./models.types.ts";
+import { createOpenAiCompatible } from "./openai-compatible.adapter.ts";
+import { costMultiplier, rateOf, rateOfPrice } from "./pricing.ts";
+import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
+import { type Route, type RouteRequest, routeOf } from "./routing.ts";
+
+const OPENAI_ADDRESS = "https://api.openai.com/v1";
+
+/** The models on offer and the way to each. */
+export interface Models {
+  /** All on offer, the cheapest first. */
+  list(): readonly Model[];
+  /** By id or UUID; null when none is on offer under it. */
+  find(id: string): Model | null;
+  provider(model: Model): Provider;
+  /** Candidates for `model: "auto"`, best first. */
+  route(request: Omit<RouteRequest, "models">): Route;
+}
+
+/**
+ * The models whose provider can be called: the catalogue's where the key is set, the operator's (which replace a
+ * catalogue entry of the same id), and the rehearsal model.
+ */
+export function createModels({ config }: { config: ModelsConfig }): Models {
+  const providers = new Map<string, Provider>([[REHEARSAL.owned_by, createRehearsal()]]);
+  for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
+    const provider = createProvider(settings, config.provider_keys);
+    if (provider !== null) providers.set(settings.name, provider);
+  }
+  const offered = [
+    REHEARSAL,
+    ...CATALOGUE.map((entry) => catalogueModel(entry, config.margin)),
+    ...config.models.map(configuredModel),
+  ];
+  const by_id = new Map(offered.filter((model) => providers.has(model.owned_by)).map((model) => [model.id, model]));
+  const all = [...by_id.values()].toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
+  const by_uuid = new Map(all.map((model) => [model.uuid, model]));
+  return {
+    list: () => all,
+    find: (id) => by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null,
+    provider(model) {
+      const provider = providers.get(model.owned_by);
+      if (provider === undefined) throw new Error(`no provider for ${model.id}`);
+      return provider;
+    },
+    route: (request) => routeOf({ ...request, models: all }),
+  };
+}
+
+/** A model as the API shows it. */
+export function modelRecord(model: Model): ModelRecord {
+  const { id, uuid, owned_by, name, context_window, max_output_tokens, trial_eligible, supports } = model;
+  return {
+    id,
+    uuid,
+    object: "model",
+    created: 0,
+    owned_by,
+    name,
+    context_window,
+    max_output_tokens,
+    input_rate: rateOf(model.input_rate_micro),
+    output_rate: rateOf(model.output_rate_micro),
+    ...(model.cached_input_rate_micro === null ? {} : { cached_input_rate: rateOf(model.cached_input_rate_micro) }),
+    cost_multiplier: costMultiplier(model),
+    trial_eligible,
+    supports,
+  };
+}
+
+/** The provider, or null when its key is not set. */
+function createProvider(
+  { kind, base_url, api_key_env }: ProviderSettings,
+  keys: Readonly<Record<string, string>>,
+): Provider | null {
+  const api_key = api_key_env === null ? null : keys[api_key_env];
+  if (api_key === undefined) return null;
+  if (kind === "anthropic") return createAnthropicProvider({ base_url, api_key: api_key ?? "" });
+  if (kind === "google") return createGoogleProvider({ base_url, api_key: api_key ?? "" });
+  const cap_field = kind === "openai" ? "max_completion_tokens" : "max_tokens";
+  return createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field });
+}
+
+function catalogueModel(entry: CatalogueEntry, margin: number): Model {
+  const { id, provider, name, context_window, max_output_tokens, trial_eligible, supports } = entry;
+  return {
+    id,
+    uuid: stableId(`model:${id}`),
+    name,
+    owned_by: provider,
+    provider_model: id,
+    context_window,
+    max_output_tokens,
+    trial_eligible,
+    supports,
+    rehearsal: false,
+    input_rate_micro: rateOfPrice(entry.usd_per_million_input, margin),
+    output_rate_micro: rateOfPrice(entry.usd_per_million_output, margin),
+    cached_input_rate_micro: null,
+  };
+}
+
+function configuredModel({ provider, ...settings }: ModelSettings): Model {
+  return { ...settings, uuid: stableId(`model:${settings.id}`), owned_by: provider, rehearsal: false };
+}

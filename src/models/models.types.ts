@@ -1,0 +1,129 @@
+import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+
+/** How a provider is spoken to. `openai` differs from `openai-compatible` only in how the output cap is called. */
+export type ProviderKind = "openai" | "anthropic" | "google" | "openai-compatible";
+
+/** A provider as the operator's file names it, or as built in. */
+export interface ProviderSettings {
+  name: string;
+  kind: ProviderKind;
+  /** Without a slash at its end; null: the kind's public address. */
+  base_url: string | null;
+  /** The variable that holds the key; null: none is sent. */
+  api_key_env: string | null;
+}
+
+/** A model of the operator's file. */
+export interface ModelSettings extends Rates {
+  id: string;
+  provider: string;
+  provider_model: string;
+  name: string;
+  trial_eligible: boolean;
+  context_window: number;
+  max_output_tokens: number;
+  supports: Supports;
+}
+
+/** The part of the configuration that says what is on offer. */
+export interface ModelsConfig {
+  providers: readonly ProviderSettings[];
+  models: readonly ModelSettings[];
+  /** Factor on catalogue prices. */
+  margin: number;
+  /** The keys that are set, by the name of their variable. */
+  provider_keys: Readonly<Record<string, string>>;
+}
+
+export interface Supports {
+  tools: boolean;
+  streaming: boolean;
+  json_schema: boolean;
+  vision: boolean;
+}
+
+/** Millionths of a billed token per raw token; whole, never negative. */
+export interface Rates {
+  input_rate_micro: number;
+  output_rate_micro: number;
+  /** null: cached input costs what input costs. */
+  cached_input_rate_micro: number | null;
+}
+
+/** A model on offer. */
+export interface Model extends Rates {
+  id: string;
+  uuid: string;
+  name: string;
+  /** The provider's name. */
+  owned_by: string;
+  /** What the provider calls it. */
+  provider_model: string;
+  context_window: number;
+  max_output_tokens: number;
+  trial_eligible: boolean;
+  supports: Supports;
+  /** Built in and offline: routing takes it only where nothing else is on offer. */
+  rehearsal: boolean;
+}
+
+/** Raw tokens of one call. `input_tokens` includes the cached ones, `output_tokens` the reasoning ones. */
+export interface Counts {
+  input_tokens: number;
+  cached_input_tokens: number;
+  output_tokens: number;
+  reasoning_tokens: number;
+  /** The provider did not say (or what it said was nonsense): counted here as ceil(UTF-8 bytes / 4). */
+  estimated: boolean;
+}
+
+/** A request and the model that is to answer it. */
+export interface ModelRequest {
+  readonly model: Model;
+  readonly request: ChatRequest;
+  /** The most the provider may generate, always sent along. */
+  readonly max_output_tokens: number;
+  readonly stream: boolean;
+}
+
+/** One request in a provider's own terms, made before the hold because its size is what the hold is estimated from. */
+export interface ProviderRequest extends ModelRequest {
+  /** What the input is held for; above what it will count in all but adversarial text. */
+  readonly input_tokens: number;
+  /** The body to send, where the provider takes JSON from us. */
+  readonly body?: string;
+}
+
+export interface CallOptions {
+  /** Aborted when nobody waits for the answer any more: the provider's connection is closed at once. */
+  signal: AbortSignal;
+  /** `monotonicMs` at which the call is given up, fallbacks included. */
+  deadline_ms: number;
+}
+
+export interface Completion {
+  /** OpenAI's chat.completion, `model` already ours; `usage` is the caller's to set. */
+  response: ChatResponse;
+  counts: Counts;
+}
+
+export interface ProviderStream {
+  /**
+   * Whole server-sent events in OpenAI's shape, often several in one string, ready to be written out: `model` ours,
+   * usage and `[DONE]` left out. Throws a PurserError when the provider fails on the way.
+   */
+  readonly blocks: AsyncIterator<string>;
+  /** `id` and `created` of the stream's chunks, known after the first block. */
+  identity(): { id: string; created: number };
+  /** What was generated so far: the provider's last usage report, else the estimate. */
+  counts(): Counts;
+  /** Closes the provider's connection; harmless when it is closed. */
+  cancel(): void;
+}
+
+/** One provider, whatever it speaks. Failures are PurserErrors without the provider's words in them. */
+export interface Provider {
+  prepare(call: ModelRequest): ProviderRequest;
+  complete(request: ProviderRequest, options: CallOptions): Promise<Completion>;
+  stream(request: ProviderRequest, options: CallOptions): Promise<ProviderStream>;
+}

@@ -1,0 +1,198 @@
+import { StringDecoder } from "node:string_decoder";
+import { Agent, type Dispatcher } from "undici";
+import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import { errors } from "../errors.ts";
+import { monotonicMs } from "../platform/clock.ts";
+import { createEventRelay } from "./event-relay.ts";
+import { generatedText } from "./generated-text.ts";
+import type {
+  CallOptions,
+  Completion,
+  ModelRequest,
+  Provider,
+  ProviderRequest,
+  ProviderStream,
+} from "./models.types.ts";
+import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { countsOfUsage, estimateCounts, holdInputTokens } from "./token-count.ts";
+
+/** A provider may be silent for as long before its first byte and between two, on a stream. */
+const SILENCE_MS = 60_000;
+/** No completion is larger; what is, is not read on. */
+const MAX_ANSWER_BYTES = 33_554_432;
+const MAX_ERROR_BYTES = 65_536;
+/** Time for the few bytes after `[DONE]`, so that the connection can be used again. */
+const DRAIN_MS = 1_000;
+
+/** Keep-alive connections to all providers of this process. */
+const connections = new Agent({ keepAliveTimeout: 30_000, connectTimeout: 10_000 });
+
+type Answer = Dispatcher.ResponseData;
+
+/**
+ * Any upstream that speaks OpenAI's chat completions. The request goes on as it came but for model, output cap and
+ * usage; a streamed answer comes back as the provider's own text.
+ */
+export function createOpenAiCompatible(settings: {
+  base_url: string;
+  api_key: string | null;
+  /** OpenAI's newer models refuse `max_tokens`; most others know nothing else. */
+  cap_field: "max_tokens" | "max_completion_tokens";
+}): Provider {
+  const { origin, pathname } = new URL(settings.base_url);
+  const path = `${pathname.replace(/\/+$/, "")}/chat/completions`;
+  const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
+  if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
+
+  async function send(request: ProviderRequest, { signal, deadline_ms }: CallOptions): Promise<Answer> {
+    const left_ms = Math.max(1, deadline_ms - monotonicMs());
+    const answer = await connections.request({
+      origin,
+      path,
+      method: "POST",
+      headers,
+      body: request.body ?? "",
+      signal,
+      headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
+      bodyTimeout: Math.min(left_ms, SILENCE_MS),
+    });
+    if (answer.statusCode === 200) return answer;
+    const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
+    throw failureOfStatus(answer.statusCode, parsedOrNull(text), request.model);
+  }
+
+  return {
+    prepare(call) {
+      const body = JSON.stringify(bodyOf(call, settings.cap_field));
+      return { ...call, body, input_tokens: holdInputTokens(call.request, Buffer.byteLength(body)) };
+    },
+
+    async complete(request, options) {
+      try {
+        const text = await readText(await send(request, options), MAX_ANSWER_BYTES);
+        return completionOf(parsedOrNull(text), request);
+      } catch (thrown) {
+        throw failureOfThrown(thrown, request.model, options.signal);
+      }
+    },
+
+    async stream(request, options) {
+      try {
+        return relayedStream(await send(request, options), request, options);
+      } catch (thrown) {
+        throw failureOfThrown(thrown, request.model, options.signal);
+      }
+    },
+  };
+}
+
+/** The caller's request with our model, cap and usage wish. */
+function bodyOf(
+  { request, model, max_output_tokens, stream }: ModelRequest,
+  cap_field: "max_tokens" | "max_completion_tokens",
+): ChatRequest {
+  const { max_tokens, max_completion_tokens, stream: _, stream_options, ...rest } = request;
+  const field = max_completion_tokens != null && max_tokens == null ? "max_completion_tokens" : cap_field;
+  return {
+    ...rest,
+    model: model.provider_model,
+    [field]: max_output_tokens,
+    ...(stream ? { stream, stream_options: { ...stream_options, include_usage: true } } : {}),
+  };
+}
+
+function completionOf(answer: unknown, { request, model }: ProviderRequest): Completion {
+  const response = answer as (ChatResponse & { error?: unknown }) | null;
+  const choice = response?.choices?.[0];
+  if (response == null || typeof choice?.message !== "object" || choice.message === null) {
+    throw brokenProvider(model, "an answer that is no completion");
+  }
+  const counts = countsOfUsage(response.usage) ?? estimateCounts(request, generatedText(response.choices));
+  response.model = model.id;
+  return { response, counts };
+}
+
+function relayedStream(
+  answer: Answer,
+  { request, model }: ProviderRequest,
+  { signal, deadline_ms }: CallOptions,
+): ProviderStream {
+  const { body } = answer;
+  // A destroyed body reports the abort a second time, where nobody listens.
+  body.on("error", () => {});
+  const reader: AsyncIterator<Buffer> = body[Symbol.asyncIterator]();
+  const decoder = new StringDecoder("utf8");
+  const relay = createEventRelay(model);
+  let bytes = 0;
+
+  function relayed(chunk: Buffer): string {
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) throw brokenProvider(model, "a stream without end");
+    if (monotonicMs() > deadline_ms) throw errors.upstreamTimeout();
+    return relay.push(decoder.write(chunk));
+  }
+
+  async function next(): Promise<IteratorResult<string>> {
+    try {
+      while (!relay.finished()) {
+        const read = await reader.next();
+        if (read.done) {
+          relay.end();
+          return { done: true, value: undefined };
+        }
+        const block = relayed(read.value);
+        if (block !== "") return { done: false, value: block };
+      }
+    } catch (thrown) {
+      body.destroy();
+      throw failureOfThrown(thrown, model, signal);
+    }
+    drain(body, reader);
+    return { done: true, value: undefined };
+  }
+
+  return {
+    blocks: { next },
+    identity: () => relay.identity(),
+    counts: () => relay.counts(request),
+    cancel: () => void body.destroy(),
+  };
+}
+
+/** Reads the end of a finished stream, so that its connection is kept; gives up on one that will not end. */
+function drain(body: Answer["body"], reader: AsyncIterator<Buffer>): void {
+  const timer = setTimeout(() => body.destroy(), DRAIN_MS).unref();
+  const rest = async () => {
+    while (!(await reader.next()).done) {}
+  };
+  rest()
+    .catch(() => {})
+    .finally(() => clearTimeout(timer));
+}
+
+/** The body's text; what passes `limit` bytes is a broken provider's. */
+async function readText({ body, headers }: Answer, limit: number): Promise<string> {
+  if (Number(headers["content-length"] ?? Number.NaN) <= limit) return body.text();
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    // Leaving the loop destroys the body and with it the connection.
+    if (bytes > limit) throw new Error("an answer without end");
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+function parsedOrNull(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
+}
+
+/** Closes idle connections to providers; for the end of the process. */
+export function closeProviderConnections(): Promise<void> {
+  return connections.close();
+}

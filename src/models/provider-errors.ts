@@ -1,0 +1,77 @@
+import { errors, PurserError } from "../errors.ts";
+import type { Model } from "./models.types.ts";
+
+/**
+ * A provider's failures in our words. Its own words, its address and what it was sent stay out of the message: they
+ * may hold the operator's key or another customer's text. The cause is kept for the log as a short description.
+ */
+
+const CONTEXT_LENGTH = /context.?length|context.?window|maximum context|too long|too many (input )?tokens/i;
+/** A field of the request as providers name it in `error.param`; anything else is not repeated. */
+const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]*(\[\d{1,4}\]|\.[A-Za-z_][A-Za-z0-9_]*){0,8}$/;
+
+/** The failure for an HTTP status; `body` is the provider's answer, read for its code and field name only. */
+export function failureOfStatus(status: number, body: unknown, model: Model): PurserError {
+  const cause = new Error(`provider ${model.owned_by} answered ${status}`);
+  if (status === 408 || status === 504) return errors.upstreamTimeout();
+  if (status === 400 || status === 413 || status === 422) return refusal(body, model);
+  if (status === 401 || status === 403) {
+    return errors.upstream(
+      "The model's provider refused this service. Use another model, and tell the operator.",
+      cause,
+    );
+  }
+  if (status === 404) {
+    return errors.upstream("The model is not available at its provider now. Use another model.", cause);
+  }
+  if (status === 429) {
+    return errors.upstream(
+      "The model's provider is at its limit; nothing was charged. Retry shortly, or use another model.",
+      cause,
+    );
+  }
+  return errors.upstream("The model's provider failed; nothing was charged. Retry, or use another model.", cause);
+}
+
+/** The provider could not be reached, or what it sent made no sense. */
+export function brokenProvider(model: Model, detail: string): PurserError {
+  const cause = new Error(`provider ${model.owned_by}: ${detail}`);
+  return errors.upstream("The model's provider did not give a usable answer. Retry, or use another model.", cause);
+}
+
+/** The failure for whatever a request to the provider threw. An abort is passed on as it is. */
+export function failureOfThrown(thrown: unknown, model: Model, signal: AbortSignal): unknown {
+  if (thrown instanceof PurserError) return thrown;
+  if (signal.aborted) return signal.reason;
+  const { name, code } = thrown as { name?: string; code?: string };
+  if (isTimeout(name) || isTimeout(code)) return errors.upstreamTimeout();
+  return brokenProvider(model, code ?? name ?? "failed");
+}
+
+/** Whether another model may answer where this one failed: not when the request itself was at fault. */
+export function isProviderFailure(error: unknown): error is PurserError {
+  return error instanceof PurserError && (error.code === "upstream_error" || error.code === "upstream_timeout");
+}
+
+function isTimeout(name: string | undefined): boolean {
+  return name === "TimeoutError" || (name?.startsWith("UND_ERR_") === true && name.includes("TIMEOUT"));
+}
+
+function refusal(body: unknown, model: Model): PurserError {
+  const { code, message, param } = errorFields(body);
+  if (code === "context_length_exceeded" || CONTEXT_LENGTH.test(message)) {
+    return errors.contextLengthExceeded(model.context_window);
+  }
+  const field = FIELD_NAME.test(param) ? param : "messages";
+  return errors.invalidValue(
+    field,
+    `The model's provider refused the request${FIELD_NAME.test(param) ? ` because of ${param}` : ""}. Check it against what ${model.id} accepts.`,
+  );
+}
+
+function errorFields(body: unknown): { code: string; message: string; param: string } {
+  const error = (body as { error?: unknown } | null)?.error;
+  const fields = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
+  const textOf = (value: unknown) => (typeof value === "string" ? value : "");
+  return { code: textOf(fields.code), message: textOf(fields.message), param: textOf(fields.param) };
+}

@@ -1,0 +1,140 @@
+import type { ChatRequest, FinishReason, ToolCall } from "../contract/completions.ts";
+import { realNowMs } from "../platform/clock.ts";
+import { newId, stableId } from "../platform/ids.ts";
+import type {
+  CallOptions,
+  Completion,
+  Counts,
+  Model,
+  Provider,
+  ProviderRequest,
+  ProviderStream,
+} from "./models.types.ts";
+import { rehearse } from "./rehearsal-script.ts";
+import { rehearsalTokens } from "./rehearsal-tokens.ts";
+import { promptText } from "./token-count.ts";
+
+/** contract 1: the built-in model. Deterministic, offline, rule-based; counted and billed like any other. */
+export const REHEARSAL: Model = {
+  id: "purser/rehearsal",
+  uuid: stableId("model:purser/rehearsal"),
+  name: "Rehearsal (built in, rule-based, offline)",
+  owned_by: "purser",
+  provider_model: "rehearsal",
+  context_window: 131_072,
+  max_output_tokens: 8_192,
+  trial_eligible: true,
+  supports: { tools: true, streaming: true, json_schema: true, vision: false },
+  rehearsal: true,
+  input_rate_micro: 100_000,
+  output_rate_micro: 400_000,
+  cached_input_rate_micro: null,
+};
+
+/** What is generated in the end: whole tokens up to the cap or a stop sequence, or tool calls. */
+interface Generation {
+  tokens: string[];
+  tool_calls: ToolCall[];
+  finish_reason: FinishReason;
+  output_tokens: number;
+}
+
+export function createRehearsal(): Provider {
+  return {
+    prepare: (call) => ({ ...call, input_tokens: rehearsalTokens(promptText(call.request)).length }),
+
+    async complete(request, { signal }) {
+      signal.throwIfAborted();
+      return completionOf(generate(request), request);
+    },
+
+    async stream(request, { signal }) {
+      signal.throwIfAborted();
+      return tokenStream(generate(request), request, signal);
+    },
+  };
+}
+
+function generate({ request, max_output_tokens }: ProviderRequest): Generation {
+  const { text, tool_calls } = rehearse(request);
+  if (tool_calls.length > 0) {
+    const said = tool_calls.map(({ function: call }) => `${call.name} ${call.arguments}`).join("\n");
+    const output_tokens = rehearsalTokens(said).length;
+    // Half a call is no call: one that does not fit is not made.
+    if (output_tokens > max_output_tokens) {
+      return { tokens: [], tool_calls: [], finish_reason: "length", output_tokens: max_output_tokens };
+    }
+    return { tokens: [], tool_calls, finish_reason: "tool_calls", output_tokens };
+  }
+  const all = rehearsalTokens(beforeStop(text, request.stop));
+  const tokens = all.slice(0, max_output_tokens);
+  const finish_reason = tokens.length < all.length ? "length" : "stop";
+  return { tokens, tool_calls: [], finish_reason, output_tokens: tokens.length };
+}
+
+function beforeStop(text: string, stop: ChatRequest["stop"]): string {
+  const sequences = typeof stop === "string" ? [stop] : (stop ?? []);
+  const ends = sequences.filter((each) => each !== "").map((each) => text.indexOf(each));
+  const end = Math.min(...ends.filter((at) => at !== -1), text.length);
+  return text.slice(0, end);
+}
+
+function completionOf(generation: Generation, request: ProviderRequest): Completion {
+  const { tokens, tool_calls, finish_reason, output_tokens } = generation;
+  const message = {
+    role: "assistant" as const,
+    content: tool_calls.length > 0 ? null : tokens.join(""),
+    ...(tool_calls.length > 0 ? { tool_calls } : {}),
+  };
+  const choices = [{ index: 0, message, logprobs: null, finish_reason }];
+  return {
+    response: { ...newIdentity(), object: "chat.completion", model: request.model.id, choices },
+    counts: countsOf(request, output_tokens),
+  };
+}
+
+function tokenStream(generation: Generation, call: ProviderRequest, signal: CallOptions["signal"]): ProviderStream {
+  const identity = newIdentity();
+  const { tokens, tool_calls, finish_reason } = generation;
+  const calls = tool_calls.map((each, index) => ({ index, ...each }));
+  const deltas = calls.length > 0 ? [{ tool_calls: calls }] : tokens.map((content) => ({ content }));
+  let sent = 0;
+
+  function event(delta: Record<string, unknown>, finish: FinishReason | null): string {
+    const choices = [{ index: 0, delta, finish_reason: finish }];
+    const chunk = { ...identity, object: "chat.completion.chunk", model: call.model.id, choices };
+    return `data: ${JSON.stringify(chunk)}\n\n`;
+  }
+
+  function* events(): Generator<string> {
+    yield event({ role: "assistant", content: calls.length > 0 ? null : "" }, null);
+    for (const delta of deltas) {
+      sent += 1;
+      yield event(delta, null);
+    }
+    yield event({}, finish_reason);
+  }
+
+  const written = events();
+  return {
+    blocks: {
+      async next() {
+        signal.throwIfAborted();
+        // A turn of the event loop a token, so that one long answer does not hold up everybody else.
+        if (sent > 0) await new Promise(setImmediate);
+        return written.next();
+      },
+    },
+    identity: () => identity,
+    counts: () => countsOf(call, calls.length > 0 && sent > 0 ? generation.output_tokens : sent),
+    cancel: () => void written.return(undefined),
+  };
+}
+
+function countsOf({ input_tokens }: ProviderRequest, output_tokens: number): Counts {
+  return { input_tokens, cached_input_tokens: 0, output_tokens, reasoning_tokens: 0, estimated: false };
+}
+
+function newIdentity(): { id: string; created: number } {
+  return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
+}

@@ -1,0 +1,88 @@
+import type { Accounts, User } from "../accounts/accounts.service.ts";
+import type { Billing } from "../billing/billing.service.ts";
+import { profileOf } from "../billing/profile.ts";
+import * as contract from "../contract/admin.ts";
+import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
+import { createRouter } from "../contract/router.ts";
+import { errors } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
+import { addDays, type Clock } from "../platform/clock.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
+
+export interface OperatorOptions {
+  db: Db;
+  clock: Clock;
+  accounts: Accounts;
+  ledger: Ledger;
+  billing: Billing;
+  trial: { days: number; tokens: number };
+  /** What other rooms do when a user is erased: within the transaction, and after it. */
+  eraseAlso(tx: Tx, user_id: string): Promise<void>;
+  /** Moves the test clock; null on a real one. */
+  advanceClock: ((target: Instant) => Promise<void>) | null;
+}
+
+/** The operator's API: contract 8. The bearer key is checked before these. */
+export function operatorRoutes(options: OperatorOptions) {
+  const { db, clock, accounts, ledger, billing } = options;
+  const router = createRouter();
+
+  const userRecord = async (user: User) => {
+    const [standing, subscription] = await Promise.all([ledger.standing(user.id), billing.subscription(user.id)]);
+    return { ...profileOf(user, standing, subscription.plan_id), suspended_at: user.suspended_at };
+  };
+
+  router.openapi(contract.createUser, async (c) => {
+    const { email, trial } = c.req.valid("json");
+    const created = await db.transaction(async (tx) => {
+      const made = await accounts.createUser(tx, { email, key_name: "first key" });
+      const terms = { ends_at: addDays(clock.now(), options.trial.days), tokens: options.trial.tokens };
+      await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? terms : null });
+      return made;
+    });
+    return c.json({ user: await userRecord(created.user), api_key: { ...created.api_key, spent_tokens: 0 } }, 201);
+  });
+  router.openapi(contract.listUsers, async (c) => {
+    const { limit, cursor } = c.req.valid("query");
+    const users = await accounts.users({ limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const { page, next_cursor } = pageOf(users, limit, (user) => user.id);
+    return c.json({ users: await Promise.all(page.map(userRecord)), next_cursor }, 200);
+  });
+  router.openapi(contract.getUser, async (c) =>
+    c.json(await userRecord(await accounts.user(c.req.valid("param").id)), 200),
+  );
+  router.openapi(contract.deleteUser, async (c) => {
+    const { id } = c.req.valid("param");
+    await db.transaction(async (tx) => {
+      await accounts.eraseUser(tx, id);
+      await billing.endSubscriptions(tx, id);
+      await options.eraseAlso(tx, id);
+    });
+    return c.body(null, 204);
+  });
+  router.openapi(contract.suspendUser, async (c) => {
+    return c.json(await userRecord(await accounts.setSuspended(c.req.valid("param").id, true)), 200);
+  });
+  router.openapi(contract.resumeUser, async (c) => {
+    return c.json(await userRecord(await accounts.setSuspended(c.req.valid("param").id, false)), 200);
+  });
+  router.openapi(contract.grantTokens, async (c) => {
+    const user = await accounts.user(c.req.valid("param").id);
+    return c.json(await billing.grant(user.id, c.req.valid("json")), 201);
+  });
+  router.openapi(contract.subscribeUser, async (c) => {
+    const user = await accounts.user(c.req.valid("param").id);
+    return c.json(await billing.subscribe(user.id, c.req.valid("json").plan_id), 201);
+  });
+  router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
+  router.openapi(contract.getClock, (c) => {
+    if (options.advanceClock === null) throw errors.notFound("The test clock (start with PURSER_TEST_CLOCK)");
+    return c.json({ now: clock.now() }, 200);
+  });
+  router.openapi(contract.putClock, async (c) => {
+    if (options.advanceClock === null) throw errors.notFound("The test clock (start with PURSER_TEST_CLOCK)");
+    await options.advanceClock(c.req.valid("json").now);
+    return c.json({ now: clock.now() }, 200);
+  });
+  return router;
+}

@@ -1,0 +1,102 @@
+import fs from "node:fs";
+import { parentPort, workerData } from "node:worker_threads";
+import { PGlite } from "@electric-sql/pglite";
+import { NodeFS } from "@electric-sql/pglite/nodefs";
+import type { EmbeddedAnswer, EmbeddedRequest } from "./embedded.adapter.ts";
+import { ROW_PARSERS } from "./row-parsers.ts";
+
+// PGlite is synchronous, so it lives in this thread and the service's own thread stays free.
+
+/** Below the default 128 MB: an embedded service stays near 250 MB of memory. */
+const SHARED_BUFFERS = "16MB";
+/** PGlite runs neither the checkpointer nor autovacuum; this much quiet time after writes lets us do their work. */
+const MAINTENANCE_MS = 30_000;
+const STATEMENTS_PER_VACUUM = 20_000;
+
+interface EmscriptenStream {
+  nfd: number;
+}
+
+/** PGlite's own file system never calls fsync, so a committed transaction could be lost with the machine. */
+class DurableFS extends NodeFS {
+  override async init(...args: Parameters<NodeFS["init"]>): ReturnType<NodeFS["init"]> {
+    const result = await super.init(...args);
+    const syncStreams = (module: { NODEFS: { stream_ops: Record<string, unknown> } }) => {
+      module.NODEFS.stream_ops.fsync = (stream: EmscriptenStream) => {
+        fs.fdatasyncSync(stream.nfd);
+        return 0;
+      };
+    };
+    result.emscriptenOpts.preRun?.push(syncStreams as never);
+    return result;
+  }
+}
+
+/** The default start parameters less `-F` (which means: do not fsync), plus real syncing and less memory. */
+function startParams(): string[] {
+  const kept = PGlite.defaultStartParams.filter((param) => param !== "-F");
+  const set = ["fsync=on", "wal_sync_method=fsync", `shared_buffers=${SHARED_BUFFERS}`, "TimeZone=UTC"];
+  return [...kept, ...set.flatMap((setting) => ["-c", setting])];
+}
+
+const port = parentPort;
+if (port === null) throw new Error("embedded.worker.ts runs as a worker thread only");
+const answer = (message: EmbeddedAnswer) => port.postMessage(message);
+
+const { directory } = workerData as { directory: string };
+const pglite = new PGlite({ fs: new DurableFS(directory), startParams: startParams(), parsers: { ...ROW_PARSERS } });
+let statements = 0;
+let maintained = 0;
+let in_transaction = false;
+
+async function run(request: EmbeddedRequest): Promise<void> {
+  if (request.kind === "close") {
+    clearInterval(maintenance);
+    await pglite.close();
+    answer({ kind: "rows", id: request.id, rows: [], row_count: 0 });
+    port?.close();
+    return;
+  }
+  if (request.kind === "listen") {
+    await pglite.listen(request.text, (payload) => answer({ kind: "notification", channel: request.text, payload }));
+    answer({ kind: "rows", id: request.id, rows: [], row_count: 0 });
+    return;
+  }
+  statements += 1;
+  if (request.kind === "script") {
+    await pglite.exec(request.text);
+    answer({ kind: "rows", id: request.id, rows: [], row_count: 0 });
+    return;
+  }
+  if (request.text === "begin") in_transaction = true;
+  if (request.text === "commit" || request.text === "rollback") in_transaction = false;
+  const result = await pglite.query(request.text, [...(request.values ?? [])]);
+  answer({ kind: "rows", id: request.id, rows: result.rows, row_count: result.affectedRows ?? 0 });
+}
+
+// Requests run strictly in the order in which they came: a transaction's statements are its owner's only, because the
+// adapter hands the one connection to one owner at a time.
+let queue: Promise<void> = pglite.waitReady.then(() => answer({ kind: "ready" }));
+queue.catch((error: Error) => answer({ kind: "failed_to_open", message: error.message }));
+
+port.on("message", (request: EmbeddedRequest) => {
+  queue = queue
+    .then(() => run(request))
+    .catch((error: Error & { code?: string; constraint?: string }) => {
+      const { message, code, constraint } = error;
+      answer({ kind: "error", id: request.id, message, code, constraint });
+    });
+});
+
+const maintenance = setInterval(() => {
+  if (statements === maintained || in_transaction) return;
+  const vacuum = statements - maintained > STATEMENTS_PER_VACUUM;
+  queue = queue
+    .then(async () => {
+      if (in_transaction) return;
+      if (vacuum) await pglite.exec("vacuum (analyze)");
+      await pglite.exec("checkpoint");
+      maintained = vacuum ? statements : maintained;
+    })
+    .catch(() => {});
+}, MAINTENANCE_MS);

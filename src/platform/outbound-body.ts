@@ -1,0 +1,82 @@
+import { promisify } from "node:util";
+import { brotliDecompress, constants, gunzip, inflate, inflateRaw, zstdDecompress } from "node:zlib";
+import { OutboundError } from "./outbound-errors.ts";
+
+/** A server that stacks more codings than this is up to something. */
+const MAX_CODINGS = 3;
+/** RFC 9659: no one may ask more than an 8 MB window of a web client. */
+const ZSTD_WINDOW_LOG = 23;
+
+/** What requests offer; `decode` undoes the same. */
+export const ACCEPT_ENCODING = "gzip, deflate, br, zstd";
+
+/** Where a body comes from and how large it may be, on the wire and decompressed alike. */
+export interface BodyLimit {
+  readonly max_bytes: number;
+  readonly host: string;
+  readonly status: number;
+}
+
+/**
+ * Reads a body to its end and undoes its Content-Encoding; a bomb stops at the limit, not in memory.
+ * Errors: OutboundError `too_large` and `bad_response`; whatever the stream itself throws.
+ */
+export async function readBody(body: AsyncIterable<Buffer>, coding: string, limit: BodyLimit): Promise<Buffer> {
+  const codings = coding
+    .toLowerCase()
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
+  if (codings.length > MAX_CODINGS) throw badCoding(limit);
+  let bytes = await collect(body, limit);
+  for (const name of codings.reverse()) bytes = await decode(bytes, name, limit);
+  return bytes;
+}
+
+async function collect(body: AsyncIterable<Buffer>, limit: BodyLimit): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of body) {
+    size += chunk.length;
+    if (size > limit.max_bytes) throw tooLarge(limit);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+async function decode(bytes: Buffer, coding: string, limit: BodyLimit): Promise<Buffer> {
+  if (coding === "identity" || bytes.length === 0) return bytes;
+  const maxOutputLength = limit.max_bytes;
+  try {
+    switch (coding) {
+      case "gzip":
+      case "x-gzip":
+        return await promisify(gunzip)(bytes, { maxOutputLength });
+      case "deflate":
+        return await (isZlibWrapped(bytes) ? promisify(inflate) : promisify(inflateRaw))(bytes, { maxOutputLength });
+      case "br":
+        return await promisify(brotliDecompress)(bytes, { maxOutputLength });
+      case "zstd":
+        return await promisify(zstdDecompress)(bytes, {
+          maxOutputLength,
+          params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG },
+        });
+    }
+  } catch (error) {
+    if (error instanceof RangeError) throw tooLarge(limit);
+  }
+  throw badCoding(limit);
+}
+
+/** Some servers send bare DEFLATE for "deflate"; a zlib stream says so in its first byte's low half. */
+function isZlibWrapped(bytes: Buffer): boolean {
+  return ((bytes[0] ?? 0) & 0x0f) === 8;
+}
+
+function tooLarge({ max_bytes, host, status }: BodyLimit): OutboundError {
+  return new OutboundError("too_large", `the answer is larger than ${max_bytes} bytes`, { host, status });
+}
+
+function badCoding({ host, status }: BodyLimit): OutboundError {
+  return new OutboundError("bad_response", "the answer's Content-Encoding is unknown or damaged", { host, status });
+}

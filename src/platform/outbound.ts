@@ -1,0 +1,257 @@
+import { lookup as systemLookup } from "node:dns/promises";
+import { isIP, type LookupFunction } from "node:net";
+import { Client, type Dispatcher } from "undici";
+import { type EgressAllowance, isAddressOpen, isHostAllowed, isPortOpen, parseEgressAllow, portOf } from "./address.ts";
+import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
+import { OutboundError } from "./outbound-errors.ts";
+
+/** Every address a name stands for, as text. Asked once per hop. */
+export type Resolve = (hostname: string) => Promise<string[]>;
+
+export interface OutboundRequest {
+  readonly url: string;
+  readonly method: string;
+  /** Sent to the first origin only. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Sent to the first origin only. */
+  readonly body?: string | Uint8Array | undefined;
+  /** Counted after decompression. */
+  readonly max_bytes: number;
+  /** For everything together: names, connections, redirects, body. */
+  readonly timeout_ms: number;
+  readonly max_redirects: number;
+  /** The caller's own rule about destinations, asked for each hop; what it refuses is `egress_refused`. */
+  readonly permits?: ((url: URL) => boolean) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface OutboundResponse {
+  readonly status: number;
+  /** Lower-case names. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly content_type: string;
+  readonly body: Buffer;
+  readonly final_url: string;
+  /** Redirects followed. */
+  readonly hops: number;
+}
+
+/** The one way out for whatever a user or a model may name. */
+export interface Outbound {
+  /** Errors: OutboundError, its `code` saying why; `egress_refused` means that nothing was sent to that destination. */
+  request(request: OutboundRequest): Promise<OutboundResponse>;
+}
+
+/** One hop: what is sent to one origin. */
+interface Hop {
+  readonly url: URL;
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array | undefined;
+}
+
+const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
+/** What is neither printable ASCII nor beyond it. */
+const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
+const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+/** What decides where a request goes and where it ends is ours to write: request smuggling begins here. */
+const OWN_HEADERS =
+  /^(host|connection|content-length|transfer-encoding|accept-encoding|te|trailer|upgrade|keep-alive|expect|proxy-.*)$/i;
+
+/**
+ * Makes the guarded client. No proxy is ever taken from the environment: undici's Client knows none.
+ * @param options.allow entries of PURSER_EGRESS_ALLOW; a bad one throws an Error that says which.
+ * @param options.resolve how names become addresses; the system's resolver unless given.
+ */
+export function createOutbound(options: { allow: readonly string[]; resolve?: Resolve }): Outbound {
+  const allowance = parseEgressAllow(options.allow);
+  const resolve = options.resolve ?? resolveBySystem;
+
+  return {
+    async request(request) {
+      const timer = AbortSignal.timeout(request.timeout_ms);
+      const signal = request.signal === undefined ? timer : AbortSignal.any([timer, request.signal]);
+      let hop = firstHop(request);
+      for (let hops = 0; ; hops++) {
+        if (request.permits?.(hop.url) === false) {
+          throw new OutboundError("egress_refused", "the host is not one that may be reached", at(hop.url));
+        }
+        const addresses = await checkedAddresses(hop.url, { allowance, resolve, signal });
+        const answer = await send(hop, addresses, { signal, max_bytes: request.max_bytes });
+        const next = redirectTarget(hop, answer);
+        if (next === null) return { ...answer, final_url: hop.url.href, hops };
+        if (hops === request.max_redirects) {
+          throw new OutboundError("too_many_redirects", `more than ${hops} redirects`, at(hop.url, answer.status));
+        }
+        hop = next;
+      }
+    },
+  };
+}
+
+async function resolveBySystem(hostname: string): Promise<string[]> {
+  const answers = await systemLookup(hostname, { all: true });
+  return answers.map((answer) => answer.address);
+}
+
+function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
+  if (!METHODS.has(method))
+    throw new OutboundError("invalid_request", `the method is not one of ${[...METHODS].join(", ")}`);
+  for (const [name, value] of Object.entries(headers)) {
+    if (!HEADER_NAME.test(name) || !HEADER_VALUE.test(value) || OWN_HEADERS.test(name)) {
+      // The value stays out of the message: it may be a credential.
+      throw new OutboundError("invalid_request", `the header ${JSON.stringify(name)} cannot be sent`);
+    }
+  }
+  return { url: destination(url), method, headers, body };
+}
+
+/**
+ * Reads a URL as the dialler will. Refused: other schemes, credentials in the URL, and characters that URL parsers
+ * drop in silence (a tab inside a host name), since whoever approved the text saw another host.
+ */
+function destination(text: string, base?: URL): URL {
+  const url = SPACE_OR_CONTROL.test(text) ? null : URL.parse(text, base);
+  if (url === null) throw new OutboundError("egress_refused", "the URL cannot be read");
+  if (url.protocol !== "http:" && url.protocol !== "https:") {
+    throw new OutboundError("egress_refused", "only http and https URLs are fetched");
+  }
+  if (url.username !== "" || url.password !== "") {
+    throw new OutboundError("egress_refused", "the URL carries a user name or password", at(url));
+  }
+  url.hash = "";
+  return url;
+}
+
+/** The addresses to dial for `url`, resolved once and all of them permitted; else `egress_refused`. */
+async function checkedAddresses(
+  url: URL,
+  { allowance, resolve, signal }: { allowance: EgressAllowance; resolve: Resolve; signal: AbortSignal },
+): Promise<string[]> {
+  const allowed = isHostAllowed(url, allowance);
+  if (!allowed && !isPortOpen(portOf(url))) {
+    throw new OutboundError("egress_refused", `port ${portOf(url)} is not open to tools`, at(url));
+  }
+  // URL has already rewritten octal, hex, decimal and short IPv4 spellings into dotted ones.
+  const literal = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const addresses = isIP(literal) ? [literal] : await resolved(url, resolve, signal);
+  if (!allowed && !addresses.every((address) => isAddressOpen(address, allowance))) {
+    throw new OutboundError("egress_refused", "the host is not on the public internet", at(url));
+  }
+  return addresses;
+}
+
+async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promise<string[]> {
+  let addresses: string[];
+  try {
+    addresses = await unlessAborted(resolve(url.hostname), signal);
+  } catch {
+    throw ended(signal, url) ?? new OutboundError("dns_failed", "the host name does not resolve", at(url));
+  }
+  if (addresses.length === 0) throw new OutboundError("dns_failed", "the host name does not resolve", at(url));
+  return addresses;
+}
+
+async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  signal.throwIfAborted();
+  const { promise, reject } = Promise.withResolvers<never>();
+  const abort = () => reject(signal.reason);
+  signal.addEventListener("abort", abort, { once: true });
+  return await Promise.race([work, promise]).finally(() => signal.removeEventListener("abort", abort));
+}
+
+type Answer = Omit<OutboundResponse, "final_url" | "hops">;
+
+/** Sends one hop over a connection of its own, to `addresses` and nowhere else. */
+async function send(
+  hop: Hop,
+  addresses: readonly string[],
+  { signal, max_bytes }: { signal: AbortSignal; max_bytes: number },
+): Promise<Answer> {
+  const client = new Client(hop.url.origin, { allowH2: false, pipelining: 0, connect: { lookup: pinned(addresses) } });
+  let status: number | null = null;
+  try {
+    const response = await client.request({
+      path: hop.url.pathname + hop.url.search,
+      method: hop.method as Dispatcher.HttpMethod,
+      headers: {
+        "user-agent": "Purser",
+        accept: "*/*",
+        ...lowerCased(hop.headers),
+        "accept-encoding": ACCEPT_ENCODING,
+      },
+      body: hop.body ?? null,
+      signal,
+    });
+    status = response.statusCode;
+    const headers = flattened(response.headers);
+    const limit = { max_bytes, host: hop.url.host, status };
+    const unread = isRedirect(status, headers) || hop.method === "HEAD";
+    const body = unread ? Buffer.alloc(0) : await readBody(response.body, headers["content-encoding"] ?? "", limit);
+    return { status, headers, content_type: headers["content-type"] ?? "", body };
+  } catch (error) {
+    if (error instanceof OutboundError) throw error;
+    const code = status === null ? "connect_failed" : "bad_response";
+    const message = status === null ? "the host could not be reached" : "the answer broke off";
+    throw ended(signal, hop.url) ?? new OutboundError(code, message, at(hop.url, status));
+  } finally {
+    client.destroy().catch(() => {});
+  }
+}
+
+/** A lookup that answers what was checked, so that a second DNS answer (rebinding) is never asked for. */
+function pinned(addresses: readonly string[]): LookupFunction {
+  const answers = addresses.map((address) => ({ address, family: isIP(address) }));
+  return (_hostname, options, done) => {
+    const [first] = answers;
+    if (options.all || first === undefined) done(null, answers);
+    else done(null, first.address, first.family);
+  };
+}
+
+function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+function flattened(headers: Record<string, string | string[] | undefined>): Record<string, string> {
+  const flat: Record<string, string> = Object.create(null);
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) flat[name] = typeof value === "string" ? value : value.join(", ");
+  }
+  return flat;
+}
+
+function isRedirect(status: number, headers: Readonly<Record<string, string>>): boolean {
+  return [301, 302, 303, 307, 308].includes(status) && headers.location !== undefined;
+}
+
+/**
+ * What a redirect asks for next, or null if `answer` is none. To another origin nothing of the caller's goes along:
+ * no header, no body (undici#4917), and so only ever a GET or HEAD. The target is judged like a first URL.
+ */
+function redirectTarget(hop: Hop, { status, headers }: Answer): Hop | null {
+  if (!isRedirect(status, headers)) return null;
+  const url = destination(headers.location ?? "", hop.url);
+  const method = hop.method === "HEAD" ? "HEAD" : "GET";
+  if (url.origin !== hop.url.origin) return { url, method, headers: {}, body: undefined };
+  if (status === 307 || status === 308) return { ...hop, url };
+  if (hop.method === method) return { ...hop, url, body: undefined };
+  const kept = Object.entries(hop.headers).filter(([name]) => !/^content-/i.test(name));
+  return { url, method, headers: Object.fromEntries(kept), body: undefined };
+}
+
+/** Why a signal ended the request, or undefined if it did not. */
+function ended(signal: AbortSignal, url: URL): OutboundError | undefined {
+  if (!signal.aborted) return undefined;
+  const isTimeout = signal.reason instanceof DOMException && signal.reason.name === "TimeoutError";
+  return new OutboundError(
+    isTimeout ? "timeout" : "aborted",
+    isTimeout ? "the host took too long" : "stopped",
+    at(url),
+  );
+}
+
+function at(url: URL, status: number | null = null): { host: string; status: number | null } {
+  return { host: url.host, status };
+}

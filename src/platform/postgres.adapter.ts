@@ -1,0 +1,135 @@
+import pg from "pg";
+import type { Db, Statement } from "./db.ts";
+import type { Log } from "./log.ts";
+import { migrate } from "./migrate.ts";
+import { ROW_PARSERS } from "./row-parsers.ts";
+import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
+
+const POOL_SIZE = 16;
+const RECONNECT_MS = 250;
+const CONNECT_TIMEOUT_MS = 10_000;
+
+const types = {
+  getTypeParser: (oid: number, format?: "text" | "binary") =>
+    ROW_PARSERS[oid] ?? pg.types.getTypeParser(oid, format ?? "text"),
+} as pg.CustomTypesConfig;
+
+interface Listening {
+  heard(payload: string): void;
+  lost?: (() => void) | undefined;
+}
+
+/** Opens a PostgreSQL 15+ server, brings its schema up to date, and listens for notifications. */
+export async function openPostgres(options: { url: string; log: Log }): Promise<Db> {
+  const settings: pg.ClientConfig = {
+    connectionString: options.url,
+    application_name: "purser",
+    options: "-c TimeZone=UTC -c idle_in_transaction_session_timeout=60s",
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    keepAlive: true,
+    types,
+  };
+  const pool = new pg.Pool({ ...settings, max: POOL_SIZE });
+  pool.on("error", (error) => options.log.warn({ error: error.message }, "a database connection dropped"));
+  const source: SqlSource = { connect: async () => connectionOf(await pool.connect()) };
+  try {
+    await migrate(source);
+  } catch (error) {
+    await pool.end();
+    throw error;
+  }
+  const channels = createChannels(settings, options.log);
+  const sql = sqlOver(source, async (statement) => (await pool.query(configOf(statement))).rows);
+  return {
+    ...sql,
+    kind: "postgres",
+    transaction: (work) => runTransaction(source, work),
+    listen: channels.listen,
+    isListening: channels.isListening,
+    notify: async (channel, payload) => {
+      await sql.query({ name: "notify", text: "select pg_notify($1, $2)", values: [channel, payload] });
+    },
+    close: async () => {
+      await channels.close();
+      await pool.end();
+    },
+  };
+}
+
+function configOf(statement: Statement): pg.QueryConfig {
+  return statement as unknown as pg.QueryConfig;
+}
+
+function connectionOf(client: pg.PoolClient): SqlConnection {
+  return {
+    query: async <Row>(statement: Statement) => {
+      const { rows, rowCount, command } = await client.query(configOf(statement));
+      return { rows: rows as Row[], rowCount, command };
+    },
+    script: async (text) => {
+      await client.query(text);
+    },
+    release: (broken) => client.release(broken ?? false),
+  };
+}
+
+/** One connection that only listens. When it drops, every listener is told that it may have missed something. */
+function createChannels(settings: pg.ClientConfig, log: Log) {
+  const listeners = new Map<string, Set<Listening>>();
+  let connected: Promise<pg.Client> | undefined;
+  let listening_now = false;
+  let closed = false;
+
+  const lost = () => {
+    for (const set of listeners.values()) for (const listening of set) listening.lost?.();
+  };
+  const open = async (): Promise<pg.Client> => {
+    const client = new pg.Client(settings);
+    client.on("notification", (message) => {
+      for (const listening of listeners.get(message.channel) ?? []) listening.heard(message.payload ?? "");
+    });
+    client.on("error", (error) => log.warn({ error: error.message }, "the listening connection failed"));
+    await client.connect();
+    for (const channel of listeners.keys()) await client.query(`listen ${client.escapeIdentifier(channel)}`);
+    listening_now = true;
+    client.on("end", () => {
+      listening_now = false;
+      if (closed) return;
+      lost();
+      connected = reopen();
+    });
+    return client;
+  };
+  const reopen = async (): Promise<pg.Client> => {
+    while (!closed) {
+      try {
+        const client = await open();
+        lost(); // what was sent between the drop and now was not heard
+        return client;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));
+      }
+    }
+    throw new Error("closed");
+  };
+
+  return {
+    isListening: () => listening_now,
+    async listen(channel: string, heard: (payload: string) => void, lostOne?: () => void) {
+      const listening: Listening = { heard, lost: lostOne };
+      const set = listeners.get(channel) ?? new Set();
+      const isNew = set.size === 0;
+      listeners.set(channel, set.add(listening));
+      connected ??= open();
+      const client = await connected;
+      if (isNew) await client.query(`listen ${client.escapeIdentifier(channel)}`);
+      return async () => {
+        set.delete(listening);
+      };
+    },
+    async close() {
+      closed = true;
+      await connected?.then((client) => client.end()).catch(() => {});
+    },
+  };
+}

@@ -1,0 +1,97 @@
+import { Tokenizer } from "htmlparser2";
+
+/** One piece of markup, in the order of the source. Names are lower case, entities decoded. */
+export type HtmlToken =
+  | {
+      readonly type: "open";
+      readonly name: string;
+      readonly attributes: ReadonlyMap<string, string>;
+      readonly source: string;
+    }
+  | { readonly type: "close"; readonly name: string; readonly source: string }
+  | { readonly type: "text"; readonly text: string }
+  | { readonly type: "comment"; readonly text: string };
+
+/** More attributes than this on one element say nothing that a page needs. */
+const MAX_ATTRIBUTES = 256;
+
+/**
+ * @param options.self_closing `<iframe />` ends there, as in the JSX of Markdown pages; HTML proper takes it as open.
+ *
+ * Splits HTML into tokens as the HTML standard's tokenizer does (raw text in script and style, entities, comments that
+ * end early). Linear, and without a stack, so that no nesting can slow it down: the tree is the reader's business.
+ */
+export function tokenizeHtml(html: string, { self_closing } = { self_closing: false }): HtmlToken[] {
+  const tokens: HtmlToken[] = [];
+  let text = "";
+  let tag = "";
+  let tagStart = 0;
+  let attributes = new Map<string, string>();
+  let attributeName = "";
+  let attributeValue = "";
+
+  const flush = () => {
+    if (text !== "") tokens.push({ type: "text", text });
+    text = "";
+  };
+  const comment = (start: number, end: number) => {
+    flush();
+    tokens.push({ type: "comment", text: html.slice(start, end) });
+  };
+  const open = (end: number) => {
+    tokens.push({ type: "open", name: tag, attributes, source: html.slice(tagStart - 1, end + 1) });
+  };
+
+  const tokenizer = new Tokenizer(
+    { decodeEntities: true, recognizeSelfClosing: self_closing },
+    {
+      ontext: (start, end) => {
+        text += html.slice(start, end);
+      },
+      ontextentity: (codepoint) => {
+        text += String.fromCodePoint(codepoint);
+      },
+      onopentagname: (start, end) => {
+        flush();
+        tag = html.slice(start, end).toLowerCase();
+        tagStart = start;
+        attributes = new Map();
+      },
+      onattribname: (start, end) => {
+        attributeName = html.slice(start, end).toLowerCase();
+        attributeValue = "";
+      },
+      onattribdata: (start, end) => {
+        attributeValue += html.slice(start, end);
+      },
+      onattribentity: (codepoint) => {
+        attributeValue += String.fromCodePoint(codepoint);
+      },
+      onattribend: () => {
+        // The first of two attributes of one name counts, as in browsers.
+        if (!attributes.has(attributeName) && attributes.size < MAX_ATTRIBUTES) {
+          attributes.set(attributeName, attributeValue);
+        }
+      },
+      onopentagend: open,
+      onselfclosingtag: (end) => {
+        open(end);
+        if (self_closing) tokens.push({ type: "close", name: tag, source: "" });
+      },
+      onclosetag: (start, end) => {
+        flush();
+        const name = html.slice(start, end).toLowerCase();
+        tokens.push({ type: "close", name, source: `</${name}>` });
+      },
+      oncomment: (start, end, offset) => comment(start, end - offset),
+      oncdata: (start, end, offset) => comment(start, end - offset),
+      // A doctype says nothing to anybody.
+      ondeclaration: flush,
+      onprocessinginstruction: comment,
+      onend: flush,
+    },
+  );
+  tokenizer.write(html);
+  tokenizer.end();
+  return tokens;
+}

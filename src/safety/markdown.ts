@@ -1,0 +1,58 @@
+import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
+
+/** Code, as CommonMark fences or spans it: what is in it is shown, not rendered. */
+const CODE =
+  /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^`\n]*\n[\s\S]*?(?:^ {0,3}\1[^\n]*$|(?![\s\S]))|(?<!`)(`{1,3})(?!`)[^`\n]+\2(?!`)/gm;
+const AUTOLINK = /<(https?:\/\/[^\s<>]{1,2000})>/g;
+/** `[//]: # (…)`: a definition that nothing refers to, used as a comment. */
+const HIDDEN_DEFINITION = /^ {0,3}\[(?:\/\/|comment|#|_)\][ \t]*:[^\n]*(?:\n[ \t]+[("'][^\n]*)?$/gim;
+const DEFINITION = /^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})>?([^\n]*)$/gm;
+/** Brackets inside one another are left to `sanitize`, which lets no `![` through: bounded, unambiguous, so linear. */
+const IMAGE = /!\[([^[\]\n]{0,1000})\](?:\(((?:[^()\n]|\([^()\n]{0,200}\)){0,2000})\)|\[[^[\]\n]{0,200}\])/g;
+const LINK =
+  /(?<!!)\[([^[\]\n]{1,500})\]\([ \t]*<?((?:[^\s()<>]|\([^\s()]{0,200}\)){0,2000})>?((?:[ \t]+["'(][^\n]{0,500}?["')])?)[ \t]*\)/g;
+/** Stands for a piece of code while the rest is read as HTML; a noncharacter, which `normalise` lets nowhere else. */
+const PLACE = "\ufddf";
+const PLACED = /\ufddf(\d{1,7})\ufddf/g;
+
+/** What a reader of rendered Markdown sees, still as Markdown: no comments, pictures, titles or hidden HTML. */
+export function visibleMarkdown(markdown: string): VisibleText {
+  const hidden: Hidden[] = [];
+  const links: { text: string; url: string }[] = [];
+  const hide = (technique: string, text: string | undefined) => {
+    if (text !== undefined && /\S/.test(text)) hidden.push({ technique, text });
+  };
+  const code: string[] = [];
+  const prose = markdown
+    .replaceAll(PLACE, "")
+    .replace(CODE, (piece) => {
+      code.push(piece);
+      return `${PLACE}${code.length - 1}${PLACE}`;
+    })
+    .replace(HIDDEN_DEFINITION, (line) => {
+      hide("comment", line);
+      return "";
+    })
+    .replace(IMAGE, (_image, alt: string, target?: string) => {
+      hide("image-alt", alt);
+      hide("image-address", target);
+      return "";
+    })
+    .replace(DEFINITION, (_line, label: string, url: string, title: string) => {
+      hide("link-title", title);
+      links.push({ text: label, url });
+      return `[${label}]: ${url}`;
+    })
+    .replace(LINK, (_link, text: string, url: string, title: string) => {
+      hide("link-title", title);
+      links.push({ text, url });
+      return `[${text}](${url})`;
+    })
+    .replace(AUTOLINK, (_link, url: string) => {
+      links.push({ text: url, url });
+      return url;
+    });
+  const seen = visibleText(prose, { keep_lines: true });
+  const restored = seen.text.replace(PLACED, (_place, index: string) => code[Number(index)] ?? "");
+  return { text: restored, hidden: [...hidden, ...seen.hidden], links: [...links, ...seen.links] };
+}

@@ -1,0 +1,76 @@
+/**
+ * The output view of a text: the same words in every script, without what a reader cannot see and without what a model
+ * could take for the frame of its conversation. Nothing here judges meaning.
+ */
+
+export interface Normalised {
+  readonly text: string;
+  /** What invisible characters spelled out, where they spelled something. */
+  readonly smuggled: readonly string[];
+}
+
+/** Unicode tag characters: an invisible copy of ASCII. */
+const TAGS = /[\u{e0020}-\u{e007e}]{4,}/gu;
+/** Variation selectors in a row carry bytes; a single one only picks a glyph. */
+const SELECTORS = /[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]{4,}/gu;
+/** Joiners and selectors that change what is seen: inside emoji, and between letters of joining scripts. */
+const JOINED_EMOJI = /(\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=\p{Extended_Pictographic})/gu;
+const JOINED_LETTERS =
+  /([\p{Script=Arabic}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Oriya}\p{Script=Sinhala}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Khmer}\p{M}])([\u200c\u200d])(?=[\p{L}\p{M}])/gu;
+const PICTURE_SELECTOR = /([\p{Extended_Pictographic}#*0-9])\ufe0f/gu;
+/** Stand-ins for the three above while the rest is stripped; noncharacters, which no text may hold. */
+const KEPT = { "\u200c": "\ufdd0", "\u200d": "\ufdd1", "\ufe0f": "\ufdd2" } as const;
+const UNSTOOD = { "\ufdd0": "\u200c", "\ufdd1": "\u200d", "\ufdd2": "\ufe0f" } as const;
+
+/** What Unicode itself says is not shown (zero width, bidi, tags, fillers, selectors), controls, private use. */
+const UNSEEN = /[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Co}\p{Cs}\ufff9-\ufffb]/gu;
+const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
+
+/** Strips, composes (NFC) and defuses. Linear. */
+export function normalise(text: string): Normalised {
+  const smuggled = spelledOut(text);
+  const visible = text
+    .toWellFormed()
+    .replace(LINE_ENDS, "\n")
+    .replace(/[\ufdd0-\ufdef]/g, "")
+    .replace(JOINED_EMOJI, `$1${KEPT["\u200d"]}`)
+    .replace(JOINED_LETTERS, (_all, letter: string, joiner: "\u200c" | "\u200d") => letter + KEPT[joiner])
+    .replace(PICTURE_SELECTOR, `$1${KEPT["\ufe0f"]}`)
+    .replace(UNSEEN, (char) => (char === "\n" || char === "\t" ? char : ""))
+    .replace(/[\ufdd0-\ufdd2]/g, (char) => UNSTOOD[char as keyof typeof UNSTOOD])
+    .replace(/\u2800/g, " ")
+    .normalize("NFC");
+  return { text: defuseTemplates(visible), smuggled };
+}
+
+function spelledOut(text: string): string[] {
+  const tags = (text.match(TAGS) ?? []).map((run) => mapCodePoints(run, (code) => code - 0xe0000));
+  const bytes = (text.match(SELECTORS) ?? []).map((run) =>
+    mapCodePoints(run, (code) => (code >= 0xe0100 ? code - 0xe0100 + 16 : code - 0xfe00)),
+  );
+  return [...tags, ...bytes];
+}
+
+function mapCodePoints(run: string, change: (code: number) => number): string {
+  return Array.from(run, (char) => String.fromCodePoint(change(char.codePointAt(0) ?? 0))).join("");
+}
+
+/** `<|im_start|>` and its kin in every family of models; DeepSeek writes them full width. */
+const SPECIAL_TOKEN = /[<\uff1c][|\uff5c]([^<>|\n\uff5c]{1,60})[|\uff5c][>\uff1e]/g;
+const BRACKET_TOKEN = /\[(\/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)|gMASK)\]/gi;
+const DOUBLE_ANGLE = /<<(\/?SYS)>>/gi;
+/** Names of tags that conversations are framed with; other tags are left to be text. */
+const FRAME_TAG =
+  /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4}))(?:\s[^<>\n]{0,200})?>/gi;
+/** A speaker's label after a blank line begins a turn for models trained on such transcripts. */
+const TURN_LABEL = /(^|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
+
+/** Rewrites the tokens with round brackets, which frame nothing: the words stay, the power goes. */
+function defuseTemplates(text: string): string {
+  return text
+    .replace(SPECIAL_TOKEN, "($1)")
+    .replace(BRACKET_TOKEN, "($1)")
+    .replace(DOUBLE_ANGLE, "($1)")
+    .replace(FRAME_TAG, "($1)")
+    .replace(TURN_LABEL, "$1$2> $3");
+}

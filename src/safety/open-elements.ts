@@ -1,0 +1,118 @@
+/**
+ * The stack of open elements while a page is read: which element closes which, as far as it decides what is hidden
+ * with what. Every step is constant time or paid for by what it pops, so nesting cannot make it slow.
+ */
+
+/** The nearest open element of each kind, or -1: lets an implied end tag be found without walking the stack. */
+interface Scope {
+  readonly p: number;
+  readonly li: number;
+  readonly dd: number;
+  readonly cell: number;
+  readonly row: number;
+  /** The nearest element that end tags do not reach across. */
+  readonly barrier: number;
+}
+
+interface Entry<State> {
+  readonly name: string;
+  readonly scope: Scope;
+  readonly state: State;
+}
+
+const VOID = new Set(
+  "area base br col embed hr img input link meta param source track wbr basefont bgsound frame keygen".split(" "),
+);
+const CLOSES_P = new Set(
+  (
+    "address article aside blockquote center details dialog dir div dl fieldset figcaption figure footer form h1 h2 h3 " +
+    "h4 h5 h6 header hgroup hr main menu nav ol p pre search section summary table ul li dd dt"
+  ).split(" "),
+);
+const BARRIERS = new Set("table td th caption template object marquee applet button".split(" "));
+const TABLE_PARTS = new Set("table tr td th tbody thead tfoot caption button".split(" "));
+const FORMATTING = new Set("a b big code em font i nobr s small strike strong tt u".split(" "));
+const NOTHING_OPEN: Scope = { p: -1, li: -1, dd: -1, cell: -1, row: -1, barrier: -1 };
+
+export function isVoid(name: string): boolean {
+  return VOID.has(name);
+}
+
+/**
+ * @param isHidden whether a state hides: a hidden formatting element that a block's end tag cuts off goes on after it,
+ *   as browsers reopen formatting elements.
+ */
+export function createOpenElements<State>(root: State, isHidden: (state: State) => boolean) {
+  const entries: Entry<State>[] = [];
+  const openByName = new Map<string, number[]>();
+
+  function push(name: string, state: State): void {
+    const index = entries.length;
+    entries.push({ name, state, scope: scopeWithin(entries.at(-1)?.scope ?? NOTHING_OPEN, name, index) });
+    const indexes = openByName.get(name);
+    if (indexes === undefined) openByName.set(name, [index]);
+    else indexes.push(index);
+  }
+
+  /** Closes everything from `index` up. */
+  function popFrom(index: number): void {
+    let reopened: Entry<State> | undefined;
+    while (entries.length > index) {
+      const entry = entries.pop();
+      if (entry === undefined) break;
+      openByName.get(entry.name)?.pop();
+      const cutOff = entries.length > index && FORMATTING.has(entry.name) && isHidden(entry.state);
+      if (cutOff) reopened = entry;
+    }
+    if (reopened !== undefined && !isHidden(state())) push(reopened.name, reopened.state);
+  }
+
+  /** Closes what an opening `name` ends by implication. */
+  function closeImplied(name: string): void {
+    const scope = entries.at(-1)?.scope ?? NOTHING_OPEN;
+    if (name === "li" && scope.li >= 0) popFrom(scope.li);
+    else if ((name === "dd" || name === "dt") && scope.dd >= 0) popFrom(scope.dd);
+    else if ((name === "td" || name === "th") && scope.cell >= 0) popFrom(scope.cell);
+    else if (/^(tr|tbody|thead|tfoot)$/.test(name) && scope.row >= 0) popFrom(scope.row);
+    else if (CLOSES_P.has(name) && scope.p >= 0) popFrom(scope.p);
+  }
+
+  function close(name: string): boolean {
+    const index = openByName.get(name)?.at(-1);
+    const barrier = entries.at(-1)?.scope.barrier ?? -1;
+    if (index === undefined || (index < barrier && !TABLE_PARTS.has(name))) return false;
+    popFrom(index);
+    return true;
+  }
+
+  function state(): State {
+    return entries.at(-1)?.state ?? root;
+  }
+
+  return { push, closeImplied, close, state };
+}
+
+function scopeWithin(outer: Scope, name: string, index: number): Scope {
+  switch (name) {
+    case "p":
+      return { ...outer, p: index };
+    case "li":
+      return { ...outer, li: index };
+    case "dd":
+    case "dt":
+      return { ...outer, dd: index };
+    case "ul":
+    case "ol":
+    case "menu":
+      return { ...outer, li: -1 };
+    case "dl":
+      return { ...outer, dd: -1 };
+    case "tr":
+      return { ...outer, row: index, cell: -1 };
+    case "td":
+    case "th":
+      return { ...NOTHING_OPEN, row: outer.row, cell: index, barrier: index };
+    default:
+      return BARRIERS.has(name) ? { ...NOTHING_OPEN, barrier: index } : outer;
+  }
+}

@@ -1,0 +1,156 @@
+import { type Detection, detect, type Level } from "./detect.ts";
+import { fence } from "./fence.ts";
+import { visibleMarkdown } from "./markdown.ts";
+import { normalise } from "./normalise.ts";
+import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
+
+export type ContentKind = "html" | "markdown" | "text";
+
+export interface SanitizeRequest {
+  readonly content: string;
+  readonly kind: ContentKind;
+  readonly level: Level;
+  /** The run's mark (fence.ts). */
+  readonly mark: string;
+  /** Where the content came from: what its relative links are relative to. */
+  readonly base_url?: string;
+  /** Longest text to hand on, fences apart; the rest is cut and said to be. */
+  readonly max_chars?: number;
+}
+
+/** Something that was taken out, and why. */
+export interface Removal {
+  readonly technique: string;
+  /** Its beginning, as plain text. For people: it never goes to a model. */
+  readonly excerpt: string;
+}
+
+export interface Sanitized {
+  /** What may go to a model: the text between its fences. */
+  readonly text: string;
+  readonly verdict: { readonly injected: boolean; readonly score: number };
+  readonly removed: readonly Removal[];
+  readonly marker: string;
+  /** Absolute http(s) addresses of the links that a reader can see. */
+  readonly links: readonly string[];
+}
+
+/** Tells what is judged: everything, or nothing, to see what holds when detection fails. */
+export type Detector = (text: string, level: Level) => Detection;
+
+const MAX_REMOVED = 50;
+const MAX_EXCERPT = 200;
+/** Hidden text is judged up to here; all of it is removed either way. */
+const MAX_JUDGED = 200_000;
+const MIN_JUDGED = 12;
+const MAX_LINKS_LISTED = 100;
+const MAX_LINK_TEXT = 80;
+const MAX_LINK_URL = 300;
+/** Put where a passage was taken out, so that nobody reads two ends as one. */
+const GAP = "[passage removed]";
+
+/**
+ * The safety layer, whole: a pure function from what came from outside to what a model may read.
+ *
+ * visible → normalise → detect → fence. Each stage stands in a file of its own and knows nothing of the others.
+ * Linear in the content; never throws on any string.
+ */
+export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
+  const { content, kind, level, mark } = request;
+  const seen = visible(content, kind);
+  const links = absoluteLinks(seen.links, request.base_url);
+  const { text, smuggled } = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
+  const hidden = [...seen.hidden, ...smuggled.map((spelled) => ({ technique: "invisible-characters", text: spelled }))];
+  const clean = withoutLiveImages(text);
+  const found = detector(clean, level);
+  const judged = judgeHidden(hidden, level, detector);
+  const score = Math.max(found.score, judged.score);
+  return {
+    text: fence(cut(without(clean, found), request.max_chars), mark),
+    verdict: { injected: score >= 0.5, score: Math.round(score * 1000) / 1000 },
+    removed: [...instructions(clean, found), ...judged.removed].slice(0, MAX_REMOVED),
+    marker: mark,
+    links: links.map((link) => link.url),
+  };
+}
+
+function visible(content: string, kind: ContentKind): VisibleText {
+  switch (kind) {
+    case "html":
+      return visibleText(content);
+    case "markdown":
+      return visibleMarkdown(content);
+    case "text":
+      return { text: content, hidden: [], links: [] };
+  }
+}
+
+function absoluteLinks(links: VisibleText["links"], base: string | undefined): { text: string; url: string }[] {
+  return links.flatMap(({ text, url }) => {
+    const absolute = URL.parse(url, base);
+    return absolute !== null && /^https?:$/.test(absolute.protocol) ? [{ text, url: absolute.href }] : [];
+  });
+}
+
+/** Addresses follow the text instead of interrupting its sentences. */
+function linkList(links: readonly { text: string; url: string }[]): string {
+  const lines = links
+    .filter(({ text, url }) => text !== "" && text.length <= MAX_LINK_TEXT && url.length <= MAX_LINK_URL)
+    .slice(0, MAX_LINKS_LISTED)
+    .map(({ text, url }) => `- ${text}: ${url}`);
+  return lines.length === 0 ? "" : `\n\nLinks:\n${lines.join("\n")}`;
+}
+
+function cut(text: string, max_chars = Number.POSITIVE_INFINITY): string {
+  if (text.length <= max_chars) return text;
+  return `${text.slice(0, max_chars).toWellFormed()}\n[cut here: ${text.length - max_chars} more characters]`;
+}
+
+/** A client that renders what the model repeats would fetch a picture's address, and with it whatever stands there. */
+function withoutLiveImages(text: string): string {
+  return text.replace(/!\[/g, "! [").replace(/<(?=img\b)/gi, "(");
+}
+
+function without(text: string, { passages }: Detection): string {
+  let kept = "";
+  let from = 0;
+  for (const passage of passages) {
+    kept += text.slice(from, passage.start) + GAP;
+    from = passage.end;
+  }
+  return kept + text.slice(from);
+}
+
+function instructions(text: string, { passages }: Detection): Removal[] {
+  return passages.map(({ start, end, cues }) => removal(`instruction: ${cues.join(", ")}`, text.slice(start, end)));
+}
+
+/** What nobody sees was removed already; what it says decides whether the page is one that attacks. */
+function judgeHidden(
+  hidden: readonly Hidden[],
+  level: Level,
+  detector: Detector,
+): { score: number; removed: Removal[] } {
+  // Scripts and attributes stand on every page: they are told of only when they instruct.
+  let score = 0;
+  let budget = MAX_JUDGED;
+  const suspicious: Removal[] = [];
+  const ordinary: Removal[] = [];
+  for (const { technique, text } of hidden) {
+    const sample = text.slice(0, budget);
+    budget -= sample.length;
+    const found = sample.length < MIN_JUDGED ? 0 : detector(normalise(sample).text, level).score;
+    score = Math.max(score, found);
+    if (found >= 0.5) suspicious.push(removal(technique, text));
+    else if (ordinary.length < MAX_REMOVED && !/^(script|attribute-)/.test(technique))
+      ordinary.push(removal(technique, text));
+  }
+  return { score, removed: [...suspicious, ...ordinary] };
+}
+
+function removal(technique: string, text: string): Removal {
+  const excerpt = normalise(text.slice(0, MAX_EXCERPT * 4))
+    .text.replace(/\s+/g, " ")
+    .trim();
+  return { technique, excerpt: excerpt.slice(0, MAX_EXCERPT) };
+}

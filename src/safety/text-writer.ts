@@ -1,0 +1,123 @@
+/** Writes what is seen as Markdown-like text: blocks on lines of their own, white space as a browser collapses it. */
+
+const BLOCKS = new Set(
+  (
+    "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure " +
+    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li main menu nav ol option p pre search section " +
+    "summary table tbody tfoot thead title tr ul"
+  ).split(" "),
+);
+const SPACED = new Set("p h1 h2 h3 h4 h5 h6 ul ol dl table pre blockquote section article hr title figure".split(" "));
+const KNOWN_INLINE = new Set(
+  (
+    "a abbr acronym area audio b base bdi bdo big br button canvas cite code col colgroup data datalist del dfn em embed " +
+    "font head i iframe img input ins kbd label link map mark math meta meter nobr noscript object optgroup output " +
+    "param picture progress q rp rt ruby s samp script select slot small source span strike strong style sub sup svg " +
+    "td template textarea tfoot th time track tt u var video wbr path g circle rect text use"
+  ).split(" "),
+);
+/** Links kept for one page. */
+const MAX_LINKS = 500;
+const MAX_URL_LENGTH = 2_000;
+
+/** @param options.keep_lines text and unknown tags stay as written: the source is Markdown, not a page. */
+export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
+  const parts: string[] = [];
+  const links = new Map<string, string>();
+  let pendingBreak = 0;
+  let pendingSpace = false;
+  let atLineStart = true;
+  let preformatted = 0;
+  let anchor: { url: string; text: string } | null = null;
+
+  function breakLine(lines: number): void {
+    pendingBreak = Math.max(pendingBreak, lines);
+  }
+
+  function put(text: string): void {
+    if (pendingBreak > 0 && parts.length > 0) parts.push("\n".repeat(pendingBreak));
+    else if (pendingSpace && !atLineStart) parts.push(" ");
+    if (pendingBreak > 0) atLineStart = true;
+    pendingBreak = 0;
+    pendingSpace = false;
+    parts.push(text);
+    atLineStart = false;
+  }
+
+  function collapsed(text: string): void {
+    const words = text.replace(/[ \t\r\n\f]+/g, " ");
+    const leading = words.startsWith(" ");
+    const core = words.trim();
+    if (leading) pendingSpace = true;
+    if (core === "") return;
+    put(core);
+    pendingSpace = words.length > 1 && words.endsWith(" ");
+  }
+
+  function prefix(name: string): void {
+    if (/^h[1-6]$/.test(name)) put(`${"#".repeat(Number(name[1]))} `);
+    else if (name === "li") put("- ");
+    else if (name === "hr") put("---");
+    else return;
+    atLineStart = name !== "hr";
+  }
+
+  function endAnchor(): void {
+    if (anchor !== null && links.size < MAX_LINKS && !links.has(anchor.url)) links.set(anchor.url, anchor.text.trim());
+    anchor = null;
+  }
+
+  return {
+    open(name: string, attributes: ReadonlyMap<string, string>, source: string): void {
+      if (name === "a") {
+        endAnchor();
+        const url = linkTarget(attributes.get("href"));
+        anchor = url === null ? null : { url, text: "" };
+      }
+      if (keep_lines) {
+        if (!BLOCKS.has(name) && !KNOWN_INLINE.has(name)) parts.push(source);
+        else if (name === "br") parts.push("\n");
+        return;
+      }
+      if (name === "br") breakLine(1);
+      else if (name === "td" || name === "th") cellGap();
+      else if (BLOCKS.has(name)) breakLine(SPACED.has(name) ? 2 : 1);
+      if (name === "pre" || name === "textarea") preformatted++;
+      prefix(name);
+    },
+    close(name: string, source: string): void {
+      if (name === "a") endAnchor();
+      if (keep_lines) {
+        if (!BLOCKS.has(name) && !KNOWN_INLINE.has(name)) parts.push(source);
+        return;
+      }
+      if ((name === "pre" || name === "textarea") && preformatted > 0) preformatted--;
+      if (BLOCKS.has(name)) breakLine(SPACED.has(name) ? 2 : 1);
+    },
+    text(text: string): void {
+      if (anchor !== null && anchor.text.length < 200) anchor.text += text.replace(/\s+/g, " ");
+      if (keep_lines) parts.push(text);
+      else if (preformatted > 0) put(text);
+      else collapsed(text);
+    },
+    result(): { text: string; links: { text: string; url: string }[] } {
+      endAnchor();
+      const text = parts.join("");
+      return { text: keep_lines ? text : text.trim(), links: [...links].map(([url, label]) => ({ url, text: label })) };
+    },
+  };
+
+  /** Cells of a row stand on one line, apart. */
+  function cellGap(): void {
+    if (pendingBreak === 0 && !atLineStart) put(" | ");
+    atLineStart = pendingBreak > 0 || parts.length === 0;
+    pendingSpace = false;
+  }
+}
+
+/** An address worth keeping: http(s) or relative to the page; no fragments, scripts or data. */
+function linkTarget(href: string | undefined): string | null {
+  const target = href?.trim() ?? "";
+  if (target === "" || target.startsWith("#") || target.length > MAX_URL_LENGTH) return null;
+  return /^[a-z][a-z0-9+.-]*:/i.test(target) && !/^https?:/i.test(target) ? null : target;
+}

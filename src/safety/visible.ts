@@ -1,0 +1,186 @@
+import * as css from "./hiding-css.ts";
+import { type HtmlToken, tokenizeHtml } from "./html-tokens.ts";
+import { createOpenElements, isVoid } from "./open-elements.ts";
+import { readStyleSheet, type StyleSheet } from "./style-sheet.ts";
+import { createTextWriter } from "./text-writer.ts";
+
+/** Something that no reader of the page sees, and what kept it from sight. */
+export interface Hidden {
+  readonly technique: string;
+  readonly text: string;
+}
+
+export interface VisibleText {
+  /** Markdown-like: headings, list items, table rows; link texts without their addresses. */
+  readonly text: string;
+  /** What was left out, attribute texts included, for judging the page by. */
+  readonly hidden: readonly Hidden[];
+  /** http(s) addresses of the links that can be seen, in order, each once. */
+  readonly links: readonly { readonly text: string; readonly url: string }[];
+}
+
+/** What an element passes on to what is in it. */
+interface Look {
+  /** What hides it for good, or null. */
+  readonly hidden_by: string | null;
+  /** Undone by a child's `visibility: visible`. */
+  readonly invisible: boolean;
+  readonly font_px: number;
+  readonly colour: css.Colour | "none";
+  /** "unknown": a picture, or a style sheet that we do not have. */
+  readonly background: css.Colour | "unknown";
+}
+
+/** Elements whose content is never laid out, by the standard's own style sheet or because scripts run. */
+const NEVER_SEEN = new Map<string, string>([
+  ...["script", "style", "template", "noscript", "noembed", "noframes"].map((name) => [name, name] as const),
+  ...["iframe", "object", "audio", "video", "canvas", "datalist", "rp", "defs", "metadata", "desc"].map(
+    (name) => [name, "fallback-content"] as const,
+  ),
+]);
+/** Attributes that carry prose which is not part of the page's text. */
+const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
+const SCREEN_READER_ONLY =
+  /(?:^|\s)(sr-only|visually-hidden|visuallyhidden|screen-reader-text|screen-reader-only)(?:\s|$)/;
+const NOTHING_DECLARED: css.Declarations = new Map();
+/** Attribute texts shorter than this instruct nobody. */
+const MIN_PROSE = 16;
+
+/**
+ * What a reader of the page sees, as text.
+ * @param options.keep_lines for HTML inside Markdown: white space and unknown tags stay as written.
+ */
+export function visibleText(html: string, options: { keep_lines: boolean } = { keep_lines: false }): VisibleText {
+  const tokens = tokenizeHtml(html, { self_closing: options.keep_lines });
+  const reader = createReader(tokens, options.keep_lines);
+  for (const token of tokens) reader.read(token);
+  return reader.result();
+}
+
+function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
+  const sheet = readStyleSheet(ownStyles(tokens));
+  const writer = createTextWriter({ keep_lines });
+  const hidden: Hidden[] = [];
+  const elements = createOpenElements<Look>(initialLook(tokens), (look) => hiddenBy(look) !== null);
+
+  function readOpen(token: HtmlToken & { type: "open" }): void {
+    noteAttributes(token.attributes, hidden);
+    elements.closeImplied(token.name);
+    const look = lookOf(token, elements.state(), sheet);
+    const seen = hiddenBy(look) === null;
+    if (seen) writer.open(token.name, token.attributes, token.source);
+    if (!isVoid(token.name)) elements.push(token.name, look);
+  }
+
+  return {
+    read(token: HtmlToken): void {
+      if (token.type === "open") readOpen(token);
+      else if (token.type === "close") {
+        const seen = hiddenBy(elements.state()) === null;
+        elements.close(token.name);
+        if (seen || hiddenBy(elements.state()) === null) writer.close(token.name, token.source);
+      } else if (token.type === "comment") note(hidden, "comment", token.text);
+      else {
+        const technique = hiddenBy(elements.state());
+        if (technique === null) writer.text(token.text);
+        else if (technique !== "style") note(hidden, technique, token.text);
+      }
+    },
+    result(): VisibleText {
+      return { ...writer.result(), hidden };
+    },
+  };
+}
+
+function ownStyles(tokens: readonly HtmlToken[]): string[] {
+  const sheets: string[] = [];
+  tokens.forEach((token, index) => {
+    const content = tokens[index + 1];
+    if (token.type === "open" && token.name === "style" && content?.type === "text") sheets.push(content.text);
+  });
+  return sheets;
+}
+
+/** Black on white, unless sheets that we do not have may paint the page otherwise. */
+function initialLook(tokens: readonly HtmlToken[]): Look {
+  const hasForeignSheet = tokens.some(
+    (token) => token.type === "open" && token.name === "link" && /stylesheet/i.test(token.attributes.get("rel") ?? ""),
+  );
+  return {
+    hidden_by: null,
+    invisible: false,
+    font_px: 16,
+    colour: [0, 0, 0],
+    background: hasForeignSheet ? "unknown" : [255, 255, 255],
+  };
+}
+
+function hiddenBy(look: Look): string | null {
+  if (look.hidden_by !== null) return look.hidden_by;
+  if (look.invisible) return "visibility-hidden";
+  if (css.isIllegible(look.font_px)) return "tiny-font";
+  if (look.colour === "none") return "transparent";
+  return look.background !== "unknown" && css.isSameColour(look.colour, look.background) ? "same-colour" : null;
+}
+
+function lookOf({ name, attributes }: HtmlToken & { type: "open" }, outer: Look, sheet: StyleSheet): Look {
+  if (outer.hidden_by !== null) return outer;
+  const declared = declarationsOf(name, attributes, sheet);
+  if (declared.size === 0 && attributes.size === 0 && !NEVER_SEEN.has(name) && name !== "dialog") return outer;
+  const visibility = declared.get("visibility");
+  const background = css.backgroundColour(declared) ?? attributeColour(attributes.get("bgcolor"));
+  const colour = css.textColour(declared) ?? attributeColour(name === "font" ? attributes.get("color") : undefined);
+  return {
+    hidden_by: hiddenByAttributes(name, attributes, declared) ?? css.hidesSubtree(declared),
+    invisible: visibility === undefined ? outer.invisible : visibility === "hidden" || visibility === "collapse",
+    font_px: css.fontSize(declared) ?? outer.font_px,
+    colour: colour ?? outer.colour,
+    background: background ?? outer.background,
+  };
+}
+
+function declarationsOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): css.Declarations {
+  const style = attributes.get("style");
+  if (sheet.is_empty && style === undefined) return NOTHING_DECLARED;
+  const id = attributes.get("id") ?? "";
+  const classes = (attributes.get("class") ?? "").split(/\s+/).filter((part) => part !== "");
+  const declared = sheet.match({ name, id, classes });
+  if (style !== undefined) {
+    for (const [property, value] of css.parseDeclarations(style)) declared.set(property, value);
+  }
+  return declared;
+}
+
+function attributeColour(value: string | undefined): css.Colour | null {
+  if (value === undefined) return null;
+  const colour = css.backgroundColour(new Map([["background-color", value.toLowerCase()]]));
+  return colour === "unknown" ? null : colour;
+}
+
+function hiddenByAttributes(
+  name: string,
+  attributes: ReadonlyMap<string, string>,
+  declared: css.Declarations,
+): string | null {
+  const never = NEVER_SEEN.get(name);
+  if (never !== undefined) return never;
+  const display = declared.get("display");
+  // As in browsers: the `hidden` attribute gives way to a display of the page's own.
+  if (attributes.has("hidden") && (display === undefined || display === "none")) return "hidden-attribute";
+  if (attributes.get("aria-hidden")?.toLowerCase() === "true") return "aria-hidden";
+  if (SCREEN_READER_ONLY.test(attributes.get("class") ?? "")) return "clipped";
+  if (name === "dialog" && !attributes.has("open") && display === undefined) return "display-none";
+  return null;
+}
+
+function noteAttributes(attributes: ReadonlyMap<string, string>, hidden: Hidden[]): void {
+  for (const [name, value] of attributes) {
+    if (value.length >= MIN_PROSE && PROSE_ATTRIBUTE.test(name) && value.includes(" ")) {
+      note(hidden, `attribute-${name.replace(/^(aria|data)-.*/, "$1")}`, value);
+    }
+  }
+}
+
+function note(hidden: Hidden[], technique: string, text: string): void {
+  if (/\S/.test(text)) hidden.push({ technique, text });
+}

@@ -1,0 +1,40 @@
+import { newMark } from "./safety/fence.ts";
+import { type ContentKind, sanitize } from "./safety/sanitize.ts";
+
+/** `npm run -s sanitize`: the safety layer on JSON lines, one answer per line, in order. */
+
+const KINDS: readonly string[] = ["html", "markdown", "text"] satisfies ContentKind[];
+
+async function* linesOf(input: AsyncIterable<string>): AsyncGenerator<string> {
+  let rest = "";
+  for await (const chunk of input) {
+    const lines = (rest + chunk).split("\n");
+    rest = lines.pop() ?? "";
+    yield* lines;
+  }
+  if (rest !== "") yield rest;
+}
+
+function answer(line: string): object {
+  const request: unknown = JSON.parse(line);
+  if (typeof request !== "object" || request === null) throw new Error("not an object");
+  const { id, kind, content } = request as { id?: unknown; kind?: unknown; content?: unknown };
+  if (typeof content !== "string" || typeof kind !== "string" || !KINDS.includes(kind)) {
+    return { id, error: "each line is {id, kind: html|markdown|text, content}" };
+  }
+  const { links: _, ...result } = sanitize({ content, kind: kind as ContentKind, level: "balanced", mark: newMark() });
+  return { id, ...result };
+}
+
+process.stdin.setEncoding("utf8");
+// Split on line feeds only: U+2028 may stand inside a line.
+for await (const line of linesOf(process.stdin)) {
+  if (line.trim() === "") continue;
+  let output: object;
+  try {
+    output = answer(line);
+  } catch {
+    output = { error: "this line is not JSON" };
+  }
+  process.stdout.write(`${JSON.stringify(output)}\n`);
+}

@@ -1,0 +1,84 @@
+import type { Sql } from "../platform/db.ts";
+import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import type { JournalStep, RunFilter } from "./scheduling.types.ts";
+
+/** Reads of runs and their steps. */
+
+export async function selectRuns(
+  sql: Sql,
+  agent: { user_id: string; agent_id: string },
+  filter: RunFilter,
+  page: { limit: number; before_id: string | null },
+): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_list",
+    text: `select ${RUN_COLUMNS} from run
+      where user_id = $1 and agent_id = $2 and ($3::uuid is null or id < $3) and ($4::text is null or status = $4)
+        and ($5::text is null or trigger = $5) and ($6::timestamptz is null or queued_at >= $6)
+        and ($7::timestamptz is null or queued_at < $7)
+      order by id desc limit $8`,
+    values: [
+      agent.user_id,
+      agent.agent_id,
+      page.before_id,
+      filter.status ?? null,
+      filter.trigger ?? null,
+      filter.from ?? null,
+      filter.to ?? null,
+      page.limit,
+    ],
+  });
+}
+
+export async function selectRun(sql: Sql, user_id: string, run_id: string) {
+  const [row] = await sql.query<RunRow & { output: string | null }>({
+    name: "run_get",
+    text: `select ${RUN_COLUMNS}, output from run where user_id = $1 and id = $2`,
+    values: [user_id, run_id],
+  });
+  return row;
+}
+
+export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
+  return sql.query<JournalStep>({
+    name: "run_steps",
+    text: `select index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal
+      from run_step where user_id = $1 and run_id = $2 order by index`,
+    values: [user_id, run_id],
+  });
+}
+
+/** The newest run of each of the agents, by agent. */
+export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_last",
+    text: `select last.* from jsonb_array_elements_text($2::jsonb) as agent(id)
+      cross join lateral (
+        select ${RUN_COLUMNS} from run where user_id = $1 and agent_id = agent.id::uuid order by id desc limit 1
+      ) as last`,
+    values: [user_id, JSON.stringify(agent_ids)],
+  });
+}
+
+/** Of the given agents, those with a run that has not finished, chats excepted. */
+export async function selectBusyAgents(
+  sql: Sql,
+  agents: readonly { user_id: string; agent_id: string }[],
+): Promise<Set<string>> {
+  const rows = await sql.query<{ agent_id: string }>({
+    name: "run_busy_agents",
+    text: `select distinct agent_id from run
+      where (user_id, agent_id) in (select user_id, agent_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid))
+        and status in ('queued', 'running', 'cancelling') and trigger <> 'chat'`,
+    values: [JSON.stringify(agents)],
+  });
+  return new Set(rows.map(({ agent_id }) => agent_id));
+}
+
+/** Whether any run has not finished. */
+export async function hasOpenRuns(sql: Sql): Promise<boolean> {
+  const [row] = await sql.query<{ open: boolean }>({
+    text: "select exists (select from run where status in ('queued', 'running', 'cancelling')) as open",
+  });
+  return row?.open === true;
+}

@@ -1,0 +1,69 @@
+import { monotonicMs } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+
+/** What a worker wants to hear of. */
+export interface WorkerSignals {
+  /** A run was queued or a place has become free: it is worth claiming. */
+  claimable(): void;
+  /** The end of this run was asked for. */
+  cancelling(run_id: string): void;
+}
+
+/** Notifications may get lost with a connection: waiters look for themselves this often. */
+const POLL_MS = 1_000;
+const ANY_RUN = "";
+
+/** Tells who waits on this node what happens to runs on any node. */
+export function createRunSignals(db: Db) {
+  const waiting = new Map<string, Set<() => void>>();
+  let listening: Promise<unknown> | undefined;
+
+  const finished = (run_id: string) => {
+    for (const key of [run_id, ANY_RUN]) for (const resume of waiting.get(key) ?? []) resume();
+  };
+  const register = (key: string, resume: () => void) => {
+    const set = waiting.get(key) ?? new Set();
+    waiting.set(key, set.add(resume));
+    return () => {
+      set.delete(resume);
+      if (set.size === 0) waiting.delete(key);
+    };
+  };
+
+  return {
+    /** Asks `done` at first, whenever the run (any run, for null) finishes and now and then, until it says so; false after `timeout_ms`. */
+    async until(done: () => Promise<boolean>, run_id: string | null, timeout_ms: number): Promise<boolean> {
+      const deadline_ms = monotonicMs() + timeout_ms;
+      listening ??= db.listen("run_finished", finished);
+      await listening;
+      let signal = Promise.withResolvers<void>();
+      const resume = () => signal.resolve();
+      const unregister = register(run_id ?? ANY_RUN, resume);
+      try {
+        for (;;) {
+          signal = Promise.withResolvers<void>();
+          if (await done()) return true;
+          const left_ms = deadline_ms - monotonicMs();
+          if (left_ms <= 0) return false;
+          const timer = setTimeout(resume, Math.min(POLL_MS, left_ms));
+          await signal.promise;
+          clearTimeout(timer);
+        }
+      } finally {
+        unregister();
+      }
+    },
+    /** Resolves to the function that stops. After a lost connection `claimable` is called, since something may have been missed. */
+    async watch(signals: WorkerSignals): Promise<() => Promise<void>> {
+      const { claimable, cancelling } = signals;
+      const stops = [
+        await db.listen("run_queued", claimable, claimable),
+        await db.listen("run_finished", claimable),
+        await db.listen("run_cancelling", cancelling),
+      ];
+      return async () => {
+        for (const stop of stops) await stop();
+      };
+    },
+  };
+}

@@ -1,0 +1,180 @@
+import type { OccurrenceRecord, Weekday } from "../contract/schedules.ts";
+import type { Instant, Sql, Tx } from "../platform/db.ts";
+import type { ScheduleSpec } from "./next-run.ts";
+
+/** Schedules and occurrences. */
+
+interface ScheduleColumns {
+  interval: ScheduleSpec["interval"];
+  time: string;
+  day_of_week: Weekday | null;
+  /** '1' to '31', or 'last' */
+  day_of_month: string | null;
+  timezone: string;
+}
+
+export interface ScheduleRow extends ScheduleColumns {
+  user_id: string;
+  agent_id: string;
+  active: boolean;
+  next_run_at: Instant | null;
+  paused_reason: string | null;
+}
+
+/** A due schedule, which this transaction alone has. */
+export type DueRow = ScheduleRow & { next_run_at: Instant };
+
+const COLUMNS =
+  "user_id, agent_id, interval, time, day_of_week, day_of_month, timezone, active, next_run_at, paused_reason";
+
+export function columnsOf(spec: ScheduleSpec): ScheduleColumns {
+  return {
+    interval: spec.interval,
+    time: spec.time,
+    day_of_week: spec.interval === "weekly" ? spec.day_of_week : null,
+    day_of_month: spec.interval === "monthly" ? String(spec.day_of_month) : null,
+    timezone: spec.timezone,
+  };
+}
+
+export function specOf({ interval, time, timezone, day_of_week, day_of_month }: ScheduleColumns): ScheduleSpec {
+  if (interval === "daily") return { interval, time, timezone };
+  if (interval === "weekly" && day_of_week !== null) return { interval, time, timezone, day_of_week };
+  if (interval === "monthly" && day_of_month !== null) {
+    return { interval, time, timezone, day_of_month: day_of_month === "last" ? "last" : Number(day_of_month) };
+  }
+  throw new Error(`a ${interval} schedule without its day`);
+}
+
+/**
+ * Sets an active schedule. An unchanged one keeps its next run, which may be due this moment; a changed one is due next
+ * at `next_run_at`.
+ */
+export async function upsertSchedule(
+  tx: Tx,
+  agent: { user_id: string; agent_id: string },
+  columns: ScheduleColumns,
+  next_run_at: Instant,
+): Promise<void> {
+  await tx.query({
+    text: `insert into schedule (user_id, agent_id, interval, time, day_of_week, day_of_month, timezone, active, next_run_at)
+      values ($1, $2, $3, $4, $5, $6, $7, true, $8)
+      on conflict (user_id, agent_id) do update set interval = excluded.interval, time = excluded.time,
+        day_of_week = excluded.day_of_week, day_of_month = excluded.day_of_month, timezone = excluded.timezone, active = true,
+        next_run_at = case
+          when schedule.active
+            and (schedule.interval, schedule.time, schedule.timezone) = (excluded.interval, excluded.time, excluded.timezone)
+            and schedule.day_of_week is not distinct from excluded.day_of_week
+            and schedule.day_of_month is not distinct from excluded.day_of_month
+          then schedule.next_run_at else excluded.next_run_at end`,
+    values: [
+      agent.user_id,
+      agent.agent_id,
+      columns.interval,
+      columns.time,
+      columns.day_of_week,
+      columns.day_of_month,
+      columns.timezone,
+      next_run_at,
+    ],
+  });
+}
+
+export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent_id: string }): Promise<void> {
+  await tx.query({
+    text: "update schedule set active = false, next_run_at = null where user_id = $1 and agent_id = $2",
+    values: [agent.user_id, agent.agent_id],
+  });
+}
+
+export async function setPaused(
+  sql: Sql,
+  agent: { user_id: string; agent_id: string },
+  reason: string | null,
+): Promise<void> {
+  await sql.query({
+    text: "update schedule set paused_reason = $3 where user_id = $1 and agent_id = $2",
+    values: [agent.user_id, agent.agent_id, reason],
+  });
+}
+
+export async function selectSchedules(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<ScheduleRow[]> {
+  return sql.query<ScheduleRow>({
+    name: "schedule_list",
+    text: `select ${COLUMNS} from schedule
+      where user_id = $1 and agent_id in (select id::uuid from jsonb_array_elements_text($2::jsonb) as agent(id))`,
+    values: [user_id, JSON.stringify(agent_ids)],
+  });
+}
+
+/** Takes up to `most` schedules that are due and that no other node is at. */
+export async function lockDueSchedules(tx: Tx, now: Instant, most: number): Promise<DueRow[]> {
+  return tx.query<DueRow>({
+    name: "schedule_due",
+    text: `select ${COLUMNS} from schedule where active and next_run_at <= $1 order by next_run_at limit $2 for update skip locked`,
+    values: [now, most],
+  });
+}
+
+export async function advanceSchedules(
+  tx: Tx,
+  next: readonly { user_id: string; agent_id: string; next_run_at: Instant }[],
+): Promise<void> {
+  await tx.query({
+    name: "schedule_advance",
+    text: `update schedule set next_run_at = next.next_run_at
+      from jsonb_to_recordset($1::jsonb) as next(user_id uuid, agent_id uuid, next_run_at timestamptz)
+      where schedule.user_id = next.user_id and schedule.agent_id = next.agent_id`,
+    values: [JSON.stringify(next)],
+  });
+}
+
+export async function selectNextDue(sql: Sql, until: Instant): Promise<Instant | null> {
+  const [row] = await sql.query<{ at: Instant | null }>({
+    name: "schedule_next",
+    text: "select min(next_run_at) as at from schedule where active and next_run_at <= $1",
+    values: [until],
+  });
+  return row?.at ?? null;
+}
+
+export interface OccurrenceRow extends OccurrenceRecord {
+  user_id: string;
+  agent_id: string;
+}
+
+/** Records what became of due instants; returns the runs of those that had not been recorded before. */
+export async function insertOccurrences(tx: Tx, occurrences: readonly OccurrenceRow[]): Promise<Set<string>> {
+  const rows = await tx.query<{ run_id: string | null }>({
+    name: "occurrence_insert",
+    text: `insert into occurrence (user_id, agent_id, at, state, reason, run_id, recorded_at)
+      select user_id, agent_id, at, state, reason, run_id, recorded_at
+      from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid, at timestamptz, state text, reason text, run_id uuid, recorded_at timestamptz)
+      on conflict do nothing returning run_id`,
+    values: [JSON.stringify(occurrences)],
+  });
+  return new Set(rows.flatMap(({ run_id }) => run_id ?? []));
+}
+
+export async function selectOccurrences(
+  sql: Sql,
+  agent: { user_id: string; agent_id: string },
+  page: { limit: number; before: Instant | null },
+): Promise<OccurrenceRecord[]> {
+  return sql.query<OccurrenceRecord>({
+    name: "occurrence_list",
+    text: `select at, state, reason, run_id, recorded_at from occurrence
+      where user_id = $1 and agent_id = $2 and ($3::timestamptz is null or at < $3) order by at desc limit $4`,
+    values: [agent.user_id, agent.agent_id, page.before, page.limit],
+  });
+}
+
+/** Forgets the agent's schedule and what became of its instants. */
+export async function deleteSchedule(tx: Tx, agent: { user_id: string; agent_id: string }): Promise<void> {
+  for (const table of ["schedule", "occurrence"]) {
+    await tx.query({
+      text: `delete from ${table} where user_id = $1 and agent_id = $2`,
+      values: [agent.user_id, agent.agent_id],
+    });
+  }
+}

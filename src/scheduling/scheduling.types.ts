@@ -1,0 +1,88 @@
+import type { RunError, RunStatus, RunTrigger, StepRecord } from "../contract/runs.ts";
+import type { Instant } from "../platform/db.ts";
+
+export interface AgentKey {
+  user_id: string;
+  agent_id: string;
+}
+
+/** A run to be queued. */
+export interface NewRun extends AgentKey {
+  /** The version that the run is pinned to. */
+  agent_version: number;
+  model_id: string | null;
+  /** What the engine needs to begin; handed back in the claim, as it was. */
+  input: unknown;
+}
+
+/** A right to work on a run. Every write names it; after another worker's claim it is worth nothing. */
+export interface RunLease {
+  readonly user_id: string;
+  readonly run_id: string;
+  readonly epoch: number;
+}
+
+/** What a lease is worth: the run goes on, its end was asked for, or it is another's. */
+export type LeaseState = "running" | "cancelling" | "lost";
+
+/** A run that a worker has got to carry out. */
+export interface ClaimedRun {
+  lease: RunLease;
+  agent_id: string;
+  agent_version: number;
+  trigger: RunTrigger;
+  scheduled_for: Instant | null;
+  started_at: Instant;
+  /** Above 1: a worker was lost. Steps that are there already are to be gone on from. */
+  attempt: number;
+  model_id: string | null;
+  routing: Record<string, unknown> | null;
+  cost_tokens: number;
+  input: unknown;
+}
+
+/** `concurrent_runs` counts over all nodes and users. */
+export interface ClaimLimits {
+  readonly concurrent_runs: number;
+  readonly concurrent_runs_per_user: number;
+}
+
+/** The intent to make a model or tool call, written before it is made. */
+export interface StepStart {
+  /** 0, 1, 2, … */
+  index: number;
+  type: StepRecord["type"];
+  name: string;
+  arguments: unknown;
+  internal?: unknown;
+}
+
+/** What came of a call. `usage` is added to the run's. `internal` replaces the step's when it is given. */
+export interface StepFinish {
+  index: number;
+  status: "succeeded" | "failed" | "cancelled";
+  result?: unknown;
+  error?: RunError | null;
+  safety?: unknown;
+  usage?: { input_tokens: number; output_tokens: number; cost_tokens: number } | null;
+  internal?: unknown;
+}
+
+/** A step with what only the engine sees. */
+export interface JournalStep extends StepRecord {
+  internal: unknown;
+}
+
+export type RunFinish =
+  | { status: "succeeded"; output: string }
+  | { status: "failed"; error: RunError; output?: string | null }
+  | { status: "cancelled"; output?: string | null };
+
+export interface RunFilter {
+  status?: RunStatus | undefined;
+  trigger?: RunTrigger | undefined;
+  /** Of queued_at: inclusive. */
+  from?: Instant | undefined;
+  /** Of queued_at: exclusive. */
+  to?: Instant | undefined;
+}

@@ -1,0 +1,39 @@
+/** Where a tool may go, as far as the user's configuration and the run's taint say. Pure; addresses are outbound's job. */
+
+/** What has come into a run so far. */
+export interface Taint {
+  /** Untrusted content has entered the run. */
+  readonly tainted: boolean;
+  /** All that the owner wrote: system prompt, run prompt, their messages. */
+  readonly owner_text: string;
+  /** Links of the pages fetched in this run. */
+  readonly links: ReadonlySet<string>;
+}
+
+const OWNER_URL = /https?:\/\/[^\s<>"'`]+/gi;
+
+/** Whether `url` is at one of `hosts`: `host` (its default port), `host:port`, or `*.host` for exactly one label more. */
+export function isListedHost(url: URL, hosts: readonly string[]): boolean {
+  return hosts.some((entry) => {
+    const [, name = "", port] = /^(.*?)(?::(\d{1,5}))?$/.exec(entry.toLowerCase()) ?? [];
+    const wanted = name.replace(/\.$/, "");
+    const hostname = url.hostname.replace(/\.$/, "");
+    const actual_port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
+    if (port === undefined ? url.port !== "" : Number(port) !== Number(actual_port)) return false;
+    if (!wanted.startsWith("*.")) return hostname === wanted;
+    const dot = hostname.indexOf(".");
+    return dot > 0 && hostname.slice(dot + 1) === wanted.slice(2);
+  });
+}
+
+/**
+ * contract 7: after untrusted content has entered, only URLs that the owner wrote, or that a fetched page links to, or
+ * at a host that the owner listed. Whatever the model puts together is refused: an address can carry data out.
+ */
+export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
+  if (!taint.tainted || isListedHost(url, hosts) || taint.links.has(url.href)) return true;
+  const owners = taint.owner_text.match(OWNER_URL) ?? [];
+  return owners.some((text) =>
+    [text, text.replace(/[).,;:!?\]}*]+$/, "")].some((own) => URL.parse(own)?.href === url.href),
+  );
+}

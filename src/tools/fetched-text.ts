@@ -1,0 +1,64 @@
+import type { ContentKind } from "../safety/sanitize.ts";
+
+/** How far into a page its own statement of charset is looked for (HTML standard: the first 1024 bytes). */
+const META_BYTES = 1024;
+
+/**
+ * What kind of text a response is, by its Content-Type; null for what web_fetch does not read.
+ * A response without a type counts as HTML: of all readings that one keeps the least.
+ */
+export function kindOf(content_type: string, path: string): ContentKind | "json" | null {
+  const type = mediaType(content_type);
+  switch (type) {
+    case "":
+    case "text/html":
+    case "application/xhtml+xml":
+      return "html";
+    case "text/markdown":
+    case "text/x-markdown":
+      return "markdown";
+    case "text/plain":
+      return /\.(md|markdown)$/i.test(path) ? "markdown" : "text";
+    case "text/csv":
+      return "text";
+    default:
+      return type === "application/json" || /^application\/[\w.-]+\+json$/.test(type) ? "json" : null;
+  }
+}
+
+export function mediaType(content_type: string): string {
+  return (content_type.split(";")[0] ?? "").trim().toLowerCase();
+}
+
+/** Bytes to text: byte order mark, then the header's charset, then the page's own, then UTF-8. Never throws. */
+export function decodeText(body: Buffer, content_type: string): string {
+  const label = charsetOfMark(body) ?? charsetIn(content_type) ?? charsetIn(body.toString("latin1", 0, META_BYTES));
+  return decoder(label ?? "utf-8").decode(body);
+}
+
+function charsetOfMark(body: Buffer): string | undefined {
+  if (body[0] === 0xef && body[1] === 0xbb && body[2] === 0xbf) return "utf-8";
+  if (body[0] === 0xfe && body[1] === 0xff) return "utf-16be";
+  return body[0] === 0xff && body[1] === 0xfe ? "utf-16le" : undefined;
+}
+
+function charsetIn(text: string): string | undefined {
+  return /charset\s*=\s*["']?\s*([\w.:-]{1,40})/i.exec(text)?.[1];
+}
+
+function decoder(label: string): TextDecoder {
+  try {
+    return new TextDecoder(label);
+  } catch {
+    return new TextDecoder();
+  }
+}
+
+/** JSON written out anew, so that escapes such as \u0069 hide nothing; unreadable JSON stays as it is. */
+export function plainJson(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 1);
+  } catch {
+    return text;
+  }
+}

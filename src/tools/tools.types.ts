@@ -1,0 +1,58 @@
+import type { ToolsConfig } from "../contract/tools.ts";
+import type { Removal, Sanitized, SanitizeRequest } from "../safety/sanitize.ts";
+import type { Taint } from "./destinations.ts";
+
+/** The safety layer as tools use it. */
+export interface Safety {
+  sanitize(request: SanitizeRequest): Sanitized;
+}
+
+/** What the model is told of a tool: OpenAI's function-tool shape. Never a secret; names and hosts at most. */
+export interface ToolDefinition {
+  readonly type: "function";
+  readonly function: {
+    readonly name: string;
+    readonly description: string;
+    readonly parameters: Record<string, unknown>;
+  };
+}
+
+/** One call that a model asked for. */
+export interface ToolCall {
+  readonly name: string;
+  /** As the model wrote it: may be anything. */
+  readonly arguments_json: string;
+  readonly tools_config: ToolsConfig;
+  readonly taint: Taint;
+  /** The run's mark for fences (safety/fence.ts `newMark`). */
+  readonly mark: string;
+  /** Calls of this tool made before in the run, for `max_calls`. */
+  readonly earlier_calls: number;
+  readonly signal: AbortSignal;
+}
+
+/** Why a tool step failed. `egress_refused`: nothing was sent to that destination. */
+export type ToolErrorCode =
+  | "unknown_tool"
+  | "invalid_arguments"
+  | "max_calls_reached"
+  | "egress_refused"
+  | "fetch_failed"
+  | "http_error"
+  | "unsupported_content";
+
+export interface ToolResult {
+  readonly status: "succeeded" | "failed";
+  /** What the model reads: fenced content, or a sentence that tells it what went wrong. */
+  readonly result: string;
+  readonly error?: { readonly code: ToolErrorCode; readonly message: string };
+  /** What the safety layer found; null when nothing came back. */
+  readonly safety: { readonly verdict: Sanitized["verdict"]; readonly removed: readonly Removal[] } | null;
+  /** Links of what was fetched, for the run's taint. Content came in exactly when `safety` is not null. */
+  readonly links: readonly string[];
+}
+
+/** A failed step of which nothing came back; the sentence goes to the model as well. */
+export function failedCall(code: ToolErrorCode, message: string): ToolResult {
+  return { status: "failed", result: `Error: ${message}`, error: { code, message }, safety: null, links: [] };
+}

@@ -1,0 +1,146 @@
+import {
+  MAX_CALLS,
+  type WebFetchArguments,
+  type WebFetchSettings,
+  webFetchArgumentsSchema,
+} from "../contract/tools.ts";
+import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
+import { OutboundError } from "../platform/outbound-errors.ts";
+import { isListedHost, isUrlKnown } from "./destinations.ts";
+import { decodeText, kindOf, mediaType, plainJson } from "./fetched-text.ts";
+import { failedCall, type Safety, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+
+/** contract 7. */
+const LIMITS = { max_bytes: 5_000_000, timeout_ms: 20_000, max_redirects: 5 } as const;
+/** What of one page goes to the model: more would fill its context and its owner's bill. */
+const MAX_TEXT_CHARS = 100_000;
+
+const PLAIN_METHODS: readonly string[] = ["GET", "HEAD"];
+
+/** What the model is told of web_fetch with these settings. */
+export function webFetchDefinition(settings: WebFetchSettings): ToolDefinition {
+  const methods = methodsOf(settings);
+  const where = settings.hosts === undefined ? "any public host" : `these hosts only: ${settings.hosts.join(", ")}`;
+  const withBody = methods.some((method) => !PLAIN_METHODS.includes(method));
+  return {
+    type: "function",
+    function: {
+      name: "web_fetch",
+      description: `Fetches a web page or document (HTML, text, Markdown, JSON) and returns its text. Reaches ${where}.`,
+      parameters: {
+        type: "object",
+        properties: {
+          url: { type: "string", description: "the address, http or https" },
+          ...(methods.length === 1 && methods[0] === "GET" ? {} : { method: { type: "string", enum: methods } }),
+          ...(withBody ? { body: { type: "string", description: "the request's body" } } : {}),
+        },
+        required: ["url"],
+        additionalProperties: false,
+      },
+    },
+  };
+}
+
+/** One fetch, guarded on the way out and sanitized on the way in. Never throws for what a model or a page can cause. */
+export async function webFetch(
+  call: ToolCall,
+  settings: WebFetchSettings,
+  deps: { outbound: Outbound; safety: Safety },
+): Promise<ToolResult> {
+  const parsed = parseArguments(call.arguments_json);
+  if (typeof parsed === "string") return failedCall("invalid_arguments", parsed);
+  const refusal = refusalOf(parsed, call, settings);
+  if (refusal !== null) return refusal;
+  try {
+    const response = await deps.outbound.request({
+      url: parsed.url,
+      method: parsed.method ?? "GET",
+      headers: parsed.body === undefined ? {} : { "content-type": contentTypeOf(parsed.body) },
+      body: parsed.body,
+      permits: (url) => settings.hosts === undefined || isListedHost(url, settings.hosts),
+      signal: call.signal,
+      ...LIMITS,
+    });
+    return resultOf(response, call, settings, deps.safety);
+  } catch (error) {
+    if (!(error instanceof OutboundError)) throw error;
+    if (call.signal.aborted) call.signal.throwIfAborted();
+    const at = error.host === null ? "" : ` (${error.host})`;
+    return failedCall(error.code === "egress_refused" ? "egress_refused" : "fetch_failed", `${error.message}${at}`);
+  }
+}
+
+/** The arguments, or a sentence for the model about what is wrong with them. */
+function parseArguments(text: string): WebFetchArguments | string {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    return 'the arguments are not valid JSON; give an object such as {"url": "https://…"}';
+  }
+  const parsed = webFetchArgumentsSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  return `the arguments are not valid: ${[...(issue?.path ?? []), issue?.message ?? ""].join(" ")}`;
+}
+
+/** What the owner's settings and the run's taint forbid, before anything is sent. */
+function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
+  const max_calls = settings.max_calls ?? MAX_CALLS.web_fetch;
+  if (call.earlier_calls >= max_calls) {
+    return failedCall("max_calls_reached", `web_fetch may be called ${max_calls} times in a run; go on without it`);
+  }
+  if (!methodsOf(settings).includes(method)) {
+    return failedCall(
+      "invalid_arguments",
+      `the method ${method} is not permitted; use ${methodsOf(settings).join(", ")}`,
+    );
+  }
+  if (body !== undefined && PLAIN_METHODS.includes(method)) {
+    return failedCall("invalid_arguments", `a ${method} request has no body`);
+  }
+  const target = URL.parse(url);
+  if (target === null) return failedCall("invalid_arguments", "url is not an absolute http or https address");
+  target.hash = "";
+  const hosts = settings.hosts ?? [];
+  const isEffect = !PLAIN_METHODS.includes(method);
+  if (!isUrlKnown(target, call.taint, hosts) || (call.taint.tainted && isEffect && !isListedHost(target, hosts))) {
+    return failedCall(
+      "egress_refused",
+      "after outside content was read, only addresses that the owner wrote, that a fetched page links to, or at hosts the owner listed are fetched",
+    );
+  }
+  return null;
+}
+
+function methodsOf(settings: WebFetchSettings): readonly string[] {
+  return settings.methods ?? ["GET"];
+}
+
+function contentTypeOf(body: string): string {
+  return /^\s*[[{]/.test(body) ? "application/json" : "text/plain; charset=utf-8";
+}
+
+function resultOf(response: OutboundResponse, call: ToolCall, settings: WebFetchSettings, safety: Safety): ToolResult {
+  const { status, content_type, body, final_url } = response;
+  const kind = kindOf(content_type, new URL(final_url).pathname);
+  if (kind === null) {
+    // The type is the server's text: only its characters of a media type are repeated.
+    const type = mediaType(content_type)
+      .replace(/[^\w.+/-]/g, "")
+      .slice(0, 80);
+    return failedCall("unsupported_content", `the answer is ${type}; only HTML, text, Markdown and JSON can be read`);
+  }
+  const decoded = decodeText(body, content_type);
+  const { text, verdict, removed, links } = safety.sanitize({
+    content: kind === "json" ? plainJson(decoded) : decoded,
+    kind: kind === "json" ? "text" : kind,
+    level: settings.safety === "strict" ? "strict" : "balanced",
+    mark: call.mark,
+    base_url: final_url,
+    max_chars: MAX_TEXT_CHARS,
+  });
+  const outcome = { result: `HTTP ${status}\n${text}`, safety: { verdict, removed }, links };
+  if (status < 400) return { status: "succeeded", ...outcome };
+  return { status: "failed", error: { code: "http_error", message: `the server answered ${status}` }, ...outcome };
+}

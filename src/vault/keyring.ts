@@ -1,0 +1,73 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+/** One master key of the vault: AES-256, named by an id that the rows it wraps carry. */
+interface MasterKey {
+  readonly id: string;
+  readonly key: Buffer;
+}
+
+/** The vault's master keys; the first is current, the others only open what they once wrapped. */
+export type Keyring = readonly [MasterKey, ...MasterKey[]];
+
+/** What a keyring looks like, for messages. */
+export const KEYRING_FORMAT = "id:base64 of 32 bytes, more of them after commas, the current one first";
+
+const KEY_BYTES = 32;
+const KEY_ID = /^[A-Za-z0-9_.-]{1,64}$/;
+
+/** Parses `id:base64(32 bytes)[,id:…]`. Throws with a reason that never holds key material. */
+export function parseKeyring(text: string): Keyring {
+  const [first, ...others] = text.split(",").map((part, index) => parseMasterKey(part.trim(), index + 1));
+  if (first === undefined) throw new Error("it is empty");
+  const seen = new Set([first.id]);
+  for (const { id } of others) {
+    if (seen.has(id)) throw new Error(`the id ${id} stands twice`);
+    seen.add(id);
+  }
+  return [first, ...others];
+}
+
+function parseMasterKey(part: string, position: number): MasterKey {
+  const colon = part.indexOf(":");
+  const id = part.slice(0, Math.max(colon, 0));
+  if (!KEY_ID.test(id)) throw new Error(`key ${position} has no id of letters, digits, "_", "." or "-" before a colon`);
+  const encoded = part.slice(colon + 1);
+  const key = Buffer.from(encoded, "base64");
+  // Buffer.from skips what is not base64, so the text is compared with what its bytes encode to.
+  const unpadded = (base64: string) => base64.replace(/=+$/, "");
+  if (unpadded(key.toString("base64")) !== unpadded(encoded)) throw new Error(`key ${position} is not valid base64`);
+  if (key.length !== KEY_BYTES) throw new Error(`key ${position} has ${key.length} bytes, not ${KEY_BYTES}`);
+  return { id, key };
+}
+
+/** The keyring that embedded storage keeps for itself, and the warning to show when it was only just made. */
+export interface LoadedKeyring {
+  readonly keyring: Keyring;
+  readonly warning: string | null;
+}
+
+/**
+ * Reads `keyring` in `data_dir`, or makes one there with a single new key, readable by its owner alone. Throws with
+ * the file's name when it cannot be read or does not hold a keyring: nothing is ever overwritten.
+ */
+export function loadKeyring(data_dir: string): LoadedKeyring {
+  const path = join(data_dir, "keyring");
+  const made = `local:${randomBytes(KEY_BYTES).toString("base64")}\n`;
+  mkdirSync(data_dir, { recursive: true, mode: 0o700 });
+  try {
+    writeFileSync(path, made, { mode: 0o600, flag: "wx", flush: true });
+    const warning = `PURSER_KEK is not set: a vault key was made at ${path}. Back it up, or set PURSER_KEK; without it no stored secret can be read.`;
+    return { keyring: parseKeyring(made.trim()), warning };
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+  }
+  try {
+    return { keyring: parseKeyring(readFileSync(path, "utf8").trim()), warning: null };
+  } catch (error) {
+    throw new Error(`${path} cannot be used: ${(error as Error).message}. Restore it, or set PURSER_KEK.`, {
+      cause: error,
+    });
+  }
+}

@@ -1,0 +1,253 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Service, startService } from "../support/service.ts";
+
+let service: Service;
+beforeAll(async () => {
+  service = await startService({ env: { PURSER_TEST_CLOCK: "2026-01-31T00:00:00Z" } });
+});
+afterAll(() => service.stop());
+
+const setClock = (now: string) => service.admin.request("PUT", "/api/v1/admin/clock", { now });
+
+describe("API keys (contract 3)", () => {
+  it("look like purser_live_ with 49 base62 characters, and are shown only when created", async () => {
+    const user = await service.newUser();
+    const created = await user.post("/api/v1/api-keys", { name: "laptop" });
+    expect(created.status).toBe(201);
+    expect(created.body.key).toMatch(/^purser_live_[0-9A-Za-z]{49}$/);
+    const listed = await user.get("/api/v1/api-keys");
+    expect(listed.body.api_keys.map((key: { name: string }) => key.name)).toEqual(["laptop", "first key"]);
+    expect(JSON.stringify(listed.body)).not.toContain(created.body.key);
+    expect(Object.keys(listed.body.api_keys[0]).sort()).toEqual([
+      "budget_tokens",
+      "created_at",
+      "expires_at",
+      "id",
+      "last_four",
+      "last_used_at",
+      "name",
+      "prefix",
+      "revoked_at",
+      "scopes",
+      "spent_tokens",
+    ]);
+  });
+
+  it.each([
+    ["no header", {}, "missing_api_key"],
+    ["another scheme", { Authorization: "Basic abc" }, "invalid_api_key"],
+    ["a wrong checksum", { Authorization: `Bearer purser_live_${"a".repeat(49)}` }, "invalid_api_key"],
+  ])("refuse %s with 401", async (_, headers, code) => {
+    const response = await fetch(`${service.url}/api/v1/users/me`, { headers });
+    expect(response.status).toBe(401);
+    expect((await response.json()).error).toMatchObject({ type: "authentication_error", code });
+  });
+
+  it("are refused once revoked, though they were in use a moment before", async () => {
+    const user = await service.newUser();
+    const { body } = await user.post("/api/v1/api-keys", { name: "doomed" });
+    const doomed = service.as(body.key);
+    expect((await doomed.get("/api/v1/users/me")).status).toBe(200);
+    expect((await user.request("DELETE", `/api/v1/api-keys/${body.id}`)).status).toBe(204);
+    await expect
+      .poll(async () => (await doomed.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
+      .toBe("revoked_api_key");
+  });
+
+  it("expire at their instant on the domain's clock", async () => {
+    const user = await service.newUser();
+    const { body } = await user.post("/api/v1/api-keys", { name: "brief", expires_at: "2026-01-31T02:00:00+01:00" });
+    expect(body.expires_at).toBe("2026-01-31T01:00:00.000Z");
+    expect((await service.as(body.key).get("/api/v1/users/me")).status).toBe(200);
+    await setClock("2026-01-31T01:00:00Z");
+    expect((await service.as(body.key).get("/api/v1/users/me")).body.error.code).toBe("expired_api_key");
+  });
+
+  it("rotate under the same id, the old secret good for the grace only", async () => {
+    const user = await service.newUser();
+    const { body: first } = await user.post("/api/v1/api-keys", { name: "rotated" });
+    const { status, body: second } = await user.post(`/api/v1/api-keys/${first.id}/rotate`, { grace_seconds: 60 });
+    expect(status).toBe(200);
+    expect(second.id).toBe(first.id);
+    expect((await service.as(first.key).get("/api/v1/users/me")).status).toBe(200);
+    expect((await service.as(second.key).get("/api/v1/users/me")).status).toBe(200);
+    await setClock("2026-01-31T01:02:00Z");
+    expect((await service.as(first.key).get("/api/v1/users/me")).status).toBe(401);
+    expect((await service.as(second.key).get("/api/v1/users/me")).status).toBe(200);
+  });
+
+  it("cannot mint a broader key: scopes, budget or life", async () => {
+    const user = await service.newUser();
+    const { body } = await user.post("/api/v1/api-keys", {
+      name: "narrow",
+      scopes: ["keys:write", "billing:read"],
+      budget_tokens: 100,
+      expires_at: "2027-01-01T00:00:00Z",
+    });
+    const narrow = service.as(body.key);
+    const mint = (wanted: object) => narrow.post("/api/v1/api-keys", { name: "x", ...wanted });
+    const within = { budget_tokens: 100, expires_at: "2027-01-01T00:00:00Z" };
+    expect((await mint({ ...within, scopes: ["chat:write"] })).body.error.code).toBe("insufficient_scope");
+    expect((await mint({ ...within, budget_tokens: 101 })).body.error.param).toBe("budget_tokens");
+    expect((await mint({ expires_at: within.expires_at })).body.error.param).toBe("budget_tokens");
+    expect((await mint({ ...within, expires_at: "2027-01-02T00:00:00Z" })).body.error.param).toBe("expires_at");
+    const made = await mint(within);
+    expect(made.status).toBe(201);
+    expect(made.body.scopes).toEqual(["keys:write", "billing:read"]);
+  });
+
+  it("answer 403 insufficient_scope outside their scopes", async () => {
+    const user = await service.newUser();
+    const { body } = await user.post("/api/v1/api-keys", { name: "chat only", scopes: ["chat:write"] });
+    const response = await service.as(body.key).get("/api/v1/users/me/buckets");
+    expect(response.status).toBe(403);
+    expect(response.body.error).toMatchObject({ type: "permission_error", code: "insufficient_scope" });
+  });
+
+  it("end when whoever found one says so; the answer never tells whether it was one", async () => {
+    const user = await service.newUser();
+    const tell = async (key: string) => {
+      const response = await fetch(`${service.url}/api/v1/api-keys/revoke-leaked`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ key }),
+      });
+      return { status: response.status, body: await response.json() };
+    };
+    const wrong = await tell("not a key");
+    expect(await tell(user.key)).toEqual(wrong);
+    expect(wrong.status).toBe(202);
+    await expect
+      .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
+      .toBe("revoked_api_key");
+  });
+
+  it("of another user answer 404 to every verb", async () => {
+    const [owner, other] = [await service.newUser(), await service.newUser()];
+    const { body } = await owner.post("/api/v1/api-keys", { name: "mine" });
+    expect((await other.request("DELETE", `/api/v1/api-keys/${body.id}`)).status).toBe(404);
+    expect((await other.post(`/api/v1/api-keys/${body.id}/rotate`, {})).status).toBe(404);
+    expect((await service.as(body.key).get("/api/v1/users/me")).status).toBe(200);
+  });
+});
+
+describe("the operator API (contract 8)", () => {
+  it("creates a user with a trial, or, without one, an empty account", async () => {
+    const trial = await service.admin.post("/api/v1/admin/users", { email: "Trial@Example.com" });
+    expect(trial.body.user).toMatchObject({ email: "trial@example.com", token_balance: 625_000, is_trial: true });
+    const none = await service.admin.post("/api/v1/admin/users", { email: "none@example.com", trial: false });
+    expect(none.body.user).toMatchObject({ token_balance: 0, is_trial: false, trial_ends_at: null });
+    const buckets = await service.as(none.body.api_key.key).get("/api/v1/users/me/buckets");
+    expect(buckets.body).toEqual({ buckets: [], total_remaining: 0, next_cursor: null });
+  });
+
+  it("refuses a second user with the same address", async () => {
+    await service.admin.post("/api/v1/admin/users", { email: "twice@example.com" });
+    const again = await service.admin.post("/api/v1/admin/users", { email: "TWICE@example.com" });
+    expect(again.status).toBe(409);
+    expect(again.body.error).toMatchObject({ code: "name_taken", param: "email" });
+  });
+
+  it("takes no user's key, and no wrong key", async () => {
+    const user = await service.newUser();
+    expect((await user.get("/api/v1/admin/users")).status).toBe(401);
+    expect((await service.as("wrong").get("/api/v1/admin/audit")).body.error.code).toBe("invalid_api_key");
+  });
+
+  it("grants tokens that last 12 months unless said otherwise", async () => {
+    const user = await service.newUser({ trial: false });
+    const path = `/api/v1/admin/users/${user.user_id}/grants`;
+    const granted = await service.admin.post(path, { amount_tokens: 1000, source: "top_up", note: "thanks" });
+    expect(granted.status).toBe(201);
+    expect(granted.body).toMatchObject({
+      remaining: 1000,
+      original_amount: 1000,
+      held: 0,
+      source: "top_up",
+      note: "thanks",
+    });
+    expect(granted.body.expires_at.slice(0, 10)).toBe("2027-01-31");
+    const dated = await service.admin.post(path, {
+      amount_tokens: 1,
+      source: "bonus",
+      expires_at: "2026-06-01T00:00:00Z",
+    });
+    expect(dated.body.expires_at).toBe("2026-06-01T00:00:00.000Z");
+    const past = await service.admin.post(path, {
+      amount_tokens: 1,
+      source: "bonus",
+      expires_at: "2020-01-01T00:00:00Z",
+    });
+    expect(past.body.error).toMatchObject({ code: "invalid_value", param: "expires_at" });
+  });
+
+  it("suspends and resumes at once", async () => {
+    const user = await service.newUser();
+    await service.admin.post(`/api/v1/admin/users/${user.user_id}/suspend`);
+    await expect
+      .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
+      .toBe("account_suspended");
+    await service.admin.post(`/api/v1/admin/users/${user.user_id}/resume`);
+    await expect.poll(async () => (await user.get("/api/v1/users/me")).status, { timeout: 1000 }).toBe(200);
+  });
+
+  it("erases a user: the keys end, the address is free, the ledger stays in order", async () => {
+    const { body } = await service.admin.post("/api/v1/admin/users", { email: "gone@example.com" });
+    expect((await service.admin.request("DELETE", `/api/v1/admin/users/${body.user.id}`)).status).toBe(204);
+    await expect
+      .poll(async () => (await service.as(body.api_key.key).get("/api/v1/users/me")).status, { timeout: 1000 })
+      .toBe(401);
+    expect((await service.admin.get(`/api/v1/admin/users/${body.user.id}`)).status).toBe(404);
+    expect((await service.admin.post("/api/v1/admin/users", { email: "gone@example.com" })).status).toBe(201);
+    expect((await service.admin.get("/api/v1/admin/audit")).body.ok).toBe(true);
+  });
+});
+
+describe("the test clock (contract 8)", () => {
+  it("stands still, goes forward only, and survives a restart", async () => {
+    await setClock("2026-02-01T00:00:00Z");
+    expect((await service.admin.get("/api/v1/admin/clock")).body).toEqual({ now: "2026-02-01T00:00:00.000Z" });
+    expect((await setClock("2026-02-01T00:00:00Z")).status).toBe(200);
+    expect((await setClock("2026-01-31T23:59:59Z")).body.error).toMatchObject({ code: "invalid_value", param: "now" });
+    await service.restart();
+    expect((await service.admin.get("/api/v1/admin/clock")).body).toEqual({ now: "2026-02-01T00:00:00.000Z" });
+  });
+
+  it("ends the trial and expires its bucket at the instant, with an entry dated then", async () => {
+    const user = await service.newUser();
+    await setClock("2026-02-20T00:00:00Z");
+    const profile = (await user.get("/api/v1/users/me")).body;
+    expect(profile).toMatchObject({ token_balance: 0, is_trial: false, trial_ends_at: "2026-02-15T00:00:00.000Z" });
+    const { transactions } = (await user.get("/api/v1/users/me/transactions")).body;
+    expect(transactions[0]).toMatchObject({
+      type: "expiry",
+      amount: -625_000,
+      balance_after: 0,
+      created_at: "2026-02-15T00:00:00.000Z",
+    });
+  });
+
+  it("renews a subscription at each period's end, a grant for each, the 31st clamped and come back", async () => {
+    await setClock("2026-03-31T00:00:00Z");
+    const user = await service.newUser({ trial: false });
+    const path = `/api/v1/admin/users/${user.user_id}/subscription`;
+    expect((await service.admin.post(path, { plan_id: "nothing" })).body.error.param).toBe("plan_id");
+    const subscribed = await service.admin.post(path, { plan_id: "starter" });
+    expect(subscribed.status).toBe(201);
+    expect(subscribed.body).toMatchObject({
+      plan_id: "starter",
+      status: "active",
+      current_period_end: "2026-04-30T00:00:00.000Z",
+    });
+    await setClock("2026-06-01T00:00:00Z");
+    const { buckets, total_remaining } = (await user.get("/api/v1/users/me/buckets")).body;
+    expect(buckets.map((bucket: { granted_at: string }) => bucket.granted_at.slice(0, 10))).toEqual([
+      "2026-03-31",
+      "2026-04-30",
+      "2026-05-31",
+    ]);
+    expect(buckets[0].expires_at.slice(0, 10)).toBe("2026-07-30");
+    expect(total_remaining).toBe(54_000_000);
+    expect((await user.get("/api/v1/users/me")).body.plan).toBe("starter");
+  });
+});

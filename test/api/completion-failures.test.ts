@@ -1,0 +1,144 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openStream, textOf } from "../support/event-stream.ts";
+import { ask, charges, expectCleanAudit, LAB_KEY, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { completion, cut, delta, event, events, hanging, json, type Reply } from "../support/upstream.ts";
+
+const CHAT = "/api/v1/chat/completions";
+const GRANT = 1_000_000;
+/** What an upstream may say that no caller is to read. */
+const WORDS = `Quota of account org-secret with key ${LAB_KEY} at https://internal.example is gone`;
+const failing = (status: number) => json({ error: { message: WORDS, type: "x", code: "y" } }, status);
+const text = (body: string, status = 200, type = "text/html"): Reply => {
+  return (response) => {
+    response.writeHead(status, { "content-type": type }).end(body);
+  };
+};
+const hungUp: Reply = (response) => {
+  response.destroy();
+};
+
+let lab: Lab;
+let user: Client;
+beforeAll(async () => {
+  lab = await startLab();
+});
+afterAll(() => lab.stop());
+beforeEach(async () => {
+  user = await lab.service.newUser({ trial: false, tokens: GRANT });
+});
+
+describe("an upstream failure before any output costs nothing (contract 4)", () => {
+  const cases: [string, Reply, number, string][] = [
+    ["500", failing(500), 502, "upstream_error"],
+    ["503", failing(503), 502, "upstream_error"],
+    ["429", failing(429), 502, "upstream_error"],
+    ["401", failing(401), 502, "upstream_error"],
+    ["404", failing(404), 502, "upstream_error"],
+    ["408", failing(408), 504, "upstream_timeout"],
+    ["504", failing(504), 504, "upstream_timeout"],
+    ["a page instead of JSON", text(`<h1>${WORDS}</h1>`), 502, "upstream_error"],
+    ["an error as 200", json({ error: { message: WORDS } }), 502, "upstream_error"],
+    ["an empty answer", text(""), 502, "upstream_error"],
+    ["no choices", json({ id: "x", choices: [] }), 502, "upstream_error"],
+    ["null", text("null", 200, "application/json"), 502, "upstream_error"],
+    [
+      "a redirect",
+      (response) => void response.writeHead(302, { location: "/elsewhere" }).end(WORDS),
+      502,
+      "upstream_error",
+    ],
+    ["a closed connection", hungUp, 502, "upstream_error"],
+  ];
+  it.each(cases)("%s, in one piece and as a stream", async (_, reply, status, code) => {
+    lab.upstream.answer(reply);
+    for (const stream of [false, true]) {
+      const answer = await user.post(CHAT, ask("lab/plain", { stream }));
+      expect(answer.status).toBe(status);
+      expect(answer.body.error).toMatchObject({ type: "api_error", code, param: null });
+      expect(answer.headers.get("content-type")).toContain("application/json");
+      expect(JSON.stringify(answer.body)).not.toMatch(/sk-lab|org-secret|internal\.example|127\.0\.0\.1/);
+    }
+    expect(await settledBalance(user)).toBe(GRANT);
+    expect(await charges(user)).toEqual([]);
+  });
+
+  const refusals: [string, Reply, string, string][] = [
+    ["a bad field", json({ error: { message: WORDS, param: "temperature" } }, 400), "invalid_value", "temperature"],
+    ["a field named oddly", json({ error: { message: WORDS, param: WORDS } }, 400), "invalid_value", "messages"],
+    [
+      "too long a prompt",
+      json({ error: { code: "context_length_exceeded" } }, 400),
+      "context_length_exceeded",
+      "messages",
+    ],
+  ];
+  it.each(refusals)("the upstream's 400 for %s is the caller's 400, in our words", async (_, reply, code, param) => {
+    lab.upstream.answer(reply);
+    const { status, body } = await user.post(CHAT, ask("lab/plain"));
+    expect([status, body.error.code, body.error.param]).toEqual([400, code, param]);
+    expect(JSON.stringify(body)).not.toMatch(/sk-lab|org-secret/);
+    expect(await settledBalance(user)).toBe(GRANT);
+  });
+
+  it("a refused connection", async () => {
+    const offline = await startLab([{ id: "lab/gone", input_rate: 1, output_rate: 2 }]);
+    await offline.upstream.close();
+    const caller = await offline.service.newUser();
+    for (const stream of [false, true]) {
+      const { status, body } = await caller.post(CHAT, ask("lab/gone", { stream }));
+      expect([status, body.error.code]).toEqual([502, "upstream_error"]);
+      expect(JSON.stringify(body)).not.toMatch(/ECONNREFUSED|127\.0\.0\.1/);
+    }
+    expect(await settledBalance(caller)).toBe(625_000);
+    await offline.service.stop();
+  });
+
+  it("a failed call can be made again, and then is charged once", async () => {
+    lab.upstream.answer(failing(500), completion());
+    expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(502);
+    expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
+    expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
+    await expectCleanAudit(lab.service);
+  });
+});
+
+describe("an upstream that dies mid-stream (contract 4)", () => {
+  const halves: [string, Reply][] = [
+    ["cuts the connection", cut(delta("half a "), delta("sentence"))],
+    ["ends before its end", events(delta("half a "), delta("sentence"))],
+    [
+      "sends an error event",
+      hanging(delta("half a "), delta("sentence"), `data: {"error":{"message":"${WORDS}"}}\n\n`),
+    ],
+    [
+      "sends an error within a chunk",
+      hanging(
+        delta("half a "),
+        delta("sentence"),
+        event({ error: { message: WORDS }, choices: [{ index: 0, delta: { content: "" }, finish_reason: "error" }] }),
+      ),
+    ],
+  ];
+  it.each(halves)("%s: what came is delivered and billed, an error event follows, and no [DONE]", async (_, reply) => {
+    lab.upstream.answer(reply);
+    const stream = await openStream(lab.service, user, ask("lab/plain"));
+    expect(stream.response.status).toBe(200);
+    const all = await stream.rest();
+    const last = JSON.parse(all.pop() ?? "null");
+    expect(last.error).toMatchObject({ type: "api_error", code: "upstream_error", param: null });
+    expect(last.error.request_id).toBe(stream.response.headers.get("x-request-id"));
+    expect(textOf(all)).toBe("half a sentence");
+    expect(JSON.stringify([...all, last])).not.toMatch(/sk-lab|org-secret|internal\.example/);
+    // "hello": 2; "half a sentence", 15 bytes: 4 at rate 2
+    expect(await settledBalance(user)).toBe(GRANT - 10);
+    await expectCleanAudit(lab.service);
+  });
+
+  it("before its first word: nothing is charged, and the answer is a plain 502", async () => {
+    lab.upstream.answer(cut());
+    const answer = await user.post(CHAT, ask("lab/plain", { stream: true }));
+    expect([answer.status, answer.body.error?.code]).toEqual([502, "upstream_error"]);
+    expect(await settledBalance(user)).toBe(GRANT);
+  });
+});

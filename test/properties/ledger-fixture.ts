@@ -1,0 +1,77 @@
+import { createLedger } from "../../src/ledger/ledger.service.ts";
+import type { HoldRequest, Ledger, SettleRequest } from "../../src/ledger/ledger.types.ts";
+import { addSeconds, type Clock } from "../../src/platform/clock.ts";
+import type { Db, Instant } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+
+/** A clock that stands where it is put. */
+export interface StandingClock extends Clock {
+  put(now: Instant): void;
+}
+
+export function createStandingClock(start: Instant): StandingClock {
+  let now = start;
+  return {
+    now: () => now,
+    put: (instant) => {
+      now = instant;
+    },
+  };
+}
+
+/** A ledger with short ways to do what tests do most; every call is by a user of its own. */
+export function createLedgerFixture(db: Db, start: Instant = "2026-03-01T12:00:00.000Z") {
+  const clock = createStandingClock(start);
+  const ledger = createLedger({ db, clock });
+  return {
+    db,
+    clock,
+    ledger,
+    /** An account with these buckets of 30 days, oldest first, a second apart. */
+    account: async (...amounts: number[]): Promise<string> => {
+      const user_id = newId();
+      await db.transaction((tx) => ledger.openAccount(tx, { user_id, trial: null }));
+      for (const amount of amounts) await grantTo(ledger, clock, user_id, amount);
+      return user_id;
+    },
+    grant: (user_id: string, amount_tokens: number, lasting_s?: number) =>
+      grantTo(ledger, clock, user_id, amount_tokens, lasting_s),
+    hold: (user_id: string, amount_tokens: number, more: Partial<HoldRequest> = {}) =>
+      ledger.hold(holdOf(user_id, amount_tokens, more)),
+    settle: (user_id: string, hold_id: string, cost_tokens: number, more: Partial<SettleRequest> = {}) =>
+      ledger.settle(settleOf(user_id, hold_id, cost_tokens, more)),
+    pass: (seconds: number) => clock.put(addSeconds(clock.now(), seconds)),
+  };
+}
+
+function grantTo(ledger: Ledger, clock: StandingClock, user_id: string, amount_tokens: number, lasting_s = 2_592_000) {
+  clock.put(addSeconds(clock.now(), 1));
+  const granted_at = clock.now();
+  const expires_at = addSeconds(granted_at, lasting_s);
+  return ledger.grant({ user_id, amount_tokens, source: "top_up", granted_at, expires_at, note: null });
+}
+
+export function holdOf(user_id: string, amount_tokens: number, more: Partial<HoldRequest> = {}): HoldRequest {
+  const nobody = { api_key_id: null, key_budget_tokens: null, agent_id: null, run_id: null };
+  const amounts = { amount_tokens, minimum_tokens: amount_tokens };
+  return { hold_id: newId(), request_id: "request", user_id, ...nobody, ...amounts, ...more };
+}
+
+export function settleOf(
+  user_id: string,
+  hold_id: string,
+  cost_tokens: number,
+  more: Partial<SettleRequest> = {},
+): SettleRequest {
+  const who = { hold_id, request_id: "request", user_id, api_key_id: null, agent_id: null, run_id: null };
+  const counts = { input_tokens: 100, cached_input_tokens: 10, output_tokens: 20 };
+  return {
+    ...who,
+    ...counts,
+    model: "lab/small",
+    cost_tokens,
+    input_rate_micro: 250_000,
+    output_rate_micro: 1_250_000,
+    ...more,
+  };
+}

@@ -1,0 +1,261 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
+import { addSeconds } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
+
+let database: TestDatabase;
+let db: Db;
+let fixture: ReturnType<typeof createLedgerFixture>;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  fixture = createLedgerFixture(db);
+});
+afterAll(async () => {
+  expect((await fixture.ledger.audit()).violations).toEqual([]);
+  await db.close();
+  await database.drop();
+});
+
+const everything = { limit: 100, before_seq: null };
+const allBuckets = { include_closed: true, limit: 100, after: null };
+
+async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
+  const held = await outcome;
+  if (held.status !== "held") throw new Error(`refused: ${held.code}`);
+  return held.hold_id;
+}
+
+async function entriesOf(user_id: string) {
+  return (await fixture.ledger.entries(user_id, {}, everything)).reverse();
+}
+
+async function trialAccount(tokens: number, lasting_s: number) {
+  const user_id = newId();
+  const trial = { ends_at: addSeconds(fixture.clock.now(), lasting_s), tokens };
+  await db.transaction((tx) => fixture.ledger.openAccount(tx, { user_id, trial }));
+  return user_id;
+}
+
+// contract 5: codes in order of precedence. Each row breaks its own rule and every rule below it that it can.
+test.each([
+  { code: "trial_ended", trial: "ended", posted: 0, budget: 0, ask: 50 },
+  { code: "key_budget_exceeded", trial: "none", posted: 0, budget: 0, ask: 50 },
+  { code: "overage_cap_reached", trial: "none", posted: 10, budget: null, ask: 50, cap: 20 },
+  { code: "out_of_tokens", trial: "none", posted: 0, budget: null, ask: 50 },
+  { code: "in_flight_exhausted", trial: "none", posted: 60, in_flight: 30, budget: 100, ask: 50 },
+  { code: "insufficient_balance", trial: "none", posted: 40, in_flight: 30, budget: 100, ask: 50 },
+] as const)("$code is the reason that is given first", async (row) => {
+  const user_id = row.trial === "ended" ? await trialAccount(100, 5) : await fixture.account();
+  if (row.trial === "ended") fixture.pass(5);
+  if (row.posted > 0) await fixture.grant(user_id, row.posted);
+  if ("cap" in row) {
+    await db.query({ text: "update account set overage_cap = $2 where user_id = $1", values: [user_id, row.cap] });
+  }
+  if ("in_flight" in row) await heldBy(fixture.hold(user_id, row.in_flight));
+  const more = { api_key_id: newId(), key_budget_tokens: row.budget };
+  const held = "in_flight" in row ? row.in_flight : 0;
+  const refused = { status: "refused", code: row.code, available: row.posted - held, held };
+  expect(await fixture.hold(user_id, row.ask, more)).toEqual(refused);
+});
+
+test("a hold takes less than it asks for, down to its minimum, when the balance or the key's budget affords no more", async () => {
+  const user_id = await fixture.account(100);
+  expect(await fixture.hold(user_id, 500, { minimum_tokens: 60, hold_id: newId() })).toMatchObject({
+    held_tokens: 100,
+  });
+  const other = await fixture.account(100);
+  const key = { api_key_id: newId(), key_budget_tokens: 70 };
+  expect(await fixture.hold(other, 50, key)).toMatchObject({ held_tokens: 50 });
+  expect(await fixture.hold(other, 50, { ...key, minimum_tokens: 20 })).toMatchObject({ held_tokens: 20 });
+  expect(await fixture.hold(other, 50, { ...key, minimum_tokens: 1 })).toMatchObject({ code: "key_budget_exceeded" });
+});
+
+test("a free call is held and settled without a balance, and is counted, but not after the trial", async () => {
+  const user_id = await fixture.account();
+  const hold_id = await heldBy(fixture.hold(user_id, 0));
+  expect(await fixture.settle(user_id, hold_id, 0)).toMatchObject({
+    status: "settled",
+    cost_tokens: 0,
+    replayed: false,
+  });
+  expect(await fixture.ledger.usage(user_id, 1)).toMatchObject({ total_tokens_used: 120, total_cost_tokens: 0 });
+  const ended = await trialAccount(10, 5);
+  fixture.pass(5);
+  expect(await fixture.hold(ended, 0)).toMatchObject({ code: "trial_ended" });
+});
+
+test("the oldest bucket pays first, with one entry for each bucket", async () => {
+  const user_id = await fixture.account(100, 100, 100);
+  const hold_id = await heldBy(fixture.hold(user_id, 150));
+  await fixture.settle(user_id, hold_id, 260); // 150 held; the rest is free tokens of the second and third bucket
+  const { buckets } = await fixture.ledger.buckets(user_id, allBuckets);
+  expect(buckets.map(({ remaining, closed_reason }) => [remaining, closed_reason])).toEqual([
+    [0, "spent"],
+    [0, "spent"],
+    [40, null],
+  ]);
+  const usage = (await entriesOf(user_id)).slice(3);
+  expect(usage.map(({ type, amount, balance_after, bucket_id }) => [type, amount, balance_after, bucket_id])).toEqual([
+    ["usage", -100, 200, buckets[0]?.id],
+    ["usage", -100, 100, buckets[1]?.id],
+    ["usage", -60, 40, buckets[2]?.id],
+  ]);
+});
+
+test("a second settle of the same hold charges nothing and answers the same (lago-api#5870)", async () => {
+  const user_id = await fixture.account(100);
+  const hold_id = await heldBy(fixture.hold(user_id, 50));
+  const first = await fixture.settle(user_id, hold_id, 30);
+  expect(await fixture.settle(user_id, hold_id, 45)).toEqual({ ...first, replayed: true });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 70, held: 0 });
+});
+
+test("a second hold of the same id is the same hold, and one that was settled is not held again", async () => {
+  const user_id = await fixture.account(100);
+  const request = holdOf(user_id, 60);
+  const first = await fixture.ledger.hold(request);
+  expect(await fixture.ledger.hold(request)).toEqual(first);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ held: 60 });
+  await fixture.settle(user_id, request.hold_id, 60);
+  expect(await fixture.ledger.hold(request)).toEqual(first);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 40, held: 0 });
+});
+
+test("what nobody can pay is absorbed with its entry, never clamped (lago-api#4985, new-api#6911)", async () => {
+  const user_id = await fixture.account(100);
+  const hold_id = await heldBy(fixture.hold(user_id, 80));
+  expect(await fixture.settle(user_id, hold_id, 130)).toEqual({
+    status: "settled",
+    cost_tokens: 130,
+    charged_tokens: 100,
+    overage_tokens: 0,
+    absorbed_tokens: 30,
+    replayed: false,
+  });
+  const lines = (await entriesOf(user_id)).slice(1);
+  expect(lines.map(({ type, amount, balance_after }) => [type, amount, balance_after])).toEqual([
+    ["usage", -100, 0],
+    ["absorbed", -30, 0],
+  ]);
+});
+
+test("overage pays what the balance does not, up to its cap", async () => {
+  const user_id = await fixture.account(100);
+  await db.query({ text: "update account set overage_cap = 50 where user_id = $1", values: [user_id] });
+  const hold_id = await heldBy(fixture.hold(user_id, 120));
+  expect(await fixture.hold(user_id, 31)).toMatchObject({ code: "in_flight_exhausted" });
+  const outcome = await fixture.settle(user_id, hold_id, 160);
+  expect(outcome).toMatchObject({ charged_tokens: 100, overage_tokens: 50, absorbed_tokens: 10 });
+});
+
+test("an expired bucket never counts, before any sweep, and its expiry is entered at the instant it expired", async () => {
+  const user_id = await fixture.account(100);
+  const short = await fixture.grant(user_id, 40, 10);
+  expect((await fixture.ledger.standing(user_id)).posted).toBe(140);
+  fixture.pass(10);
+  expect((await fixture.ledger.standing(user_id)).posted).toBe(100);
+  expect(await fixture.hold(user_id, 101)).toMatchObject({ code: "insufficient_balance", available: 100 });
+  fixture.pass(1_000);
+  await fixture.ledger.sweep();
+  const expiry = (await entriesOf(user_id)).at(-1);
+  expect(expiry).toMatchObject({ type: "expiry", amount: -40, created_at: short.expires_at, bucket_id: short.id });
+  expect((await fixture.ledger.buckets(user_id, allBuckets)).buckets[1]).toMatchObject({ closed_reason: "expired" });
+});
+
+test("a slice held while its bucket expired stays spendable, and what it did not spend expires at once", async () => {
+  const user_id = await fixture.account();
+  await fixture.grant(user_id, 100, 10);
+  const hold_id = await heldBy(fixture.hold(user_id, 60));
+  fixture.pass(10);
+  await fixture.ledger.sweep();
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 0, available: 0 });
+  expect(await fixture.settle(user_id, hold_id, 25)).toMatchObject({ charged_tokens: 25, absorbed_tokens: 0 });
+  const lines = (await entriesOf(user_id)).slice(1);
+  expect(lines.map(({ type, amount }) => [type, amount])).toEqual([
+    ["expiry", -40],
+    ["usage", -25],
+    ["expiry", -35],
+  ]);
+});
+
+test("a released hold gives everything back, and releasing it again is harmless", async () => {
+  const user_id = await fixture.account(100);
+  const hold_id = await heldBy(fixture.hold(user_id, 100));
+  await fixture.ledger.release({ user_id, hold_id });
+  await fixture.ledger.release({ user_id, hold_id });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
+});
+
+test("a dead hold is let go by the sweep, and its late settle is still charged (new-api#4429)", async () => {
+  const user_id = await fixture.account(100);
+  const hold_id = await heldBy(fixture.hold(user_id, 80));
+  await fixture.ledger.sweep();
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ held: 80 });
+  await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
+  await fixture.ledger.sweep();
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ held: 0, available: 100 });
+  expect(await fixture.settle(user_id, hold_id, 70)).toMatchObject({ charged_tokens: 70 });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 30 });
+});
+
+test("a rider that says no undoes the charge and lets the hold go; one that says yes is written with it", async () => {
+  await db.query({ text: "create table ridden (step text primary key)" });
+  await db.query({
+    text: `create function ride(argument jsonb) returns boolean language plpgsql as $$ begin
+      if argument ->> 'step' = 'stale' then return false; end if;
+      insert into ridden values (argument ->> 'step');
+      return true;
+    end $$`,
+  });
+  const user_id = await fixture.account(100);
+  const stale = await heldBy(fixture.hold(user_id, 40));
+  const rider = (step: string) => ({ rider: { procedure: "ride", argument: { step } } });
+  expect(await fixture.settle(user_id, stale, 40, rider("stale"))).toEqual({ status: "superseded" });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 0 });
+  const good = await heldBy(fixture.hold(user_id, 40));
+  expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ charged_tokens: 40 });
+  expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ replayed: true });
+  expect(await db.query({ text: "select step from ridden" })).toEqual([{ step: "good" }]);
+});
+
+test("a grant with a key is made once, tells its listeners, and a purchase ends the trial", async () => {
+  const user_id = await trialAccount(10, 1_000);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ is_trial: true, posted: 10 });
+  const told: string[] = [];
+  fixture.ledger.onGrant(async (id) => void told.push(id));
+  const granted_at = fixture.clock.now();
+  const lasting = { granted_at, expires_at: addSeconds(granted_at, 5_000), note: "Invoice 7" };
+  const request = { user_id, amount_tokens: 500, source: "top_up" as const, grant_key: "payment:7", ...lasting };
+  const bucket = await fixture.ledger.grant(request);
+  expect(await fixture.ledger.grant(request)).toEqual(bucket);
+  await db.transaction((tx) => fixture.ledger.grant(request, tx));
+  expect(told).toEqual([user_id, user_id]);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ is_trial: false, posted: 510 });
+  fixture.pass(2_000);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ refusal: null, posted: 500 });
+});
+
+test("a grant repays debt first, with both sides in the ledger", async () => {
+  const user_id = await fixture.account();
+  const clawBack = "select ledger_post($1, 'clawback', -30, null, 0, 30, 'Refunded', $2)";
+  await db.query({ text: clawBack, values: [user_id, fixture.clock.now()] });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 0, debt: 30 });
+  expect(await fixture.grant(user_id, 100)).toMatchObject({ original_amount: 100, remaining: 70 });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 70, debt: 0 });
+  expect((await entriesOf(user_id)).map(({ balance_after }) => balance_after)).toEqual([-30, 70, 40, 70]);
+});
+
+test("one poisoned operation fails alone; those of its batch are done", async () => {
+  const user_id = await fixture.account(1_000);
+  const good = Array.from({ length: 9 }, () => newId());
+  const poison = settleOf(user_id, newId(), -5);
+  const settles = good.map((hold_id) => fixture.settle(user_id, hold_id, 10));
+  const strangers = fixture.hold(newId(), 10);
+  const outcomes = await Promise.allSettled([...settles, fixture.ledger.settle(poison), strangers]);
+  expect(outcomes.map(({ status }) => status)).toEqual([...good.map(() => "fulfilled"), "rejected", "rejected"]);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 910 });
+});

@@ -1,0 +1,151 @@
+import { setTimeout } from "node:timers/promises";
+import { describe, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
+import type { RunLease } from "../../src/scheduling/scheduling.types.ts";
+import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
+
+const NOBODY = "00000000-0000-7000-8000-000000000000";
+const queue = useQueue();
+
+describe("cancelling", () => {
+  test("a queued run is cancelled at once", async () => {
+    const { id } = await queue.enqueue();
+    expect(await queue.scheduling.requestCancel(queue.agent, id)).toMatchObject({
+      status: "cancelled",
+      finished_at: START,
+    });
+    expect(await queue.scheduling.claim("worker-1", 1, LIMITS)).toEqual([]);
+  });
+
+  test("a run at work is cancelling until its worker has stopped, begins no further step, and ends cancelled", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    expect(await queue.scheduling.requestCancel(queue.agent, id)).toMatchObject({
+      status: "cancelling",
+      finished_at: null,
+    });
+    expect(await queue.scheduling.requestCancel(queue.agent, id)).toMatchObject({ status: "cancelling" });
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["cancelling"]);
+    expect(await queue.scheduling.startStep(lease, MODEL_CALL)).toBe("cancelling");
+    expect(await queue.scheduling.finishRun(lease, { status: "succeeded", output: "part" })).toBe(true);
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      status: "cancelled",
+      output: "part",
+      steps: [],
+    });
+  });
+
+  test("its usage up to then is kept", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.startStep(lease, MODEL_CALL);
+    await queue.scheduling.requestCancel(queue.agent, id);
+    expect(await queue.scheduling.finishStep(lease, { index: 0, status: "cancelled", usage: USAGE })).toBe(true);
+    await queue.scheduling.finishRun(lease, { status: "cancelled" });
+    expect((await queue.scheduling.getRun(queue.agent, id)).usage.cost_tokens).toBe(9);
+  });
+
+  test("when its worker is lost or hands it back, it is cancelled", async () => {
+    for (const leave of [
+      () => queue.expireLeases().then(queue.scheduling.reap),
+      (lease: RunLease) => queue.scheduling.handBack([lease]),
+    ]) {
+      const { id } = await queue.enqueue();
+      const { lease } = await queue.claimOne();
+      await queue.scheduling.requestCancel(queue.agent, id);
+      await leave(lease);
+      expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+        status: "cancelled",
+        finished_at: START,
+        error: null,
+      });
+    }
+  });
+
+  test("deleting the agent cancels its runs", async () => {
+    const queued = await queue.enqueue();
+    await queue.db.transaction((tx) => queue.scheduling.forgetAgent(tx, queue.agent));
+    expect((await queue.scheduling.getRun(queue.agent, queued.id)).status).toBe("cancelled");
+  });
+
+  test.each(["not-a-uuid", NOBODY])("a run %s does not exist", async (id) => {
+    await expect(queue.scheduling.requestCancel(queue.agent, id)).rejects.toMatchObject({ code: "not_found" });
+    await expect(queue.scheduling.getRun(queue.agent, id)).rejects.toMatchObject({ code: "not_found" });
+  });
+
+  test("another user's or another agent's run does not exist", async () => {
+    const { id } = await queue.enqueue();
+    for (const other of [
+      { ...queue.agent, user_id: newId() },
+      { ...queue.agent, agent_id: newId() },
+    ]) {
+      await expect(queue.scheduling.requestCancel(other, id)).rejects.toMatchObject({ code: "not_found" });
+      await expect(queue.scheduling.getRun(other, id)).rejects.toMatchObject({ code: "not_found" });
+    }
+    expect((await queue.scheduling.getRun(queue.agent, id)).status).toBe("queued");
+  });
+});
+
+describe("listing", () => {
+  test("newest first, page by page, filtered", async () => {
+    const first = await queue.enqueue();
+    queue.now = "2026-03-01T10:00:00.000Z";
+    const second = await queue.enqueue(queue.agent, "chat");
+    queue.now = "2026-03-01T11:00:00.000Z";
+    const third = await queue.enqueue();
+    await queue.scheduling.requestCancel(queue.agent, third.id);
+    const ids = async (filter: object, before_id: string | null = null) =>
+      (await queue.scheduling.listRuns(queue.agent, filter, { limit: 2, before_id })).map(({ id }) => id);
+    expect(await ids({})).toEqual([third.id, second.id]);
+    expect(await ids({}, second.id)).toEqual([first.id]);
+    expect(await ids({ status: "queued" })).toEqual([second.id, first.id]);
+    expect(await ids({ trigger: "chat" })).toEqual([second.id]);
+    expect(await ids({ from: second.queued_at, to: third.queued_at })).toEqual([second.id]);
+    const last = await queue.scheduling.lastRuns(queue.agent.user_id, [queue.agent.agent_id, newId()]);
+    expect([...last].map(([agent_id, { id }]) => [agent_id, id])).toEqual([[queue.agent.agent_id, third.id]]);
+  });
+});
+
+describe("waiting", () => {
+  test("for a run ends when it finishes, and at once when it already has", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    const waiting = queue.scheduling.waitFinished(queue.agent.user_id, id, 30_000);
+    await queue.scheduling.finishRun(lease, FAILED);
+    expect(await waiting).toBe(true);
+    expect(await queue.scheduling.waitFinished(queue.agent.user_id, id, 0)).toBe(true);
+  });
+
+  test("for a run gives up after the time-out", async () => {
+    const { id } = await queue.enqueue();
+    expect(await queue.scheduling.waitFinished(queue.agent.user_id, id, 20)).toBe(false);
+  });
+
+  test("for idleness ends when the last run has finished", async () => {
+    const { id } = await queue.enqueue();
+    expect(await queue.scheduling.untilIdle(20)).toBe(false);
+    const waiting = queue.scheduling.untilIdle(30_000);
+    await queue.scheduling.requestCancel(queue.agent, id);
+    expect(await waiting).toBe(true);
+  });
+
+  test("a worker hears of queued, cancelling and finished runs", async () => {
+    const heard: string[] = [];
+    const stop = await queue.scheduling.watch({
+      claimable: () => heard.push("claimable"),
+      cancelling: (run_id) => heard.push(run_id),
+    });
+    const until = async (count: number) => {
+      while (heard.length < count) await setTimeout(5);
+    };
+    const { id } = await queue.enqueue();
+    await until(1);
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.requestCancel(queue.agent, id);
+    await until(2);
+    await queue.scheduling.finishRun(lease, { status: "cancelled" });
+    await until(3);
+    expect(heard).toEqual(["claimable", id, "claimable"]);
+    await stop();
+  });
+});

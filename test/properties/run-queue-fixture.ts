@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, beforeEach } from "vitest";
+import type { RunRecord } from "../../src/contract/runs.ts";
+import type { Db, Instant } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createScheduling, type Scheduling } from "../../src/scheduling/scheduling.service.ts";
+import type { AgentKey, ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+export const START: Instant = "2026-03-01T09:00:00.000Z";
+export const LIMITS = { concurrent_runs: 50, concurrent_runs_per_user: 10 };
+export const MODEL_CALL = { index: 0, type: "model", name: "lab/small", arguments: { messages: 1 } } as const;
+export const USAGE = { input_tokens: 10, output_tokens: 5, cost_tokens: 9 };
+export const FAILED = { status: "failed", error: { code: "timeout", message: "It took too long." } } as const;
+
+export interface Queue {
+  db: Db;
+  scheduling: Scheduling;
+  now: Instant;
+  /** A new one for each test. */
+  agent: AgentKey;
+  enqueue(of?: AgentKey, trigger?: "manual" | "chat"): Promise<RunRecord>;
+  /** The one run that there is to be claimed. */
+  claimOne(worker_id?: string): Promise<ClaimedRun>;
+  /** What a worker's death leaves behind once its lease is over. */
+  expireLeases(): Promise<void>;
+}
+
+/** A queue of its own for the tests of one file; before each of them it is emptied and the clock is set to START. */
+export function useQueue(): Queue {
+  let database: TestDatabase | undefined;
+  const queue: Queue = {
+    db: undefined as unknown as Db,
+    scheduling: undefined as unknown as Scheduling,
+    now: START,
+    agent: { user_id: newId(), agent_id: newId() },
+    enqueue: (of = queue.agent, trigger = "manual") =>
+      queue.scheduling.enqueue({ ...of, agent_version: 1, model_id: "lab/small", input: { prompt: "go" }, trigger }),
+    async claimOne(worker_id = "worker-1") {
+      const [run, ...others] = await queue.scheduling.claim(worker_id, 1, LIMITS);
+      if (run === undefined || others.length > 0) throw new Error("one run was expected");
+      return run;
+    },
+    async expireLeases() {
+      await queue.db.query({
+        text: "update run set lease_until = now() - interval '1 second' where lease_until is not null",
+      });
+    },
+  };
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    queue.db = await database.open();
+    queue.scheduling = createScheduling({ db: queue.db, clock: { now: () => queue.now } });
+  });
+  afterAll(async () => {
+    await queue.db?.close();
+    await database?.drop();
+  });
+  beforeEach(async () => {
+    queue.now = START;
+    queue.agent = { user_id: newId(), agent_id: newId() };
+    await queue.db.query({ text: "truncate run, run_step" });
+  });
+  return queue;
+}

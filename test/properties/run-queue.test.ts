@@ -1,0 +1,294 @@
+import { describe, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
+import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
+
+const queue = useQueue();
+
+describe("a run's way", () => {
+  test("a queued run has the record of the contract", async () => {
+    const { id, ...record } = await queue.enqueue();
+    expect(record).toEqual({
+      agent_id: queue.agent.agent_id,
+      agent_version: 1,
+      trigger: "manual",
+      status: "queued",
+      scheduled_for: null,
+      queued_at: START,
+      started_at: null,
+      finished_at: null,
+      lateness_ms: null,
+      attempt: 1,
+      model_id: "lab/small",
+      routing: null,
+      usage: { input_tokens: 0, output_tokens: 0, total_tokens: 0, cost_tokens: 0 },
+      steps_count: 0,
+      error: null,
+    });
+    expect(await queue.scheduling.getRun(queue.agent, id)).toEqual({ id, ...record, output: null, steps: [] });
+  });
+
+  test("its steps and their usage are in the finished run", async () => {
+    const { id } = await queue.enqueue();
+    const { lease, input } = await queue.claimOne();
+    expect(input).toEqual({ prompt: "go" });
+    expect(await queue.scheduling.startStep(lease, { ...MODEL_CALL, internal: { request: "r1" } })).toBe("running");
+    expect(
+      await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", result: "call it", usage: USAGE }),
+    ).toBe(true);
+    expect(
+      await queue.scheduling.startStep(lease, {
+        index: 1,
+        type: "tool",
+        name: "web_fetch",
+        arguments: { url: "http://a" },
+      }),
+    ).toBe("running");
+    const error = { code: "egress_refused", message: "not that one" };
+    expect(
+      await queue.scheduling.finishStep(lease, { index: 1, status: "failed", error, safety: { injected: false } }),
+    ).toBe(true);
+    expect(await queue.scheduling.setModel(lease, { model_id: "lab/large", routing: { reason: "size" } })).toBe(true);
+    queue.now = "2026-03-01T09:00:05.000Z";
+    expect(await queue.scheduling.finishRun(lease, { status: "succeeded", output: "done\0" })).toBe(true);
+
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      status: "succeeded",
+      output: "done\ufffd",
+      started_at: START,
+      finished_at: queue.now,
+      model_id: "lab/large",
+      routing: { reason: "size" },
+      usage: { input_tokens: 10, output_tokens: 5, total_tokens: 15, cost_tokens: 9 },
+      steps_count: 2,
+      steps: [
+        {
+          index: 0,
+          type: "model",
+          status: "succeeded",
+          result: "call it",
+          error: null,
+          safety: null,
+          usage: USAGE,
+          finished_at: START,
+        },
+        {
+          index: 1,
+          type: "tool",
+          name: "web_fetch",
+          status: "failed",
+          arguments: { url: "http://a" },
+          result: null,
+          error,
+          safety: { injected: false },
+          usage: null,
+        },
+      ],
+    });
+    expect((await queue.scheduling.journal(lease))[0]?.internal).toEqual({ request: "r1" });
+    const [listed] = await queue.scheduling.listRuns(queue.agent, {}, { limit: 1, before_id: null });
+    expect(listed).not.toHaveProperty("output");
+    expect(listed).not.toHaveProperty("steps");
+  });
+
+  test("a failed run has its error, and the step that was open fails with it", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.startStep(lease, MODEL_CALL);
+    await queue.scheduling.finishRun(lease, FAILED);
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      ...FAILED,
+      steps: [{ status: "failed", error: FAILED.error, finished_at: START }],
+    });
+  });
+
+  test("a finished run never changes", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.finishRun(lease, FAILED);
+    const before = await queue.scheduling.getRun(queue.agent, id);
+    queue.now = "2026-03-02T00:00:00.000Z";
+    expect(await queue.scheduling.finishRun(lease, { status: "succeeded", output: "after all" })).toBe(false);
+    expect(await queue.scheduling.startStep(lease, MODEL_CALL)).toBe("lost");
+    expect(await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", usage: USAGE })).toBe(false);
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["lost"]);
+    await queue.scheduling.handBack([lease]);
+    await queue.scheduling.reap();
+    await expect(queue.scheduling.requestCancel(queue.agent, id)).rejects.toMatchObject({
+      code: "run_already_finished",
+    });
+    expect(await queue.scheduling.getRun(queue.agent, id)).toEqual(before);
+  });
+
+  test("a second outcome of the same step adds no usage", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.startStep(lease, MODEL_CALL);
+    expect(await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", usage: USAGE })).toBe(true);
+    expect(await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", usage: USAGE })).toBe(false);
+    expect((await queue.scheduling.getRun(queue.agent, id)).usage.cost_tokens).toBe(9);
+  });
+
+  test("the rider of a settle records the step as finishStep does, and says false once the lease is lost", async () => {
+    const { id } = await queue.enqueue();
+    const first = await queue.claimOne();
+    await queue.scheduling.startStep(first.lease, MODEL_CALL);
+    const ride = async () => {
+      const { procedure, argument } = queue.scheduling.finishStepRider(first.lease, {
+        index: 0,
+        status: "succeeded",
+        result: "a\0",
+        usage: USAGE,
+      });
+      const [row] = await queue.db.query<{ ok: boolean }>({
+        text: `select ${procedure}($1::jsonb) as ok`,
+        values: [JSON.stringify(argument)],
+      });
+      return row?.ok;
+    };
+    expect(await ride()).toBe(true);
+    expect((await queue.scheduling.getRun(queue.agent, id)).steps[0]).toMatchObject({
+      result: "a\ufffd",
+      usage: USAGE,
+    });
+    await queue.scheduling.handBack([first.lease]);
+    expect(await ride()).toBe(false);
+  });
+});
+
+describe("claiming", () => {
+  test("no run is claimed twice, whoever asks at the same time", async () => {
+    for (let index = 0; index < 40; index++) await queue.enqueue({ user_id: newId(), agent_id: newId() });
+    const claims = await Promise.all(
+      Array.from({ length: 8 }, (_, worker) => queue.scheduling.claim(`worker-${worker}`, 10, LIMITS)),
+    );
+    const ids = claims.flat().map(({ lease }) => lease.run_id);
+    expect(ids).toHaveLength(40);
+    expect(new Set(ids).size).toBe(40);
+  });
+
+  test("the limits hold, over all workers together", async () => {
+    const other = { user_id: newId(), agent_id: newId() };
+    for (let index = 0; index < 6; index++) await queue.enqueue();
+    for (let index = 0; index < 6; index++) await queue.enqueue(other);
+    const limits = { concurrent_runs: 5, concurrent_runs_per_user: 3 };
+    const claims = await Promise.all(["a", "b", "c"].map((worker) => queue.scheduling.claim(worker, 4, limits)));
+    const users = claims.flat().map(({ lease }) => lease.user_id);
+    expect(users).toHaveLength(5);
+    for (const user of [queue.agent.user_id, other.user_id])
+      expect(users.filter((id) => id === user).length).toBeLessThanOrEqual(3);
+  });
+
+  test("a user with many runs does not starve one with a single run queued after them", async () => {
+    for (let index = 0; index < 20; index++) await queue.enqueue();
+    const { id } = await queue.enqueue({ user_id: newId(), agent_id: newId() });
+    const claimed = await queue.scheduling.claim("worker-1", 2, LIMITS);
+    expect(claimed.map(({ lease }) => lease.run_id)).toContain(id);
+  });
+
+  test("of one user, chats go first, then what was queued first", async () => {
+    const manual = await queue.enqueue();
+    const second = await queue.enqueue();
+    const chat = await queue.enqueue(queue.agent, "chat");
+    const claimed = await queue.scheduling.claim("worker-1", 3, LIMITS);
+    expect(claimed.map(({ lease }) => lease.run_id)).toEqual([chat.id, manual.id, second.id]);
+  });
+
+  test("a reserved run is claimed by its worker only, and is cancelled when that one never comes", async () => {
+    const reserve = (worker_id: string) =>
+      queue.scheduling.enqueue({
+        ...queue.agent,
+        agent_version: 1,
+        model_id: null,
+        input: {},
+        trigger: "chat",
+        reserved: { worker_id, for_ms: 30_000 },
+      });
+    const kept = await reserve("worker-1");
+    const left = await reserve("worker-2");
+    expect((await queue.scheduling.claim("worker-1", 5, LIMITS)).map(({ lease }) => lease.run_id)).toEqual([kept.id]);
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+    expect((await queue.scheduling.getRun(queue.agent, left.id)).status).toBe("cancelled");
+  });
+});
+
+describe("a lost worker", () => {
+  test("its run goes to another as the next attempt, with the steps there are, and the old lease is worth nothing", async () => {
+    const { id } = await queue.enqueue();
+    const first = await queue.claimOne();
+    await queue.scheduling.startStep(first.lease, MODEL_CALL);
+    await queue.scheduling.finishStep(first.lease, { index: 0, status: "succeeded", usage: USAGE });
+    await queue.scheduling.startStep(first.lease, {
+      index: 1,
+      type: "tool",
+      name: "send_webhook",
+      arguments: {},
+      internal: { webhook_id: "w1" },
+    });
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+
+    const second = await queue.claimOne("worker-2");
+    expect(second).toMatchObject({ attempt: 2, cost_tokens: 9, started_at: START, lease: { run_id: id } });
+    expect(await queue.scheduling.journal(second.lease)).toMatchObject([
+      { status: "succeeded" },
+      { status: "running", internal: { webhook_id: "w1" } },
+    ]);
+    expect(await queue.scheduling.heartbeat([first.lease, second.lease])).toEqual(["lost", "running"]);
+    expect(await queue.scheduling.finishRun(first.lease, FAILED)).toBe(false);
+    expect(await queue.scheduling.finishStep(first.lease, { index: 1, status: "succeeded" })).toBe(false);
+    expect(
+      await queue.scheduling.startStep(second.lease, { index: 1, type: "tool", name: "send_webhook", arguments: {} }),
+    ).toBe("running");
+    expect((await queue.scheduling.journal(second.lease))[1]?.internal).toEqual({ webhook_id: "w1" });
+  });
+
+  test("the third loss fails the run with worker_lost", async () => {
+    const { id } = await queue.enqueue();
+    for (const attempt of [1, 2, 3]) {
+      expect((await queue.claimOne()).attempt).toBe(attempt);
+      await queue.expireLeases();
+      await queue.scheduling.reap();
+    }
+    expect(await queue.scheduling.claim("worker-1", 1, LIMITS)).toEqual([]);
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      status: "failed",
+      error: { code: "worker_lost" },
+      attempt: 3,
+    });
+  });
+
+  test("a chat is not taken up again: its caller went with the worker", async () => {
+    const { id } = await queue.enqueue(queue.agent, "chat");
+    await queue.claimOne();
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      status: "failed",
+      error: { code: "worker_lost" },
+    });
+  });
+
+  test("a heartbeat keeps the lease", async () => {
+    await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    await queue.expireLeases();
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
+    await queue.scheduling.reap();
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
+  });
+
+  test("a chat handed back is cancelled: nobody is left to hear its answer", async () => {
+    const { id } = await queue.enqueue(queue.agent, "chat");
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.handBack([lease]);
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({ status: "cancelled", finished_at: START });
+  });
+
+  test("a run handed back is claimed again as the same attempt", async () => {
+    await queue.enqueue();
+    const first = await queue.claimOne();
+    await queue.scheduling.handBack([first.lease]);
+    expect(await queue.claimOne("worker-2")).toMatchObject({ attempt: 1, lease: { epoch: first.lease.epoch + 1 } });
+  });
+});

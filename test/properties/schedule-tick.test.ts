@@ -1,0 +1,191 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import type { Db, Instant } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import type { ScheduleSpec } from "../../src/scheduling/next-run.ts";
+import { createScheduling, type Scheduling } from "../../src/scheduling/scheduling.service.ts";
+import type { AgentKey } from "../../src/scheduling/scheduling.types.ts";
+import type { DueAnswer, OnDue } from "../../src/scheduling/tick.service.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const DAILY: ScheduleSpec = { interval: "daily", time: "09:00", timezone: "UTC" };
+const LIMITS = { concurrent_runs: 1_000, concurrent_runs_per_user: 1_000 };
+
+let database: TestDatabase;
+let db: Db;
+let now: Instant;
+let scheduling: Scheduling;
+let agent: AgentKey;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  scheduling = createScheduling({ db, clock: { now: () => now } });
+});
+afterAll(async () => {
+  await db?.close();
+  await database?.drop();
+});
+beforeEach(async () => {
+  now = "2026-03-01T00:00:00.000Z";
+  agent = { user_id: newId(), agent_id: newId() };
+  await db.query({ text: "truncate run, run_step, schedule, occurrence" });
+});
+
+const answerWith =
+  (answer: DueAnswer): OnDue =>
+  async (_, agents) =>
+    new Map(agents.map(({ agent_id }) => [agent_id, answer]));
+const everyAgentRuns = answerWith({ run: { agent_version: 3, model_id: "lab/small", input: { prompt: "go" } } });
+const setSchedule = (spec: ScheduleSpec | null, of = agent) =>
+  db.transaction((tx) => scheduling.setSchedule(tx, of, spec));
+const runs = () => scheduling.listRuns(agent, {}, { limit: 100, before_id: null });
+const nextRunAt = async () =>
+  (await scheduling.schedules(agent.user_id, [agent.agent_id])).get(agent.agent_id)?.next_run_at;
+/** `day state reason` of each occurrence, oldest first. */
+const occurrences = async () =>
+  (await scheduling.occurrences(agent, { limit: 100, before: null }))
+    .reverse()
+    .map(({ at, state, reason }) => [at.slice(5, 10), state, reason]);
+
+test("a due instant becomes one occurrence and one queued run, and the schedule goes on", async () => {
+  await setSchedule(DAILY);
+  expect(await nextRunAt()).toBe("2026-03-01T09:00:00.000Z");
+  now = "2026-03-01T08:59:59.999Z";
+  await scheduling.tick(everyAgentRuns);
+  expect(await runs()).toEqual([]);
+  now = "2026-03-01T09:00:00.500Z";
+  await scheduling.tick(everyAgentRuns);
+  await scheduling.tick(everyAgentRuns);
+
+  const [claimed] = await scheduling.claim("worker-1", 10, LIMITS);
+  expect(claimed).toMatchObject({ agent_id: agent.agent_id, trigger: "schedule", input: { prompt: "go" } });
+  const [run, ...others] = await runs();
+  expect(others).toEqual([]);
+  expect(run).toMatchObject({
+    agent_version: 3,
+    trigger: "schedule",
+    scheduled_for: "2026-03-01T09:00:00.000Z",
+    queued_at: now,
+    lateness_ms: 500,
+  });
+  expect(await scheduling.occurrences(agent, { limit: 10, before: null })).toEqual([
+    { at: "2026-03-01T09:00:00.000Z", state: "run", reason: null, run_id: run?.id, recorded_at: now },
+  ]);
+  expect(await nextRunAt()).toBe("2026-03-02T09:00:00.000Z");
+  expect(await scheduling.nextDueAt("2026-03-02T08:00:00.000Z")).toBeNull();
+  expect(await scheduling.nextDueAt("2026-03-03T00:00:00.000Z")).toBe("2026-03-02T09:00:00.000Z");
+});
+
+test("nodes that tick at the same time queue each due run once (n8n-io/n8n#7045)", async () => {
+  const agents = Array.from({ length: 450 }, () => ({ user_id: newId(), agent_id: newId() }));
+  await db.transaction(async (tx) => {
+    for (const each of agents) await scheduling.setSchedule(tx, each, DAILY);
+  });
+  now = "2026-03-01T09:00:00.000Z";
+  const nodes = Array.from({ length: 4 }, () => createScheduling({ db, clock: { now: () => now } }));
+  await Promise.all(nodes.map((node) => node.tick(everyAgentRuns)));
+  const [count] = await db.query<{ runs: number; agents: number; occurrences: number }>({
+    text: "select count(*) as runs, count(distinct agent_id) as agents, (select count(*) from occurrence where state = 'run') as occurrences from run",
+  });
+  expect(count).toEqual({ runs: 450, agents: 450, occurrences: 450 });
+});
+
+test("when the transaction fails nothing is left of it, and the next tick does it all", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-01T09:00:00.000Z";
+  const failing: OnDue = async () => Promise.reject(new Error("the node died"));
+  await expect(scheduling.tick(failing)).rejects.toThrow("the node died");
+  expect([await runs(), await occurrences()]).toEqual([[], []]);
+  await scheduling.tick(everyAgentRuns);
+  expect(await runs()).toHaveLength(1);
+});
+
+test("after a downtime older instants are missed and the latest runs late", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-03T12:00:00.000Z";
+  await scheduling.tick(everyAgentRuns);
+  expect((await occurrences()).map(([day, state]) => `${day} ${state}`)).toEqual([
+    "03-01 missed",
+    "03-02 missed",
+    "03-03 run",
+  ]);
+  expect(await nextRunAt()).toBe("2026-03-04T09:00:00.000Z");
+});
+
+test("an instant is skipped while the previous run is still going, but not because of a chat", async () => {
+  await setSchedule(DAILY);
+  const chat = { ...agent, agent_version: 1, model_id: null, input: {}, trigger: "chat" as const };
+  await scheduling.enqueue(chat);
+  for (const day of ["01", "02"]) {
+    now = `2026-03-${day}T09:00:00.000Z`;
+    await scheduling.tick(everyAgentRuns);
+  }
+  expect(await occurrences()).toEqual([
+    ["03-01", "run", null],
+    ["03-02", "skipped", "previous run still going"],
+  ]);
+});
+
+test("while it is paused instants are skipped and the schedule goes on; resumed, it runs again", async () => {
+  await setSchedule(DAILY);
+  await scheduling.pauseSchedule(agent, "out of tokens");
+  now = "2026-03-01T09:00:00.000Z";
+  await scheduling.tick(everyAgentRuns);
+  expect(await scheduling.schedules(agent.user_id, [agent.agent_id])).toEqual(
+    new Map([[agent.agent_id, { next_run_at: "2026-03-02T09:00:00.000Z", paused_reason: "out of tokens" }]]),
+  );
+  await scheduling.pauseSchedule(agent, null);
+  now = "2026-03-02T09:00:00.000Z";
+  await scheduling.tick(everyAgentRuns);
+  expect(await occurrences()).toEqual([
+    ["03-01", "skipped", "paused"],
+    ["03-02", "run", null],
+  ]);
+});
+
+test("an agent that declines, or is gone, is recorded as skipped with the reason", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-01T09:00:00.000Z";
+  await scheduling.tick(answerWith({ declined: "its model is no longer offered" }));
+  now = "2026-03-02T09:00:00.000Z";
+  await scheduling.tick(async () => new Map());
+  expect(await runs()).toEqual([]);
+  expect(await occurrences()).toEqual([
+    ["03-01", "skipped", "its model is no longer offered"],
+    ["03-02", "skipped", "the agent is gone"],
+  ]);
+});
+
+test("a schedule that is switched off or deleted never fires again (n8n#30607)", async () => {
+  const deleted = { user_id: agent.user_id, agent_id: newId() };
+  await setSchedule(DAILY);
+  await setSchedule(DAILY, deleted);
+  await setSchedule(null);
+  await db.transaction((tx) => scheduling.forgetAgent(tx, deleted));
+  expect(await nextRunAt()).toBeNull();
+  now = "2026-03-05T12:00:00.000Z";
+  await scheduling.tick(everyAgentRuns);
+  expect([await runs(), await occurrences()]).toEqual([[], []]);
+});
+
+test("an edit takes effect at once; setting the same schedule again loses no instant that is due", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-01T09:00:01.000Z";
+  await setSchedule(DAILY);
+  expect(await nextRunAt()).toBe("2026-03-01T09:00:00.000Z");
+  await setSchedule({ interval: "monthly", time: "10:30", timezone: "Asia/Kolkata", day_of_month: "last" });
+  expect(await nextRunAt()).toBe("2026-03-31T05:00:00.000Z");
+  await setSchedule({ interval: "monthly", time: "10:30", timezone: "Asia/Kolkata", day_of_month: 5 });
+  expect(await nextRunAt()).toBe("2026-03-05T05:00:00.000Z");
+  await setSchedule({ interval: "weekly", time: "10:30", timezone: "Asia/Kolkata", day_of_week: "monday" });
+  expect(await nextRunAt()).toBe("2026-03-02T05:00:00.000Z");
+});
+
+test("occurrences come page by page, newest first", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-04T12:00:00.000Z";
+  await scheduling.tick(everyAgentRuns);
+  const first = await scheduling.occurrences(agent, { limit: 3, before: null });
+  const second = await scheduling.occurrences(agent, { limit: 3, before: first.at(-1)?.at ?? null });
+  expect([...first, ...second].map(({ at }) => at.slice(8, 10))).toEqual(["04", "03", "02", "01"]);
+});

@@ -1,0 +1,19 @@
+import { spawnSync } from "node:child_process";
+import { postgresBinaries } from "./support/postgres-server.ts";
+
+// `npm test`: the whole suite, on embedded storage and, where its server binaries are, on PostgreSQL. Arguments go on
+// to vitest.
+const projects = ["unit", "tidy", "embedded"];
+if (postgresBinaries() !== null) {
+  projects.push("postgres");
+} else if (process.env.CI !== undefined) {
+  process.stderr.write(
+    "CI must test on PostgreSQL too: install its server binaries (Debian: apt-get install postgresql)\n",
+  );
+  process.exit(1);
+} else {
+  process.stderr.write("No PostgreSQL server binaries here: testing on embedded storage only.\n");
+}
+const args = ["vitest", "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];
+const { status } = spawnSync("npx", args, { stdio: "inherit", shell: process.platform === "win32" });
+process.exit(status ?? 1);

@@ -1,0 +1,42 @@
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { inject } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { openDb } from "../../src/platform/open-db.ts";
+import { runSql } from "./postgres-server.ts";
+
+/** A migrated, empty database of this test's own, on the storage that the suite runs on. */
+export interface TestDatabase {
+  kind: "embedded" | "postgres";
+  database_url: string | null;
+  data_dir: string;
+  open(): Promise<Db>;
+  drop(): Promise<void>;
+}
+
+let sequence = 0;
+
+export async function createTestDatabase(): Promise<TestDatabase> {
+  const storage = inject("storage");
+  const data_dir = mkdtempSync(join(tmpdir(), "purser-test-"));
+  let database_url: string | null = null;
+  let drop = async () => rmSync(data_dir, { recursive: true, force: true });
+  if (storage.kind === "embedded") {
+    cpSync(storage.template, data_dir, { recursive: true });
+  } else {
+    sequence += 1;
+    const name = `test_${process.pid}_${sequence}`;
+    const admin = storage.url;
+    await runSql(admin, `create database ${name} template template`);
+    database_url = Object.assign(new URL(admin), { pathname: `/${name}` }).href;
+    const dropFolder = drop;
+    drop = async () => {
+      await runSql(admin, `drop database ${name} with (force)`);
+      await dropFolder();
+    };
+  }
+  const open = () => openDb({ database_url, data_dir, log: createLog("silent") });
+  return { kind: storage.kind, database_url, data_dir, open, drop };
+}

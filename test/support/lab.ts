@@ -1,0 +1,73 @@
+import { expect } from "vitest";
+import { type Client, type Service, type ServiceOptions, startService } from "./service.ts";
+import { startUpstream, type Upstream } from "./upstream.ts";
+
+/** The operator's key for the upstream: no answer may ever show it. */
+export const LAB_KEY = "sk-lab-0123456789-never-shown";
+
+/** A model of the lab, as the operator's file names it. `provider_model` is the id's last part. */
+export interface LabModel {
+  id: string;
+  input_rate: number;
+  output_rate: number;
+  [setting: string]: unknown;
+}
+
+/** Whole rates for sums that a reader can check; odd ones for rounding; one that no trial may use. */
+export const LAB_MODELS: LabModel[] = [
+  { id: "lab/plain", input_rate: 1, output_rate: 2 },
+  { id: "lab/odd", input_rate: 0.333333, output_rate: 1.000001 },
+  { id: "lab/vendor/deep:v1", input_rate: 1, output_rate: 4, trial_eligible: false },
+];
+
+export interface Lab {
+  service: Service;
+  upstream: Upstream;
+  stop(): Promise<void>;
+}
+
+/** A service whose models are answered by an upstream that the test writes. */
+export async function startLab(models = LAB_MODELS, options: ServiceOptions & { limits?: object } = {}): Promise<Lab> {
+  const upstream = await startUpstream();
+  const config = {
+    providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url, api_key_env: "LAB_KEY" }],
+    models: models.map((model) => ({
+      provider: "lab",
+      provider_model: model.id.split("/").at(-1),
+      trial_eligible: true,
+      context_window: 128_000,
+      max_output_tokens: 4096,
+      supports: { tools: true, json_schema: true },
+      ...model,
+    })),
+    limits: { requests_per_minute: 1_000_000, ...options.limits },
+  };
+  const service = await startService({ env: { LAB_KEY, ...options.env }, config });
+  const stop = async () => {
+    await service.stop();
+    await upstream.close();
+  };
+  return { service, upstream, stop };
+}
+
+/** A user's message as a request; `fields` beside it. */
+export function ask(model: string, fields: Record<string, unknown> = {}) {
+  return { model, messages: [{ role: "user", content: "hello" }], ...fields };
+}
+
+/** The ledger's usage entries of a user, newest first. */
+export async function charges(user: Client): Promise<{ amount: number; model: string; request_id: string }[]> {
+  return (await user.get("/api/v1/users/me/transactions?type=usage&limit=100")).body.transactions;
+}
+
+/** Waits until no call of the user is in flight, and returns the balance then. */
+export async function settledBalance(user: Client): Promise<number> {
+  const balance = async () => (await user.get("/api/v1/users/me")).body.balance;
+  await expect.poll(async () => (await balance()).held, { timeout: 5000, interval: 20 }).toBe(0);
+  return (await balance()).available;
+}
+
+/** Every balance recomputed from the ledger, by the operator's audit. */
+export async function expectCleanAudit(service: Service): Promise<void> {
+  expect((await service.admin.get("/api/v1/admin/audit")).body).toMatchObject({ ok: true, violations: [] });
+}

@@ -1,0 +1,102 @@
+import { execFileSync, spawn } from "node:child_process";
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import pg from "pg";
+
+/** A PostgreSQL server of our own in a temporary folder, on loopback, with fsync on. */
+export interface PostgresServer {
+  /** Of a database that does not exist until it is made: `url("name")`. */
+  url(database: string): string;
+  stop(): Promise<void>;
+}
+
+/** The folder of the newest server binaries on this machine, or null. Debian keeps them off the PATH. */
+export function postgresBinaries(): string | null {
+  const root = "/usr/lib/postgresql";
+  const debian = existsSync(root) ? readdirSync(root).map((version) => join(root, version, "bin")) : [];
+  const others = (process.env.PATH ?? "").split(":");
+  const found = [...debian.sort().reverse(), ...others].filter((folder) => existsSync(join(folder, "initdb")));
+  return found[0] ?? null;
+}
+
+/** The server refuses to run as root, so root runs it as the user that Debian's package made. */
+function serverUser(): { uid: number; gid: number } | null {
+  if (process.getuid?.() !== 0) return null;
+  const id = (flag: string) => Number(execFileSync("id", [flag, "postgres"], { encoding: "utf8" }));
+  return { uid: id("-u"), gid: id("-g") };
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === "string") throw new Error("no port");
+  return address.port;
+}
+
+/** Starts one; rejects when there are no server binaries (install the package `postgresql`). */
+export async function startPostgres(settings: string[] = []): Promise<PostgresServer> {
+  const binaries = postgresBinaries();
+  if (binaries === null) throw new Error("no PostgreSQL server binaries here: install the package postgresql");
+  const user = serverUser();
+  const folder = mkdtempSync(join(tmpdir(), "purser-postgres-"));
+  const data = join(folder, "data");
+  if (user !== null) chownSync(folder, user.uid, user.gid);
+  const as = user ?? {};
+  execFileSync(join(binaries, "initdb"), ["-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C"], {
+    ...as,
+    cwd: folder,
+    stdio: "pipe",
+  });
+  const port = await freePort();
+  const params = [
+    `port=${port}`,
+    "listen_addresses=127.0.0.1",
+    `unix_socket_directories=${folder}`,
+    "max_connections=300",
+    ...settings,
+  ];
+  const server = spawn(join(binaries, "postgres"), ["-D", data, ...params.flatMap((param) => ["-c", param])], {
+    ...as,
+    cwd: folder,
+    stdio: "ignore",
+  });
+  const exited = new Promise<void>((resolve) => server.once("exit", () => resolve()));
+  const url = (database: string) => `postgres://purser@127.0.0.1:${port}/${database}`;
+  await untilReady(url("postgres"));
+  return {
+    url,
+    stop: async () => {
+      server.kill("SIGINT");
+      await exited;
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+async function untilReady(url: string): Promise<void> {
+  const deadline = performance.now() + 30_000;
+  for (;;) {
+    try {
+      await runSql(url, "select 1");
+      return;
+    } catch (error) {
+      if (performance.now() > deadline) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+  }
+}
+
+/** Runs one statement on a connection of its own. */
+export async function runSql(url: string, text: string): Promise<unknown[]> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    return (await client.query(text)).rows;
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,136 @@
+import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createApp } from "../../src/app.ts";
+import { readConfig } from "../../src/config.ts";
+import { listen } from "../../src/http/listen.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+
+export const ADMIN_KEY = "operator-key-of-the-tests";
+
+/** An answer as the tests read it. */
+export interface Answer {
+  status: number;
+  headers: Headers;
+  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
+  body: any;
+}
+
+export interface Client {
+  key: string;
+  user_id: string;
+  request(method: string, path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
+  get(path: string, headers?: Record<string, string>): Promise<Answer>;
+  post(path: string, body?: unknown, headers?: Record<string, string>): Promise<Answer>;
+}
+
+export interface Service {
+  url: string;
+  database: TestDatabase;
+  /** As the operator; paths under /api/v1/admin. */
+  admin: Omit<Client, "key" | "user_id">;
+  /** A new user with a key; without a trial the account is empty, `tokens` grants a top-up. */
+  newUser(options?: { trial?: boolean; tokens?: number }): Promise<Client>;
+  as(key: string): Omit<Client, "user_id">;
+  /** Stops the service but keeps its database, and starts it anew. */
+  restart(env?: Record<string, string>): Promise<void>;
+  stop(): Promise<void>;
+}
+
+export interface ServiceOptions {
+  env?: Record<string, string>;
+  /** The file that PURSER_CONFIG names. */
+  config?: unknown;
+}
+
+/** A whole service in this process, on the suite's storage, listening on a free port of loopback. */
+export async function startService(options: ServiceOptions = {}): Promise<Service> {
+  const database = await createTestDatabase();
+  const fixed: Record<string, string> = {
+    PORT: "0",
+    DATA_DIR: database.data_dir,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: `test:${randomBytes(32).toString("base64")}`,
+    LOG_LEVEL: "silent",
+    ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
+    ...(options.config === undefined ? {} : { PURSER_CONFIG: writeConfig(database.data_dir, options.config) }),
+    ...options.env,
+  };
+  let running = await run(fixed);
+  let sequence = 0;
+
+  const service: Service = {
+    get url() {
+      return running.url;
+    },
+    database,
+    get admin() {
+      return clientOf(() => running.url, ADMIN_KEY);
+    },
+    as: (key) => ({ key, ...clientOf(() => running.url, key) }),
+    async newUser({ trial = true, tokens = 0 } = {}) {
+      sequence += 1;
+      const made = await service.admin.post("/api/v1/admin/users", { email: `user${sequence}@example.com`, trial });
+      if (made.status !== 201) throw new Error(`no user: ${JSON.stringify(made.body)}`);
+      const { user, api_key } = made.body;
+      if (tokens > 0) {
+        await service.admin.post(`/api/v1/admin/users/${user.id}/grants`, { amount_tokens: tokens, source: "top_up" });
+      }
+      return { user_id: user.id, ...service.as(api_key.key) };
+    },
+    async restart(env = {}) {
+      await running.stop();
+      running = await run({ ...fixed, ...env });
+    },
+    async stop() {
+      await running.stop();
+      await database.drop();
+    },
+  };
+  return service;
+}
+
+async function run(env: Record<string, string>) {
+  const app = await createApp(readConfig(env), createLog(env.LOG_LEVEL ?? "silent"));
+  const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
+  const stop = async () => {
+    app.beginStop();
+    await server.stop();
+    await app.stop();
+  };
+  return { url: server.url, stop };
+}
+
+function writeConfig(folder: string, config: unknown): string {
+  const file = join(folder, "purser.json");
+  writeFileSync(file, JSON.stringify(config));
+  return file;
+}
+
+function clientOf(url: () => string, key: string): Omit<Client, "key" | "user_id"> {
+  const request: Client["request"] = async (method, path, body, headers = {}) => {
+    const sent = body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) };
+    const type: Record<string, string> = body === undefined ? {} : { "Content-Type": "application/json" };
+    const response = await fetch(`${url()}${path}`, {
+      method,
+      headers: { Authorization: `Bearer ${key}`, ...type, ...headers },
+      redirect: "manual",
+      ...sent,
+    });
+    return { status: response.status, headers: response.headers, body: parse(await response.text()) };
+  };
+  return {
+    request,
+    get: (path, headers) => request("GET", path, undefined, headers),
+    post: (path, body, headers) => request("POST", path, body, headers),
+  };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}

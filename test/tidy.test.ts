@@ -1,0 +1,180 @@
+import { execFileSync } from "node:child_process";
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, relative } from "node:path";
+import { describe, expect, it } from "vitest";
+
+// The house's rules that matter, held by a test (CONTRIBUTING.md says why each is there).
+
+const root = join(import.meta.dirname, "..");
+const files = execFileSync("git", ["ls-files", "-co", "--exclude-standard"], { cwd: root, encoding: "utf8" })
+  .split("\n")
+  .filter((file) => file !== "" && existsSync(join(root, file)));
+const text = (file: string) => readFileSync(join(root, file), "utf8");
+const source = files.filter((file) => file.startsWith("src/") && file.endsWith(".ts"));
+
+const BASE = ["platform", "contract"];
+/** What each room may import, besides the files at the root of src that all may (errors, constants). */
+const ARROWS: Record<string, string[]> = {
+  platform: [],
+  contract: ["platform"],
+  http: BASE,
+  accounts: BASE,
+  vault: BASE,
+  ledger: BASE,
+  models: BASE,
+  safety: BASE,
+  scheduling: BASE,
+  billing: [...BASE, "ledger", "accounts"],
+  completions: [...BASE, "models", "ledger", "accounts"],
+  tools: [...BASE, "vault", "safety"],
+  agents: [...BASE, "completions", "tools", "scheduling", "models", "ledger"],
+  operator: [...BASE, "billing", "accounts", "ledger"],
+};
+const SHARED = new Set(["errors.ts", "constants.ts"]);
+/** Processes and wiring: they may import whatever they start. */
+const ENTRANCES = new Set(["app.ts", "main.ts", "audit.ts", "sanitize.ts"]);
+
+interface Import {
+  file: string;
+  target: string;
+}
+
+function importsOf(file: string): Import[] {
+  const found = text(file).matchAll(/(?:from|import)\s*\(?\s*"(\.{1,2}\/[^"]+)"/g);
+  return [...found].map((match) => ({ file, target: join(dirname(file), match[1] ?? "") }));
+}
+
+const room = (file: string) => relative("src", file).split("/")[0] ?? "";
+const inRoom = (file: string) => relative("src", file).includes("/");
+
+describe("the house", () => {
+  it("has a rule for every room", () => {
+    const rooms = new Set(source.filter(inRoom).map(room));
+    expect([...rooms].filter((name) => !(name in ARROWS))).toEqual([]);
+  });
+
+  it("imports only along its arrows", () => {
+    const wrong = source
+      .filter(inRoom)
+      .flatMap(importsOf)
+      .filter(({ file, target }) => {
+        const [from, to] = [room(file), room(target)];
+        if (from === to) return false;
+        if (!inRoom(target)) return !SHARED.has(to);
+        return !(ARROWS[from] ?? []).includes(to);
+      });
+    expect(wrong).toEqual([]);
+  });
+
+  it("reaches into no other room's store or routes", () => {
+    const wrong = source
+      .filter((file) => !ENTRANCES.has(relative("src", file)))
+      .flatMap(importsOf)
+      .filter(({ file, target }) => room(file) !== room(target) && /\.(store|routes)\.ts$/.test(target));
+    expect(wrong).toEqual([]);
+  });
+
+  it("has no import cycle", () => {
+    const graph = new Map(source.map((file) => [file, importsOf(file).map(({ target }) => target)]));
+    const state = new Map<string, "open" | "done">();
+    const cycles: string[] = [];
+    const visit = (file: string, path: string[]): void => {
+      if (state.get(file) === "done") return;
+      if (state.get(file) === "open") {
+        cycles.push([...path.slice(path.indexOf(file)), file].join(" → "));
+        return;
+      }
+      state.set(file, "open");
+      for (const target of graph.get(file) ?? []) visit(target, [...path, file]);
+      state.set(file, "done");
+    };
+    for (const file of source) visit(file, []);
+    expect(cycles).toEqual([]);
+  });
+
+  it("keeps SQL in stores, migrations and the database adapters", () => {
+    const sql = /\b(select\s+[\w*(][^;]*\bfrom\b|insert\s+into|update\s+\w+\s+set|delete\s+from)\b/i;
+    const allowed = (file: string) => file.endsWith(".store.ts") || file.startsWith("src/platform/");
+    const wrong = source.filter(
+      (file) => !allowed(file) && sql.test(text(file).replace(/^\s*(\/\/|\*|\/\*).*$/gm, "")),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
+
+describe("the style", () => {
+  it("takes time and randomness from the platform only", () => {
+    const wrong = source.filter(
+      (file) =>
+        !file.startsWith("src/platform/") && /\bDate\.now\(|\bnew Date\(|Math\.random\(|Temporal\.Now/.test(text(file)),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it("has no class but errors and SecretValue", () => {
+    const classes = source.flatMap((file) =>
+      [...text(file).matchAll(/^\s*(?:export )?class (\w+)/gm)].map((match) => `${file}: ${match[1]}`),
+    );
+    expect(classes.filter((name) => !/(Error|SecretValue|Refused|DurableFS)$/.test(name))).toEqual([]);
+  });
+
+  it("has no barrel and no default export", () => {
+    const wrong = source.filter(
+      (file) => /(^|\/)index\.ts$/.test(file) || /^export (\* from|default)/m.test(text(file)),
+    );
+    expect(wrong).toEqual([]);
+  });
+
+  it("keeps files under 400 lines and functions under 70", () => {
+    const code = files.filter(
+      (file) => /^(src|test|bench|demo)\/.*\.ts$/.test(file) && file !== "src/models/catalogue.ts",
+    );
+    expect(code.filter((file) => text(file).split("\n").length > 400)).toEqual([]);
+    expect(source.flatMap(longFunctions)).toEqual([]);
+  });
+
+  it("has a docstring on every export of a service or a pure file", () => {
+    const documented = source.filter(
+      (file) => inRoom(file) && !/\.(routes|store|types|adapter|worker)\.ts$/.test(file) && room(file) !== "contract",
+    );
+    const bare = documented.flatMap((file) => {
+      const lines = text(file).split("\n");
+      return lines.flatMap((line, index) => {
+        const match = /^export (?:async )?function (\w+)/.exec(line);
+        return match !== null && !/\*\/\s*$/.test(lines[index - 1] ?? "") ? [`${file}: ${match[1]}`] : [];
+      });
+    });
+    expect(bare).toEqual([]);
+  });
+
+  it("names no folder of the machine it is on, and no registry", () => {
+    const texts = files.filter((file) => /\.(ts|md|json|sql|ya?ml)$|^\.ci\/run$/.test(file));
+    expect(texts.filter((file) => text(file).includes(root))).toEqual([]);
+    expect(text("package-lock.json")).not.toContain('"resolved"');
+  });
+
+  it("skips no test", () => {
+    const wrong = files.filter(
+      (file) =>
+        file.endsWith(".test.ts") &&
+        file !== "test/tidy.test.ts" &&
+        /\b(it|describe|test)\.(only|skip|todo)\b/.test(text(file)),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
+
+/** Functions of over 70 lines, told by their indentation: from `function` or `=> {` to the closing brace below it. A `createX` holds a service together and may be long; what is in it may not. */
+function longFunctions(file: string): string[] {
+  const lines = text(file).split("\n");
+  return lines.flatMap((line, index) => {
+    const match =
+      /^(\s*)(?:export )?(?:async )?(?:function\*? (\w+)|const (\w+) = (?:async )?\(.*=> \{$|(?:async )?(\w+)\(.*\).*\{$)/.exec(
+        line,
+      );
+    const name = match?.[2] ?? match?.[3] ?? match?.[4];
+    if (match === null || name === undefined || /^(create|open|if|for|while|switch)|Routes$/.test(name)) return [];
+    const end = lines.findIndex((other, at) => at > index && other.startsWith(`${match[1]}}`));
+    return end - index > 70 ? [`${file}: ${name} (${end - index} lines)`] : [];
+  });
+}

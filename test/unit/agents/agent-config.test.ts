@@ -1,0 +1,138 @@
+import { describe, expect, test } from "vitest";
+import { type AgentConfig, changedConfig, newConfig, sameConfig, scheduleOf } from "../../../src/agents/agent-config.ts";
+import { type AgentChanges, createAgentSchema, updateAgentSchema } from "../../../src/contract/agents.ts";
+import { validationError } from "../../../src/contract/validation.ts";
+import type { PurserError } from "../../../src/errors.ts";
+
+const minimal = { name: "Scout", model_id: "lab/small" };
+const scheduled = { ...minimal, run_prompt: "Go.", schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
+
+function refusal(work: () => unknown): { code: string; param: string | undefined } {
+  try {
+    work();
+  } catch (error) {
+    const { shape } = error as PurserError;
+    return { code: shape.code, param: shape.param };
+  }
+  throw new Error("nothing was refused");
+}
+
+describe("a new agent", () => {
+  test("has the defaults of the contract", () => {
+    expect(newConfig(minimal)).toEqual({
+      name: "Scout",
+      description: null,
+      system_prompt: null,
+      run_prompt: null,
+      model_id: "lab/small",
+      auto_route: false,
+      is_active: true,
+      tools_config: {},
+      schedule_enabled: false,
+      schedule_interval: null,
+      schedule_time: null,
+      schedule_day_of_week: null,
+      schedule_day_of_month: null,
+      schedule_timezone: "UTC",
+      limits: {
+        max_steps: 25,
+        max_run_seconds: 900,
+        max_cost_tokens_per_run: null,
+        max_cost_tokens_per_month: null,
+        max_consecutive_failures: 5,
+      },
+    });
+  });
+
+  test("with auto_route needs no model", () => {
+    expect(newConfig({ name: "Scout", auto_route: true }).model_id).toBeNull();
+  });
+
+  test("on a monthly schedule runs on the first unless told otherwise", () => {
+    expect(newConfig({ ...scheduled, schedule_interval: "monthly" }).schedule_day_of_month).toBe(1);
+    expect(newConfig({ ...scheduled, schedule_interval: "monthly", schedule_day_of_month: "last" }).schedule_day_of_month).toBe("last");
+  });
+});
+
+describe("what does not go together is refused with the field that is missing", () => {
+  const cases: [string, AgentChanges & { name: string }, string][] = [
+    ["neither model nor auto_route", { name: "Scout" }, "model_id"],
+    ["auto_route false and no model", { name: "Scout", auto_route: false }, "model_id"],
+    ["a schedule without run_prompt", { ...scheduled, run_prompt: null }, "run_prompt"],
+    ["a schedule with a blank run_prompt", { ...scheduled, run_prompt: "  " }, "run_prompt"],
+    ["a schedule without interval", { ...scheduled, schedule_interval: null }, "schedule_interval"],
+    ["a schedule without time", { ...scheduled, schedule_time: null }, "schedule_time"],
+    ["a weekly schedule without its day", { ...scheduled, schedule_interval: "weekly" }, "schedule_day_of_week"],
+  ];
+  test.each(cases)("%s", (_what, wanted, param) => {
+    expect(refusal(() => newConfig(wanted))).toEqual({ code: "missing_field", param });
+  });
+});
+
+describe("a change", () => {
+  const config = newConfig({ ...scheduled, limits: { max_steps: 3 } });
+
+  test("leaves what it does not name", () => {
+    expect(changedConfig(config, { name: "Ranger" })).toEqual({ ...config, name: "Ranger" });
+  });
+
+  test("of one limit leaves the others", () => {
+    const { limits } = changedConfig(config, { limits: { max_run_seconds: 60 } });
+    expect(limits).toMatchObject({ max_steps: 3, max_run_seconds: 60, max_consecutive_failures: 5 });
+  });
+
+  test("to null clears", () => {
+    expect(changedConfig(newConfig({ ...minimal, description: "x" }), { description: null }).description).toBeNull();
+  });
+
+  test("that leaves the whole inconsistent is refused", () => {
+    expect(refusal(() => changedConfig(config, { run_prompt: null })).param).toBe("run_prompt");
+    expect(refusal(() => changedConfig(config, { model_id: null })).param).toBe("model_id");
+  });
+
+  test("to the same values is no change, whatever the order of keys", () => {
+    const stored = { ...config, limits: Object.fromEntries(Object.entries(config.limits).reverse()) } as AgentConfig;
+    expect(sameConfig(config, stored)).toBe(true);
+    expect(sameConfig(config, changedConfig(config, { limits: { max_steps: 4 } }))).toBe(false);
+  });
+});
+
+describe("the schedule", () => {
+  test("is there only while the agent is active and scheduled", () => {
+    expect(scheduleOf(newConfig(scheduled))).toEqual({ interval: "daily", time: "09:00", timezone: "UTC" });
+    expect(scheduleOf(newConfig({ ...scheduled, is_active: false }))).toBeNull();
+    expect(scheduleOf(newConfig({ ...scheduled, schedule_enabled: false }))).toBeNull();
+  });
+});
+
+describe("a body that is not valid is refused with its field", () => {
+  const whole = { name: "Scout", model_id: "m" };
+  const cases: [string, unknown, string, string][] = [
+    ["no name", { model_id: "m" }, "missing_field", "name"],
+    ["an empty name", { ...whole, name: "" }, "invalid_value", "name"],
+    ["a blank name", { ...whole, name: "   " }, "invalid_value", "name"],
+    ["a name too long", { ...whole, name: "x".repeat(201) }, "invalid_value", "name"],
+    ["a name that is null", { ...whole, name: null }, "invalid_value", "name"],
+    ["a prompt too long", { ...whole, system_prompt: "x".repeat(100_001) }, "invalid_value", "system_prompt"],
+    ["U+0000", { ...whole, run_prompt: "a\0b" }, "invalid_value", "run_prompt"],
+    ["half a surrogate pair", { ...whole, description: "\ud800" }, "invalid_value", "description"],
+    ["text for a boolean", { ...whole, is_active: "yes" }, "invalid_value", "is_active"],
+    ["an unknown interval", { ...whole, schedule_interval: "hourly" }, "invalid_value", "schedule_interval"],
+    ["an impossible time", { ...whole, schedule_time: "24:00" }, "invalid_value", "schedule_time"],
+    ["an unknown day", { ...whole, schedule_day_of_week: "Monday" }, "invalid_value", "schedule_day_of_week"],
+    ["day 32", { ...whole, schedule_day_of_month: 32 }, "invalid_value", "schedule_day_of_month"],
+    ["an unknown zone", { ...whole, schedule_timezone: "Mars/Olympus" }, "invalid_value", "schedule_timezone"],
+    ["an offset for a zone", { ...whole, schedule_timezone: "+05:30" }, "invalid_value", "schedule_timezone"],
+    ["no steps at all", { ...whole, limits: { max_steps: 0 } }, "invalid_value", "limits.max_steps"],
+    ["an unknown field", { ...whole, colour: "red" }, "unknown_field", "colour"],
+    ["an unknown nested field", { ...whole, limits: { max_stepz: 1 } }, "unknown_field", "limits.max_stepz"],
+  ];
+  test.each(cases)("%s", (_what, body, code, param) => {
+    const { error } = createAgentSchema.safeParse(body);
+    expect(validationError((error?.issues ?? []) as never, body).shape).toMatchObject({ code, param });
+  });
+
+  test("an update needs no field", () => {
+    expect(updateAgentSchema.parse({})).toEqual({});
+  });
+});

@@ -1,0 +1,129 @@
+import { describe, expect, test } from "vitest";
+import { newConfig } from "../../../src/agents/agent-config.ts";
+import { nextAction, type Progress, REPEATED_CALL } from "../../../src/agents/next-action.ts";
+import { type PastStep, transcript } from "../../../src/agents/transcript.ts";
+import type { ToolCall } from "../../../src/contract/completions.ts";
+
+const config = newConfig({ name: "Scout", model_id: "m", system_prompt: "Be brief.", run_prompt: "Look." });
+const call = (id: string, url = "https://a.example/"): ToolCall => ({
+  id,
+  type: "function",
+  function: { name: "web_fetch", arguments: JSON.stringify({ url }) },
+});
+const step = (fields: Partial<PastStep>): PastStep => ({
+  type: "tool",
+  name: "web_fetch",
+  status: "succeeded",
+  arguments: null,
+  result: null,
+  error: null,
+  ...fields,
+});
+const asked = (...tool_calls: ToolCall[]) =>
+  step({ type: "model", name: "m", result: { role: "assistant", content: null, tool_calls } });
+const said = (content: string | null) => step({ type: "model", name: "m", result: { role: "assistant", content } });
+const fetched = (result: string, url = "https://a.example/") => step({ arguments: { url }, result });
+
+function next(steps: PastStep[], more: Partial<Progress> = {}) {
+  return nextAction({ limits: config.limits, steps, elapsed_ms: 0, ...more });
+}
+
+describe("a run", () => {
+  test("begins with the model", () => {
+    expect(next([])).toEqual({ do: "call_model" });
+  });
+
+  test("ends with the model's words when it calls no tool", () => {
+    expect(next([said("Done.")])).toEqual({ do: "succeed", output: "Done." });
+    expect(next([said(null)])).toEqual({ do: "succeed", output: "" });
+  });
+
+  test("carries out each call of an answer in turn, then asks the model again", () => {
+    const answer = asked(call("1"), call("2", "https://b.example/"));
+    expect(next([answer])).toEqual({ do: "call_tool", call: call("1") });
+    expect(next([answer, fetched("A")])).toEqual({ do: "call_tool", call: call("2", "https://b.example/") });
+    expect(next([answer, fetched("A"), fetched("B")])).toEqual({ do: "call_model" });
+  });
+
+  test("goes on after a tool's error: the model reads it", () => {
+    const failed = step({ status: "failed", error: { code: "egress_refused", message: "private address" } });
+    expect(next([asked(call("1")), failed])).toEqual({ do: "call_model" });
+    const messages = transcript(config, { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null }, [asked(call("1")), failed]);
+    expect(messages.at(-1)).toEqual({ role: "tool", tool_call_id: "1", content: "Error: private address" });
+  });
+
+  test("ends with a failed model step's error", () => {
+    const error = { code: "model_unavailable", message: "down" };
+    expect(next([step({ type: "model", status: "failed", error })])).toEqual({ do: "fail", error });
+  });
+});
+
+describe("caps", () => {
+  const failure = (code: string) => ({ do: "fail", error: expect.objectContaining({ code }) });
+  const limits = { ...config.limits, max_steps: 2, max_run_seconds: 10 };
+
+  test("stop a run out of steps, of time", () => {
+    expect(next([asked(call("1")), fetched("A")], { limits })).toEqual(failure("max_steps"));
+    expect(next([], { limits, elapsed_ms: 10_000 })).toEqual(failure("timeout"));
+  });
+
+  test("never take away an answer that is there", () => {
+    const over = { limits, elapsed_ms: 99_000 };
+    expect(next([asked(call("1")), fetched("A"), said("Late.")], over)).toEqual({ do: "succeed", output: "Late." });
+  });
+});
+
+describe("the same call again and again (pi#9637, agno#6984)", () => {
+  const rounds = (count: number) => Array.from({ length: count }, (_, round) => [asked(call(String(round))), fetched("A")]).flat();
+  const refused = step({ arguments: { url: "https://a.example/" }, status: "failed", error: { code: REPEATED_CALL, message: "stop" } });
+
+  test("is refused the sixth time, and the model is told", () => {
+    expect(next([...rounds(4), asked(call("x"))])).toMatchObject({ do: "call_tool" });
+    expect(next([...rounds(5), asked(call("x"))])).toMatchObject({ do: "refuse_tool", error: { code: REPEATED_CALL } });
+  });
+
+  test("fails the run when the model does not listen", () => {
+    expect(next([...rounds(5), asked(call("x")), refused, asked(call("y"))])).toMatchObject({ do: "fail", error: { code: "tool_failed" } });
+  });
+
+  test("does not touch other calls", () => {
+    expect(next([...rounds(5), asked(call("x", "https://c.example/"))])).toMatchObject({ do: "call_tool" });
+  });
+});
+
+describe("after a crash", () => {
+  const interrupted = step({ status: "running", arguments: { url: "https://a.example/" } });
+
+  test("a model call without a recorded answer is made again", () => {
+    expect(next([step({ type: "model", status: "running" })])).toEqual({ do: "call_model" });
+  });
+
+  test("a fetch that reads is made again, another fails the run as effect_unknown (agent-framework#3938)", () => {
+    expect(next([asked(call("1")), interrupted])).toEqual({ do: "call_tool", call: call("1") });
+    const posted = { ...interrupted, arguments: { url: "https://a.example/", method: "POST" } };
+    expect(next([asked(call("1")), posted])).toMatchObject({ do: "fail", error: { code: "effect_unknown" } });
+  });
+});
+
+describe("the transcript", () => {
+  test("rebuilds the conversation from the steps, each answer under its call's id", () => {
+    const steps = [asked(call("1"), call("2", "https://b.example/")), fetched("A"), fetched("B"), said("Done.")];
+    const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+    expect(transcript(config, input, steps)).toEqual([
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Look." },
+      { role: "assistant", content: null, tool_calls: [call("1"), call("2", "https://b.example/")] },
+      { role: "tool", tool_call_id: "1", content: "A" },
+      { role: "tool", tool_call_id: "2", content: "B" },
+      { role: "assistant", content: "Done." },
+    ]);
+  });
+
+  test("of a chat holds its messages in place of the run_prompt", () => {
+    const input = { messages: [{ role: "user" as const, content: "Hi" }], request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+    expect(transcript(config, input, [])).toEqual([
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Hi" },
+    ]);
+  });
+});

@@ -1,0 +1,152 @@
+import { describe, expect, test } from "vitest";
+import { parseConfigFile } from "../../../src/config-file.ts";
+
+const CONTRACT_SAMPLE = `providers:
+  - { name: lab, kind: openai-compatible, base_url: "http://127.0.0.1:9999/v1", api_key_env: LAB_KEY }   # kinds
+models:
+  - { id: lab/small, provider: lab, provider_model: small, name: Lab small, input_rate: 0.25, output_rate: 1.25,
+      trial_eligible: true, context_window: 128000, max_output_tokens: 4096, supports: { tools: true, streaming: true } }
+plans: []            # replaces the table when given
+trial: { days: 14, tokens: 625000 }
+rollover_months: 3
+margin: 1.0          # on catalogue prices
+limits: { requests_per_minute: 600, concurrent_runs_per_user: 10, concurrent_runs: 50, body_bytes: 4194304 }
+`;
+const parse = (text: string) => parseConfigFile(text, "purser.yaml");
+
+/** A file with one provider and one model, each field on its own line; `changes` replaces or removes fields. */
+function fileWith(changes: Record<string, string | null>): string {
+  const fields: Record<string, string | null> = {
+    id: "lab/small",
+    provider: "lab",
+    provider_model: "small",
+    input_rate: "0.25",
+    output_rate: "1.25",
+    context_window: "128000",
+    max_output_tokens: "4096",
+    ...changes,
+  };
+  const lines = Object.entries(fields).flatMap(([key, value]) => (value === null ? [] : [`    ${key}: ${value}`]));
+  return `providers: [{ name: lab, kind: openai-compatible, base_url: "http://a/v1" }]\nmodels:\n  -\n${lines.join("\n")}\n`;
+}
+
+test("the contract's own sample is taken, and its empty list of plans keeps the seed's table", () => {
+  const { models, plans } = parse(CONTRACT_SAMPLE);
+  expect(plans).toHaveLength(4);
+  expect(models).toEqual([
+    {
+      id: "lab/small",
+      provider: "lab",
+      provider_model: "small",
+      name: "Lab small",
+      input_rate_micro: 250_000,
+      output_rate_micro: 1_250_000,
+      cached_input_rate_micro: null,
+      trial_eligible: true,
+      context_window: 128_000,
+      max_output_tokens: 4096,
+      supports: { tools: true, streaming: true, json_schema: false, vision: false },
+    },
+  ]);
+});
+
+test("plans that are given replace the table, and roll over as the file says", () => {
+  const { plans } = parse(
+    "plans: [{ id: solo, name: Solo, price_cents: 500, included_tokens: 3000000 }]\nrollover_months: 1\n",
+  );
+  expect(plans).toEqual([
+    {
+      id: "solo",
+      name: "Solo",
+      price_cents: 500,
+      currency: "usd",
+      interval: "month",
+      included_tokens: 3_000_000,
+      rollover_months: 1,
+    },
+  ]);
+});
+
+test.each([
+  ["0.333333", "1.000001", 333_333, 1_000_001],
+  ["0", "0", 0, 0],
+  ["0", "0.000001", 0, 1],
+  ["123456.654321", "999999.999999", 123_456_654_321, 999_999_999_999],
+  ["1e-6", "1", 1, 1_000_000],
+])("rates %s and %s are exact in millionths", (input_rate, output_rate, input_micro, output_micro) => {
+  const [model] = parse(fileWith({ input_rate, output_rate, cached_input_rate: "0.1" })).models;
+  expect(model).toMatchObject({
+    input_rate_micro: input_micro,
+    output_rate_micro: output_micro,
+    cached_input_rate_micro: 100_000,
+  });
+});
+
+test("an empty file changes nothing", () => {
+  expect(parse("")).toEqual(parse("{}"));
+  expect(parse("# nothing\n").limits.requests_per_minute).toBe(600);
+});
+
+describe("a bad model is refused with its line and the reason", () => {
+  test.each<[Record<string, string | null>, string]>([
+    [{ input_rate: "-0.25" }, "purser.yaml:7: models[0].input_rate must not be negative"],
+    [{ output_rate: "-1" }, "purser.yaml:8: models[0].output_rate must not be negative"],
+    [{ input_rate: "0.2500001" }, "purser.yaml:7: models[0].input_rate has more than 6 decimals"],
+    [{ input_rate: "1e-7" }, "models[0].input_rate has more than 6 decimals"],
+    [{ input_rate: "'0.25'" }, "models[0].input_rate must be a number"],
+    [{ input_rate: ".inf" }, "models[0].input_rate must be a number"],
+    [{ input_rate: "1000001", output_rate: "1000002" }, "models[0].input_rate must be at most 1000000"],
+    [{ output_rate: "0.25" }, "purser.yaml:8: models[0].output_rate must be above input_rate (or both 0)"],
+    [{ input_rate: null }, "purser.yaml:4: models[0].input_rate is missing"],
+    [{ temperature: "1" }, "purser.yaml:11: models[0].temperature is an unknown key (known: id, provider,"],
+    [{ supports: "{ audio: true }" }, "purser.yaml:11: models[0].supports.audio is an unknown key"],
+    [{ provider: "other" }, 'purser.yaml:5: models[0].provider "other" is not among the providers of this file'],
+    [{ id: "auto" }, "purser.yaml:4: models[0].id is reserved"],
+    [{ id: "purser/rehearsal" }, "models[0].id is reserved"],
+    [{ id: "'a b'" }, "models[0].id must be"],
+    [{ trial_eligible: "'yes'" }, "models[0].trial_eligible must be true or false"],
+    [{ context_window: "1.5" }, "models[0].context_window must be a whole number"],
+    [{ max_output_tokens: "128001" }, "purser.yaml:10: models[0].max_output_tokens is above context_window"],
+  ])("%j", (changes, expected) => {
+    expect(() => parse(fileWith(changes))).toThrow(expected);
+  });
+});
+
+describe("anything else that is wrong is refused with its line and the reason", () => {
+  test.each([
+    ["modles: []", "purser.yaml:1: modles is an unknown key (known: providers, models"],
+    ["- a list", "purser.yaml:1: must be a map"],
+    ["a: [1\n", "purser.yaml:2: "],
+    ["margin: 1\nmargin: 2\n", "purser.yaml:2: Map keys must be unique"],
+    ["margin: 1\n---\nmargin: 2\n", "purser.yaml:2: "],
+    ["margin: 0", "purser.yaml:1: margin must be above 0"],
+    ["trial:\n  days: 0", "purser.yaml:2: trial.days must be at least 1"],
+    ["limits:\n  concurrent_runs: many", "purser.yaml:2: limits.concurrent_runs must be a whole number"],
+    ["models: {}", "purser.yaml:1: models must be a list"],
+    ["providers:\n  - { name: a, kind: cohere }", "purser.yaml:2: providers[0].kind must be openai, anthropic"],
+    ["providers:\n  - { name: a, kind: openai-compatible }", "purser.yaml:2: providers[0].base_url is missing"],
+    ["providers:\n  - { name: a, kind: openai, base_url: nowhere }", "providers[0].base_url must be an http"],
+    [
+      "providers:\n  - { name: a, kind: openai-compatible, base_url: 'http://a' }\n  - { name: a, kind: openai-compatible, base_url: 'http://b' }",
+      'purser.yaml:3: providers[1].name "a" is a duplicate',
+    ],
+    [
+      "plans:\n - { id: a, name: A, price_cents: 1, included_tokens: 1 }\n - { id: a, name: B, price_cents: 1, included_tokens: 1 }",
+      'purser.yaml:3: plans[1].id "a" is a duplicate',
+    ],
+    [
+      `${fileWith({})}  - { id: lab/small, provider: lab, provider_model: x, input_rate: 1, output_rate: 2, context_window: 9, max_output_tokens: 1 }`,
+      'purser.yaml:11: models[1].id "lab/small" is a duplicate',
+    ],
+    [
+      "plans: [{ id: a, name: A, price_cents: 1.5, included_tokens: 1 }]",
+      "plans[0].price_cents must be a whole number",
+    ],
+    [
+      "plans: [{ id: a, name: A, price_cents: 1, included_tokens: 1, interval: year }]",
+      "plans[0].interval must be month",
+    ],
+  ])("%j", (text, expected) => {
+    expect(() => parse(text)).toThrow(expected);
+  });
+});

@@ -1,0 +1,190 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ConfigError, readConfig } from "../../../src/config.ts";
+
+const KEY = Buffer.alloc(32, 7).toString("base64");
+const STRIPE = { STRIPE_SECRET_KEY: "sk_test_1", STRIPE_WEBHOOK_SECRET: "whsec_1" };
+let directory: string;
+
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), "config-"));
+});
+afterAll(() => rmSync(directory, { recursive: true }));
+
+function refusal(env: Record<string, string>): string {
+  try {
+    readConfig(env);
+  } catch (error) {
+    if (error instanceof ConfigError) return error.message;
+    throw error;
+  }
+  throw new Error("it was accepted");
+}
+
+test("without any variable the service listens on loopback, on embedded storage, with sandbox payments", () => {
+  expect(readConfig({})).toMatchObject({
+    host: "127.0.0.1",
+    port: 3000,
+    database_url: null,
+    data_dir: "./data",
+    admin_key: null,
+    keyring: null,
+    test_clock: null,
+    payments: "sandbox",
+    stripe: null,
+    public_url: null,
+    trusted_proxies: [],
+    mail: null,
+    egress_allow: [],
+    signup: "open",
+    log_level: "info",
+    provider_keys: {},
+    providers: [],
+    models: [],
+    trial: { days: 14, tokens: 625_000 },
+    rollover_months: 3,
+    margin: 1,
+    limits: { requests_per_minute: 600, concurrent_runs_per_user: 10, concurrent_runs: 50, body_bytes: 4_194_304 },
+    warnings: [],
+  });
+});
+
+test("the default plans are the seed's table", () => {
+  const rows = readConfig({}).plans.map((plan) => [plan.name, plan.price_cents, plan.included_tokens]);
+  expect(rows).toEqual([
+    ["Starter", 2900, 18_000_000],
+    ["Professional", 4900, 30_000_000],
+    ["Pro", 8900, 55_000_000],
+    ["Enterprise", 14900, 93_000_000],
+  ]);
+});
+
+describe("a good value is taken", () => {
+  test.each<[Record<string, string>, object]>([
+    [{ HOST: "0.0.0.0" }, { host: "0.0.0.0", payments: "none" }],
+    [{ HOST: "::1" }, { host: "::1", payments: "sandbox" }],
+    [{ HOST: "purser.example.com" }, { host: "purser.example.com" }],
+    [{ PORT: "0" }, { port: 0 }],
+    [{ PORT: "65535" }, { port: 65535 }],
+    [{ PORT: "" }, { port: 3000 }],
+    [{ DATABASE_URL: "postgres://u:p@db:5432/purser", PURSER_KEK: `k1:${KEY}` }, { payments: "none" }],
+    [{ DATABASE_URL: "postgresql://db/purser", PURSER_KEK: `k1:${KEY}` }, { database_url: "postgresql://db/purser" }],
+    [{ DATA_DIR: "/var/lib/purser" }, { data_dir: "/var/lib/purser" }],
+    [{ PURSER_ADMIN_KEY: "operator" }, { admin_key: "operator" }],
+    [{ PURSER_KEK: `new:${KEY},old:${KEY}` }, { keyring: [{ id: "new" }, { id: "old" }] }],
+    [{ PURSER_TEST_CLOCK: "2026-01-31T09:00+05:30" }, { test_clock: "2026-01-31T03:30:00.000Z" }],
+    [{ PURSER_TEST_CLOCK: "2026-01-31T09:00:00Z", PURSER_PAYMENTS: "sandbox", ...STRIPE }, { payments: "sandbox" }],
+    [{ PURSER_PAYMENTS: "none" }, { payments: "none" }],
+    [{ PURSER_PAYMENTS: "sandbox", HOST: "0.0.0.0" }, { payments: "sandbox" }],
+    [STRIPE, { payments: "stripe", stripe: { secret_key: "sk_test_1", webhook_secret: "whsec_1", api_base: null } }],
+    [{ ...STRIPE, STRIPE_API_BASE: "http://127.0.0.1:9/" }, { stripe: { api_base: "http://127.0.0.1:9" } }],
+    [{ PURSER_PUBLIC_URL: "https://purser.example.com/" }, { public_url: "https://purser.example.com" }],
+    [{ PURSER_TRUSTED_PROXIES: "10.0.0.0/8, fd00::/8" }, { trusted_proxies: ["10.0.0.0/8", "fd00::/8"] }],
+    [{ SMTP_URL: "smtp://mail:25" }, { mail: { smtp_url: "smtp://mail:25", from: "Purser <no-reply@localhost>" } }],
+    [{ SMTP_URL: "smtps://u:p@mail", MAIL_FROM: "Us <us@example.com>" }, { mail: { from: "Us <us@example.com>" } }],
+    [
+      { PURSER_EGRESS_ALLOW: "Localhost:8080,[::1]:80,10.1.0.0/16" },
+      { egress_allow: ["localhost:8080", "[::1]:80", "10.1.0.0/16"] },
+    ],
+    [{ PURSER_SIGNUP: "closed" }, { signup: "closed" }],
+    [{ LOG_LEVEL: "debug" }, { log_level: "debug" }],
+    [{ MISTRAL_API_KEY: "m-1", XAI_API_KEY: "" }, { provider_keys: { MISTRAL_API_KEY: "m-1" } }],
+  ])("%j", (env, expected) => {
+    expect(readConfig(env)).toMatchObject(expected);
+  });
+});
+
+describe("a bad value is refused in one line with the variable, what is wrong and what is accepted", () => {
+  test.each<[Record<string, string>, string]>([
+    [{ HOST: "no host" }, 'HOST: "no host" is not a host; accepted: an IP address'],
+    [{ HOST: "999.1.1.1" }, "HOST: "],
+    [{ PORT: "abc" }, 'PORT: "abc" is not a port; accepted: a whole number from 0 to 65535'],
+    [{ PORT: "65536" }, "PORT: "],
+    [{ PORT: "-1" }, "PORT: "],
+    [{ PORT: "80\n" }, 'PORT: "80\\n" is not a port'],
+    [{ DATABASE_URL: "mysql://u:hunter2@db/x" }, 'DATABASE_URL: its scheme is "mysql:"; accepted: postgres://'],
+    [{ DATABASE_URL: "db/x" }, "DATABASE_URL: it is not a URL"],
+    [{ DATABASE_URL: "postgres://db/x" }, "PURSER_KEK: it is not set, and DATABASE_URL is; accepted: id:base64"],
+    [{ DATA_DIR: "/dev/null" }, 'DATA_DIR: "/dev/null" is not a directory'],
+    [{ DATA_DIR: "/dev/null/below" }, 'DATA_DIR: "/dev/null" is not a directory'],
+    [{ PURSER_CONFIG: "/nowhere.yaml" }, "PURSER_CONFIG: /nowhere.yaml cannot be read (ENOENT); accepted: the path"],
+    [{ PURSER_ADMIN_KEY: "hunter 2" }, "PURSER_ADMIN_KEY: it holds a space"],
+    [{ PURSER_KEK: KEY }, "PURSER_KEK: key 1 has no id"],
+    [{ PURSER_KEK: "k1:hunter2!" }, "PURSER_KEK: key 1 is not valid base64; accepted: id:base64 of 32 bytes"],
+    [{ PURSER_KEK: "k1:AAAA" }, "PURSER_KEK: key 1 has 3 bytes, not 32"],
+    [{ PURSER_KEK: `k1:${KEY},` }, "PURSER_KEK: key 2 has no id"],
+    [{ PURSER_KEK: `k1:${KEY},k1:${KEY}` }, "PURSER_KEK: the id k1 stands twice"],
+    [{ PURSER_TEST_CLOCK: "2026-01-31" }, 'PURSER_TEST_CLOCK: "2026-01-31" is not an instant; accepted: an ISO 8601'],
+    [{ PURSER_TEST_CLOCK: "9999-01-01T00:00Z" }, "PURSER_TEST_CLOCK: the year 9999"],
+    [{ PURSER_TEST_CLOCK: "2026-01-31T09:00Z", ...STRIPE }, "PURSER_TEST_CLOCK: it is set while payments are live"],
+    [
+      { PURSER_TEST_CLOCK: "2026-01-31T09:00Z", PURSER_PAYMENTS: "stripe", ...STRIPE },
+      "PURSER_TEST_CLOCK: it is set while payments are live",
+    ],
+    [{ PURSER_PAYMENTS: "paypal" }, 'PURSER_PAYMENTS: "paypal" is not one of them; accepted: stripe, sandbox or none'],
+    [{ PURSER_PAYMENTS: "stripe" }, "STRIPE_SECRET_KEY: it is not set"],
+    [{ STRIPE_SECRET_KEY: "sk_1" }, "STRIPE_WEBHOOK_SECRET: it is not set"],
+    [{ STRIPE_WEBHOOK_SECRET: "whsec_1" }, "STRIPE_SECRET_KEY: it is not set"],
+    [{ STRIPE_SECRET_KEY: "hunter2\n" }, "STRIPE_SECRET_KEY: it holds a space"],
+    [{ ...STRIPE, STRIPE_API_BASE: "ftp://x" }, "STRIPE_API_BASE: it is not an http address"],
+    [{ PURSER_PUBLIC_URL: "purser.example.com" }, "PURSER_PUBLIC_URL: "],
+    [{ PURSER_PUBLIC_URL: "ftp://a" }, 'PURSER_PUBLIC_URL: its scheme is "ftp:"'],
+    [{ PURSER_PUBLIC_URL: "https://u:hunter2@a" }, "PURSER_PUBLIC_URL: it holds credentials"],
+    [{ PURSER_PUBLIC_URL: "https://a/purser" }, "PURSER_PUBLIC_URL: it goes on after the host"],
+    [{ PURSER_TRUSTED_PROXIES: "10.0.0.1" }, 'PURSER_TRUSTED_PROXIES: "10.0.0.1" is not a CIDR; accepted: CIDRs'],
+    [{ PURSER_TRUSTED_PROXIES: "10/8" }, "PURSER_TRUSTED_PROXIES: "],
+    [{ PURSER_TRUSTED_PROXIES: "10.0.0.0/33" }, "PURSER_TRUSTED_PROXIES: "],
+    [{ SMTP_URL: "http://u:hunter2@mail" }, 'SMTP_URL: its scheme is "http:"'],
+    [{ MAIL_FROM: "nobody" }, 'MAIL_FROM: "nobody" is not a mail address'],
+    [{ PURSER_EGRESS_ALLOW: "localhost" }, 'PURSER_EGRESS_ALLOW: "localhost" is neither host:port nor a CIDR'],
+    [{ PURSER_EGRESS_ALLOW: "localhost:99999" }, "PURSER_EGRESS_ALLOW: "],
+    [{ PURSER_EGRESS_ALLOW: "a:80,,b:80" }, "PURSER_EGRESS_ALLOW: "],
+    [{ PURSER_SIGNUP: "yes" }, 'PURSER_SIGNUP: "yes" is not one of them; accepted: open or closed'],
+    [{ LOG_LEVEL: "loud" }, 'LOG_LEVEL: "loud" is not one of them; accepted: silent, fatal'],
+    [{ OPENAI_API_KEY: "hunter2\n" }, "OPENAI_API_KEY: it holds a space"],
+  ])("%j", (env, expected) => {
+    const message = refusal(env);
+    expect(message).toContain(expected);
+    expect(message).toContain("; accepted: ");
+    expect(message).not.toContain("\n");
+    expect(message).not.toContain("hunter");
+  });
+});
+
+test("a short admin key is taken with a warning that does not show it", () => {
+  const { warnings } = readConfig({ PURSER_ADMIN_KEY: "operator" });
+  expect(warnings).toHaveLength(1);
+  expect(warnings[0]).not.toContain("operator");
+});
+
+test("a provider whose key is not set is hidden, and a warning says so", () => {
+  const file = join(directory, "hidden.yaml");
+  writeFileSync(file, "providers:\n  - { name: lab, kind: openai, api_key_env: LAB_KEY }\n");
+  expect(readConfig({ PURSER_CONFIG: file }).warnings).toEqual([
+    "The provider lab and its models are hidden: its key LAB_KEY is not set.",
+  ]);
+  expect(readConfig({ PURSER_CONFIG: file, LAB_KEY: "lab-1" }).warnings).toEqual([]);
+});
+
+test("PURSER_CONFIG may be YAML or JSON, and its providers' keys are found by the variables it names", () => {
+  const yaml = join(directory, "purser.yaml");
+  const json = join(directory, "purser.json");
+  const provider = {
+    name: "lab",
+    kind: "openai-compatible",
+    base_url: "http://127.0.0.1:9999/v1",
+    api_key_env: "LAB_KEY",
+  };
+  writeFileSync(
+    yaml,
+    "providers:\n  - { name: lab, kind: openai-compatible, base_url: 'http://127.0.0.1:9999/v1', api_key_env: LAB_KEY }\n",
+  );
+  writeFileSync(json, JSON.stringify({ providers: [provider] }, null, "\t"));
+  for (const path of [yaml, json]) {
+    const config = readConfig({ PURSER_CONFIG: path, LAB_KEY: "lab-1" });
+    expect(config.providers).toEqual([provider]);
+    expect(config.provider_keys).toEqual({ LAB_KEY: "lab-1" });
+  }
+});

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { createGroupCommit } from "../../../src/ledger/group-commit.ts";
+
+const refusal = Object.assign(new Error("a check failed"), { code: "23514" });
+
+function recorded(apply: (batch: string[], call: number) => void, size_limit = 100) {
+  const batches: string[][] = [];
+  const commit = createGroupCommit<string, string>({
+    apply: async (batch) => {
+      batches.push(batch);
+      await null;
+      apply(batch, batches.length);
+      return batch.map((operation) => `${operation} done`);
+    },
+    size_limit,
+  });
+  return { batches, commit };
+}
+
+test("what queues while a call is in flight is the next batch, bounded in size and in order", async () => {
+  const { batches, commit } = recorded(() => {}, 3);
+  const first = commit("a");
+  const rest = ["b", "c", "d", "e"].map((name) => commit(name));
+  expect(await first).toBe("a done");
+  expect(await Promise.all(rest)).toEqual(["b done", "c done", "d done", "e done"]);
+  expect(batches).toEqual([
+    ["a", "b", "c"],
+    ["d", "e"],
+  ]);
+});
+
+test("an operation that the database refuses fails alone; the rest of its batch is done", async () => {
+  const { commit } = recorded((batch) => {
+    if (batch.includes("poison")) throw refusal;
+  });
+  const outcomes = await Promise.allSettled(["a", "b", "poison", "c", "d"].map((name) => commit(name)));
+  expect(outcomes.map(({ status }) => status)).toEqual([
+    "fulfilled",
+    "fulfilled",
+    "rejected",
+    "fulfilled",
+    "fulfilled",
+  ]);
+});
+
+test("a batch whose answer was lost is sent once more as it was", async () => {
+  const { batches, commit } = recorded((_, call) => {
+    if (call === 1) throw new Error("Connection terminated unexpectedly");
+  });
+  expect(await Promise.all([commit("a"), commit("b")])).toEqual(["a done", "b done"]);
+  expect(batches).toEqual([
+    ["a", "b"],
+    ["a", "b"],
+  ]);
+});
+
+test("a database out of reach fails the whole batch after two calls, and the next batch is tried", async () => {
+  const { batches, commit } = recorded((_, call) => {
+    if (call <= 2) throw Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
+  });
+  const outcomes = await Promise.allSettled(["a", "b", "c"].map((name) => commit(name)));
+  expect(outcomes.every(({ status }) => status === "rejected")).toBe(true);
+  expect(batches.length).toBe(2);
+  expect(await commit("d")).toBe("d done");
+});

@@ -1,0 +1,34 @@
+import fc from "fast-check";
+import { expect, it } from "vitest";
+import { createEventRelay } from "../../../src/models/event-relay.ts";
+import { delta, event } from "../../support/upstream.ts";
+import { contentOf, modelOf, requestOf } from "./model-fixture.ts";
+
+it("gives out the same text and counts however the network cuts the stream", () => {
+  const pieces = fc.array(fc.string({ unit: "grapheme" }), { maxLength: 8 });
+  const cuts = fc.array(fc.nat(400), { minLength: 1, maxLength: 40 });
+  fc.assert(
+    fc.property(pieces, cuts, fc.boolean(), (contents, sizes, carriage_returns) => {
+      const usage = { prompt_tokens: 7, completion_tokens: contents.length };
+      const whole = [
+        event({ choices: [] }),
+        ...contents.map(delta),
+        event({ choices: [], usage }),
+        "data: [DONE]\n\n",
+      ].join("");
+      const sent = carriage_returns ? whole.replaceAll("\n", "\r\n") : whole;
+      const relay = createEventRelay(modelOf());
+      let received = "";
+      for (let start = 0, turn = 0; start < sent.length; turn += 1) {
+        const end = start + (sizes[turn % sizes.length] ?? 0) + 1;
+        received += relay.push(sent.slice(start, end));
+        start = end;
+      }
+      relay.end();
+      expect(relay.finished()).toBe(true);
+      expect(contentOf(received)).toBe(contents.join(""));
+      expect(received).not.toMatch(/fake-large|"usage"|\[DONE\]\n/);
+      expect(relay.counts(requestOf())).toMatchObject({ input_tokens: 7, output_tokens: contents.length });
+    }),
+  );
+});

@@ -1,0 +1,218 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { ChatMessage, FunctionTool } from "../../../src/contract/completions.ts";
+import type { PurserError } from "../../../src/errors.ts";
+import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
+import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
+import {
+  anthropicMessage,
+  anthropicStream,
+  cut,
+  googleAnswer,
+  json,
+  startUpstream,
+  type Upstream,
+} from "../../support/upstream.ts";
+import { callerOf, chunksOf, contentOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
+
+const PIXEL = "data:image/png;base64,iVBORw0KGgo=";
+const LOOKUP: FunctionTool = {
+  type: "function",
+  function: {
+    name: "lookup",
+    description: "finds",
+    parameters: { type: "object", properties: { q: { type: "string" } } },
+  },
+};
+/** A conversation with everything in it: system, image, a tool call and its result. */
+const CONVERSATION: ChatMessage[] = [
+  { role: "system", content: "Be brief." },
+  {
+    role: "user",
+    content: [
+      { type: "text", text: "What is this?" },
+      { type: "image_url", image_url: { url: PIXEL } },
+    ],
+  },
+  {
+    role: "assistant",
+    content: null,
+    tool_calls: [{ id: "call_1", type: "function", function: { name: "lookup", arguments: '{"q":"x"}' } }],
+  },
+  { role: "tool", tool_call_id: "call_1", content: "a pixel" },
+];
+
+let upstream: Upstream;
+beforeEach(async () => {
+  upstream = await startUpstream();
+});
+afterEach(() => upstream.close());
+
+const failureOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => expect.unreachable(),
+    (error: PurserError) => error,
+  );
+
+describe("Anthropic", () => {
+  const anthropic = () =>
+    callerOf(
+      createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" }),
+      modelOf({ id: "claude-test", provider_model: "claude-test", owned_by: "anthropic" }),
+    );
+
+  it("is asked in its own terms and answers in OpenAI's", async () => {
+    upstream.answer(
+      anthropicMessage(
+        [
+          { type: "text", text: "Let me look." },
+          { type: "tool_use", id: "toolu_1", name: "lookup", input: { q: "y" } },
+        ],
+        { input_tokens: 20, output_tokens: 6, cache_read_input_tokens: 5 },
+        "tool_use",
+      ),
+    );
+    const { response, counts } = await anthropic().complete(
+      requestOf({ messages: CONVERSATION, tools: [LOOKUP], tool_choice: "auto", stop: "END", temperature: 0 }),
+    );
+    const [sent] = upstream.requests;
+    expect(sent?.path).toBe("/v1/messages");
+    expect(sent?.headers["x-api-key"]).toBe("key-of-anthropic");
+    expect(sent?.body).toMatchObject({
+      model: "claude-test",
+      max_tokens: 50,
+      stop_sequences: ["END"],
+      system: [{ type: "text", text: "Be brief." }],
+      tools: [{ name: "lookup", description: "finds" }],
+      messages: [
+        { role: "user", content: [{ type: "text" }, { type: "image", source: { media_type: "image/png" } }] },
+        { role: "assistant", content: [{ type: "tool_use", id: "call_1", name: "lookup", input: { q: "x" } }] },
+        { role: "user", content: [{ type: "tool_result", tool_use_id: "call_1", content: "a pixel" }] },
+      ],
+    });
+    expect(response).toMatchObject({
+      object: "chat.completion",
+      model: "claude-test",
+      choices: [
+        {
+          message: {
+            role: "assistant",
+            content: "Let me look.",
+            tool_calls: [{ id: "toolu_1", type: "function", function: { name: "lookup", arguments: '{"q":"y"}' } }],
+          },
+          finish_reason: "tool_calls",
+        },
+      ],
+    });
+    // Anthropic reports cached input apart; the contract's input includes it.
+    expect(counts).toMatchObject({ input_tokens: 25, cached_input_tokens: 5, output_tokens: 6, estimated: false });
+  });
+
+  it("streams in OpenAI's chunks", async () => {
+    upstream.answer(anthropicStream(["Hel", "lo"], { input_tokens: 9, output_tokens: 4 }));
+    const stream = await anthropic().stream();
+    const text = await textOfStream(stream);
+    const chunks = chunksOf(text);
+    expect(contentOf(text)).toBe("Hello");
+    expect(chunks[0].choices[0].delta.role).toBe("assistant");
+    expect(chunks.at(-1)).toMatchObject({
+      ...stream.identity(),
+      object: "chat.completion.chunk",
+      model: "claude-test",
+      choices: [{ delta: {}, finish_reason: "stop" }],
+    });
+    expect(stream.counts()).toMatchObject({ input_tokens: 9, output_tokens: 4, estimated: false });
+  });
+
+  it("that breaks off is a failure, and what came is counted", async () => {
+    const start = { type: "message_start", message: { id: "m", usage: { input_tokens: 1, output_tokens: 1 } } };
+    const piece = { type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "12345" } };
+    const block = { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } };
+    upstream.answer(cut(...[start, block, piece].map((each) => `data: ${JSON.stringify(each)}\n\n`)));
+    const stream = await anthropic().stream();
+    expect((await failureOf(textOfStream(stream))).code).toBe("upstream_error");
+    expect(stream.counts()).toMatchObject({ output_tokens: 2, estimated: true });
+  });
+
+  it.each([
+    [429, 502, "upstream_error"],
+    [529, 502, "upstream_error"],
+    [400, 400, "invalid_value"],
+  ])("answering %i is told in our words only", async (status, ours, code) => {
+    upstream.answer(json({ type: "error", error: { type: "any", message: "secret detail" } }, status));
+    for (const attempt of [anthropic().complete(), anthropic().stream()]) {
+      const error = await failureOf(attempt);
+      expect(error.shape).toMatchObject({ status: ours, code });
+      expect(error.message).not.toContain("secret detail");
+    }
+    expect(upstream.requests).toHaveLength(2);
+  });
+
+  it("is hung up on when the caller is", async () => {
+    const leaving = new AbortController();
+    upstream.answer(() => {});
+    const pending = failureOf(anthropic().complete(requestOf(), { signal: leaving.signal }));
+    await upstream.until(() => upstream.requests.length === 1);
+    leaving.abort(new Error("gone"));
+    expect((await pending).message).toBe("gone");
+    await upstream.until(() => upstream.hangUps === 1);
+  });
+});
+
+describe("Google", () => {
+  const google = () =>
+    callerOf(
+      createGoogleProvider({ base_url: upstream.url, api_key: "key-of-google" }),
+      modelOf({ id: "gemini-test", provider_model: "gemini-test", owned_by: "google" }),
+    );
+  const usage = { promptTokenCount: 8, candidatesTokenCount: 3, thoughtsTokenCount: 2, totalTokenCount: 13 };
+
+  it("is asked in its own terms and answers in OpenAI's, thoughts counted as output", async () => {
+    upstream.answer(googleAnswer([{ functionCall: { name: "lookup", args: { q: "y" } } }], usage));
+    const { response, counts } = await google().complete(requestOf({ messages: CONVERSATION, tools: [LOOKUP] }));
+    const [sent] = upstream.requests;
+    expect(sent?.path).toBe("/v1/models/gemini-test:generateContent");
+    expect(sent?.headers["x-goog-api-key"]).toBe("key-of-google");
+    expect(sent?.body).toMatchObject({
+      generationConfig: { maxOutputTokens: 50 },
+      systemInstruction: { parts: [{ text: "Be brief." }] },
+    });
+    expect(response.choices[0]).toMatchObject({
+      message: { content: null, tool_calls: [{ function: { name: "lookup", arguments: '{"q":"y"}' } }] },
+      finish_reason: "tool_calls",
+    });
+    expect(counts).toMatchObject({ input_tokens: 8, output_tokens: 5, reasoning_tokens: 2, estimated: false });
+  });
+
+  it("streams in OpenAI's chunks, a tool call in one piece included", async () => {
+    upstream.answer(googleAnswer([{ text: "Hello" }, { functionCall: { name: "lookup", args: { q: 1 } } }], usage));
+    const stream = await google().stream(requestOf({ tools: [LOOKUP] }));
+    const text = await textOfStream(stream);
+    expect(contentOf(text)).toBe("Hello");
+    const calls = chunksOf(text).flatMap((chunk) => chunk.choices[0].delta.tool_calls ?? []);
+    expect(calls[0]).toMatchObject({ index: 0, type: "function", function: { name: "lookup" } });
+    expect(calls.map((call) => call.function.arguments).join("")).toBe('{"q":1}');
+    expect(stream.counts()).toMatchObject({ input_tokens: 8, output_tokens: 5 });
+  });
+});
+
+describe("a request that cannot be said in a provider's terms", () => {
+  const provider = () => callerOf(createAnthropicProvider({ base_url: upstream.url, api_key: "key" }));
+  const call = (input: string): ChatMessage => ({
+    role: "assistant",
+    tool_calls: [{ id: "a", type: "function", function: { name: "lookup", arguments: input } }],
+  });
+  it.each<[string, ChatMessage[], string]>([
+    ["a result of no call", [{ role: "tool", tool_call_id: "x", content: "" }], "messages[0].tool_call_id"],
+    ["arguments that are no JSON", [call("{oops")], "messages[0].tool_calls[0].function.arguments"],
+    ["an unknown part", [{ role: "user", content: [{ type: "smell" }] }], "messages[0].content[0].type"],
+    [
+      "an image from a file",
+      [{ role: "user", content: [{ type: "image_url", image_url: { url: "file:///etc/passwd" } }] }],
+      "messages[0].content[0].image_url.url",
+    ],
+  ])("is refused with the field: %s", async (_, messages, param) => {
+    const error = await failureOf(provider().complete(requestOf({ messages })));
+    expect(error.shape).toMatchObject({ status: 400, code: "invalid_value", param });
+    expect(upstream.requests).toHaveLength(0);
+  });
+});

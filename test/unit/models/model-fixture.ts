@@ -1,0 +1,64 @@
+import type { ChatRequest } from "../../../src/contract/completions.ts";
+import type { Model, Provider, ProviderStream } from "../../../src/models/models.types.ts";
+import { monotonicMs } from "../../../src/platform/clock.ts";
+
+/** A model of the operator's, with the rates of the contract's example. */
+export function modelOf(fields: Partial<Model> = {}): Model {
+  return {
+    id: "lab/small",
+    uuid: "00000000-0000-8000-a000-000000000001",
+    name: "Lab small",
+    owned_by: "lab",
+    provider_model: "fake-large",
+    context_window: 128_000,
+    max_output_tokens: 4_096,
+    trial_eligible: true,
+    supports: { tools: true, streaming: true, json_schema: true, vision: true },
+    rehearsal: false,
+    input_rate_micro: 250_000,
+    output_rate_micro: 1_250_000,
+    cached_input_rate_micro: null,
+    ...fields,
+  };
+}
+
+export function requestOf(fields: Partial<ChatRequest> = {}): ChatRequest {
+  return { model: "lab/small", messages: [{ role: "user", content: "hello" }], ...fields };
+}
+
+/** Both ways of calling a provider, with everything that a test does not care about. */
+export function callerOf(provider: Provider, model: Model = modelOf()) {
+  const optionsOf = (signal?: AbortSignal, wait_ms = 20_000) => ({
+    signal: signal ?? new AbortController().signal,
+    deadline_ms: monotonicMs() + wait_ms,
+  });
+  const prepare = (request: ChatRequest, stream: boolean, max_output_tokens = 50) =>
+    provider.prepare({ model, request, max_output_tokens, stream });
+  return {
+    complete: (request = requestOf(), { signal, wait_ms }: { signal?: AbortSignal; wait_ms?: number } = {}) =>
+      provider.complete(prepare(request, false), optionsOf(signal, wait_ms)),
+    stream: (request = requestOf(), { signal, wait_ms }: { signal?: AbortSignal; wait_ms?: number } = {}) =>
+      provider.stream(prepare(request, true), optionsOf(signal, wait_ms)),
+  };
+}
+
+/** Reads a stream to its end. */
+export async function textOfStream({ blocks }: ProviderStream): Promise<string> {
+  let text = "";
+  for (let step = await blocks.next(); !step.done; step = await blocks.next()) text += step.value;
+  return text;
+}
+
+/** The chunks in a stream's text. */
+// biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+export function chunksOf(text: string): any[] {
+  const payloads = text.split("\n\n").filter((event) => event.startsWith("data: {"));
+  return payloads.map((event) => JSON.parse(event.slice(6)));
+}
+
+/** What the chunks in a stream's text say. */
+export function contentOf(text: string): string {
+  return chunksOf(text)
+    .map((chunk) => chunk.choices[0]?.delta.content ?? "")
+    .join("");
+}

@@ -1,0 +1,156 @@
+import { describe, expect, it } from "vitest";
+import type { ChatRequest } from "../../../src/contract/completions.ts";
+import { modelSchema } from "../../../src/contract/models.ts";
+import { BUILT_IN_PROVIDERS, CATALOGUE } from "../../../src/models/catalogue.ts";
+import { createModels, modelRecord } from "../../../src/models/models.service.ts";
+import type { Model, ModelSettings, ModelsConfig } from "../../../src/models/models.types.ts";
+import { routeOf } from "../../../src/models/routing.ts";
+import { isUuid } from "../../../src/platform/ids.ts";
+import { modelOf, requestOf } from "./model-fixture.ts";
+
+const LAB = { name: "lab", kind: "openai-compatible" as const, base_url: "http://127.0.0.1:1/v1", api_key_env: null };
+const settingsOf = (fields: Partial<ModelSettings> = {}): ModelSettings => {
+  const { uuid, owned_by, rehearsal, ...model } = modelOf();
+  return { ...model, provider: "lab", ...fields };
+};
+const modelsOf = (config: Partial<ModelsConfig> = {}) =>
+  createModels({ config: { providers: [], models: [], margin: 1, provider_keys: {}, ...config } });
+
+describe("the models on offer", () => {
+  it("are the rehearsal model alone when no provider has a key", () => {
+    expect(
+      modelsOf()
+        .list()
+        .map((model) => model.id),
+    ).toEqual(["purser/rehearsal"]);
+  });
+
+  it("are the catalogue's of each provider whose key is set", () => {
+    const ids = modelsOf({ provider_keys: { ANTHROPIC_API_KEY: "k" } })
+      .list()
+      .map((model) => model.id);
+    expect(ids).toContain("claude-opus-5-5");
+    expect(ids.filter((id) => id.startsWith("gpt") || id.startsWith("gemini"))).toEqual([]);
+  });
+
+  it("are the operator's too, which replace the catalogue's of the same id", () => {
+    const models = modelsOf({
+      providers: [LAB],
+      models: [settingsOf(), settingsOf({ id: "gpt-4.1", input_rate_micro: 5 })],
+      provider_keys: { OPENAI_API_KEY: "k" },
+    });
+    expect(models.find("lab/small")).toMatchObject({ owned_by: "lab", provider_model: "fake-large" });
+    expect(models.find("gpt-4.1")).toMatchObject({ owned_by: "lab", input_rate_micro: 5 });
+    expect(models.list().filter((model) => model.id === "gpt-4.1")).toHaveLength(1);
+  });
+
+  it("are found by id and by a UUID that stays", () => {
+    const config = { providers: [LAB], models: [settingsOf()] };
+    const uuid = modelsOf(config).find("lab/small")?.uuid ?? "";
+    expect(isUuid(uuid)).toBe(true);
+    expect(modelsOf(config).find(uuid.toUpperCase())?.id).toBe("lab/small");
+    expect(modelsOf(config).find("lab/large")).toBeNull();
+  });
+
+  it("are shown as the contract says, with rates as decimals", () => {
+    const models = modelsOf({ providers: [LAB], models: [settingsOf({ cached_input_rate_micro: 25_000 })] });
+    for (const model of models.list()) modelSchema.parse(modelRecord(model));
+    const record = modelRecord(models.find("lab/small") as Model);
+    expect(record).toMatchObject({
+      input_rate: 0.25,
+      output_rate: 1.25,
+      cached_input_rate: 0.025,
+      cost_multiplier: 0.5,
+    });
+    expect(modelRecord(models.find("purser/rehearsal") as Model)).not.toHaveProperty("cached_input_rate");
+  });
+});
+
+describe("the catalogue", () => {
+  it("has an id, a known provider, a source and a date for each price, and output above input", () => {
+    const providers = BUILT_IN_PROVIDERS.map((provider) => provider.name);
+    expect(new Set(CATALOGUE.map((entry) => entry.id)).size).toBe(CATALOGUE.length);
+    for (const entry of CATALOGUE) {
+      expect(providers).toContain(entry.provider);
+      expect(entry.source).toMatch(/^https:\/\//);
+      expect(entry.as_of).toMatch(/^2026-\d\d-\d\d$/);
+      expect(Number(entry.usd_per_million_output)).toBeGreaterThan(Number(entry.usd_per_million_input));
+    }
+  });
+
+  it("multiplies prices by the margin", () => {
+    const provider_keys = { OPENAI_API_KEY: "k" };
+    expect(modelsOf({ provider_keys }).find("gpt-4.1")).toMatchObject({
+      input_rate_micro: 1_250_000,
+      output_rate_micro: 5_000_000,
+    });
+    expect(modelsOf({ provider_keys, margin: 1.2 }).find("gpt-4.1")).toMatchObject({ input_rate_micro: 1_500_000 });
+  });
+});
+
+describe("routing", () => {
+  const rates = (input_rate_micro: number, output_rate_micro: number) => ({ input_rate_micro, output_rate_micro });
+  const cheap = modelOf({ id: "cheap", ...rates(100_000, 400_000) });
+  const cheaper = modelOf({ id: "cheaper", ...rates(50_000, 200_000) });
+  const middle = modelOf({ id: "middle", ...rates(1_000_000, 5_000_000) });
+  const best = modelOf({ id: "best", trial_eligible: false, ...rates(3_000_000, 15_000_000) });
+  const rehearsal = modelOf({ id: "purser/rehearsal", rehearsal: true, ...rates(0, 0) });
+  const all = [best, cheap, middle, rehearsal, cheaper];
+  const route = (
+    fields: Partial<ChatRequest>,
+    options: { models?: Model[]; is_trial?: boolean; sticky?: string } = {},
+  ) =>
+    routeOf({
+      request: requestOf({ model: "auto", ...fields }),
+      models: options.models ?? all,
+      is_trial: options.is_trial ?? false,
+      sticky_model_id: options.sticky ?? null,
+    }).candidates.map((model) => model.id);
+  const asks = (content: string) => ({ messages: [{ role: "user" as const, content }] });
+
+  it("takes the cheapest model of the tier that the task asks for, then the better tiers", () => {
+    expect(route(asks("hello"))).toEqual(["cheaper", "cheap", "middle", "best"]);
+    expect(route(asks("Compare these two"))[0]).toBe("middle");
+    const hard = { ...asks("Analyse this: ```x```"), tools: [{ type: "function" as const, function: { name: "t" } }] };
+    expect(route(hard)[0]).toBe("best");
+  });
+
+  it("never takes the rehearsal model while a real one qualifies", () => {
+    expect(route({})).not.toContain("purser/rehearsal");
+    expect(route({}, { models: [rehearsal] })).toEqual(["purser/rehearsal"]);
+  });
+
+  it("keeps to what the request needs and the account may use", () => {
+    const plain = modelOf({
+      id: "plain",
+      ...rates(1, 2),
+      context_window: 1_000,
+      supports: { tools: false, streaming: false, json_schema: false, vision: false },
+    });
+    const models = [plain, middle];
+    const image = { type: "image_url", image_url: { url: "https://a.test/x.png" } };
+    expect(route({}, { models })[0]).toBe("plain");
+    for (const need of [
+      { tools: [{ type: "function" as const, function: { name: "t" } }] },
+      { stream: true },
+      { response_format: { type: "json_schema" as const, json_schema: { name: "n" } } },
+      { messages: [{ role: "user" as const, content: [image] }] },
+      asks("long ".repeat(2_000)),
+    ]) {
+      expect(route(need, { models })).toEqual(["middle"]);
+    }
+    expect(route({}, { models: [best], is_trial: true })).toEqual([]);
+  });
+
+  it("stays with the model of the turns before, while it qualifies", () => {
+    expect(route({}, { sticky: "middle" })[0]).toBe("middle");
+    expect(route({}, { sticky: "gone" })[0]).toBe("cheaper");
+    expect(route({}, { sticky: "best", is_trial: true })[0]).toBe("cheaper");
+  });
+
+  it("takes linear time on hostile prompts", () => {
+    const started = performance.now();
+    route(asks("class ".repeat(300_000)));
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+});

@@ -1,0 +1,279 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { PurserError } from "../../../src/errors.ts";
+import { createOpenAiCompatible } from "../../../src/models/openai-compatible.adapter.ts";
+import {
+  completion,
+  cut,
+  delta,
+  event,
+  events,
+  hanging,
+  json,
+  startUpstream,
+  stream,
+  type Upstream,
+} from "../../support/upstream.ts";
+import { callerOf, chunksOf, contentOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
+
+let upstream: Upstream;
+let call: ReturnType<typeof callerOf>;
+
+beforeEach(async () => {
+  upstream = await startUpstream();
+  const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: "key-of-lab", cap_field: "max_tokens" });
+  call = callerOf(provider);
+});
+afterEach(() => upstream.close());
+
+const failureOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => expect.unreachable(),
+    (error: PurserError) => error,
+  );
+
+describe("a request", () => {
+  it("goes on as it came, but for model, cap and usage", async () => {
+    const { model, messages, ...fields } = requestOf({ temperature: 0.5, logit_bias: { 50256: -100 }, n: 1 });
+    await call.complete({ model, messages, ...fields, max_tokens: 9_999 });
+    await textOfStream(await call.stream({ model, messages, ...fields, stream_options: { include_usage: false } }));
+    const [plain, streamed] = upstream.requests;
+    expect(plain?.path).toBe("/v1/chat/completions");
+    expect(plain?.headers.authorization).toBe("Bearer key-of-lab");
+    expect(plain?.body).toEqual({ model: "fake-large", messages, ...fields, max_tokens: 50 });
+    expect(streamed?.body).toMatchObject({ stream: true, stream_options: { include_usage: true }, max_tokens: 50 });
+  });
+
+  it("names the cap as OpenAI's newer models want it", async () => {
+    const provider = createOpenAiCompatible({
+      base_url: `${upstream.url}/`,
+      api_key: null,
+      cap_field: "max_completion_tokens",
+    });
+    await callerOf(provider).complete(requestOf({ max_tokens: 7 }));
+    expect(upstream.requests[0]?.body).toMatchObject({ max_completion_tokens: 50 });
+    expect(upstream.requests[0]?.body).not.toHaveProperty("max_tokens");
+    expect(upstream.requests[0]?.headers).not.toHaveProperty("authorization");
+  });
+});
+
+describe("an answer", () => {
+  it("keeps the provider's fields, names our model and counts as reported", async () => {
+    upstream.answer(
+      completion("hi", {
+        prompt_tokens: 12,
+        completion_tokens: 5,
+        prompt_tokens_details: { cached_tokens: 8 },
+        completion_tokens_details: { reasoning_tokens: 3 },
+      }),
+    );
+    const { response, counts } = await call.complete();
+    expect(response).toMatchObject({ id: "chatcmpl-upstream", model: "lab/small", object: "chat.completion" });
+    expect(response.choices[0]?.message.content).toBe("hi");
+    expect(counts).toEqual({
+      input_tokens: 12,
+      output_tokens: 5,
+      cached_input_tokens: 8,
+      reasoning_tokens: 3,
+      estimated: false,
+    });
+  });
+
+  it.each([
+    ["missing", null],
+    ["negative", { prompt_tokens: -1, completion_tokens: 4 }],
+    ["fractional", { prompt_tokens: 1, completion_tokens: 0.5 }],
+    ["text", { prompt_tokens: "10" as never, completion_tokens: 4 }],
+    ["absurd", { prompt_tokens: 1e15, completion_tokens: 4 }],
+  ])("whose usage is %s is counted here, and says so", async (_, usage) => {
+    upstream.answer(completion("12345678", usage));
+    const { counts } = await call.complete();
+    // ceil(bytes / 4) of "hello" and of the answer
+    expect(counts).toMatchObject({ input_tokens: 2, output_tokens: 2, estimated: true });
+  });
+
+  it.each([
+    ["no JSON", (response: import("node:http").ServerResponse) => void response.end("<html>busy</html>")],
+    ["no completion", json({ ok: true })],
+    ["an error with status 200", json({ error: { message: "secret detail" } })],
+    ["a completion without choices", json({ object: "chat.completion", choices: [] })],
+    ["a connection that closes", (response: import("node:http").ServerResponse) => void response.destroy()],
+  ])("that is %s is the provider's failure", async (_, reply) => {
+    upstream.answer(reply);
+    const error = await failureOf(call.complete());
+    expect(error.shape).toMatchObject({ status: 502, code: "upstream_error" });
+    expect(error.message).not.toContain("secret detail");
+  });
+
+  it("without end is not read on", async () => {
+    upstream.answer((response) => {
+      response.writeHead(200, { "content-type": "application/json" });
+      const more = () => {
+        while (response.write("x".repeat(1_048_576))) {}
+        response.once("drain", more);
+      };
+      more();
+    });
+    expect((await failureOf(call.complete())).code).toBe("upstream_error");
+    await upstream.until(() => upstream.hangUps === 1);
+  });
+});
+
+describe("a refusal upstream", () => {
+  const secret = "sk-live-1234 at https://internal.lab";
+  it.each([
+    [400, { code: "context_length_exceeded" }, { status: 400, code: "context_length_exceeded", param: "messages" }],
+    [400, { message: "This model's maximum context length is 8" }, { status: 400, code: "context_length_exceeded" }],
+    [400, { param: "temperature" }, { status: 400, code: "invalid_value", param: "temperature" }],
+    [422, { param: `<script>${secret}` }, { status: 400, code: "invalid_value", param: "messages" }],
+    [401, {}, { status: 502, code: "upstream_error" }],
+    [404, {}, { status: 502, code: "upstream_error" }],
+    [429, {}, { status: 502, code: "upstream_error" }],
+    [500, {}, { status: 502, code: "upstream_error" }],
+    [503, {}, { status: 502, code: "upstream_error" }],
+    [504, {}, { status: 504, code: "upstream_timeout" }],
+  ])("with status %i is told in our words only", async (status, fields, shape) => {
+    upstream.answer(json({ error: { message: secret, ...fields } }, status));
+    for (const attempt of [call.complete(), call.stream()]) {
+      const error = await failureOf(attempt);
+      expect(error.shape).toMatchObject(shape);
+      expect(JSON.stringify(error.shape)).not.toContain("sk-live");
+    }
+  });
+
+  it("by nobody listening is a failure, and one that takes too long a time-out", async () => {
+    const closed = createOpenAiCompatible({
+      base_url: "http://127.0.0.1:1/v1",
+      api_key: null,
+      cap_field: "max_tokens",
+    });
+    expect((await failureOf(callerOf(closed).complete())).code).toBe("upstream_error");
+    upstream.answer(() => {});
+    expect((await failureOf(call.complete(requestOf(), { wait_ms: 100 }))).code).toBe("upstream_timeout");
+  });
+});
+
+describe("a stream", () => {
+  it("is relayed with our model's name, without usage and [DONE]", async () => {
+    upstream.answer(stream(["Hel", "lo"]));
+    const relayed = await call.stream();
+    const text = await textOfStream(relayed);
+    expect(contentOf(text)).toBe("Hello");
+    expect(new Set(chunksOf(text).map((chunk) => chunk.model))).toEqual(new Set(["lab/small"]));
+    expect(text).not.toMatch(/usage|DONE|fake-large/);
+    expect(relayed.identity()).toEqual({ id: "chatcmpl-upstream", created: 1_700_000_000 });
+    expect(relayed.counts()).toMatchObject({ input_tokens: 10, output_tokens: 4, estimated: false });
+  });
+
+  it("leaves alone a text that speaks of models, usage and the end", async () => {
+    const said =
+      'They wrote "model":"fake-large", "usage":{"x":1}, data: [DONE] and {"error":1}\n\ndata: {"choices":[]}';
+    upstream.answer(stream([said, "é😀"]));
+    expect(contentOf(await textOfStream(await call.stream()))).toBe(`${said}é😀`);
+  });
+
+  it("takes the last usage where every chunk repeats it, and bills it once", async () => {
+    const chunk = (content: string, completion_tokens: number) =>
+      event({ choices: [{ index: 0, delta: { content } }], usage: { prompt_tokens: 10, completion_tokens } });
+    upstream.answer(events(chunk("a", 1), chunk("b", 2), chunk("c", 3), "data: [DONE]\n\n"));
+    const relayed = await call.stream();
+    const text = await textOfStream(relayed);
+    expect(contentOf(text)).toBe("abc");
+    expect(text).not.toContain("usage");
+    expect(relayed.counts()).toMatchObject({ input_tokens: 10, output_tokens: 3 });
+  });
+
+  it("passes on comments, odd line ends and chunks whose usage is null", async () => {
+    const null_usage = delta("b").replace('"choices"', '"usage":null,"choices"');
+    upstream.answer(
+      events(
+        ": ping\n\n",
+        delta("a").replaceAll("\n", "\r\n"),
+        null_usage,
+        delta("c").replace("data: ", "data:"),
+        "data: [DONE]\r\n\r\n",
+      ),
+    );
+    const text = await textOfStream(await call.stream());
+    expect(text).toContain(": ping");
+    expect(text.match(/"content":"[abc]"/g)).toHaveLength(3);
+  });
+
+  it("is counted from its text when it is left, and the provider is hung up on at once", async () => {
+    const leaving = new AbortController();
+    upstream.answer(hanging(delta("12345678"), delta("90")));
+    const relayed = await call.stream(requestOf(), { signal: leaving.signal });
+    let text = "";
+    while (contentOf(text) !== "1234567890") text += (await relayed.blocks.next()).value;
+    const pending = failureOf(relayed.blocks.next() as Promise<unknown>);
+    leaving.abort(new Error("gone"));
+    expect((await pending).message).toBe("gone");
+    await upstream.until(() => upstream.hangUps === 1);
+    expect(relayed.counts()).toMatchObject({ input_tokens: 2, output_tokens: 3, estimated: true });
+  });
+
+  it("counts tool calls and reasoning as output too", async () => {
+    const call_delta = { tool_calls: [{ index: 0, id: "1", function: { name: "find", arguments: '{"q":1}' } }] };
+    upstream.answer(
+      events(
+        event({ choices: [{ index: 0, delta: { reasoning_content: "hmm, " } }] }),
+        event({ choices: [{ index: 0, delta: call_delta, finish_reason: "tool_calls" }] }),
+        "data: [DONE]\n\n",
+      ),
+    );
+    const relayed = await call.stream();
+    await textOfStream(relayed);
+    // "hmm, " + "find" + '{"q":1}' are 16 bytes
+    expect(relayed.counts()).toMatchObject({ output_tokens: 4, estimated: true });
+  });
+
+  it.each([
+    ["is cut off", cut(delta("a"))],
+    ["ends without an end", events(delta("a"))],
+    ["turns into an error", events(delta("a"), 'data: {"error":{"message":"secret detail"}}\n\n', "data: [DONE]\n\n")],
+    ["never ends a line", hanging(delta("a"), `data: ${"x".repeat(1_200_000)}`)],
+    ["has usage that is no JSON", events(delta("a"), 'data: {"usage":{oops}\n\n')],
+  ])("that %s fails, and what came is counted", async (_, reply) => {
+    upstream.answer(reply);
+    const relayed = await call.stream();
+    const error = await failureOf(textOfStream(relayed));
+    expect(error.shape).toMatchObject({ status: 502, code: "upstream_error" });
+    expect(error.message).not.toContain("secret detail");
+    expect(relayed.counts()).toMatchObject({ output_tokens: 1, estimated: true });
+  });
+
+  it("whose first event is no chunk fails before anything is given out", async () => {
+    upstream.answer(events("data: <html>\n\n"));
+    expect((await failureOf(textOfStream(await call.stream()))).code).toBe("upstream_error");
+  });
+
+  it("that is not closed after [DONE] is not waited for", async () => {
+    upstream.answer(hanging(delta("a"), "data: [DONE]\n\n"));
+    expect(contentOf(await textOfStream(await call.stream()))).toBe("a");
+  });
+
+  it("leaves its connection to later requests", async () => {
+    const ports = new Set<number | undefined>();
+    upstream.answer((response, request) => {
+      ports.add(response.socket?.remotePort);
+      return stream(["a"])(response, request);
+    });
+    for (let index = 0; index < 20; index += 1) await textOfStream(await call.stream());
+    // A request that comes before the last bytes of the one before were read opens one more.
+    expect(ports.size).toBeLessThanOrEqual(3);
+  });
+});
+
+it("holds for half a token a byte and a fixed amount for each image", () => {
+  const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: null, cap_field: "max_tokens" });
+  const image = { type: "image_url", image_url: { url: "https://pictures.test/a.png" } };
+  const prepare = (content: string | (typeof image)[]) =>
+    provider.prepare({
+      model: modelOf(),
+      request: requestOf({ messages: [{ role: "user", content }] }),
+      max_output_tokens: 50,
+      stream: false,
+    });
+  const plain = prepare("é".repeat(1_000));
+  expect(plain.input_tokens).toBe(Math.ceil(Buffer.byteLength(plain.body ?? "") / 2));
+  expect(prepare([image, image]).input_tokens).toBeGreaterThan(8_192);
+});

@@ -1,0 +1,25 @@
+import { describe, expect, it } from "vitest";
+import { normalise } from "../../../src/safety/normalise.ts";
+
+describe("the output view", () => {
+  it("composes, and ends lines with a line feed", () => {
+    expect(normalise("e\u0301\r\na\u2028b\u0085c\rd").text).toBe("é\na\nb\nc\nd");
+  });
+
+  it("mends half a surrogate pair instead of passing it on", () => {
+    expect(normalise("a\ud800b").text).toBe("a\ufffdb");
+  });
+
+  it("tells what invisible characters spelled", () => {
+    const bytes = Array.from("spy!", (char) => String.fromCodePoint(0xe0100 + char.charCodeAt(0) - 16)).join("");
+    expect(normalise(`x\u{e0068}\u{e0069}\u{e0020}\u{e0079}${bytes}`)).toEqual({
+      text: "x",
+      smuggled: ["hi y", "spy!"],
+    });
+  });
+
+  it("leaves ordinary brackets, tags and operators alone", () => {
+    const text = "a <b> c, x |> f(y), [1], List<String>, if (a < b || c > d), <article>";
+    expect(normalise(text).text).toBe(text);
+  });
+});

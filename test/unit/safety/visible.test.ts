@@ -1,0 +1,66 @@
+import { describe, expect, it } from "vitest";
+import { visibleMarkdown } from "../../../src/safety/markdown.ts";
+import { visibleText } from "../../../src/safety/visible.ts";
+
+const textOf = (html: string) => visibleText(html).text;
+
+describe("a page as text", () => {
+  it("keeps headings, lists, rows and paragraphs apart", () => {
+    const html = `<h1>Title</h1><p>One <b>two</b>
+      three.</p><ul><li>a<li>b</ul><table><tr><th>x<th>y<tr><td>1<td>2</table><pre>  code\n    more</pre>`;
+    expect(textOf(html)).toBe("# Title\n\nOne two three.\n\n- a\n- b\n\nx | y\n1 | 2\n\n  code\n    more");
+  });
+
+  it("keeps words together that markup only styles, and apart that it separates", () => {
+    expect(textOf("<p>un<b>believ</b>able<br>next</p><p>one</p>two")).toBe("unbelievable\nnext\n\none\n\ntwo");
+  });
+
+  it("leaves sentences whole and tells the links beside them", () => {
+    const { text, links } = visibleText(
+      '<p>See <a href="/a?b=1&amp;c">the report</a> now. <a href="javascript:x">no</a></p>',
+    );
+    expect(text).toBe("See the report now. no");
+    expect(links).toEqual([{ text: "the report", url: "/a?b=1&c" }]);
+  });
+
+  it("does not tell links that cannot be seen", () => {
+    expect(visibleText('<div hidden><a href="https://evil.example">x</a></div>').links).toEqual([]);
+  });
+
+  it.each([
+    ['<div style="visibility:hidden">no <span style="visibility:visible">yes</span></div>', "yes"],
+    ['<div style="font-size:0">no <span style="font-size:16px">yes</span></div>', "yes"],
+    ["<p hidden>no<div>yes</div>", "yes"],
+    ["<li hidden>no<li>yes", "- yes"],
+    ['<div hidden style="display:block">yes</div>', "yes"],
+    ['<div style="color:#fff;background:#00f">yes</div>', "yes"],
+    ['<link rel=stylesheet href=x.css><div style="color:#fff">yes</div>', "yes"],
+    ["<style>@media print{.a{display:none}} .a:hover{display:none} .b .a{display:none}</style><p class=a>yes", "yes"],
+    ['<style>.a{display:none}</style><p class=a style="display:block">yes', "yes"],
+    ["<details><summary>More</summary>yes</details>", "More\nyes"],
+    ["<div><b hidden>no</b>yes</div>", "yes"],
+  ])("shows what a browser shows: %s", (html, expected) => expect(textOf(html)).toBe(expected));
+});
+
+describe("Markdown", () => {
+  it("comes through as it is where nothing hides", () => {
+    const markdown =
+      "# A\n\nText with `<b>` and List<String>.\n\n```html\n<!-- shown -->\n<div hidden>shown</div>\n```\n\n- [x](https://a.example/b)\n";
+    expect(visibleMarkdown(markdown).text).toBe(markdown);
+  });
+
+  it("tells inline links, reference links and bare ones", () => {
+    const { links } = visibleMarkdown(
+      "[a](https://a.example/x_(y)) <https://b.example>\n\n[c]: https://c.example 'title'",
+    );
+    expect(links.map((link) => link.url).sort()).toEqual([
+      "https://a.example/x_(y)",
+      "https://b.example",
+      "https://c.example",
+    ]);
+  });
+
+  it("code inside hidden HTML is hidden with it, and other code stays in its place", () => {
+    expect(visibleMarkdown("`a` <div hidden>`b`</div> `c`").text).toBe("`a`  `c`");
+  });
+});

@@ -1,0 +1,77 @@
+import { describe, expect, it } from "vitest";
+import { toolsConfigSchema } from "../../../src/contract/tools.ts";
+import { validationError } from "../../../src/contract/validation.ts";
+import { isListedHost } from "../../../src/tools/destinations.ts";
+
+function refusal(tools_config: unknown) {
+  const parsed = toolsConfigSchema.safeParse(tools_config);
+  if (parsed.success) return null;
+  const issues = parsed.error.issues.map((issue) => ({ ...issue, path: ["tools_config", ...issue.path] }));
+  const { code, param } = validationError(issues as never, { tools_config }).shape;
+  return { code, param };
+}
+
+describe("tools_config", () => {
+  it.each([
+    {},
+    { web_fetch: { enabled: true } },
+    {
+      web_fetch: {
+        enabled: true,
+        hosts: ["a.example", "*.b.example", "c.example:8443", "[::1]:80"],
+        methods: ["GET", "POST"],
+        max_calls: 3,
+        safety: "strict",
+      },
+    },
+    { send_webhook: { enabled: false }, mcp: { enabled: false } },
+  ])("accepts %j", (config) => expect(refusal(config)).toBeNull());
+
+  const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
+  it.each([
+    [{ web_search: { enabled: true } }, "unknown_field", "tools_config.web_search"],
+    [{ web_fetch: {} }, "missing_field", "tools_config.web_fetch.enabled"],
+    [{ web_fetch: { enabled: "yes" } }, "invalid_value", "tools_config.web_fetch.enabled"],
+    [{ web_fetch: { enabled: true, host: [] } }, "unknown_field", "tools_config.web_fetch.host"],
+    [
+      { web_fetch: { enabled: true, hosts: ["https://a.example"] } },
+      "invalid_value",
+      "tools_config.web_fetch.hosts[0]",
+    ],
+    [{ web_fetch: { enabled: true, max_calls: 0 } }, "invalid_value", "tools_config.web_fetch.max_calls"],
+    [{ web_fetch: { enabled: true, safety: "off" } }, "invalid_value", "tools_config.web_fetch.safety"],
+    [{ web_fetch: { enabled: true, auth: [auth] } }, "invalid_value", "tools_config.web_fetch.auth[0].secret"],
+    [
+      { web_fetch: { enabled: true, auth: [{ ...auth, secrets: 1 }] } },
+      "unknown_field",
+      "tools_config.web_fetch.auth[0].secrets",
+    ],
+    [
+      { send_webhook: { enabled: true, urls: ["https://a.example/x"] } },
+      "invalid_value",
+      "tools_config.send_webhook.enabled",
+    ],
+    [
+      { mcp: { enabled: true, servers: [{ name: "a", url: "https://a.example" }] } },
+      "invalid_value",
+      "tools_config.mcp.enabled",
+    ],
+  ])("refuses %j", (config, code, param) => expect(refusal(config)).toEqual({ code, param }));
+});
+
+describe("hosts", () => {
+  it.each([
+    ["https://a.example/", "a.example", true],
+    ["https://A.example./", "a.example", true],
+    ["https://a.example:8443/", "a.example", false],
+    ["https://a.example:8443/", "a.example:8443", true],
+    ["https://a.example/", "a.example:443", true],
+    ["http://a.example/", "a.example:443", false],
+    ["https://b.a.example/", "a.example", false],
+    ["https://b.a.example/", "*.a.example", true],
+    ["https://c.b.a.example/", "*.a.example", false],
+    ["https://a.example/", "*.a.example", false],
+    ["https://evila.example/", "*.a.example", false],
+    ["http://[::1]:8080/", "[::1]:8080", true],
+  ])("%s at %s: %s", (url, host, expected) => expect(isListedHost(new URL(url), [host])).toBe(expected));
+});
