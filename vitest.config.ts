@@ -1,6 +1,6 @@
 import { defineConfig } from "vitest/config";
 
-const onBothStorages = ["test/{api,journeys,properties,attacks}/**/*.test.ts"];
+const onBothStorages = ["test/{api,journeys,properties}/**/*.test.ts"];
 const storage = (name: "embedded" | "postgres") => ({
   test: {
     name,
@@ -16,7 +16,7 @@ export default defineConfig({
   test: {
     maxWorkers: 2,
     projects: [
-      { test: { name: "unit", include: ["test/unit/**/*.test.ts"], testTimeout: 30_000 } },
+      { test: { name: "unit", include: ["test/{unit,attacks}/**/*.test.ts"], testTimeout: 60_000 } },
       { test: { name: "tidy", include: ["test/tidy.test.ts"] } },
       storage("embedded"),
       storage("postgres"),

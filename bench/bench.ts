@@ -1,11 +1,19 @@
 import { parseArgs } from "node:util";
+import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";
+import { startUp } from "./start-up.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { printOutcome } from "./support/print.ts";
+import { usageSummary } from "./usage-summary.ts";
 
 // `npm run bench -- [name…] [--quick] [--peers] [--write]`: see docs/benchmarks.md.
 
-const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = { completions };
+const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
+  completions,
+  charges,
+  "start-up": startUp,
+  "usage-summary": usageSummary,
+};
 
 const { values: options, positionals } = parseArgs({
   allowPositionals: true,

@@ -269,6 +269,7 @@ declare
   amount bigint;
   minimum bigint;
   refusal text;
+  key_left bigint;
   posted_live bigint;
   held_live bigint;
   slice_places integer[];
@@ -298,7 +299,8 @@ declare
   key_spent bigint[];
   key_held bigint[];
 begin
-  -- Lock the accounts, in one order everywhere, and read them and their open buckets; close first what has expired.
+  -- Lock the accounts, in one order everywhere, and read them and their open buckets. What has expired is closed first:
+  -- from there on an expired bucket has nothing but what is held.
   select array_agg(distinct o.user_id) into account_ids from json_to_recordset(operations) as o(user_id uuid);
   loop
     select array_agg(mine), array_agg((mine).user_id) into accounts, account_ids
@@ -350,13 +352,15 @@ begin
       amount := op.amount_tokens;
       minimum := greatest(op.minimum_tokens, least(1, amount));
       refusal := null;
+      key_left := null;
       if op.key_budget_tokens is not null then
-        select least(amount, greatest(0, op.key_budget_tokens - coalesce(sum(used), 0))) into amount from (
+        select greatest(0, op.key_budget_tokens - coalesce(sum(used), 0)) into key_left from (
           select spent + held from key_spend where user_id = op.user_id and api_key_id = op.api_key_id
           union all
           select spent + held from unnest(key_ids, key_spent, key_held) as pending(id, spent, held)
             where id = op.api_key_id
         ) as key_use(used);
+        amount := least(amount, key_left);
         if amount < minimum then
           refusal := 'key_budget_exceeded';
         end if;
@@ -372,7 +376,7 @@ begin
       for i in first .. last loop
         exit when unmet = 0;
         part := least(unmet, bucket_remaining[i] - bucket_held[i]);
-        if part > 0 and bucket_live[i] then
+        if part > 0 then
           slice_places := slice_places || i;
           slice_buckets := slice_buckets || bucket_ids[i];
           slice_tokens := slice_tokens || part;
@@ -393,7 +397,7 @@ begin
           else 'insufficient_balance'
         end);
         outcomes := outcomes || json_build_object('status', 'refused', 'code', refusal,
-          'available', posted_live - held_live, 'held', held_live);
+          'available', least(posted_live - held_live, key_left), 'held', held_live);
         continue;
       end if;
 
@@ -472,7 +476,7 @@ begin
       for i in first .. last loop
         exit when unmet = 0;
         take := least(unmet, bucket_remaining[i] - bucket_held[i]);
-        if take > 0 and bucket_live[i] then
+        if take > 0 then
           leg := array_position(leg_places, i);
           if leg is null then
             leg_types := leg_types || 'usage'::text;

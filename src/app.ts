@@ -13,6 +13,7 @@ import { pendingEndpoints } from "./http/pending.routes.ts";
 import { createHttp } from "./http/server.ts";
 import { serveReference, systemRoutes } from "./http/system.routes.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
+import { observedLedger } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
@@ -29,6 +30,8 @@ import { sanitize } from "./safety/sanitize.ts";
 import { createScheduling } from "./scheduling/scheduling.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { type Keyring, loadKeyring } from "./vault/keyring.ts";
+
+const HOUSEKEEPING_MS = 3_600_000;
 
 /** The service, wired but not listening. */
 export interface App {
@@ -48,12 +51,13 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const clock = settable ?? createSystemClock();
 
   const accounts = await createAccounts({ db, clock });
-  const ledger = createLedger({ db, clock });
+  const ledger = observedLedger(createLedger({ db, clock }), { metrics, log });
   const models = createModels({ config });
   const completions = createCompletions({ models, ledger });
   const scheduling = createScheduling({ db, clock });
   const tools = createTools({ outbound: createOutbound({ allow: config.egress_allow }), safety: { sanitize } });
   const agents = createAgents({
+    metrics,
     db,
     clock,
     log,
@@ -79,8 +83,10 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const sources = [expiries, billing.renewals, schedules];
   const sweeper = startSweeper({ sources, log });
   await agents.start();
+  const housekeeping = setInterval(() => idempotency.sweep().catch(() => {}), HOUSEKEEPING_MS);
 
   let stopping = false;
+  let agents_stopped: Promise<void> | undefined;
   const ready = async () => {
     if (stopping) throw new Error("stopping");
     await db.query({ text: "select 1" });
@@ -111,7 +117,10 @@ export async function createApp(config: Config, log: Log): Promise<App> {
         ledger,
         billing,
         trial: config.trial,
-        eraseAlso: async () => {},
+        eraseAlso: async (tx, user_id) => {
+          await agents.forgetUser(tx, user_id);
+          await idempotency.forgetUser(tx, user_id);
+        },
         advanceClock,
       }),
       pendingEndpoints(),
@@ -123,12 +132,16 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     http,
     beginStop: () => {
       stopping = true;
-      agents.beginStop();
+      // while requests in flight settle: a chat waits for its run, and both have the same time to finish
+      agents_stopped ??= agents.stop();
     },
     async stop() {
       stopping = true;
-      await agents.stop();
+      agents_stopped ??= agents.stop();
+      await agents_stopped;
+      clearInterval(housekeeping);
       await sweeper.stop();
+      await completions.idle();
       await accounts.close();
       await settable?.stop();
       await db.close();

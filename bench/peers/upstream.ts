@@ -2,7 +2,7 @@ import { createServer, type Socket } from "node:net";
 
 /**
  * A model provider that answers at once, or after 200 ms when the model is called "slow": OpenAI's chat completions,
- * whole or as 64 chunks in one write. It reads no more of HTTP than it must, so that what is measured is never this.
+ * whole or as 64 chunks, each written by itself. It reads no more of HTTP than it must, so that what is measured is never this.
  */
 
 const CHUNKS = 64;
@@ -21,7 +21,7 @@ function wholeAnswer(): Buffer {
   );
 }
 
-function streamedAnswer(): Buffer {
+function streamedAnswer(): Buffer[] {
   const chunk = (fields: object) => ({ ...about, object: "chat.completion.chunk", ...fields });
   const delta = (delta: object, finish_reason: string | null = null) =>
     chunk({ choices: [{ index: 0, delta, finish_reason }] });
@@ -33,20 +33,29 @@ function streamedAnswer(): Buffer {
     chunk({ choices: [], usage }),
   ];
   const events = [...chunks.map((each) => `data: ${JSON.stringify(each)}\n\n`), "data: [DONE]\n\n"];
-  const frames = events.map((event) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`);
   const head = `HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked${HEAD_END}`;
-  return Buffer.from(`${head}${frames.join("")}0\r\n\r\n`);
+  const frames = events.map((event) => `${Buffer.byteLength(event).toString(16)}\r\n${event}\r\n`);
+  return [head, ...frames, "0\r\n\r\n"].map((piece) => Buffer.from(piece));
 }
 
 const WHOLE = wholeAnswer();
 const STREAMED = streamedAnswer();
 
+async function write(socket: Socket, pieces: readonly Buffer[]): Promise<void> {
+  for (const piece of pieces) {
+    if (socket.destroyed) return;
+    socket.write(piece);
+    // Another turn of the loop, so that each piece leaves by itself.
+    await new Promise(setImmediate);
+  }
+}
+
 function serve(socket: Socket): void {
   let received = "";
   const answer = (body: string) => {
-    const bytes = body.includes('"stream":true') ? STREAMED : WHOLE;
-    if (body.includes('"slow"')) setTimeout(() => socket.write(bytes), SLOW_MS);
-    else socket.write(bytes);
+    const send = () => (body.includes('"stream":true') ? write(socket, STREAMED) : socket.write(WHOLE));
+    if (body.includes('"slow"')) setTimeout(send, SLOW_MS);
+    else send();
   };
   socket.on("error", () => {});
   socket.on("data", (chunk) => {

@@ -57,7 +57,8 @@ export async function startServer(
     cwd: options.cwd,
     stdio: ["ignore", "pipe", "pipe"],
   });
-  const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
+  // "close" also waits for a grandchild that holds the pipes: the service below npm.
+  const exited = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const end = (signal: NodeJS.Signals) => {
     child.kill(signal);
     return exited;

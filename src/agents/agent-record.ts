@@ -13,7 +13,11 @@ const UPCOMING = 5;
 /** The agent as callers see it: its configuration, where its schedule stands, and its last run. */
 export function agentRecord(
   row: AgentRow,
-  { standing, last_run, now }: { standing: ScheduleStanding | undefined; last_run: RunRecord | undefined; now: Instant },
+  {
+    standing,
+    last_run,
+    now,
+  }: { standing: ScheduleStanding | undefined; last_run: RunRecord | undefined; now: Instant },
 ): AgentRecord {
   const { user_id: _user, deleted_at: _deleted, ...shown } = row;
   const spec = scheduleOf(row);
@@ -24,15 +28,17 @@ export function agentRecord(
     upcoming_runs: spec === null ? [] : upcoming(spec, now, UPCOMING),
     schedule_status: spec === null ? "off" : paused_reason === null ? "active" : "paused",
     schedule_paused_reason: spec === null ? null : paused_reason,
-    last_run: last_run === undefined ? null : { id: last_run.id, status: last_run.status, finished_at: last_run.finished_at },
+    last_run:
+      last_run === undefined ? null : { id: last_run.id, status: last_run.status, finished_at: last_run.finished_at },
     secrets_used: secretsUsed(row.tools_config),
   };
 }
 
 /** Names of the secrets that the tools' settings refer to, each once. */
-export function secretsUsed({ web_fetch, send_webhook, mcp }: ToolsConfig): string[] {
+function secretsUsed({ web_fetch, send_webhook, mcp }: ToolsConfig): string[] {
   const names = (web_fetch?.auth ?? []).map(({ secret }) => secret);
-  if (send_webhook !== undefined && "secret" in send_webhook && send_webhook.secret !== undefined) names.push(send_webhook.secret);
+  if (send_webhook !== undefined && "secret" in send_webhook && send_webhook.secret !== undefined)
+    names.push(send_webhook.secret);
   if (mcp !== undefined && "servers" in mcp) names.push(...mcp.servers.flatMap(({ auth }) => auth?.secret ?? []));
   return [...new Set(names)];
 }

@@ -42,7 +42,10 @@ function addAgents(router: HttpRouter, agents: Agents): void {
   router.openapi(listOccurrences, async (c) => {
     const { limit, cursor } = c.req.valid("query");
     const before = decodeCursor(cursor, INSTANT_KEY);
-    const rows = await agents.occurrences(c.get("caller").user_id, c.req.valid("param").id, { limit: limit + 1, before });
+    const rows = await agents.occurrences(c.get("caller").user_id, c.req.valid("param").id, {
+      limit: limit + 1,
+      before,
+    });
     const { page, next_cursor } = pageOf(rows, limit, (occurrence) => occurrence.at);
     return c.json({ occurrences: page, next_cursor }, 200);
   });
@@ -63,7 +66,10 @@ function addRuns(router: HttpRouter, agents: Agents): void {
   router.openapi(runContract.listRuns, async (c) => {
     const { limit, cursor, ...filter } = c.req.valid("query");
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const rows = await agents.runs(c.get("caller").user_id, c.req.valid("param").id, filter, { limit: limit + 1, before_id });
+    const rows = await agents.runs(c.get("caller").user_id, c.req.valid("param").id, filter, {
+      limit: limit + 1,
+      before_id,
+    });
     const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
     return c.json({ runs: page, next_cursor }, 200);
   });

@@ -1,13 +1,13 @@
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
 import { errors, PurserError } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
-import type { DueSource } from "../platform/timeline.ts";
+import type { Metrics } from "../platform/metrics.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 import type { ClaimedRun, ClaimLimits } from "../scheduling/scheduling.types.ts";
-import type { Ledger } from "../ledger/ledger.types.ts";
 import { type AgentConfig, changedConfig, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
 import { agentRecord } from "./agent-record.ts";
 import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
@@ -20,16 +20,23 @@ export interface AgentsDeps extends EngineDeps {
   db: Db;
   ledger: Pick<Ledger, "usage" | "standing">;
   limits: ClaimLimits;
+  metrics: Pick<Metrics, "runFinished" | "runsInProgress">;
 }
 
 /** Agents, their runs and conversations. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
-  const { db, clock, scheduling, models, ledger, log, limits } = deps;
+  const { db, clock, scheduling, models, ledger, log, limits, metrics } = deps;
   const store = createAgentsStore(db);
   const crud = createCrud({ db, clock, scheduling, models, store });
   const runs = createRuns({ store, scheduling, ledger, models, log, find: crud.find });
   const engine = createEngine(deps);
-  const worker = createWorker({ scheduling, limits, log, carryOut });
+  const worker = createWorker({
+    scheduling,
+    limits,
+    log,
+    carryOut,
+    inProgress: (count) => metrics.runsInProgress(count),
+  });
   const chat = createChat({ runs, scheduling, worker_id: worker.worker_id });
 
   async function carryOut(run: ClaimedRun, control: WorkControl): Promise<void> {
@@ -41,8 +48,9 @@ export function createAgents(deps: AgentsDeps) {
       // A chat is a request in flight: it may finish where other runs are left for the next process.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
       const result = await engine.execute(run, config, { ...control, isDraining, onText: listener?.onText ?? null });
-      if (result !== null) await runs.settleOutcome(run, config.limits, result);
-      listener?.onEnd(result);
+      const is_ours = result !== null && (await runs.finish(run, config.limits, result.finish));
+      if (is_ours) metrics.runFinished(result.finish.status);
+      listener?.onEnd(is_ours ? result : null);
     } catch (error) {
       // The lease runs out, and the run is taken up again.
       log.error({ run_id: run.lease.run_id, error }, "a run was lost");
@@ -50,24 +58,16 @@ export function createAgents(deps: AgentsDeps) {
     }
   }
 
-  const schedules: DueSource = {
-    name: "schedules",
-    nextDueAt: scheduling.nextDueAt,
-    carryOut: () => scheduling.tick(runs.onDue),
-  };
-
   return {
-    /** What comes due of the agents' schedules. */
-    schedules,
     create: crud.create,
     list: crud.list,
     get: crud.get,
     update: crud.update,
     remove: crud.remove,
+    forgetUser: crud.forgetUser,
     ...runs,
     chat: chat.turn,
     start: worker.start,
-    beginStop: worker.beginStop,
     stop: worker.stop,
   };
 }
@@ -79,9 +79,14 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
     const ids = rows.map(({ id }) => id);
-    const [standings, last_runs] = await Promise.all([scheduling.schedules(user_id, ids), scheduling.lastRuns(user_id, ids)]);
+    const [standings, last_runs] = await Promise.all([
+      scheduling.schedules(user_id, ids),
+      scheduling.lastRuns(user_id, ids),
+    ]);
     const now = clock.now();
-    return rows.map((row) => agentRecord(row, { standing: standings.get(row.id), last_run: last_runs.get(row.id), now }));
+    return rows.map((row) =>
+      agentRecord(row, { standing: standings.get(row.id), last_run: last_runs.get(row.id), now }),
+    );
   };
   const find = async (user_id: string, id: string): Promise<AgentRow> => {
     const row = isUuid(id) ? await store.agent(user_id, id) : undefined;
@@ -108,7 +113,15 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
       refuseUnknownModel(models, config.model_id);
       const now = clock.now();
       const id = newId();
-      const state = { user_id, id, version: 1, consecutive_failures: 0, created_at: now, updated_at: now, deleted_at: null };
+      const state = {
+        user_id,
+        id,
+        version: 1,
+        consecutive_failures: 0,
+        created_at: now,
+        updated_at: now,
+        deleted_at: null,
+      };
       await db.transaction(async (tx) => {
         await store.insertAgent(tx, { ...config, ...state });
         await store.insertVersion(tx, { user_id, agent_id: id, version: 1, config, created_at: now });
@@ -134,7 +147,13 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
         const now = clock.now();
         const version = changed ? row.version + 1 : row.version;
         const consecutive_failures = resumes ? 0 : row.consecutive_failures;
-        await store.updateAgent(tx, { ...row, ...config, version, consecutive_failures, updated_at: changed ? now : row.updated_at });
+        await store.updateAgent(tx, {
+          ...row,
+          ...config,
+          version,
+          consecutive_failures,
+          updated_at: changed ? now : row.updated_at,
+        });
         if (changed) await store.insertVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
         await scheduling.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
         if (resumes) await scheduling.pauseSchedule({ user_id, agent_id: id }, null, tx);
@@ -151,6 +170,11 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
         await scheduling.forgetAgent(tx, { user_id, agent_id: id });
       });
     },
+    /** Deletes all agents and runs of a user who is being erased. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await scheduling.forgetUser(tx, user_id);
+      await store.deleteUser(tx, user_id);
+    },
   };
 }
 
@@ -160,6 +184,15 @@ function refuseUnknownModel(models: Models, model_id: string | null): void {
 }
 
 function configOf(row: AgentRow): AgentConfig {
-  const { user_id: _u, id: _i, version: _v, consecutive_failures: _f, created_at: _c, updated_at: _m, deleted_at: _d, ...config } = row;
+  const {
+    user_id: _u,
+    id: _i,
+    version: _v,
+    consecutive_failures: _f,
+    created_at: _c,
+    updated_at: _m,
+    deleted_at: _d,
+    ...config
+  } = row;
   return config;
 }

@@ -36,7 +36,8 @@ export function createAgentsStore(db: Db) {
         .values({ ...row, config: asJson(row.config) })
         .execute(),
     agent: (user_id: string, id: string) => live(db, user_id).where("id", "=", id).executeTakeFirst(),
-    lockAgent: (tx: Tx, user_id: string, id: string) => live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
+    lockAgent: (tx: Tx, user_id: string, id: string) =>
+      live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
     agents: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = live(db, user_id).orderBy("id", "desc").limit(page.limit);
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
@@ -59,6 +60,10 @@ export function createAgentsStore(db: Db) {
         )
         .where("deleted_at", "is", null)
         .execute();
+    },
+    async deleteUser(tx: Tx, user_id: string): Promise<void> {
+      await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
+      await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
     },
     async scheduledIds(user_id: string): Promise<string[]> {
       const rows = await live(db, user_id).where("schedule_enabled", "=", true).execute();
@@ -94,7 +99,12 @@ export type AgentsStore = ReturnType<typeof createAgentsStore>;
 /** With what goes to jsonb columns as text: the drivers would make an array of a list, and a number of a number. */
 function stored(row: AgentRow): AgentRow {
   const { tools_config, limits, schedule_day_of_month } = row;
-  return { ...row, tools_config: asJson(tools_config), limits: asJson(limits), schedule_day_of_month: asJson(schedule_day_of_month) };
+  return {
+    ...row,
+    tools_config: asJson(tools_config),
+    limits: asJson(limits),
+    schedule_day_of_month: asJson(schedule_day_of_month),
+  };
 }
 
 function asJson<T>(value: T): T {

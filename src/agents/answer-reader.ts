@@ -23,7 +23,12 @@ export function createAnswerReader() {
     const begun = calls[index] ?? { id: "", type: "function" as const, function: { name: "", arguments: "" } };
     const name = begun.function.name + (piece?.name ?? "");
     const text = begun.function.arguments + (piece?.arguments ?? "");
-    calls[index] = { ...begun, ...rest, type: "function", function: { ...begun.function, ...piece, name, arguments: text } };
+    calls[index] = {
+      ...begun,
+      ...rest,
+      type: "function",
+      function: { ...begun.function, ...piece, name, arguments: text },
+    };
   };
   const add = (chunk: Chunk): string => {
     if (chunk.error !== undefined) throw new PurserError({ status: 502, ...chunk.error });
@@ -44,7 +49,11 @@ export function createAnswerReader() {
     /** The answer as far as it has come. */
     message(): AssistantMessage {
       const tool_calls = calls.filter((call) => call !== undefined);
-      return { role: "assistant", content: content === "" ? null : content, ...(tool_calls.length > 0 ? { tool_calls } : {}) };
+      return {
+        role: "assistant",
+        content: content === "" ? null : content,
+        ...(tool_calls.length > 0 ? { tool_calls } : {}),
+      };
     },
     finishReason: () => finish_reason,
   };

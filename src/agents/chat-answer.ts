@@ -49,13 +49,27 @@ export function chatChunk(
   last: { finish_reason: FinishReason } | null = null,
 ): string {
   const choices = [{ index: 0, delta, finish_reason: last?.finish_reason ?? null }];
-  return event({ ...identity(run), object: "chat.completion.chunk", model: run.model_id ?? "", choices, run_id: run.id });
+  return event({
+    ...identity(run),
+    object: "chat.completion.chunk",
+    model: run.model_id ?? "",
+    choices,
+    run_id: run.id,
+  });
 }
 
 /** The last events: the usage of the whole run, and the end. */
 export function chatEnd({ run, usage }: FinishedTurn): string {
   const routing = run.routing === null ? {} : { routing: run.routing };
-  const chunk = { ...identity(run), object: "chat.completion.chunk", model: run.model_id ?? "", choices: [], usage, run_id: run.id, ...routing };
+  const chunk = {
+    ...identity(run),
+    object: "chat.completion.chunk",
+    model: run.model_id ?? "",
+    choices: [],
+    usage,
+    run_id: run.id,
+    ...routing,
+  };
   return `${event(chunk)}data: [DONE]\n\n`;
 }
 

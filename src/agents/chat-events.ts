@@ -49,6 +49,7 @@ export function createChatEvents(request_id: string) {
     onText,
     /** Throws what the turn failed with before it had said anything. */
     async response(turn: Turn): Promise<Response> {
+      turn.finished.catch(() => {}); // it may fail before anybody reads that far; whoever does is told
       const first = await nextText(turn.finished);
       const events = eventsOf(turn, first);
       const body = new ReadableStream<Uint8Array>({

@@ -1,6 +1,5 @@
 import type { AgentChat } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
-import type { FinishReason } from "../contract/completions.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
@@ -51,7 +50,8 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
       options: { request_id: string; signal: AbortSignal; onText: ((text: string) => void) | null },
     ): Promise<Turn> {
       for (const field of ["thread_id", "on_disconnect"] as const) {
-        if (chat[field] !== undefined) throw errors.invalidValue(field, `${field} is not available yet. Send the conversation in messages.`);
+        if (chat[field] !== undefined)
+          throw errors.invalidValue(field, `${field} is not available yet. Send the conversation in messages.`);
       }
       const agent = await runs.ready(caller.user_id, id);
       const ticket = newId();
@@ -60,11 +60,21 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
       listeners.set(ticket, { onStart: started.resolve, onText: options.onText, onEnd: ended.resolve });
       const forget = () => listeners.delete(ticket);
       const { api_key_id, key_budget_tokens } = caller;
-      const input: RunInput = { messages: chat.messages, request_id: options.request_id, api_key_id, key_budget_tokens, ticket };
+      const input: RunInput = {
+        messages: chat.messages,
+        request_id: options.request_id,
+        api_key_id,
+        key_budget_tokens,
+        ticket,
+      };
       try {
         const reserved = { worker_id, for_ms: RESERVED_MS };
         const run = await scheduling.enqueue({ ...runs.newRun(agent, input), trigger: "chat", reserved });
-        const finished = answerOf(run, caller.user_id, { started: started.promise, ended: ended.promise, signal: options.signal });
+        const finished = answerOf(run, caller.user_id, {
+          started: started.promise,
+          ended: ended.promise,
+          signal: options.signal,
+        });
         return { run, finished: finished.finally(forget) };
       } catch (error) {
         forget();
@@ -111,7 +121,7 @@ async function startedInTime({ started, signal }: { started: Promise<void>; sign
 
 function finishedTurn(run: RunDetail, result: RunResult | null): FinishedTurn {
   if (run.status === "succeeded" && result !== null) {
-    return { run, usage: totalUsage(result.usages), finish_reason: result.finish_reason as FinishReason };
+    return { run, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
   }
   throw failureOf(run, result);
 }
@@ -119,7 +129,8 @@ function finishedTurn(run: RunDetail, result: RunResult | null): FinishedTurn {
 /** The failure that the caller of a chat is answered with. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
   if (result?.thrown instanceof PurserError) return result.thrown;
-  if (run.status === "cancelled") return errors.conflict("run_cancelled", "The run was cancelled before it had answered.");
+  if (run.status === "cancelled")
+    return errors.conflict("run_cancelled", "The run was cancelled before it had answered.");
   if (run.error?.code === "timeout") return errors.upstreamTimeout();
   if (run.error === null || run.error.code === "internal") return errors.internal(result?.thrown);
   return errors.conflict(run.error.code, run.error.message);

@@ -1,7 +1,7 @@
 import type { Completions } from "../completions/completions.types.ts";
-import type { Usage } from "../contract/completions.ts";
+import type { FinishReason, Usage } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
-import type { Ledger } from "../ledger/ledger.types.ts";
+import type { Ledger, Rider } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import { type Clock, monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -11,7 +11,7 @@ import type { ClaimedRun, RunFinish } from "../scheduling/scheduling.types.ts";
 import type { Tools } from "../tools/tools.service.ts";
 import type { AgentConfig } from "./agent-config.ts";
 import { budgetLeft } from "./budget.ts";
-import { callModel } from "./model-call.ts";
+import { callModel, type ModelAnswer, type ModelOutcome } from "./model-call.ts";
 import { argumentsOf, type NextAction, nextAction } from "./next-action.ts";
 import { internalError, modelCallError } from "./run-error.ts";
 import { earlierCalls, taintOf } from "./taint.ts";
@@ -20,15 +20,14 @@ import { type RunInput, type RunStep, transcript } from "./transcript.ts";
 /** Why a run is left before its end: its cancellation was asked for, its time is up, its lease is another's, or this process ends. */
 export type StopReason = "cancelling" | "timeout" | "lost" | "stopping";
 
-/** How a run ended here; null: it goes on elsewhere, or was not ours any more. */
+/** What a run has come to; writing it down is the caller's. */
 export interface RunResult {
   finish: RunFinish;
   /** What the failing model call threw, for whoever waits. */
   thrown: unknown;
   /** Of the model calls made here, in order. */
   usages: Usage[];
-  finish_reason: string;
-  model_id: string | null;
+  finish_reason: FinishReason;
 }
 
 export interface RunControl {
@@ -70,7 +69,10 @@ interface Work {
 export function createEngine(deps: EngineDeps) {
   const { scheduling, completions, tools, ledger, clock, models } = deps;
 
-  /** Carries `run` out from its last finished step. `config` is the version that the run pinned. */
+  /**
+   * Carries `run` out from its last finished step. `config` is the version that the run pinned. Null: the run is left
+   * unfinished, to another worker.
+   */
   async function execute(run: ClaimedRun, config: AgentConfig, control: RunControl): Promise<RunResult | null> {
     const timer = new AbortController();
     const timeout = setTimeout(() => timer.abort("timeout" satisfies StopReason), config.limits.max_run_seconds * 1000);
@@ -88,8 +90,7 @@ export function createEngine(deps: EngineDeps) {
         result: { thrown: null, usages: [], finish_reason: "stop" },
       };
       const finish = await outcomeOf(work);
-      if (finish === null || !(await scheduling.finishRun(run.lease, finish))) return null;
-      return { ...work.result, finish, model_id: work.model_id };
+      return finish === null ? null : { ...work.result, finish };
     } finally {
       clearTimeout(timeout);
     }
@@ -129,59 +130,78 @@ export function createEngine(deps: EngineDeps) {
   }
 
   async function modelStep(work: Work): Promise<StopReason | null> {
-    const { run, config, input, steps } = work;
-    const { lease, agent_id } = run;
-    const index = nextIndex(steps);
+    const { lease } = work.run;
+    const step = { index: nextIndex(work.steps), type: "model" as const, name: modelName(work), arguments: null };
     const hold_id = newId();
-    const model = config.auto_route ? "auto" : (config.model_id ?? "");
-    const name = (config.auto_route ? work.model_id : models.find(model)?.id) ?? model;
-    const state = await scheduling.startStep(lease, { index, type: "model", name, arguments: null, internal: { hold_id } });
+    const state = await scheduling.startStep(lease, { ...step, internal: { hold_id } });
     if (state !== "running") return state;
-    const base = { type: "model" as const, name, arguments: null, safety: null, internal: null };
-    const max_cost_tokens = await budgetLeft(ledger, {
-      user_id: lease.user_id,
-      agent_id,
-      limits: config.limits,
-      spent_tokens: work.spent_tokens,
-      now: clock.now(),
-    });
-    const definitions = tools.definitions(config.tools_config);
+    const past = { ...step, safety: null, internal: null };
     try {
-      const outcome = await callModel(
-        completions,
-        {
-          request: { model, messages: transcript(config, input, steps), ...(definitions.length > 0 ? { tools: definitions } : {}) },
-          caller: { user_id: lease.user_id, api_key_id: input.api_key_id, key_budget_tokens: input.key_budget_tokens },
-          agent_id,
-          run_id: lease.run_id,
-          hold_id,
-          request_id: input.request_id ?? lease.run_id,
-          signal: work.signal,
-          sticky_model_id: work.model_id,
-          max_cost_tokens,
-          record: ({ message, usage }) => {
-            const status = work.signal.aborted ? "cancelled" : "succeeded";
-            return scheduling.finishStepRider(lease, { index, status, result: message, usage: stepUsage(usage) });
-          },
-        },
-        work.control.onText,
-      );
+      const call = {
+        ...callOf(work),
+        hold_id,
+        max_cost_tokens: await budgetOf(work),
+        record: recorder(work, step.index),
+      };
+      const outcome = await callModel(completions, call, work.control.onText);
       if (work.signal.aborted) return work.signal.reason as StopReason;
       if (outcome === null || outcome.settlement === "superseded") return "lost";
       await noteAnswer(work, outcome);
-      steps[index] = { ...base, status: "succeeded", result: outcome.message, error: null };
+      work.steps[step.index] = { ...past, status: "succeeded", result: outcome.message, error: null };
     } catch (thrown) {
       if (work.signal.aborted) return work.signal.reason as StopReason;
       const error = modelCallError(thrown);
       work.result.thrown = thrown;
-      if (!(await scheduling.finishStep(lease, { index, status: "failed", error }))) return "lost";
-      steps[index] = { ...base, status: "failed", result: null, error };
+      if (!(await scheduling.finishStep(lease, { index: step.index, status: "failed", error }))) return "lost";
+      work.steps[step.index] = { ...past, status: "failed", result: null, error };
     }
     return null;
   }
 
+  /** The step's name before its model has answered. */
+  function modelName({ config, model_id }: Work): string {
+    if (config.auto_route) return model_id ?? "auto";
+    return models.find(config.model_id ?? "")?.id ?? config.model_id ?? "";
+  }
+
+  function callOf({ run, config, input, steps, signal, model_id }: Work) {
+    const { user_id, run_id } = run.lease;
+    const { api_key_id, key_budget_tokens } = input;
+    const definitions = tools.definitions(config.tools_config);
+    const model = config.auto_route ? "auto" : (config.model_id ?? "");
+    const request = { model, messages: transcript(config, input, steps) };
+    return {
+      request: definitions.length === 0 ? request : { ...request, tools: definitions },
+      caller: { user_id, api_key_id, key_budget_tokens },
+      agent_id: run.agent_id,
+      run_id,
+      request_id: input.request_id ?? run_id,
+      signal,
+      sticky_model_id: model_id,
+    };
+  }
+
+  function budgetOf({ run, config, spent_tokens }: Work): Promise<number | null> {
+    const { user_id } = run.lease;
+    return budgetLeft(ledger, {
+      user_id,
+      agent_id: run.agent_id,
+      limits: config.limits,
+      spent_tokens,
+      now: clock.now(),
+    });
+  }
+
+  /** Records a model step in the transaction of its charge; what an aborted call had generated is charged all the same. */
+  function recorder({ run, signal }: Work, index: number) {
+    return ({ message, usage }: ModelAnswer): Rider => {
+      const status = signal.aborted ? "cancelled" : "succeeded";
+      return scheduling.finishStepRider(run.lease, { index, status, result: message, usage: stepUsage(usage) });
+    };
+  }
+
   /** Keeps count of what an answer cost and names the model, once it is known, on the run. */
-  async function noteAnswer(work: Work, { model_id, usage, routing, finish_reason }: NonNullable<Awaited<ReturnType<typeof callModel>>>) {
+  async function noteAnswer(work: Work, { model_id, usage, routing, finish_reason }: ModelOutcome) {
     work.spent_tokens += usage.cost_tokens;
     work.result.usages.push(usage);
     work.result.finish_reason = finish_reason;
@@ -190,13 +210,27 @@ export function createEngine(deps: EngineDeps) {
     await scheduling.setModel(work.run.lease, { model_id, routing: routing === undefined ? null : { ...routing } });
   }
 
-  async function toolStep(work: Work, call: Extract<NextAction, { do: "call_tool" }>["call"]): Promise<StopReason | null> {
+  async function toolStep(
+    work: Work,
+    call: Extract<NextAction, { do: "call_tool" }>["call"],
+  ): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
-    const step = { index: nextIndex(steps), type: "tool" as const, name: call.function.name, arguments: argumentsOf(call) };
+    const step = {
+      index: nextIndex(steps),
+      type: "tool" as const,
+      name: call.function.name,
+      arguments: argumentsOf(call),
+    };
     const state = await scheduling.startStep(run.lease, step);
     if (state !== "running") return state;
     try {
-      const { status, result, error = null, safety, links } = await tools.call({
+      const {
+        status,
+        result,
+        error = null,
+        safety,
+        links,
+      } = await tools.call({
         name: step.name,
         arguments_json: call.function.arguments,
         tools_config: config.tools_config,
@@ -215,8 +249,16 @@ export function createEngine(deps: EngineDeps) {
     }
   }
 
-  async function refusedStep({ run, steps }: Work, { call, error }: Extract<NextAction, { do: "refuse_tool" }>): Promise<StopReason | null> {
-    const step = { index: nextIndex(steps), type: "tool" as const, name: call.function.name, arguments: argumentsOf(call) };
+  async function refusedStep(
+    { run, steps }: Work,
+    { call, error }: Extract<NextAction, { do: "refuse_tool" }>,
+  ): Promise<StopReason | null> {
+    const step = {
+      index: nextIndex(steps),
+      type: "tool" as const,
+      name: call.function.name,
+      arguments: argumentsOf(call),
+    };
     const state = await scheduling.startStep(run.lease, step);
     if (state !== "running") return state;
     if (!(await scheduling.finishStep(run.lease, { index: step.index, status: "failed", error }))) return "lost";
@@ -227,8 +269,6 @@ export function createEngine(deps: EngineDeps) {
   return { execute };
 }
 
-export type Engine = ReturnType<typeof createEngine>;
-
 function stopReason({ signal, control }: Work): StopReason | null {
   if (signal.aborted) return signal.reason as StopReason;
   return control.isDraining() ? "stopping" : null;
@@ -238,7 +278,10 @@ function stopReason({ signal, control }: Work): StopReason | null {
 function stopped(reason: StopReason, { run, config }: Work): RunFinish | null {
   if (reason === "cancelling" || (reason === "stopping" && run.trigger === "chat")) return { status: "cancelled" };
   if (reason !== "timeout") return null;
-  const error: RunError = { code: "timeout", message: `The run took longer than max_run_seconds (${config.limits.max_run_seconds}).` };
+  const error: RunError = {
+    code: "timeout",
+    message: `The run took longer than max_run_seconds (${config.limits.max_run_seconds}).`,
+  };
   return { status: "failed", error };
 }
 

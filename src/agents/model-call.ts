@@ -1,4 +1,9 @@
-import type { CompletionAnswer, CompletionCall, CompletionOutcome, Completions } from "../completions/completions.types.ts";
+import type {
+  CompletionAnswer,
+  CompletionCall,
+  CompletionOutcome,
+  Completions,
+} from "../completions/completions.types.ts";
 import type { FinishReason } from "../contract/completions.ts";
 import type { Rider } from "../ledger/ledger.types.ts";
 import { createAnswerReader } from "./answer-reader.ts";
@@ -32,7 +37,10 @@ export async function callModel(
     ...call,
     rider: (answer) => {
       const choice = answer.response?.choices[0];
-      said = { message: choice?.message ?? { role: "assistant", content: null }, finish_reason: choice?.finish_reason ?? "stop" };
+      said = {
+        message: choice?.message ?? { role: "assistant", content: null },
+        finish_reason: choice?.finish_reason ?? "stop",
+      };
       return record({ ...answer, ...said });
     },
   });

@@ -28,11 +28,15 @@ export function nextAction(progress: Progress): NextAction {
   const steps = progress.steps.filter((step) => step.status !== "running");
   const interrupted = progress.steps.find((step) => step.status === "running" && step.type === "tool");
   if (interrupted !== undefined && !isRepeatable(interrupted)) {
-    return fail("effect_unknown", `The worker was lost during ${interrupted.name}, whose effect may have happened; it is not repeated.`);
+    return fail(
+      "effect_unknown",
+      `The worker was lost during ${interrupted.name}, whose effect may have happened; it is not repeated.`,
+    );
   }
   const answer_at = steps.findLastIndex((step) => step.type === "model");
   const answer = steps[answer_at];
-  if (answer?.status === "failed") return { do: "fail", error: answer.error ?? { code: "model_unavailable", message: "The model failed." } };
+  if (answer?.status === "failed")
+    return { do: "fail", error: answer.error ?? { code: "model_unavailable", message: "The model failed." } };
   const calls = answer === undefined ? [] : callsOf(answer);
   if (answer !== undefined && calls.length === 0) return { do: "succeed", output: textOf(answer) };
   const over = overCap(progress, steps.length);

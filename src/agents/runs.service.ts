@@ -7,11 +7,10 @@ import type { Models } from "../models/models.service.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { AgentKey, ClaimedRun, NewRun, RunFilter } from "../scheduling/scheduling.types.ts";
+import type { AgentKey, ClaimedRun, NewRun, RunFilter, RunFinish } from "../scheduling/scheduling.types.ts";
 import type { DueAnswer } from "../scheduling/tick.service.ts";
 import type { AgentConfig } from "./agent-config.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
-import type { RunResult } from "./engine.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** schedule_paused_reason while a grant is waited for. */
@@ -43,7 +42,24 @@ export function createRuns(deps: {
     refuseWithoutTokens(await ledger.standing(user_id));
     return agent;
   };
-  const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({ user_id, agent_id: (await find(user_id, id)).id });
+  const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
+    user_id,
+    agent_id: (await find(user_id, id)).id,
+  });
+
+  /** Failures in a row, or a lack of tokens, pause the agent's schedule. */
+  const drawConsequences = async (run: ClaimedRun, limits: AgentConfig["limits"], finish: RunFinish) => {
+    const agent = { user_id: run.lease.user_id, agent_id: run.agent_id };
+    const failures = await store.countOutcome(agent, finish.status === "failed");
+    if (finish.status !== "failed") return;
+    const lacks_tokens = finish.error.code === "insufficient_tokens";
+    if (!lacks_tokens && failures < limits.max_consecutive_failures) return;
+    const reason = lacks_tokens
+      ? OUT_OF_TOKENS
+      : `${failures} runs in a row failed: set schedule_enabled to true to resume`;
+    await scheduling.pauseSchedule(agent, reason);
+    log.info({ agent_id: run.agent_id, reason }, "a schedule was paused");
+  };
 
   return {
     ready,
@@ -63,7 +79,12 @@ export function createRuns(deps: {
       return scheduling.getRun({ user_id, agent_id }, run_id);
     },
     /** Newest first; `before_id` is the last one seen. */
-    async runs(user_id: string, id: string, filter: RunFilter, page: { limit: number; before_id: string | null }): Promise<RunRecord[]> {
+    async runs(
+      user_id: string,
+      id: string,
+      filter: RunFilter,
+      page: { limit: number; before_id: string | null },
+    ): Promise<RunRecord[]> {
       return scheduling.listRuns(await keyOf(user_id, id), filter, page);
     },
     async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
@@ -73,27 +94,33 @@ export function createRuns(deps: {
     async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
       return scheduling.requestCancel(await keyOf(user_id, id), run_id);
     },
-    async occurrences(user_id: string, id: string, page: { limit: number; before: Instant | null }): Promise<OccurrenceRecord[]> {
+    async occurrences(
+      user_id: string,
+      id: string,
+      page: { limit: number; before: Instant | null },
+    ): Promise<OccurrenceRecord[]> {
       return scheduling.occurrences(await keyOf(user_id, id), page);
     },
 
     /** For scheduling's tick: what a due run of each agent is made of. */
     async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
-      const input: RunInput = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+      const input: RunInput = {
+        messages: null,
+        request_id: null,
+        api_key_id: null,
+        key_budget_tokens: null,
+        ticket: null,
+      };
       const agents = await store.liveAgents(tx, keys);
       return new Map(agents.map((agent) => [agent.id, { run: newRun(agent, input) }]));
     },
-    /** What a finished run means for its agent: failures in a row, or a lack of tokens, pause the schedule. */
-    async settleOutcome(run: ClaimedRun, limits: AgentConfig["limits"], { finish }: RunResult): Promise<void> {
-      if (run.trigger === "chat" || finish.status === "cancelled") return;
-      const agent = { user_id: run.lease.user_id, agent_id: run.agent_id };
-      const failures = await store.countOutcome(agent, finish.status === "failed");
-      if (finish.status !== "failed") return;
-      const lacks_tokens = finish.error.code === "insufficient_tokens";
-      if (!lacks_tokens && failures < limits.max_consecutive_failures) return;
-      const reason = lacks_tokens ? OUT_OF_TOKENS : `${failures} runs in a row failed: set schedule_enabled to true to resume`;
-      await scheduling.pauseSchedule(agent, reason);
-      log.info({ agent_id: run.agent_id, reason }, "a schedule was paused");
+    /**
+     * Ends a run. What it means for the agent comes first, so that whoever sees the run finished, the schedule's next
+     * instant among them, sees that too. False: the lease is lost.
+     */
+    async finish(run: ClaimedRun, limits: AgentConfig["limits"], finish: RunFinish): Promise<boolean> {
+      if (run.trigger !== "chat" && finish.status !== "cancelled") await drawConsequences(run, limits, finish);
+      return scheduling.finishRun(run.lease, finish);
     },
     /** For the ledger: a grant resumes the user's schedules that wait for one. */
     async onGrant(user_id: string): Promise<void> {

@@ -15,5 +15,6 @@ export function taintOf(config: AgentConfig, input: RunInput, steps: readonly Ru
 
 /** How often a tool has been called in the run; what was refused as a repetition was not. */
 export function earlierCalls(steps: readonly RunStep[], tool: string): number {
-  return steps.filter((step) => step.type === "tool" && step.name === tool && step.error?.code !== REPEATED_CALL).length;
+  return steps.filter((step) => step.type === "tool" && step.name === tool && step.error?.code !== REPEATED_CALL)
+    .length;
 }

@@ -30,8 +30,10 @@ export function createWorker(deps: {
   limits: ClaimLimits;
   log: Log;
   carryOut(run: ClaimedRun, control: WorkControl): Promise<void>;
+  /** Hears how many runs are at work here, whenever that changes. */
+  inProgress(count: number): void;
 }) {
-  const { scheduling, limits, log, carryOut } = deps;
+  const { scheduling, limits, log, carryOut, inProgress } = deps;
   const worker_id = newId();
   const jobs = new Map<string, Job>();
   let draining = false;
@@ -45,9 +47,11 @@ export function createWorker(deps: {
     const abort = new AbortController();
     const done = carryOut(run, { signal: abort.signal, isDraining: () => draining }).finally(() => {
       jobs.delete(run_id);
+      inProgress(jobs.size);
       fill();
     });
     jobs.set(run_id, { run, abort, done });
+    inProgress(jobs.size);
   };
   const claim = async () => {
     const most = limits.concurrent_runs - jobs.size;
@@ -75,7 +79,10 @@ export function createWorker(deps: {
     for (const [index, state] of states.entries()) if (state !== "running") end(leases[index]?.run_id ?? "", state);
   };
   const repeat = (work: () => Promise<void>, every_ms: number) =>
-    setInterval(() => work().catch((error: Error) => log.error({ error: error.message }, "a worker's turn failed")), every_ms);
+    setInterval(
+      () => work().catch((error: Error) => log.error({ error: error.message }, "a worker's turn failed")),
+      every_ms,
+    );
 
   return {
     worker_id,
@@ -88,10 +95,6 @@ export function createWorker(deps: {
       };
       timers = [repeat(poll, POLL_MS), repeat(heartbeat, HEARTBEAT_MS)];
       fill();
-    },
-    /** Claims nothing more; runs at work are left before their next step. */
-    beginStop(): void {
-      draining = true;
     },
     /** Lets steps in progress finish, for a while; then hands what is unfinished back to the queue. */
     async stop(): Promise<void> {
@@ -109,5 +112,3 @@ export function createWorker(deps: {
     },
   };
 }
-
-export type Worker = ReturnType<typeof createWorker>;

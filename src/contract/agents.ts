@@ -64,7 +64,7 @@ export const updateAgentSchema = z
 export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
 export type AgentChanges = z.infer<typeof updateAgentSchema>;
 
-export const agentSchema = z
+const agentSchema = z
   .object({
     id: uuidSchema,
     version: z.number().int().openapi({ description: "bumped by each change" }),
@@ -83,7 +83,7 @@ export const agentSchema = z
   .openapi("Agent");
 export type AgentRecord = z.infer<typeof agentSchema>;
 
-export const agentChatSchema = z
+const agentChatSchema = z
   .strictObject({
     messages: z
       .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: textSchema(1_000_000) }))
@@ -94,9 +94,7 @@ export const agentChatSchema = z
     on_disconnect: z.string().optional(),
   })
   .openapi("AgentChat");
-export const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
-  .extend({ run_id: uuidSchema })
-  .openapi("AgentAnswer");
+const agentAnswerSchema = (chatResponseSchema as z.ZodObject).extend({ run_id: uuidSchema }).openapi("AgentAnswer");
 export type AgentChat = z.infer<typeof agentChatSchema>;
 
 const tags = ["Agents"];

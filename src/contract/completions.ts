@@ -101,7 +101,7 @@ export interface Routing {
 
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
-export interface ChatChoice {
+interface ChatChoice {
   index: number;
   message: {
     role: "assistant";
@@ -176,7 +176,7 @@ const responseFormatSchema = z.discriminatedUnion("type", [
 
 const limitSchema = z.number().int().min(1).nullish();
 
-export const chatRequestSchema = z
+const chatRequestSchema = z
   .looseObject({
     model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
     messages: z.array(messageSchema).min(1),
@@ -204,7 +204,7 @@ export const chatRequestSchema = z
   .openapi("ChatCompletionRequest") as unknown as z.ZodType<ChatRequest>;
 
 const count = z.number().int().min(0);
-export const usageSchema = z
+const usageSchema = z
   .object({
     input_tokens: count.openapi({ description: "raw tokens in the prompt" }),
     output_tokens: count.openapi({ description: "raw tokens generated, reasoning included" }),
@@ -220,7 +220,7 @@ export const usageSchema = z
   })
   .openapi("Usage");
 
-export const routingSchema = z
+const routingSchema = z
   .object({
     candidates: z.array(text),
     chosen: text,

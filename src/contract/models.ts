@@ -34,7 +34,7 @@ export const listModelsRoute = createRoute({
   path: "/api/v1/models",
   tags: ["Models"],
   summary: "List the models on offer",
-  ...needs("chat:read"),
+  ...needs(),
   responses: {
     200: json(z.object({ object: z.literal("list"), data: z.array(modelSchema) }), "all models, the cheapest first"),
     ...failures(403),
@@ -46,7 +46,7 @@ export const getModelRoute = createRoute({
   path: "/api/v1/models/{model}",
   tags: ["Models"],
   summary: "Get one model by its id or UUID",
-  ...needs("chat:read"),
+  ...needs(),
   request: { params: z.object({ model: z.string().openapi({ example: "purser/rehearsal" }) }) },
   responses: { 200: json(modelSchema, "the model"), ...failures(403, 404) },
 });

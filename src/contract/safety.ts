@@ -4,14 +4,14 @@ import { failures, json, jsonBody } from "./common.ts";
 
 /** The safety layer, to try and to measure: contract 7. */
 
-export const sanitizeRequestSchema = z
+const sanitizeRequestSchema = z
   .strictObject({
     content: z.string(),
     kind: z.enum(["html", "markdown", "text"]),
   })
   .openapi("SanitizeRequest");
 
-export const sanitizedSchema = z
+const sanitizedSchema = z
   .object({
     text: z.string().openapi({ description: "what a model would be given, between its fences" }),
     verdict: z.object({

@@ -9,8 +9,8 @@ const HOST =
   /^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\.?(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/i;
 const SECRET_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
 
-export const FETCH_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
-export const SAFETY_LEVELS = ["strict", "balanced", "off"] as const;
+const FETCH_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
+const SAFETY_LEVELS = ["strict", "balanced", "off"] as const;
 /** Bounds and defaults of `max_calls`, per run. */
 export const MAX_CALLS = { min: 1, max: 1000, web_fetch: 20, send_webhook: 5, mcp: 20 } as const;
 

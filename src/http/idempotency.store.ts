@@ -1,6 +1,6 @@
 import { IDEMPOTENCY_HOURS } from "../constants.ts";
 import type { Cipher } from "../platform/cipher.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db, Tx } from "../platform/db.ts";
 
 /** A first answer, as it is replayed. */
 export interface StoredAnswer {
@@ -76,6 +76,11 @@ export function createIdempotencyStore(db: Db, cipher: Cipher) {
         text: "delete from idempotency_key where user_id = $1 and key = $2",
         values: [key.user_id, key.key],
       });
+    },
+
+    /** Forgets all answers kept for a user. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from idempotency_key where user_id = $1", values: [user_id] });
     },
 
     /** Deletes keys past their day; called now and then. */

@@ -15,7 +15,9 @@ h3 span { color: var(--accent); }
 code { background: var(--soft); padding: .1em .3em; border-radius: 4px; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; font-size: 13px; }
 td, th { text-align: left; border-top: 1px solid var(--line); padding: .25rem .75rem .25rem 0; vertical-align: top; }
-summary { cursor: pointer; }
+table { table-layout: fixed; }
+td:first-child { width: 40%; overflow-wrap: anywhere; } td:nth-child(2) { width: 25%; overflow-wrap: anywhere; }
+.answer { margin: .5rem 0 .2rem; }
 @media (max-width: 50rem) { body { display: block; } nav { position: static; height: auto; border: 0; } }
 `;
 
@@ -55,10 +57,8 @@ function article(endpoint: Endpoint) {
     <p>${endpoint.summary}${endpoint.scope === null ? "" : html`. Scope <code>${endpoint.scope}</code>`}</p>
     ${table("Parameters", endpoint.parameters)} ${table("Body", endpoint.request)}
     ${endpoint.responses.map(
-      (response) => html`<details ${raw(Number(response.status) < 300 ? "open" : "")}>
-      <summary><code>${response.status}</code> ${response.description}</summary>
-      ${table("", response.fields)}
-    </details>`,
+      (response) => html`<p class="answer"><code>${response.status}</code> ${response.description}</p>
+        ${table("", response.fields)}`,
     )}
   </article>`;
 }

@@ -42,7 +42,7 @@ export type HoldOutcome =
   | {
       status: "refused";
       code: PaymentCode;
-      /** unexpired remaining, holds deducted */
+      /** unexpired remaining, holds deducted, and no more than what the key's budget leaves */
       available: number;
       held: number;
     };

@@ -1,7 +1,7 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 
 /** How a provider is spoken to. `openai` differs from `openai-compatible` only in how the output cap is called. */
-export type ProviderKind = "openai" | "anthropic" | "google" | "openai-compatible";
+type ProviderKind = "openai" | "anthropic" | "google" | "openai-compatible";
 
 /** A provider as the operator's file names it, or as built in. */
 export interface ProviderSettings {

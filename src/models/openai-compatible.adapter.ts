@@ -191,8 +191,3 @@ function parsedOrNull(text: string): unknown {
     return null;
   }
 }
-
-/** Closes idle connections to providers; for the end of the process. */
-export function closeProviderConnections(): Promise<void> {
-  return connections.close();
-}

@@ -39,6 +39,7 @@ interface Generation {
   output_tokens: number;
 }
 
+/** The way to the rehearsal model; it needs no network and no key. */
 export function createRehearsal(): Provider {
   return {
     prepare: (call) => ({ ...call, input_tokens: rehearsalTokens(promptText(call.request)).length }),

@@ -9,7 +9,7 @@ import { estimateTokens, promptText } from "./token-count.ts";
  * The score adds up: 1 for more than 4,000 estimated prompt tokens, 2 for more than 32,000; 1 for tools; 1 for a JSON
  * schema; 1 for code; 2 for words that ask for reasoning. 0–1 is economy, 2–3 standard, 4 and more premium.
  */
-export type Tier = "economy" | "standard" | "premium";
+type Tier = "economy" | "standard" | "premium";
 
 const TIERS: readonly Tier[] = ["economy", "standard", "premium"];
 /** Models belong to tiers by price: cost_multiplier below 1, below 4, and the rest. */

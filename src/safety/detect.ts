@@ -15,7 +15,7 @@ const MAX_PIECE = 400;
 
 export type Level = keyof typeof THRESHOLD;
 
-export interface Passage {
+interface Passage {
   readonly start: number;
   readonly end: number;
   /** Names of the cues that spoke. */

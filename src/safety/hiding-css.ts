@@ -125,6 +125,7 @@ export function fontSize(css: Declarations): number | null {
   return pixels(value);
 }
 
+/** Whether text of this size is too small to be read. */
 export function isIllegible(font_px: number): boolean {
   return font_px < LEGIBLE_PX;
 }
@@ -150,6 +151,7 @@ export function backgroundColour(css: Declarations): Colour | "unknown" | null {
   return painted ?? "unknown";
 }
 
+/** Whether text of one colour on the other cannot be told from its background. */
 export function isSameColour(text: Colour, background: Colour): boolean {
   return text.every((channel, index) => Math.abs(channel - (background[index] ?? 0)) <= SAME_COLOUR);
 }

@@ -26,9 +26,7 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
   let text = "";
   let tag = "";
   let tagStart = 0;
-  let attributes = new Map<string, string>();
-  let attributeName = "";
-  let attributeValue = "";
+  const attributes = attributeReader(html);
 
   const flush = () => {
     if (text !== "") tokens.push({ type: "text", text });
@@ -39,7 +37,7 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
     tokens.push({ type: "comment", text: html.slice(start, end) });
   };
   const open = (end: number) => {
-    tokens.push({ type: "open", name: tag, attributes, source: html.slice(tagStart - 1, end + 1) });
+    tokens.push({ type: "open", name: tag, attributes: attributes.take(), source: html.slice(tagStart - 1, end + 1) });
   };
 
   const tokenizer = new Tokenizer(
@@ -55,24 +53,8 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
         flush();
         tag = html.slice(start, end).toLowerCase();
         tagStart = start;
-        attributes = new Map();
       },
-      onattribname: (start, end) => {
-        attributeName = html.slice(start, end).toLowerCase();
-        attributeValue = "";
-      },
-      onattribdata: (start, end) => {
-        attributeValue += html.slice(start, end);
-      },
-      onattribentity: (codepoint) => {
-        attributeValue += String.fromCodePoint(codepoint);
-      },
-      onattribend: () => {
-        // The first of two attributes of one name counts, as in browsers.
-        if (!attributes.has(attributeName) && attributes.size < MAX_ATTRIBUTES) {
-          attributes.set(attributeName, attributeValue);
-        }
-      },
+      ...attributes.callbacks,
       onopentagend: open,
       onselfclosingtag: (end) => {
         open(end);
@@ -94,4 +76,34 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
   tokenizer.write(html);
   tokenizer.end();
   return tokens;
+}
+
+/** Collects the attributes of one tag at a time; `take` hands them over and starts anew. */
+function attributeReader(html: string) {
+  let attributes = new Map<string, string>();
+  let name = "";
+  let value = "";
+  return {
+    callbacks: {
+      onattribname(start: number, end: number) {
+        name = html.slice(start, end).toLowerCase();
+        value = "";
+      },
+      onattribdata(start: number, end: number) {
+        value += html.slice(start, end);
+      },
+      onattribentity(codepoint: number) {
+        value += String.fromCodePoint(codepoint);
+      },
+      onattribend() {
+        // The first of two attributes of one name counts, as in browsers.
+        if (!attributes.has(name) && attributes.size < MAX_ATTRIBUTES) attributes.set(name, value);
+      },
+    },
+    take(): ReadonlyMap<string, string> {
+      const taken = attributes;
+      attributes = new Map();
+      return taken;
+    },
+  };
 }

@@ -34,6 +34,7 @@ const TABLE_PARTS = new Set("table tr td th tbody thead tfoot caption button".sp
 const FORMATTING = new Set("a b big code em font i nobr s small strike strong tt u".split(" "));
 const NOTHING_OPEN: Scope = { p: -1, li: -1, dd: -1, cell: -1, row: -1, barrier: -1 };
 
+/** Whether an element of this name has no content and no end tag. */
 export function isVoid(name: string): boolean {
   return VOID.has(name);
 }

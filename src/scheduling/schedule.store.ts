@@ -178,3 +178,10 @@ export async function deleteSchedule(tx: Tx, agent: { user_id: string; agent_id:
     });
   }
 }
+
+/** Forgets everything that is kept of a user. */
+export async function deleteUser(tx: Tx, user_id: string): Promise<void> {
+  for (const table of ["schedule", "occurrence", "run_step", "run"]) {
+    await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
+  }
+}

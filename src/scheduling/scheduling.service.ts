@@ -84,6 +84,10 @@ function createSchedules(db: Db, clock: Clock) {
       await scheduleStore.deleteSchedule(tx, agent);
       await runStore.cancelRuns(tx, { ...agent, run_id: null }, clock.now());
     },
+    /** Forgets all schedules and runs of a user who is being erased. A worker that is at one finds its lease lost. */
+    forgetUser(tx: Tx, user_id: string): Promise<void> {
+      return scheduleStore.deleteUser(tx, user_id);
+    },
     /** Queues what has come due, see tick.service.ts. */
     tick(onDue: OnDue): Promise<void> {
       return tick({ db, clock }, onDue);

@@ -26,6 +26,7 @@ export function kindOf(content_type: string, path: string): ContentKind | "json"
   }
 }
 
+/** The type and subtype of a Content-Type, lower case, parameters cut off. */
 export function mediaType(content_type: string): string {
   return (content_type.split(";")[0] ?? "").trim().toLowerCase();
 }

@@ -14,6 +14,7 @@ export interface Tools {
   call(call: ToolCall): Promise<ToolResult>;
 }
 
+/** Makes the tools of this version: web_fetch. */
 export function createTools(deps: { outbound: Outbound; safety: Safety }): Tools {
   return {
     definitions({ web_fetch }) {

@@ -74,6 +74,13 @@ test("a hold takes less than it asks for, down to its minimum, when the balance 
   expect(await fixture.hold(other, 50, { ...key, minimum_tokens: 1 })).toMatchObject({ code: "key_budget_exceeded" });
 });
 
+test("holds of one key in one batch stay within its budget together", async () => {
+  const user_id = await fixture.account(1_000);
+  const key = { api_key_id: newId(), key_budget_tokens: 35 };
+  const outcomes = await Promise.all(Array.from({ length: 9 }, () => fixture.hold(user_id, 10, key)));
+  expect(outcomes.filter(({ status }) => status === "held")).toHaveLength(3);
+});
+
 test("a free call is held and settled without a balance, and is counted, but not after the trial", async () => {
   const user_id = await fixture.account();
   const hold_id = await heldBy(fixture.hold(user_id, 0));
@@ -156,7 +163,7 @@ test("an expired bucket never counts, before any sweep, and its expiry is entere
   const user_id = await fixture.account(100);
   const short = await fixture.grant(user_id, 40, 10);
   expect((await fixture.ledger.standing(user_id)).posted).toBe(140);
-  fixture.pass(10);
+  fixture.pass(15);
   expect((await fixture.ledger.standing(user_id)).posted).toBe(100);
   expect(await fixture.hold(user_id, 101)).toMatchObject({ code: "insufficient_balance", available: 100 });
   fixture.pass(1_000);
@@ -188,6 +195,15 @@ test("a released hold gives everything back, and releasing it again is harmless"
   await fixture.ledger.release({ user_id, hold_id });
   await fixture.ledger.release({ user_id, hold_id });
   expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
+});
+
+test("a hold that is let go and settled in the same batch is ended once", async () => {
+  const user_id = await fixture.account(100);
+  await heldBy(fixture.hold(user_id, 40));
+  const hold_id = await heldBy(fixture.hold(user_id, 20));
+  const release = () => fixture.ledger.release({ user_id, hold_id });
+  await Promise.all([release(), release(), fixture.settle(user_id, hold_id, 20), fixture.settle(user_id, hold_id, 20)]);
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 80, held: 40, available: 40 });
 });
 
 test("a dead hold is let go by the sweep, and its late settle is still charged (new-api#4429)", async () => {

@@ -1,11 +1,23 @@
 import { describe, expect, test } from "vitest";
-import { type AgentConfig, changedConfig, newConfig, sameConfig, scheduleOf } from "../../../src/agents/agent-config.ts";
+import {
+  type AgentConfig,
+  changedConfig,
+  newConfig,
+  sameConfig,
+  scheduleOf,
+} from "../../../src/agents/agent-config.ts";
 import { type AgentChanges, createAgentSchema, updateAgentSchema } from "../../../src/contract/agents.ts";
 import { validationError } from "../../../src/contract/validation.ts";
 import type { PurserError } from "../../../src/errors.ts";
 
 const minimal = { name: "Scout", model_id: "lab/small" };
-const scheduled = { ...minimal, run_prompt: "Go.", schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
+const scheduled = {
+  ...minimal,
+  run_prompt: "Go.",
+  schedule_enabled: true,
+  schedule_interval: "daily",
+  schedule_time: "09:00",
+} as const;
 
 function refusal(work: () => unknown): { code: string; param: string | undefined } {
   try {
@@ -50,7 +62,9 @@ describe("a new agent", () => {
 
   test("on a monthly schedule runs on the first unless told otherwise", () => {
     expect(newConfig({ ...scheduled, schedule_interval: "monthly" }).schedule_day_of_month).toBe(1);
-    expect(newConfig({ ...scheduled, schedule_interval: "monthly", schedule_day_of_month: "last" }).schedule_day_of_month).toBe("last");
+    expect(
+      newConfig({ ...scheduled, schedule_interval: "monthly", schedule_day_of_month: "last" }).schedule_day_of_month,
+    ).toBe("last");
   });
 });
 

@@ -48,7 +48,11 @@ describe("a run", () => {
   test("goes on after a tool's error: the model reads it", () => {
     const failed = step({ status: "failed", error: { code: "egress_refused", message: "private address" } });
     expect(next([asked(call("1")), failed])).toEqual({ do: "call_model" });
-    const messages = transcript(config, { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null }, [asked(call("1")), failed]);
+    const messages = transcript(
+      config,
+      { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null },
+      [asked(call("1")), failed],
+    );
     expect(messages.at(-1)).toEqual({ role: "tool", tool_call_id: "1", content: "Error: private address" });
   });
 
@@ -74,8 +78,13 @@ describe("caps", () => {
 });
 
 describe("the same call again and again (pi#9637, agno#6984)", () => {
-  const rounds = (count: number) => Array.from({ length: count }, (_, round) => [asked(call(String(round))), fetched("A")]).flat();
-  const refused = step({ arguments: { url: "https://a.example/" }, status: "failed", error: { code: REPEATED_CALL, message: "stop" } });
+  const rounds = (count: number) =>
+    Array.from({ length: count }, (_, round) => [asked(call(String(round))), fetched("A")]).flat();
+  const refused = step({
+    arguments: { url: "https://a.example/" },
+    status: "failed",
+    error: { code: REPEATED_CALL, message: "stop" },
+  });
 
   test("is refused the sixth time, and the model is told", () => {
     expect(next([...rounds(4), asked(call("x"))])).toMatchObject({ do: "call_tool" });
@@ -83,7 +92,10 @@ describe("the same call again and again (pi#9637, agno#6984)", () => {
   });
 
   test("fails the run when the model does not listen", () => {
-    expect(next([...rounds(5), asked(call("x")), refused, asked(call("y"))])).toMatchObject({ do: "fail", error: { code: "tool_failed" } });
+    expect(next([...rounds(5), asked(call("x")), refused, asked(call("y"))])).toMatchObject({
+      do: "fail",
+      error: { code: "tool_failed" },
+    });
   });
 
   test("does not touch other calls", () => {
@@ -120,7 +132,13 @@ describe("the transcript", () => {
   });
 
   test("of a chat holds its messages in place of the run_prompt", () => {
-    const input = { messages: [{ role: "user" as const, content: "Hi" }], request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+    const input = {
+      messages: [{ role: "user" as const, content: "Hi" }],
+      request_id: null,
+      api_key_id: null,
+      key_budget_tokens: null,
+      ticket: null,
+    };
     expect(transcript(config, input, [])).toEqual([
       { role: "system", content: "Be brief." },
       { role: "user", content: "Hi" },

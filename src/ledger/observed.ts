@@ -1,0 +1,33 @@
+import type { Log } from "../platform/log.ts";
+import type { Metrics } from "../platform/metrics.ts";
+import type { Ledger } from "./ledger.types.ts";
+
+/** The same ledger, counting its calls; tokens that no balance covered are an alarm. */
+export function observedLedger(ledger: Ledger, { metrics, log }: { metrics: Metrics; log: Log }): Ledger {
+  return {
+    ...ledger,
+    async hold(request) {
+      const outcome = await ledger.hold(request);
+      if (outcome.status === "refused") metrics.modelCall("refused", 0);
+      return outcome;
+    },
+    async settle(request) {
+      const outcome = await ledger.settle(request);
+      if (outcome.status === "superseded" || outcome.replayed) return outcome;
+      metrics.modelCall("settled", outcome.cost_tokens);
+      if (outcome.absorbed_tokens > 0) {
+        const { user_id, hold_id } = request;
+        metrics.absorbed(outcome.absorbed_tokens);
+        log.error(
+          { user_id, hold_id, absorbed_tokens: outcome.absorbed_tokens },
+          "a charge exceeded what the account could bear",
+        );
+      }
+      return outcome;
+    },
+    async release(hold) {
+      await ledger.release(hold);
+      metrics.modelCall("released", 0);
+    },
+  };
+}

@@ -1,0 +1,260 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { type Site, startSite } from "../support/sites.ts";
+import { completion, hanging, json, type Reply } from "../support/upstream.ts";
+
+let lab: Lab;
+let site: Site;
+let user: Client;
+
+beforeAll(async () => {
+  site = await startSite({ "/": { body: "<p>The door is <b>green</b>.</p>" } });
+  lab = await startLab(undefined, { env: { PURSER_EGRESS_ALLOW: site.host } });
+});
+beforeEach(async () => {
+  lab.upstream.answer(completion());
+  lab.upstream.requests.length = 0;
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+});
+afterAll(async () => {
+  await expectCleanAudit(lab.service);
+  await lab.stop();
+  await site.close();
+});
+
+async function create(fields: object = {}) {
+  const made = await user.post("/api/v1/agents", {
+    name: "Scout",
+    model_id: "lab/plain",
+    system_prompt: "Be brief.",
+    run_prompt: "Look.",
+    ...fields,
+  });
+  expect(made.status).toBe(201);
+  return made.body;
+}
+const runNow = (id: string) => user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" });
+const withFetch = { tools_config: { web_fetch: { enabled: true } } };
+
+/** The model asks for a page. */
+function fetching(url: string): Reply {
+  const tool_calls = [
+    { id: "call_1", type: "function", function: { name: "web_fetch", arguments: JSON.stringify({ url }) } },
+  ];
+  const choices = [
+    { index: 0, message: { role: "assistant", content: null, tool_calls }, finish_reason: "tool_calls" },
+  ];
+  return json({
+    id: "x",
+    object: "chat.completion",
+    created: 1,
+    model: "m",
+    choices,
+    usage: { prompt_tokens: 20, completion_tokens: 5 },
+  });
+}
+
+describe("run-now", () => {
+  test("answers 202 with the queued run and where to find it", async () => {
+    const { id } = await create();
+    const queued = await user.post(`/api/v1/agents/${id}/runs`);
+    expect(queued.status).toBe(202);
+    expect(queued.body).toMatchObject({
+      agent_id: id,
+      agent_version: 1,
+      trigger: "manual",
+      status: "queued",
+      usage: { cost_tokens: 0 },
+      error: null,
+    });
+    const location = queued.headers.get("location") ?? "";
+    expect(location).toBe(`/api/v1/agents/${id}/runs/${queued.body.id}`);
+    await expect.poll(async () => (await user.get(location)).body.status, { timeout: 10_000 }).toBe("succeeded");
+  });
+
+  test("runs the tool loop, records each step, and charges each model call once", async () => {
+    lab.upstream.answer(fetching(`${site.url}/`), completion("Green."));
+    const { id } = await create(withFetch);
+    const { status, body: run } = await runNow(id);
+    expect(status).toBe(200);
+    expect(run).toMatchObject({
+      status: "succeeded",
+      output: "Green.",
+      model_id: "lab/plain",
+      steps_count: 3,
+      attempt: 1,
+    });
+    // Rates 1 and 2: (20 + 2 × 5) + (10 + 2 × 4).
+    expect(run.usage).toEqual({ input_tokens: 30, output_tokens: 9, total_tokens: 39, cost_tokens: 48 });
+    expect(run.steps.map(({ type, name, status }: Record<string, string>) => [type, name, status])).toEqual([
+      ["model", "lab/plain", "succeeded"],
+      ["tool", "web_fetch", "succeeded"],
+      ["model", "lab/plain", "succeeded"],
+    ]);
+    expect(run.steps[1].arguments).toEqual({ url: `${site.url}/` });
+    expect(run.steps[1].result).toContain("The door is green.");
+    expect(run.steps[1].result).not.toContain("<b>");
+    expect(run.steps[1].safety.verdict).toMatchObject({ injected: false });
+    const second = lab.upstream.requests[1]?.body.messages;
+    expect(second.map(({ role }: { role: string }) => role)).toEqual(["system", "user", "assistant", "tool"]);
+    expect(second[3]).toMatchObject({ tool_call_id: "call_1", content: run.steps[1].result });
+    expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -30]);
+    expect(await settledBalance(user)).toBe(1_000_000 - 48);
+    expect((await user.get(`/api/v1/agents/${id}`)).body.last_run).toMatchObject({ id: run.id, status: "succeeded" });
+  });
+
+  test("a refused destination goes back to the model, and nothing is sent there", async () => {
+    lab.upstream.answer(fetching("http://169.254.169.254/latest/meta-data"), completion("It was refused."));
+    const { id } = await create(withFetch);
+    const { body: run } = await runNow(id);
+    expect(run).toMatchObject({ status: "succeeded", output: "It was refused." });
+    expect(run.steps[1]).toMatchObject({ status: "failed", error: { code: "egress_refused" } });
+  });
+
+  test("is refused: no prompt 400, disabled 409, no tokens 402, nothing queued", async () => {
+    const { id } = await create({ run_prompt: null });
+    expect((await runNow(id)).body.error).toMatchObject({ code: "missing_field", param: "run_prompt" });
+    await user.request("PUT", `/api/v1/agents/${id}`, { run_prompt: "Go.", is_active: false });
+    const disabled = await runNow(id);
+    expect([disabled.status, disabled.body.error.code]).toEqual([409, "agent_disabled"]);
+    user = await lab.service.newUser({ trial: false });
+    const poor = await create();
+    const refused = await runNow(poor.id);
+    expect([refused.status, refused.body.error.code]).toEqual([402, "out_of_tokens"]);
+    expect((await user.get(`/api/v1/agents/${poor.id}/runs`)).body.runs).toEqual([]);
+  });
+
+  test("keeps the version it started with", async () => {
+    lab.upstream.answer(hanging());
+    const { id } = await create();
+    const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+    await lab.upstream.until(() => lab.upstream.requests.length === 1);
+    await user.request("PUT", `/api/v1/agents/${id}`, { name: "Ranger" });
+    await user.post(`/api/v1/agents/${id}/runs/${queued.id}/cancel`);
+    const run = (await user.get(`/api/v1/agents/${id}/runs/${queued.id}`)).body;
+    expect(run.agent_version).toBe(1);
+  });
+});
+
+describe("a run fails", () => {
+  test("as model_unavailable when the provider does, and costs nothing", async () => {
+    lab.upstream.answer(json({ error: { message: "boom" } }, 500));
+    const { id } = await create();
+    const { body: run } = await runNow(id);
+    expect(run).toMatchObject({ status: "failed", error: { code: "model_unavailable" }, usage: { cost_tokens: 0 } });
+    expect(JSON.stringify(run)).not.toContain("boom");
+    expect((await user.get(`/api/v1/agents/${id}`)).body.consecutive_failures).toBe(1);
+    expect(await settledBalance(user)).toBe(1_000_000);
+  });
+
+  test("as max_steps when the model never answers", async () => {
+    let page = 0;
+    lab.upstream.answer((response, request) => fetching(`${site.url}/?${page++}`)(response, request));
+    const { id } = await create({ ...withFetch, limits: { max_steps: 3 } });
+    expect((await runNow(id)).body).toMatchObject({ status: "failed", error: { code: "max_steps" }, steps_count: 3 });
+  });
+
+  test("as timeout when it takes longer than it may", async () => {
+    lab.upstream.answer(hanging());
+    const { id } = await create({ limits: { max_run_seconds: 1 } });
+    expect((await runNow(id)).body).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  });
+
+  test("as budget_exceeded before a call that could cost more than its cap", async () => {
+    const { id } = await create({ limits: { max_cost_tokens_per_run: 100 } });
+    expect((await runNow(id)).body).toMatchObject({
+      status: "failed",
+      error: { code: "budget_exceeded" },
+      usage: { cost_tokens: 0 },
+    });
+    expect(lab.upstream.requests).toEqual([]);
+  });
+});
+
+test("a cancelled run stops its model call at once and stays cancelled", async () => {
+  lab.upstream.answer(hanging());
+  const before = lab.upstream.hangUps;
+  const { id } = await create();
+  const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+  await lab.upstream.until(() => lab.upstream.requests.length === 1);
+  const cancelling = await user.post(`/api/v1/agents/${id}/runs/${queued.id}/cancel`);
+  expect(cancelling.body.status).toBe("cancelling");
+  await lab.upstream.until(() => lab.upstream.hangUps > before);
+  const path = `/api/v1/agents/${id}/runs/${queued.id}`;
+  await expect.poll(async () => (await user.get(path)).body.status).toBe("cancelled");
+  const again = await user.post(`${path}/cancel`);
+  expect([again.status, again.body.error.code]).toEqual([409, "run_already_finished"]);
+});
+
+test("deleting an agent stops its run", async () => {
+  lab.upstream.answer(hanging());
+  const before = lab.upstream.hangUps;
+  const { id } = await create();
+  await user.post(`/api/v1/agents/${id}/runs`);
+  await lab.upstream.until(() => lab.upstream.requests.length === 1);
+  expect((await user.request("DELETE", `/api/v1/agents/${id}`)).status).toBe(204);
+  await lab.upstream.until(() => lab.upstream.hangUps > before);
+});
+
+test("runs are listed newest first and filtered", async () => {
+  const { id } = await create();
+  const first = (await runNow(id)).body;
+  lab.upstream.answer(json({}, 500));
+  const second = (await runNow(id)).body;
+  const list = async (query: string) =>
+    (await user.get(`/api/v1/agents/${id}/runs${query}`)).body.runs.map((run: { id: string }) => run.id);
+  expect(await list("")).toEqual([second.id, first.id]);
+  expect(await list("?status=failed")).toEqual([second.id]);
+  expect(await list("?trigger=chat")).toEqual([]);
+  expect(await list(`?from=${second.queued_at}`)).toEqual([second.id]);
+  expect((await user.get(`/api/v1/agents/${id}/runs?status=done`)).body.error.param).toBe("status");
+});
+
+test("an agent that has used up its month makes no further model call", async () => {
+  const { id } = await create();
+  expect((await runNow(id)).body.usage.cost_tokens).toBe(18);
+  await user.request("PUT", `/api/v1/agents/${id}`, { limits: { max_cost_tokens_per_month: 18 } });
+  expect((await runNow(id)).body).toMatchObject({ status: "failed", error: { code: "budget_exceeded" } });
+  expect(lab.upstream.requests).toHaveLength(1);
+});
+
+test("a run that a stopping process leaves is gone on with by the next one, its finished model call neither made nor paid twice", async () => {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const slow = await startSite({
+    "/": async (_request, response) => {
+      await released;
+      response.end("<p>Late but here.</p>");
+    },
+  });
+  lab.upstream.answer(fetching(`${slow.url}/`), completion("Done."));
+  const { id } = await create(withFetch);
+  await lab.service.restart({ PURSER_EGRESS_ALLOW: slow.host });
+  const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+  await expect.poll(() => slow.requests.length, { timeout: 10_000 }).toBe(1);
+  const restarting = lab.service.restart();
+  release();
+  await restarting;
+  const path = `/api/v1/agents/${id}/runs/${queued.id}`;
+  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 10_000 }).toBe("succeeded");
+  expect((await user.get(path)).body).toMatchObject({ output: "Done.", steps_count: 3, attempt: 1 });
+  expect(lab.upstream.requests).toHaveLength(2);
+  expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -30]);
+  await slow.close();
+});
+
+test("over the limit of runs at a time a run waits in the queue, and runs when there is a place", async () => {
+  const small = await startLab(undefined, { limits: { concurrent_runs_per_user: 1 } });
+  const owner = await small.service.newUser({ trial: false, tokens: 1_000_000 });
+  const agent = (await owner.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." })).body;
+  small.upstream.answer(hanging(), completion());
+  const first = (await owner.post(`/api/v1/agents/${agent.id}/runs`)).body;
+  await small.upstream.until(() => small.upstream.requests.length === 1);
+  const second = (await owner.post(`/api/v1/agents/${agent.id}/runs`)).body;
+  const status = async (run: { id: string }) =>
+    (await owner.get(`/api/v1/agents/${agent.id}/runs/${run.id}`)).body.status;
+  expect(await status(second)).toBe("queued");
+  await owner.post(`/api/v1/agents/${agent.id}/runs/${first.id}/cancel`);
+  await expect.poll(() => status(second), { timeout: 10_000 }).toBe("succeeded");
+  await small.stop();
+});

@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+
+let lab: Lab;
+let user: Client;
+
+beforeAll(async () => {
+  lab = await startLab();
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+});
+afterAll(() => lab.stop());
+
+const minimal = { name: "Scout", model_id: "lab/plain" };
+const scheduled = {
+  ...minimal,
+  run_prompt: "Go.",
+  schedule_enabled: true,
+  schedule_interval: "daily",
+  schedule_time: "09:00",
+};
+
+async function create(fields: object = {}, owner = user) {
+  const made = await owner.post("/api/v1/agents", { ...minimal, ...fields });
+  expect(made.status).toBe(201);
+  return made.body;
+}
+const put = (id: string, fields: object, owner = user) => owner.request("PUT", `/api/v1/agents/${id}`, fields);
+
+describe("an agent", () => {
+  test("is returned with every field of the contract", async () => {
+    const { id, created_at, updated_at, ...rest } = await create();
+    expect(id).toMatch(/^[0-9a-f-]{36}$/);
+    expect(created_at).toBe(updated_at);
+    expect(rest).toEqual({
+      version: 1,
+      name: "Scout",
+      description: null,
+      system_prompt: null,
+      run_prompt: null,
+      model_id: "lab/plain",
+      auto_route: false,
+      is_active: true,
+      tools_config: {},
+      schedule_enabled: false,
+      schedule_interval: null,
+      schedule_time: null,
+      schedule_day_of_week: null,
+      schedule_day_of_month: null,
+      schedule_timezone: "UTC",
+      next_run_at: null,
+      upcoming_runs: [],
+      schedule_status: "off",
+      schedule_paused_reason: null,
+      consecutive_failures: 0,
+      last_run: null,
+      limits: {
+        max_steps: 25,
+        max_run_seconds: 900,
+        max_cost_tokens_per_run: null,
+        max_cost_tokens_per_month: null,
+        max_consecutive_failures: 5,
+      },
+      secrets_used: [],
+    });
+    expect((await user.get(`/api/v1/agents/${id}`)).body).toEqual({ id, created_at, updated_at, ...rest });
+  });
+
+  test("with a schedule tells its next run and the five to come", async () => {
+    const agent = await create({
+      ...scheduled,
+      schedule_interval: "monthly",
+      schedule_day_of_month: "last",
+      schedule_timezone: "Asia/Kolkata",
+    });
+    expect(agent).toMatchObject({ schedule_status: "active", schedule_day_of_month: "last" });
+    expect(agent.upcoming_runs).toHaveLength(5);
+    expect(agent.next_run_at).toBe(agent.upcoming_runs[0].at);
+    expect(agent.next_run_at).toMatch(/T03:30:00\.000Z$/);
+    const disabled = (await put(agent.id, { is_active: false })).body;
+    expect(disabled).toMatchObject({
+      schedule_status: "off",
+      next_run_at: null,
+      upcoming_runs: [],
+      schedule_enabled: true,
+    });
+  });
+
+  test("changes in the fields given only, one version a change", async () => {
+    const { id } = await create({ description: "x", limits: { max_steps: 3 } });
+    const changed = (await put(id, { name: "Ranger", description: null, limits: { max_run_seconds: 60 } })).body;
+    expect(changed).toMatchObject({ version: 2, name: "Ranger", description: null, model_id: "lab/plain" });
+    expect(changed.limits).toMatchObject({ max_steps: 3, max_run_seconds: 60 });
+    expect((await put(id, { name: "Ranger" })).body.version).toBe(2);
+    expect((await put(id, {})).body.version).toBe(2);
+  });
+
+  test("is gone once it is deleted, and its runs with it", async () => {
+    const { id } = await create();
+    expect((await user.request("DELETE", `/api/v1/agents/${id}`)).status).toBe(204);
+    for (const path of ["", "/runs", "/occurrences"])
+      expect((await user.get(`/api/v1/agents/${id}${path}`)).status).toBe(404);
+    expect((await put(id, { name: "x" })).status).toBe(404);
+    expect((await user.request("DELETE", `/api/v1/agents/${id}`)).status).toBe(404);
+    expect((await user.post(`/api/v1/agents/${id}/chat`, { messages: [{ role: "user", content: "hi" }] })).status).toBe(
+      404,
+    );
+  });
+
+  test("of another user is 404 everywhere", async () => {
+    const { id } = await create();
+    const other = await lab.service.newUser();
+    const path = `/api/v1/agents/${id}`;
+    const answers = await Promise.all([
+      other.get(path),
+      put(id, { name: "mine" }, other),
+      other.request("DELETE", path),
+      other.post(`${path}/runs`),
+      other.get(`${path}/runs`),
+      other.post(`${path}/chat`, { messages: [{ role: "user", content: "hi" }] }),
+      user.get("/api/v1/agents/not-an-id"),
+    ]);
+    expect(answers.map(({ status }) => status)).toEqual([404, 404, 404, 404, 404, 404, 404]);
+    expect((await user.get(path)).body.name).toBe("Scout");
+  });
+
+  test("is listed newest first, page by page", async () => {
+    const owner = await lab.service.newUser();
+    const ids: string[] = [];
+    for (const name of ["a", "b", "c"]) ids.push((await create({ name }, owner)).id);
+    const first = (await owner.get("/api/v1/agents?limit=2")).body;
+    expect(first.agents.map(({ name }: { name: string }) => name)).toEqual(["c", "b"]);
+    const second = (await owner.get(`/api/v1/agents?limit=2&cursor=${first.next_cursor}`)).body;
+    expect(second).toMatchObject({ agents: [{ id: ids[0] }], next_cursor: null });
+    expect((await owner.get("/api/v1/agents?cursor=nonsense")).body.error.code).toBe("invalid_cursor");
+  });
+});
+
+describe("a body that is not valid is refused and nothing is written", () => {
+  const cases: [string, unknown, string, string][] = [
+    ["no name", { model_id: "lab/plain" }, "missing_field", "name"],
+    ["no model", { name: "x" }, "missing_field", "model_id"],
+    ["an unknown model", { ...minimal, model_id: "lab/none" }, "model_not_found", "model_id"],
+    [
+      "an unknown tool",
+      { ...minimal, tools_config: { shell: { enabled: true } } },
+      "unknown_field",
+      "tools_config.shell",
+    ],
+    [
+      "an unknown setting",
+      { ...minimal, tools_config: { web_fetch: { enabled: true, x: 1 } } },
+      "unknown_field",
+      "tools_config.web_fetch.x",
+    ],
+    ["an unknown zone", { ...scheduled, schedule_timezone: "Mars/X" }, "invalid_value", "schedule_timezone"],
+    ["weekly without its day", { ...scheduled, schedule_interval: "weekly" }, "missing_field", "schedule_day_of_week"],
+    ["an unknown field", { ...minimal, colour: 1 }, "unknown_field", "colour"],
+    ["malformed JSON", "{", "invalid_json", ""],
+  ];
+  test.each(cases)("%s", async (_what, body, code, param) => {
+    const owner = await lab.service.newUser();
+    const answer = await owner.post("/api/v1/agents", body);
+    expect(answer.status).toBe(400);
+    expect(answer.body.error).toMatchObject({
+      code,
+      type: "invalid_request_error",
+      ...(param === "" ? {} : { param }),
+    });
+    expect((await owner.get("/api/v1/agents")).body.agents).toEqual([]);
+  });
+
+  test("an update that leaves the whole inconsistent", async () => {
+    const { id } = await create(scheduled);
+    const refused = await put(id, { run_prompt: null });
+    expect(refused.body.error).toMatchObject({ code: "missing_field", param: "run_prompt" });
+    expect((await user.get(`/api/v1/agents/${id}`)).body).toMatchObject({ version: 1, run_prompt: "Go." });
+  });
+});
+
+test("the books are right after all this", () => expectCleanAudit(lab.service));

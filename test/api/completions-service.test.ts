@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { createCompletions } from "../../src/completions/completions.service.ts";
+import type { CompletionCall, Completions } from "../../src/completions/completions.types.ts";
+import { createLedger } from "../../src/ledger/ledger.service.ts";
+import type { Ledger } from "../../src/ledger/ledger.types.ts";
+import { createModels } from "../../src/models/models.service.ts";
+import { addDays, createSystemClock } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { completion, delta, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
+
+// What the routes do not show: the terms on which an agent's run makes its model calls.
+
+let database: TestDatabase;
+let db: Db;
+let ledger: Ledger;
+let upstream: Upstream;
+let completions: Completions;
+let user_id: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  await db.query({
+    text: "create function rider_of_test(jsonb) returns boolean language sql as $$ select ($1->>'agrees')::boolean $$",
+  });
+  upstream = await startUpstream();
+  ledger = createLedger({ db, clock: createSystemClock() });
+  const provider = { name: "lab", kind: "openai-compatible" as const, base_url: upstream.url, api_key_env: null };
+  const model = {
+    id: "lab/small",
+    provider: "lab",
+    provider_model: "fake-large",
+    name: "Lab small",
+    trial_eligible: true,
+    context_window: 128_000,
+    max_output_tokens: 4_096,
+    supports: { tools: true, streaming: true, json_schema: false, vision: false },
+    input_rate_micro: 250_000,
+    output_rate_micro: 1_250_000,
+    cached_input_rate_micro: null,
+  };
+  const config = { providers: [provider], models: [model], margin: 1, provider_keys: {} };
+  completions = createCompletions({ models: createModels({ config }), ledger });
+});
+afterAll(async () => {
+  await upstream.close();
+  await db.close();
+  await database.drop();
+});
+beforeEach(async () => {
+  user_id = newId();
+  const now = createSystemClock().now();
+  await db.transaction((tx) => ledger.openAccount(tx, { user_id, trial: null }));
+  const lasting = { granted_at: now, expires_at: addDays(now, 30), note: null };
+  await ledger.grant({ user_id, amount_tokens: 100_000, source: "top_up", ...lasting });
+  upstream.requests.length = 0;
+  upstream.answer(completion());
+});
+
+const callOf = (fields: Partial<CompletionCall> = {}): CompletionCall => ({
+  request: { model: "lab/small", messages: [{ role: "user", content: "hello" }] },
+  caller: { user_id, api_key_id: null, key_budget_tokens: null },
+  agent_id: null,
+  run_id: null,
+  hold_id: newId(),
+  request_id: "request-of-test",
+  signal: new AbortController().signal,
+  ...fields,
+});
+const riderOf = (agrees: boolean) => () => ({ procedure: "rider_of_test", argument: { agrees } });
+
+it("a rider is made from the answer and what it costs, and settles with it", async () => {
+  let seen: unknown;
+  const rider: NonNullable<CompletionCall["rider"]> = (answer) => {
+    seen = { text: answer.response?.choices[0]?.message.content, cost: answer.usage.cost_tokens };
+    return riderOf(true)();
+  };
+  const { settlement } = await completions.complete(callOf({ rider }));
+  expect(settlement).toBe("settled");
+  expect(seen).toEqual({ text: "hello from upstream", cost: 8 });
+  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
+});
+
+it("a rider that refuses leaves nothing charged and says so", async () => {
+  expect((await completions.complete(callOf({ rider: riderOf(false) }))).settlement).toBe("superseded");
+  const stream = await completions.stream(callOf({ rider: riderOf(false) }));
+  for await (const _ of stream);
+  expect(stream.outcome()?.settlement).toBe("superseded");
+  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000, held: 0 });
+});
+
+it("a cost limit lowers what may be generated, and refuses what it does not cover", async () => {
+  await completions.complete(callOf({ max_cost_tokens: 1_000 }));
+  expect(upstream.requests[0]?.body.max_tokens * 1.25).toBeLessThanOrEqual(1_000);
+  await expect(completions.complete(callOf({ max_cost_tokens: 10 }))).rejects.toMatchObject({
+    code: "budget_exceeded",
+  });
+  expect(upstream.requests).toHaveLength(1);
+});
+
+it("the same hold charges once", async () => {
+  const hold_id = newId();
+  await completions.complete(callOf({ hold_id }));
+  await completions.complete(callOf({ hold_id }));
+  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
+});
+
+it("a stream that nobody ever reads is settled when its signal is aborted, and idle waits for that", async () => {
+  upstream.answer(hanging(delta("12345678")));
+  const leaving = new AbortController();
+  const stream = await completions.stream(callOf({ signal: leaving.signal }));
+  leaving.abort();
+  await completions.idle();
+  // ceil(5 / 4) × 0.25 + 2 × 1.25
+  expect(stream.outcome()?.usage).toMatchObject({ cost_tokens: 3, estimated: true });
+  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });
+  expect(await stream.next()).toEqual({ done: true, value: undefined });
+});
+
+it("a stream that its reader leaves is settled before leaving returns", async () => {
+  upstream.answer(hanging(delta("12345678")));
+  for await (const _ of await completions.stream(callOf())) break;
+  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });
+});

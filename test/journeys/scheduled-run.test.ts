@@ -1,0 +1,106 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { completion, json } from "../support/upstream.ts";
+
+// design, section 2: a scheduled run, from the user's wish to the ledger. The clock is set, everything else is real.
+
+let lab: Lab;
+beforeAll(async () => {
+  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
+});
+afterAll(() => lab.stop());
+
+const daily = {
+  name: "Morning",
+  model_id: "lab/plain",
+  run_prompt: "What is new?",
+  schedule_enabled: true,
+  schedule_interval: "daily",
+  schedule_time: "09:00",
+  schedule_timezone: "Asia/Kolkata",
+};
+const setClock = async (now: string) => {
+  const answer = await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now });
+  expect(answer.status).toBe(200);
+};
+
+test("an agent set to 09:00 in Kolkata runs once at each due instant and is charged for each run", async () => {
+  lab.upstream.answer(completion("Nothing."));
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const agent = (await user.post("/api/v1/agents", daily)).body;
+  expect(agent.next_run_at).toBe("2026-03-01T03:30:00.000Z");
+  await setClock("2026-03-04T00:00:00Z");
+
+  const { runs } = (await user.get(`/api/v1/agents/${agent.id}/runs`)).body;
+  expect(
+    runs.map(({ scheduled_for, trigger, status, lateness_ms }: Record<string, unknown>) => ({
+      scheduled_for,
+      trigger,
+      status,
+      lateness_ms,
+    })),
+  ).toEqual(
+    ["03", "02", "01"].map((day) => ({
+      scheduled_for: `2026-03-${day}T03:30:00.000Z`,
+      trigger: "schedule",
+      status: "succeeded",
+      lateness_ms: 0,
+    })),
+  );
+  const { occurrences } = (await user.get(`/api/v1/agents/${agent.id}/occurrences`)).body;
+  expect(occurrences.map(({ state, run_id }: Record<string, unknown>) => [state, run_id])).toEqual(
+    runs.map(({ id }: { id: string }) => ["run", id]),
+  );
+  expect(await charges(user)).toMatchObject(runs.map(({ id }: { id: string }) => ({ amount: -18, run_id: id })));
+  expect((await user.get(`/api/v1/agents/${agent.id}`)).body).toMatchObject({
+    next_run_at: "2026-03-04T03:30:00.000Z",
+    last_run: { id: runs[0].id },
+  });
+});
+
+test("out of tokens at due time: one failed run without a model call, paused, resumed by the next grant", async () => {
+  lab.upstream.answer(completion("Nothing."));
+  const user = await lab.service.newUser({ trial: false, tokens: 1 });
+  const agent = (await user.post("/api/v1/agents", daily)).body;
+  const before = lab.upstream.requests.length;
+  await setClock("2026-03-06T00:00:00Z");
+  const path = `/api/v1/agents/${agent.id}`;
+  const ofUser = lab.upstream.requests.length - before;
+  expect(ofUser).toBe(2); // the first test's agent, on two mornings
+  expect((await user.get(`${path}/runs`)).body.runs).toMatchObject([
+    { status: "failed", error: { code: "insufficient_tokens" } },
+  ]);
+  expect((await user.get(path)).body).toMatchObject({
+    schedule_status: "paused",
+    schedule_paused_reason: expect.stringContaining("out of tokens"),
+  });
+  expect((await user.get(`${path}/occurrences`)).body.occurrences).toMatchObject([
+    { state: "skipped", reason: "paused" },
+    { state: "run" },
+  ]);
+  await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/grants`, {
+    amount_tokens: 1_000_000,
+    source: "top_up",
+  });
+  expect((await user.get(path)).body.schedule_status).toBe("active");
+  await setClock("2026-03-07T00:00:00Z");
+  expect((await user.get(`${path}/runs?status=succeeded`)).body.runs).toHaveLength(1);
+});
+
+test("failures in a row pause the schedule with a reason (antfarm#218); turning it on resumes", async () => {
+  lab.upstream.answer(json({}, 500));
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const agent = (await user.post("/api/v1/agents", { ...daily, limits: { max_consecutive_failures: 2 } })).body;
+  const path = `/api/v1/agents/${agent.id}`;
+  await setClock("2026-03-11T00:00:00Z");
+  expect((await user.get(`${path}/runs`)).body.runs).toHaveLength(2);
+  expect((await user.get(path)).body).toMatchObject({
+    schedule_status: "paused",
+    consecutive_failures: 2,
+    schedule_paused_reason: expect.stringContaining("2 runs in a row failed"),
+  });
+  const resumed = (await user.request("PUT", path, { schedule_enabled: true })).body;
+  expect(resumed).toMatchObject({ schedule_status: "active", consecutive_failures: 0, version: 1 });
+});
+
+test("the books are right after all this", () => expectCleanAudit(lab.service));

@@ -1,0 +1,38 @@
+import { spawn } from "node:child_process";
+import { join } from "node:path";
+
+const ROOT = join(import.meta.dirname, "../..");
+/** Node as the repository pins it, which is what `npm start` finds. */
+const NODE = join(ROOT, "node_modules/.bin/node");
+
+/** The service as its own process. */
+export interface RunningProcess {
+  /** `http://HOST:PORT` once it listens; rejects with what it wrote when it ends before. */
+  listening: Promise<string>;
+  /** Resolves when it has ended. */
+  ended: Promise<{ code: number | null; stdout: string; stderr: string }>;
+  signal(name: "SIGTERM" | "SIGKILL"): void;
+}
+
+/** Starts `node src/main.ts` with these variables and no others. */
+export function startProcess(env: Record<string, string>): RunningProcess {
+  const child = spawn(NODE, ["src/main.ts"], { cwd: ROOT, env: { PATH: process.env.PATH ?? "", ...env } });
+  let [stdout, stderr] = ["", ""];
+  child.stderr.on("data", (bytes) => {
+    stderr += bytes;
+  });
+  const ended = new Promise<{ code: number | null; stdout: string; stderr: string }>((resolve) => {
+    child.on("close", (code) => resolve({ code, stdout, stderr }));
+  });
+  const listening = new Promise<string>((resolve, reject) => {
+    child.stdout.on("data", (bytes) => {
+      stdout += bytes;
+      const url = /^listening on (http:\/\/\S+)$/m.exec(stdout)?.[1];
+      if (url !== undefined) resolve(url);
+    });
+    ended.then(() => reject(new Error(`it ended before it listened: ${stdout}${stderr}`)));
+  });
+  // Who waits for the end alone must not be told of a rejection that nobody handles.
+  listening.catch(() => {});
+  return { listening, ended, signal: (name) => void child.kill(name) };
+}
