@@ -5,6 +5,7 @@ import { createLog } from "./platform/log.ts";
 
 /** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
 
+const PARENT_CHECK_MS = 250;
 const NODE_MAJOR = 26;
 if (Number(process.versions.node.split(".")[0]) < NODE_MAJOR) {
   fail(
@@ -50,6 +51,14 @@ async function main(): Promise<void> {
   };
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
+  stopWithParent(stop);
+}
+
+/** Under npm, whoever kills npm hard means this process: without it, it would live on unseen and keep the port. */
+function stopWithParent(stop: (signal: string) => Promise<void>): void {
+  if (process.env.npm_lifecycle_event === undefined) return;
+  const parent = process.ppid;
+  setInterval(() => process.ppid !== parent && stop("npm is gone"), PARENT_CHECK_MS).unref();
 }
 
 main().catch((error: Error) => fail(1, `Purser could not start: ${error.message}`));

@@ -47,7 +47,13 @@ export async function onLoadCore<T>(work: () => Promise<T>): Promise<T> {
 /** Starts `command` and waits for the line on its stdout that names a loopback address. */
 export async function startServer(
   command: readonly string[],
-  options: { core?: Core; env?: Record<string, string | undefined>; cwd?: string } = {},
+  options: {
+    core?: Core;
+    env?: Record<string, string | undefined>;
+    cwd?: string;
+    /** Signals go to all that the command starts: npm's shell does not pass them on. */
+    group?: boolean;
+  } = {},
 ): Promise<ServerProcess> {
   const pinned =
     options.core !== undefined && canPin ? ["taskset", "-c", String(CORES[options.core]), ...command] : command;
@@ -55,12 +61,14 @@ export async function startServer(
   const child = spawn(pinned[0] ?? "", pinned.slice(1), {
     env: { ...process.env, ...options.env },
     cwd: options.cwd,
+    detached: options.group === true,
     stdio: ["ignore", "pipe", "pipe"],
   });
   // "close" also waits for a grandchild that holds the pipes: the service below npm.
   const exited = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const end = (signal: NodeJS.Signals) => {
-    child.kill(signal);
+    if (options.group === true) process.kill(-(child.pid ?? 0), signal);
+    else child.kill(signal);
     return exited;
   };
   try {

@@ -1,13 +1,11 @@
 import * as contract from "../contract/agents.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
+import { decodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
 import type { Agents } from "./agents.service.ts";
 import { chatAnswer } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
-
-const INSTANT_KEY = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
 /** Agents, their runs and chat: contract 6. */
 export function agentsRoutes({ agents }: { agents: Agents }): HttpRouter {

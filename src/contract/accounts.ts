@@ -8,6 +8,7 @@ import {
   jsonBody,
   listQuerySchema,
   nextCursorSchema,
+  textSchema,
   tokensSchema,
   uuidSchema,
 } from "./common.ts";
@@ -36,7 +37,7 @@ export const createdApiKeySchema = apiKeySchema.extend({ key: shownOnce }).opena
 
 export const createApiKeySchema = z
   .strictObject({
-    name: z.string().min(1).max(100),
+    name: textSchema(100).min(1),
     scopes: z.array(z.enum(SCOPES)).min(1).optional().openapi({ description: "default: all" }),
     expires_at: instantInput.nullable().optional(),
     budget_tokens: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).nullable().optional(),

@@ -1,7 +1,16 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { createdApiKeySchema } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, profileSchema, subscriptionSchema } from "./billing.ts";
-import { failures, instantInput, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema } from "./common.ts";
+import {
+  failures,
+  instantInput,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+} from "./common.ts";
 
 /** The operator's API: contract 8. */
 
@@ -90,7 +99,7 @@ export const grantTokens = createRoute({
         amount_tokens: z.number().int().min(1).max(1e15),
         source: grantSourceSchema,
         expires_at: instantInput.optional().openapi({ description: "default: 12 months from now" }),
-        note: z.string().max(500).optional(),
+        note: textSchema(500).optional(),
       }),
     ),
   },

@@ -1,7 +1,16 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { AGENT_LIMITS } from "../constants.ts";
 import { needs } from "./caller.ts";
-import { failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+import {
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  uuidSchema,
+} from "./common.ts";
 import { chatResponseSchema } from "./completions.ts";
 import { runStatusSchema } from "./runs.ts";
 import {
@@ -17,13 +26,6 @@ import { toolsConfigSchema } from "./tools.ts";
 /** Agents and agent chat: contract 6. */
 
 const PROMPT_MAX = 100_000;
-
-/** Text that can be stored: PostgreSQL has no U+0000, and JSON no half of a surrogate pair. */
-const textSchema = (max: number) =>
-  z
-    .string()
-    .max(max)
-    .refine((text) => !text.includes("\0") && text.isWellFormed(), "it holds a character that cannot be stored");
 
 const positive = (max: number) => z.number().int().min(1).max(max);
 const tokenLimit = positive(Number.MAX_SAFE_INTEGER).nullable();

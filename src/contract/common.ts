@@ -6,11 +6,18 @@ import { instantOf } from "../platform/clock.ts";
 /** Pieces that every resource's contract is made of. */
 
 export const instantSchema = z.string().openapi({ format: "date-time", example: "2026-11-20T09:30:00.000Z" });
-/** An instant that a caller gives, in any offset; handed on as UTC with milliseconds. */
+/** An instant that a caller gives, in any offset; handed on as UTC with milliseconds. Four-digit years sort as text. */
 export const instantInput = z.iso
   .datetime({ offset: true })
   .transform((text) => instantOf(Temporal.Instant.from(text)))
+  .refine((instant) => instant >= "1970", "its year is not from 1970 to 9999")
   .openapi({ type: "string", format: "date-time" });
+/** Text that can be stored: PostgreSQL has no U+0000, and JSON no half of a surrogate pair. */
+export const textSchema = (max: number) =>
+  z
+    .string()
+    .max(max)
+    .refine((text) => !text.includes("\0") && text.isWellFormed(), "it holds a character that cannot be stored");
 export const uuidSchema = z.string().openapi({ format: "uuid" });
 export const tokensSchema = z.number().int().openapi({ description: "billed tokens" });
 
@@ -75,7 +82,7 @@ export function encodeCursor(key: string | number): string {
 }
 
 /** The key in a cursor, null when there is none; 400 when it is not one of ours. `shape` is what the list's keys look like. */
-export function decodeCursor(cursor: string | undefined, shape: RegExp): string | null {
+export function decodeCursor(cursor: string | undefined, shape: Pick<RegExp, "test">): string | null {
   if (cursor === undefined) return null;
   const text = Buffer.from(cursor, "base64url").toString();
   const key = text.slice(2);
@@ -84,8 +91,9 @@ export function decodeCursor(cursor: string | undefined, shape: RegExp): string 
 }
 
 /** Shapes of cursor keys. */
-export const UUID_KEY = /^[0-9a-f-]{36}$/;
+export const UUID_KEY = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 export const NUMBER_KEY = /^\d{1,15}$/;
+export const INSTANT_KEY = { test: (key: string) => instantInput.safeParse(key).data === key };
 
 /**
  * One page of `rows`, which were fetched with `limit + 1`: the surplus row says that there is more.

@@ -127,9 +127,11 @@ export interface ChatResponse {
 
 const text = z.string();
 const partSchema = z.union([
-  z.looseObject({ type: z.literal("text"), text }),
-  z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.optional() }) }),
-  z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url") }),
+  z.discriminatedUnion("type", [
+    z.looseObject({ type: z.literal("text"), text }),
+    z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.optional() }) }),
+  ]),
+  z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
 const contentSchema = z.union([text, z.array(partSchema).min(1)]);
 const toolCallSchema = z.looseObject({

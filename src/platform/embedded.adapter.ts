@@ -90,9 +90,12 @@ async function openLocked(directory: string, lock: DatabaseSync): Promise<Db> {
   };
 }
 
+/** A process that is just stopping is waited for. */
+const LOCK_WAIT_MS = 3_000;
+
 /** SQLite's file lock: held while this process lives, gone with it even after kill -9. */
 function lockDirectory(directory: string): DatabaseSync {
-  const lock = new DatabaseSync(join(directory, "lock"));
+  const lock = new DatabaseSync(join(directory, "lock"), { timeout: LOCK_WAIT_MS });
   try {
     lock.exec("begin exclusive");
     return lock;

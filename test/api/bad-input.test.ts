@@ -1,0 +1,215 @@
+import { request as httpRequest } from "node:http";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { BODIES, QUERIES } from "../support/bad-bodies.ts";
+import { ADMIN_KEY, type Answer, type Client, type Service, startService } from "../support/service.ts";
+import { snapshot } from "../support/snapshot.ts";
+
+const BODY_BYTES = 300_000;
+/** Well formed, and nobody's. */
+const NOBODY = "01900000-0000-7000-8000-000000000000";
+
+interface Operation {
+  route: string;
+  method: string;
+  path: string;
+  query: string[];
+  takesBody: boolean;
+}
+
+let service: Service;
+let user: Client;
+let operations: Operation[];
+/** Objects of `user`, by the parameter's name and the path that it stands in. */
+let own: Record<string, string>;
+
+beforeAll(async () => {
+  service = await startService({
+    env: { PURSER_TEST_CLOCK: "2026-01-01T00:00:00Z" },
+    config: { limits: { body_bytes: BODY_BYTES, requests_per_minute: 1_000_000 } },
+  });
+  user = await service.newUser({ tokens: 1_000_000 });
+  own = await objectsOf(user);
+  const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
+  operations = Object.entries<Record<string, never>>(paths).flatMap(([path, methods]) =>
+    Object.entries<{ parameters?: { in: string; name: string }[]; requestBody?: unknown; responses: object }>(methods)
+      .filter(([, operation]) => !("501" in operation.responses))
+      .map(([method, operation]) => ({
+        route: `${method.toUpperCase()} ${path}`,
+        method: method.toUpperCase(),
+        path,
+        query: (operation.parameters ?? []).filter((each) => each.in === "query").map((each) => each.name),
+        takesBody: operation.requestBody !== undefined,
+      })),
+  );
+});
+afterAll(() => service.stop());
+
+async function objectsOf(client: Client): Promise<Record<string, string>> {
+  const key = await client.post("/api/v1/api-keys", { name: "spare" });
+  const agent = await client.post("/api/v1/agents", {
+    name: "mine",
+    model_id: "purser/rehearsal",
+    run_prompt: "Say: hi",
+  });
+  const run = await client.post(`/api/v1/agents/${agent.body.id}/runs`, undefined, { Prefer: "wait=20" });
+  return { "api-keys": key.body.id, agents: agent.body.id, users: client.user_id, runs: run.body.id };
+}
+
+/** The path with the objects of `ids` in it, told by the segment before each parameter. */
+const pathOf = (path: string, ids: Record<string, string>) =>
+  path.replaceAll(/([\w-]+)\/\{(\w+)\}/g, (_, before: string) => `${before}/${ids[before] ?? "purser/rehearsal"}`);
+const clientOf = (path: string) => (path.startsWith("/api/v1/admin/") ? service.as(ADMIN_KEY) : user);
+const send = ({ method, path }: Operation, body: unknown, ids = own, headers = {}): Promise<Answer> =>
+  clientOf(path).request(method, pathOf(path, ids), body, headers);
+const refusal = ({ status, body }: Answer) => [status, body.error?.code, body.error?.param];
+const withBodies = () => operations.filter((operation) => operation.takesBody);
+
+async function expectNothingWritten(act: () => Promise<void>): Promise<void> {
+  const before = await snapshot(service, user);
+  await act();
+  expect(await snapshot(service, user)).toEqual(before);
+}
+
+describe("bad input (contract 2)", () => {
+  it("has a row here for every endpoint that takes a body or a filter", () => {
+    expect(
+      withBodies()
+        .map((operation) => operation.route)
+        .sort(),
+    ).toEqual(Object.keys(BODIES).sort());
+    const filtered = operations.filter(({ query }) => query.some((name) => name !== "limit" && name !== "cursor"));
+    expect(filtered.map((operation) => operation.route).sort()).toEqual(Object.keys(QUERIES).sort());
+  });
+
+  it.each(Object.keys(BODIES))(
+    "%s: each wrong body is told by code and param, and nothing is written",
+    async (route) => {
+      const operation = operations.find((each) => each.route === route);
+      const row = BODIES[route];
+      if (operation === undefined || row === undefined) throw new Error(`${route} is not there`);
+      await expectNothingWritten(async () => {
+        const unknown = row.open ? [] : ([[{ frobnicate: 1 }, "unknown_field", "frobnicate"]] as const);
+        for (const [change, code, param] of [...row.bad, ...unknown]) {
+          const answer = await send(operation, { ...row.valid, ...change });
+          expect.soft(refusal(answer), JSON.stringify(change).slice(0, 100)).toEqual([400, code, param]);
+        }
+      });
+    },
+  );
+
+  it.each(Object.keys(BODIES))("%s: what is no JSON object, no JSON, or too large is refused", async (route) => {
+    const operation = operations.find((each) => each.route === route);
+    if (operation === undefined) throw new Error(`${route} is not there`);
+    await expectNothingWritten(async () => {
+      for (const text of ["{", "[]", "null", "5", '"text"', "{'name': 1}", "\uFFFF", '{"a":1}}']) {
+        expect.soft(refusal(await send(operation, text)), text).toEqual([400, "invalid_json", null]);
+      }
+      const valid = JSON.stringify(BODIES[route]?.valid);
+      for (const type of [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/jsonx",
+      ]) {
+        const answer = await send(operation, valid, own, { "Content-Type": type });
+        expect.soft(refusal(answer), type).toEqual([415, "unsupported_media_type", null]);
+      }
+      const large = `{"name": "${"x".repeat(BODY_BYTES)}"}`;
+      expect.soft(refusal(await send(operation, large))).toEqual([413, "body_too_large", null]);
+      expect.soft(refusal(await sendChunked(operation, large))).toEqual([413, "body_too_large", null]);
+    });
+  });
+
+  it.each(Object.entries(QUERIES))("%s: each wrong filter is told by its name", async (route, rows) => {
+    const operation = operations.find((each) => each.route === route);
+    for (const [query, param] of rows) {
+      const answer = await user.get(`${pathOf(operation?.path ?? "", own)}?${query}`);
+      expect.soft(refusal(answer), query).toEqual([400, "invalid_value", param]);
+    }
+  });
+
+  it("every list: a limit outside 1 to 100 and a cursor that is not its own", async () => {
+    const lists = operations.filter(({ query }) => query.includes("limit"));
+    expect(lists.length).toBeGreaterThanOrEqual(7);
+    const forged = [`1.${"-".repeat(36)}`, "1.9999-99-99T99:99:99.999Z", "1.99999999999999999999", "2.5", "1."];
+    const cursors = ["nonsense", "", "%00", "MQ", ...forged.map((text) => Buffer.from(text).toString("base64url"))];
+    for (const { path, route } of lists) {
+      const list = pathOf(path, own);
+      for (const limit of ["0", "101", "-1", "abc", "1.5", ""]) {
+        const answer = await clientOf(path).get(`${list}?limit=${limit}`);
+        expect.soft(refusal(answer), `${route} limit=${limit}`).toEqual([400, "invalid_value", "limit"]);
+      }
+      for (const cursor of cursors) {
+        const answer = await clientOf(path).get(`${list}?cursor=${cursor}`);
+        expect.soft(refusal(answer), `${route} cursor=${cursor}`).toEqual([400, "invalid_cursor", "cursor"]);
+      }
+    }
+  });
+});
+
+describe("objects that are not the caller's (contract 2: 404, never 403)", () => {
+  const strange = ["5", NOBODY, "not-a-uuid", "%00", "%2e%2e", "'%20or%201=1--", "%F0%9F%92%A9", "x".repeat(300)];
+
+  it("ids of nobody, and ids that are none, are 404 to every endpoint", async () => {
+    await expectNothingWritten(async () => {
+      for (const operation of operations.filter(({ path }) => path.includes("{"))) {
+        for (const id of strange) {
+          const ids = Object.fromEntries(Object.keys({ ...own, models: 1 }).map((name) => [name, id]));
+          const answer = await send(operation, BODIES[operation.route]?.valid, ids);
+          expect.soft(refusal(answer), `${operation.route} with ${id}`).toEqual([404, "not_found", null]);
+        }
+      }
+    });
+  });
+
+  it("another user's ids are 404 to every endpoint, under their own agent and under ours", async () => {
+    const other = await service.newUser();
+    const theirs = await objectsOf(other);
+    await expectNothingWritten(async () => {
+      const ours = operations.filter(({ path }) => path.includes("{") && !/\/admin\/|\/models\//.test(path));
+      expect(ours.length).toBeGreaterThan(8);
+      for (const operation of ours) {
+        const answer = await send(operation, BODIES[operation.route]?.valid, theirs);
+        expect.soft(refusal(answer), operation.route).toEqual([404, "not_found", null]);
+        if (!operation.path.includes("{run_id}")) continue;
+        const mixed = await send(operation, undefined, { ...own, runs: theirs.runs ?? "" });
+        expect.soft(refusal(mixed), `${operation.route} under our agent`).toEqual([404, "not_found", null]);
+      }
+    });
+    expect((await other.get(`/api/v1/agents/${theirs.agents}`)).status).toBe(200);
+  });
+});
+
+describe("hostile bodies", () => {
+  it("nesting beyond all reason crashes nothing", async () => {
+    const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+    const text = `{"model":"purser/rehearsal","messages":[{"role":"user","content":"hi"}],"x":${deep}}`;
+    expect((await user.post("/api/v1/chat/completions", text)).status).toBe(200);
+    expect((await user.post("/api/v1/agents", `{"name":"a","tools_config":${deep}}`)).status).toBe(400);
+  });
+
+  it("a field named __proto__ is as unknown as any other", async () => {
+    const answer = await user.post("/api/v1/api-keys", '{"name":"x","__proto__":{"scopes":["chat:read"]}}');
+    expect(refusal(answer)).toEqual([400, "unknown_field", "__proto__"]);
+  });
+
+  it("what a body says is never repeated in the message about its syntax", async () => {
+    const { body } = await user.post("/api/v1/api-keys", '{"name": "hunter2" oops}');
+    expect(JSON.stringify(body)).not.toContain("hunter2");
+    expect(body.error.message).toMatch(/position \d+/);
+  });
+});
+
+/** Sends a body in chunks, without Content-Length. */
+function sendChunked({ method, path }: Operation, text: string): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const headers = { Authorization: `Bearer ${clientOf(path).key}`, "Content-Type": "application/json" };
+    const call = httpRequest(`${service.url}${pathOf(path, own)}`, { method, headers }, async (response) => {
+      const body = JSON.parse(Buffer.concat(await Array.fromAsync(response as AsyncIterable<Buffer>)).toString());
+      resolve({ status: response.statusCode ?? 0, headers: new Headers(), body });
+    });
+    call.on("error", reject);
+    for (let at = 0; at < text.length; at += 65_536) call.write(text.slice(at, at + 65_536));
+    call.end();
+  });
+}

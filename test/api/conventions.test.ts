@@ -1,0 +1,193 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask } from "../support/lab.ts";
+import { ADMIN_KEY, type Answer, type Client, type Service, startService } from "../support/service.ts";
+
+let service: Service;
+let user: Client;
+beforeAll(async () => {
+  service = await startService({ config: { limits: { requests_per_minute: 1_000_000 } } });
+  user = await service.newUser();
+});
+afterAll(() => service.stop());
+
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/;
+const idOf = (answer: { headers: Headers }) => answer.headers.get("x-request-id");
+
+describe("X-Request-Id (contract 2)", () => {
+  it("is made where none was sent, a new one each time", async () => {
+    const [first, second] = [await user.get("/api/v1/users/me"), await user.get("/api/v1/users/me")];
+    expect(idOf(first)).toMatch(UUID);
+    expect(idOf(second)).not.toBe(idOf(first));
+  });
+
+  it.each(["a", "order-4711_x.Y", "x".repeat(128)])("that is valid is kept: %s", async (id) => {
+    expect(idOf(await user.get("/api/v1/users/me", { "X-Request-Id": id }))).toBe(id);
+  });
+
+  it.each(["two words", "x".repeat(129), "<script>", "a,b", "é"])("that is not is replaced: %s", async (id) => {
+    expect(idOf(await user.get("/api/v1/users/me", { "X-Request-Id": id }))).toMatch(UUID);
+  });
+
+  it("is on every answer: pages, health, 404, 401, streams", async () => {
+    for (const path of ["/", "/docs", "/openapi.json", "/livez", "/readyz", "/metrics", "/nowhere", "/api/v1/agents"]) {
+      expect(idOf(await fetch(`${service.url}${path}`)), path).toMatch(UUID);
+    }
+    const stream = await user.post("/api/v1/chat/completions", ask("purser/rehearsal", { stream: true }));
+    expect(idOf(stream)).toMatch(UUID);
+  });
+});
+
+describe("the error body (contract 2)", () => {
+  const shaped = ({ status, headers, body }: Answer, type: string, code: string) => {
+    expect(headers.get("content-type")).toMatch(/^application\/json/);
+    expect(Object.keys(body)).toEqual(["error"]);
+    const { error } = body;
+    expect(
+      Object.keys(error)
+        .filter((key) => key !== "metadata")
+        .sort(),
+    ).toEqual(["code", "message", "param", "request_id", "type"].sort());
+    expect([error.type, error.code]).toEqual([type, code]);
+    expect(error.request_id).toBe(headers.get("x-request-id"));
+    expect(error.message).toMatch(/[.!]$/);
+    return status;
+  };
+
+  it("has one shape at every status", async () => {
+    const anonymous = service.as("nonsense");
+    const empty = await service.newUser({ trial: false });
+    const { body: narrow } = await user.post("/api/v1/api-keys", { name: "n", scopes: ["keys:read"] });
+    const chat = "/api/v1/chat/completions";
+    const text = { "Content-Type": "text/plain" };
+    const invalid = "invalid_request_error";
+    expect(shaped(await user.get("/api/v1/users/me/usage?days=0"), invalid, "invalid_value")).toBe(400);
+    expect(shaped(await anonymous.get("/api/v1/users/me"), "authentication_error", "invalid_api_key")).toBe(401);
+    expect(shaped(await empty.post(chat, ask("purser/rehearsal")), "payment_required", "out_of_tokens")).toBe(402);
+    const refused = await service.as(narrow.key).get("/api/v1/models");
+    expect(shaped(refused, "permission_error", "insufficient_scope")).toBe(403);
+    expect(shaped(await user.get("/api/v1/nowhere"), "not_found_error", "not_found")).toBe(404);
+    expect(shaped(await user.request("PATCH", "/api/v1/users/me"), "not_found_error", "not_found")).toBe(404);
+    expect(shaped(await user.post("/nowhere"), "not_found_error", "not_found")).toBe(404);
+    const taken = { email: "taken@example.com" };
+    await service.admin.post("/api/v1/admin/users", taken);
+    expect(shaped(await service.admin.post("/api/v1/admin/users", taken), "conflict_error", "name_taken")).toBe(409);
+    expect(shaped(await user.post(chat, "x".repeat(5_000_000)), invalid, "body_too_large")).toBe(413);
+    expect(shaped(await user.post(chat, "{}", text), invalid, "unsupported_media_type")).toBe(415);
+    expect(shaped(await user.get("/api/v1/secrets"), "api_error", "not_available_yet")).toBe(501);
+  });
+
+  it("asks who is calling before it looks at a body, a path or its parameters", async () => {
+    const anonymous = service.as("nonsense");
+    expect((await anonymous.post("/api/v1/chat/completions", "{not json")).status).toBe(401);
+    expect((await anonymous.post("/api/v1/chat/completions", "x".repeat(5_000_000))).status).toBe(401);
+    expect((await anonymous.get("/api/v1/nowhere")).status).toBe(401);
+    expect((await anonymous.get("/api/v1/agents?limit=0")).status).toBe(401);
+    expect((await service.as("wrong").get("/api/v1/admin/users?limit=0")).status).toBe(401);
+  });
+});
+
+describe("bodies (contract 2)", () => {
+  it("a POST without one needs no Content-Type and counts as {}", async () => {
+    const { body: key } = await user.post("/api/v1/api-keys", { name: "turned" });
+    const headers = { Authorization: `Bearer ${user.key}` };
+    const rotate = (init: object) =>
+      fetch(`${service.url}/api/v1/api-keys/${key.id}/rotate`, { method: "POST", headers, ...init });
+    expect((await rotate({})).status).toBe(200);
+    expect((await rotate({ body: "" })).status).toBe(200);
+    expect((await rotate({ body: "", headers: { ...headers, "Content-Type": "text/plain" } })).status).toBe(200);
+    const missing = await user.post("/api/v1/api-keys");
+    expect([missing.status, missing.body.error.code, missing.body.error.param]).toEqual([400, "missing_field", "name"]);
+  });
+
+  it("may say charset or a +json type", async () => {
+    for (const type of ["application/json; charset=utf-8", "APPLICATION/JSON", "application/vnd.api+json"]) {
+      const made = await user.request("POST", "/api/v1/api-keys", { name: "typed" }, { "Content-Type": type });
+      expect(made.status, type).toBe(201);
+    }
+  });
+
+  it("carry UTF-8 both ways", async () => {
+    const name = "Grüße 世界 🌍";
+    expect((await user.post("/api/v1/api-keys", { name })).body.name).toBe(name);
+  });
+});
+
+describe("lists (contract 2)", () => {
+  it.each([
+    ["api_keys", "/api/v1/api-keys", "newest"],
+    ["transactions", "/api/v1/users/me/transactions", "newest"],
+    ["buckets", "/api/v1/users/me/buckets", "oldest"],
+    ["agents", "/api/v1/agents", "newest"],
+    ["users", "/api/v1/admin/users", "newest"],
+  ])("%s: pages of every size walk all items exactly once, in order", async (name, path, first) => {
+    const owner = await service.newUser();
+    for (let index = 0; index < 6; index += 1) {
+      await owner.post("/api/v1/api-keys", { name: `k${index}` });
+      await owner.post("/api/v1/agents", { name: `a${index}`, model_id: "purser/rehearsal" });
+      const grant = { amount_tokens: 1 + index, source: "bonus" };
+      await service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, grant);
+      await service.newUser();
+    }
+    const client = name === "users" ? service.as(ADMIN_KEY) : owner;
+    const all = (await client.get(`${path}?limit=100`)).body;
+    expect(all.next_cursor).toBeNull();
+    const ids = all[name].map((item: { id: string }) => item.id);
+    expect(ids.length).toBeGreaterThanOrEqual(6);
+    const dates = all[name].map(
+      (item: { created_at?: string; granted_at?: string }) => item.created_at ?? item.granted_at,
+    );
+    expect(dates).toEqual(first === "oldest" ? dates.toSorted() : dates.toSorted().reverse());
+    for (const limit of [1, 3, ids.length - 1, ids.length]) {
+      const walked: string[] = [];
+      let cursor: string | null = null;
+      do {
+        const { body }: Answer = await client.get(
+          `${path}?limit=${limit}${cursor === null ? "" : `&cursor=${cursor}`}`,
+        );
+        expect(body[name].length).toBeLessThanOrEqual(limit);
+        expect(body[name].length).toBeGreaterThan(0);
+        walked.push(...body[name].map((item: { id: string }) => item.id));
+        cursor = body.next_cursor;
+      } while (cursor !== null);
+      expect(walked, `limit ${limit}`).toEqual(ids);
+    }
+  });
+
+  it("buckets tell total_remaining over all pages, not over one", async () => {
+    const owner = await service.newUser({ trial: false, tokens: 700 });
+    const grant = { amount_tokens: 300, source: "bonus" };
+    await service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, grant);
+    const page = (await owner.get("/api/v1/users/me/buckets?limit=1")).body;
+    expect([page.buckets.length, page.total_remaining]).toEqual([1, 1000]);
+  });
+
+  it("are 20 long unless asked otherwise", async () => {
+    const owner = await service.newUser();
+    for (let index = 0; index < 21; index += 1) await owner.post("/api/v1/api-keys", { name: `k${index}` });
+    const { api_keys, next_cursor } = (await owner.get("/api/v1/api-keys")).body;
+    expect([api_keys.length, typeof next_cursor]).toEqual([20, "string"]);
+  });
+});
+
+describe("limits (contract 2)", () => {
+  it("beyond requests_per_minute: 429 with Retry-After and RateLimit-*, for that user alone", async () => {
+    const limited = await startService({ config: { limits: { requests_per_minute: 3 } } });
+    const [greedy, modest] = [await limited.newUser(), await limited.newUser()];
+    const answers: Answer[] = [];
+    for (let index = 0; index < 4; index += 1) answers.push(await greedy.get("/api/v1/users/me"));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 429]);
+    const [first, last] = [answers[0], answers[3]];
+    expect(first?.headers.get("ratelimit-limit")).toBe("3");
+    expect(first?.headers.get("ratelimit-remaining")).toBe("2");
+    expect(last?.body.error).toMatchObject({ type: "rate_limit_error", code: "rate_limited" });
+    expect(last?.headers.get("ratelimit-remaining")).toBe("0");
+    for (const header of ["retry-after", "ratelimit-reset"]) {
+      const seconds = Number(last?.headers.get(header));
+      expect(seconds, header).toBeGreaterThan(0);
+      expect(seconds, header).toBeLessThanOrEqual(60);
+    }
+    expect((await modest.get("/api/v1/users/me")).status).toBe(200);
+    expect((await limited.admin.get("/api/v1/admin/users")).status).toBe(200);
+    await limited.stop();
+  });
+});

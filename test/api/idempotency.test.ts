@@ -1,0 +1,163 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { openStream } from "../support/event-stream.ts";
+import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { storedBytes } from "../support/snapshot.ts";
+import { completion, delta, hanging, json } from "../support/upstream.ts";
+
+const CHAT = "/api/v1/chat/completions";
+const GRANT = 1_000_000;
+const withKey = (key: string) => ({ "Idempotency-Key": key });
+
+let lab: Lab;
+let user: Client;
+beforeAll(async () => {
+  lab = await startLab();
+});
+afterAll(() => lab.stop());
+beforeEach(async () => {
+  lab.upstream.answer(completion());
+  user = await lab.service.newUser({ trial: false, tokens: GRANT });
+});
+
+describe("Idempotency-Key (contract 2)", () => {
+  it("replays the first answer to the same key and body, and charges once", async () => {
+    const asked = lab.upstream.requests.length;
+    const first = await user.post(CHAT, ask("lab/plain"), withKey("order 1"));
+    const second = await user.post(CHAT, ask("lab/plain"), withKey("order 1"));
+    expect(first.headers.get("idempotent-replayed")).toBeNull();
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    expect([second.status, second.body]).toEqual([first.status, first.body]);
+    expect(lab.upstream.requests).toHaveLength(asked + 1);
+    expect(await charges(user)).toHaveLength(1);
+  });
+
+  it("replays a streamed answer as the same stream, to the byte", async () => {
+    const first = await user.post(CHAT, ask("lab/plain", { stream: true }), withKey("s"));
+    const second = await user.post(CHAT, ask("lab/plain", { stream: true }), withKey("s"));
+    expect(first.body).toContain("data: [DONE]");
+    expect(second.body).toBe(first.body);
+    expect(second.headers.get("content-type")).toBe(first.headers.get("content-type"));
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+    expect(await settledBalance(user)).toBe(GRANT - 18);
+  });
+
+  it("replays 201 with its body: the key it shows is the one that was made", async () => {
+    const first = await user.post("/api/v1/api-keys", { name: "once" }, withKey("k"));
+    const second = await user.post("/api/v1/api-keys", { name: "once" }, withKey("k"));
+    expect([first.status, second.status]).toEqual([201, 201]);
+    expect(second.body).toEqual(first.body);
+    expect((await user.get("/api/v1/api-keys")).body.api_keys).toHaveLength(2);
+  });
+
+  it("replays a refusal that another try could not change", async () => {
+    const first = await user.post(CHAT, ask("none/such"), withKey("r"));
+    const second = await user.post(CHAT, ask("none/such"), withKey("r"));
+    expect([first.status, second.status]).toEqual([400, 400]);
+    expect(second.headers.get("idempotent-replayed")).toBe("true");
+  });
+
+  it("is 422 with another body or another path", async () => {
+    await user.post(CHAT, ask("lab/plain"), withKey("x"));
+    const other = await user.post(CHAT, ask("lab/plain", { seed: 1 }), withKey("x"));
+    expect([other.status, other.body.error.code]).toEqual([422, "idempotency_mismatch"]);
+    const elsewhere = await user.post("/api/v1/api-keys", ask("lab/plain"), withKey("x"));
+    expect([elsewhere.status, elsewhere.body.error.code]).toEqual([422, "idempotency_mismatch"]);
+    expect(await charges(user)).toHaveLength(1);
+  });
+
+  it("is 409 while the first is still running, also while it streams, and replays after", async () => {
+    let finish = () => {};
+    const asked = lab.upstream.requests.length;
+    lab.upstream.answer(async (response, request) => {
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      await completion()(response, request);
+    });
+    const first = user.post(CHAT, ask("lab/plain"), withKey("slow"));
+    await lab.upstream.until(() => lab.upstream.requests.length === asked + 1);
+    const second = await user.post(CHAT, ask("lab/plain"), withKey("slow"));
+    expect([second.status, second.body.error.code]).toEqual([409, "idempotency_in_flight"]);
+    finish();
+    expect((await first).status).toBe(200);
+    const third = await user.post(CHAT, ask("lab/plain"), withKey("slow"));
+    expect(third.headers.get("idempotent-replayed")).toBe("true");
+
+    lab.upstream.answer(hanging(delta("one ")));
+    const stream = await openStream(lab.service, user, ask("lab/plain"), withKey("streaming"));
+    await stream.next();
+    const meanwhile = await user.post(CHAT, ask("lab/plain", { stream: true }), withKey("streaming"));
+    expect([meanwhile.status, meanwhile.body.error?.code]).toEqual([409, "idempotency_in_flight"]);
+    stream.hangUp();
+    await settledBalance(user);
+  });
+
+  it("of twenty at once makes one charge: one is first, the others are told to wait or get its answer", async () => {
+    const body = ask("lab/plain");
+    const answers = await Promise.all(Array.from({ length: 20 }, () => user.post(CHAT, body, withKey("race"))));
+    const firsts = answers.filter(({ status, headers }) => status === 200 && !headers.has("idempotent-replayed"));
+    expect(firsts).toHaveLength(1);
+    for (const { status, body } of answers) {
+      if (status === 200) expect(body).toEqual(firsts[0]?.body);
+      else expect([status, body.error.code]).toEqual([409, "idempotency_in_flight"]);
+    }
+    expect(await settledBalance(user)).toBe(GRANT - 18);
+    await expectCleanAudit(lab.service);
+  });
+
+  it("belongs to its user: another's same key is another request", async () => {
+    const other = await lab.service.newUser({ trial: false, tokens: GRANT });
+    await user.post(CHAT, ask("lab/plain"), withKey("shared"));
+    const theirs = await other.post(CHAT, ask("lab/plain", { seed: 5 }), withKey("shared"));
+    expect([theirs.status, theirs.headers.get("idempotent-replayed")]).toEqual([200, null]);
+    expect(await charges(other)).toHaveLength(1);
+  });
+
+  it("is free again after a failure that did nothing: 402, and an upstream's", async () => {
+    const poor = await lab.service.newUser({ trial: false });
+    expect((await poor.post(CHAT, ask("lab/plain"), withKey("k"))).status).toBe(402);
+    const grant = { amount_tokens: 100_000, source: "top_up" };
+    await lab.service.admin.post(`/api/v1/admin/users/${poor.user_id}/grants`, grant);
+    expect((await poor.post(CHAT, ask("lab/plain"), withKey("k"))).status).toBe(200);
+    lab.upstream.answer(json({}, 500), completion());
+    expect((await user.post(CHAT, ask("lab/plain"), withKey("u"))).status).toBe(502);
+    expect((await user.post(CHAT, ask("lab/plain"), withKey("u"))).status).toBe(200);
+  });
+
+  it("works for the operator's grants: a retry grants once", async () => {
+    const path = `/api/v1/admin/users/${user.user_id}/grants`;
+    const grant = { amount_tokens: 5, source: "bonus" };
+    const first = await lab.service.admin.post(path, grant, withKey("g"));
+    const second = await lab.service.admin.post(path, grant, withKey("g"));
+    expect(second.body).toEqual(first.body);
+    expect((await user.get("/api/v1/users/me")).body.token_balance).toBe(GRANT + 5);
+  });
+
+  it.each([
+    ["empty", " "],
+    ["256 characters", "x".repeat(256)],
+    ["not ASCII", "ké"],
+  ])("that is %s is refused and nothing is done", async (_, key) => {
+    const { status, body } = await user.post(CHAT, ask("lab/plain"), withKey(key));
+    expect([status, body.error?.code, body.error?.param]).toEqual([400, "invalid_value", "Idempotency-Key"]);
+    expect(await charges(user)).toEqual([]);
+  });
+
+  it("of 255 characters is taken", async () => {
+    expect((await user.post(CHAT, ask("lab/plain"), withKey("x".repeat(255)))).status).toBe(200);
+  });
+});
+
+describe("a new API key (contract 3)", () => {
+  it("is stored nowhere in the clear, though its first answer is kept to be replayed", async () => {
+    const { body } = await user.post("/api/v1/api-keys", { name: "to be found" }, withKey("kept"));
+    expect((await lab.service.as(body.key).get("/api/v1/users/me")).status).toBe(200);
+    const stored = await storedBytes(lab.service);
+    expect(stored.includes("to be found")).toBe(true); // so that the search below could find something
+    const secret = body.key.slice("purser_live_".length, -6);
+    for (const encoded of [secret, Buffer.from(secret).toString("hex"), Buffer.from(body.key).toString("base64")]) {
+      expect(stored.includes(encoded)).toBe(false);
+    }
+  });
+});

@@ -1,0 +1,185 @@
+/** A change to a valid body (undefined takes a field out), and the error that it deserves. */
+export type BadBody = readonly [change: Record<string, unknown>, code: string, param: string];
+
+export interface BodyRow {
+  valid: Record<string, unknown>;
+  bad: BadBody[];
+  /** Fields that the schema does not know pass on to the model's provider: here alone (contract 2). */
+  open?: true;
+}
+
+const invalid = (param: string, ...values: unknown[]): BadBody[] =>
+  values.map((value) => [{ [param]: value }, "invalid_value", param]);
+const missing = (...fields: string[]): BadBody[] =>
+  fields.map((name) => [{ [name]: undefined }, "missing_field", name]);
+const text = (length: number) => "x".repeat(length);
+const message = (fields: object) => ({ messages: [{ role: "user", content: "hi", ...fields }] });
+const webFetch = (settings: object) => ({ tools_config: { web_fetch: { enabled: true, ...settings } } });
+const due = { schedule_enabled: true, run_prompt: "go", schedule_interval: "daily", schedule_time: "09:00" };
+const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
+/** Instants that are well written and yet beyond what can be stored. */
+const UNSTORABLE = ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"];
+
+const agentFields: BadBody[] = [
+  ...invalid("name", 5, "", "   ", text(201), null),
+  ...invalid("description", 5, text(2001), "nul \0"),
+  ...invalid("system_prompt", ["be kind"]),
+  ...invalid("run_prompt", {}),
+  ...invalid("model_id", 5, "", text(201)),
+  [{ model_id: "none/such" }, "model_not_found", "model_id"],
+  ...invalid("auto_route", "yes"),
+  ...invalid("is_active", 1),
+  ...invalid("schedule_enabled", "true"),
+  ...invalid("schedule_interval", "hourly"),
+  ...invalid("schedule_time", "9:00", "24:00", "09:60", 900),
+  ...invalid("schedule_day_of_week", "Monday", "funday", 1),
+  ...invalid("schedule_day_of_month", 0, 32, "first", 1.5),
+  ...invalid("schedule_timezone", "Mars/Olympus", "+05:30", "utc ", 5, ""),
+  ...invalid("tools_config", [], "web_fetch"),
+  ...invalid("limits", 5),
+  [{ limits: { steps: 5 } }, "unknown_field", "limits.steps"],
+  [{ limits: { max_steps: 0 } }, "invalid_value", "limits.max_steps"],
+  [{ limits: { max_run_seconds: 1e9 } }, "invalid_value", "limits.max_run_seconds"],
+  [{ limits: { max_cost_tokens_per_run: -1 } }, "invalid_value", "limits.max_cost_tokens_per_run"],
+  [{ tools_config: { fly: { enabled: true } } }, "unknown_field", "tools_config.fly"],
+  [{ tools_config: { web_fetch: {} } }, "missing_field", "tools_config.web_fetch.enabled"],
+  [webFetch({ hots: [] }), "unknown_field", "tools_config.web_fetch.hots"],
+  [webFetch({ hosts: ["https://a.example/"] }), "invalid_value", "tools_config.web_fetch.hosts[0]"],
+  [webFetch({ max_calls: 0 }), "invalid_value", "tools_config.web_fetch.max_calls"],
+  [webFetch({ safety: "none" }), "invalid_value", "tools_config.web_fetch.safety"],
+  [webFetch({ auth: [{ ...auth, sekret: "x" }] }), "unknown_field", "tools_config.web_fetch.auth[0].sekret"],
+  [webFetch({ auth: [{ ...auth, secret: undefined }] }), "missing_field", "tools_config.web_fetch.auth[0].secret"],
+  [
+    webFetch({ auth: [{ ...auth, inject: { type: "cookie" } }] }),
+    "invalid_value",
+    "tools_config.web_fetch.auth[0].inject.type",
+  ],
+  [{ ...due, run_prompt: null }, "missing_field", "run_prompt"],
+  [{ ...due, schedule_interval: null }, "missing_field", "schedule_interval"],
+  [{ ...due, schedule_time: null }, "missing_field", "schedule_time"],
+  [{ ...due, schedule_interval: "weekly" }, "missing_field", "schedule_day_of_week"],
+];
+
+/** One row for each endpoint that takes a body, by method and path as the OpenAPI document has them. */
+export const BODIES: Record<string, BodyRow> = {
+  "POST /api/v1/chat/completions": {
+    open: true,
+    valid: { model: "purser/rehearsal", ...message({}) },
+    bad: [
+      ...missing("model", "messages"),
+      ...invalid("model", 5, "", text(201)),
+      ...invalid("messages", "hi", []),
+      [message({ role: "robot" }), "invalid_value", "messages[0].role"],
+      [message({ role: undefined }), "missing_field", "messages[0].role"],
+      [message({ content: undefined }), "missing_field", "messages[0].content"],
+      [message({ content: 5 }), "invalid_value", "messages[0].content"],
+      [message({ content: [{ type: "text" }] }), "missing_field", "messages[0].content[0].text"],
+      [message({ content: [{ type: "image_url" }] }), "missing_field", "messages[0].content[0].image_url"],
+      [message({ content: [{}] }), "missing_field", "messages[0].content[0].type"],
+      [message({ role: "tool" }), "missing_field", "messages[0].tool_call_id"],
+      [{ model: "none/such" }, "model_not_found", "model"],
+      [{ model: "agent/none" }, "model_not_found", "model"],
+      ...["max_tokens", "max_completion_tokens"].flatMap((cap) => invalid(cap, 0, -1, 1.5, "many")),
+      ...invalid("temperature", 3, "hot"),
+      ...invalid("n", 2),
+      ...invalid("stream", "yes"),
+      ...invalid("stream_options", "all"),
+      ...invalid("tools", {}),
+      [{ tools: [{ type: "function" }] }, "missing_field", "tools[0].function"],
+      [{ tools: [{ type: "function", function: { name: "a b" } }] }, "invalid_value", "tools[0].function.name"],
+      [{ response_format: { type: "xml" } }, "invalid_value", "response_format.type"],
+      ...invalid("stop", [], 5),
+    ],
+  },
+  "POST /api/v1/agents": {
+    valid: { name: "clerk", model_id: "purser/rehearsal" },
+    bad: [...missing("name", "model_id"), ...agentFields],
+  },
+  "PUT /api/v1/agents/{id}": {
+    valid: { description: "new" },
+    bad: [...agentFields, [{ model_id: null }, "missing_field", "model_id"]],
+  },
+  "POST /api/v1/agents/{id}/chat": {
+    valid: message({}),
+    bad: [
+      ...missing("messages"),
+      ...invalid("messages", [], "hi"),
+      [message({ role: "tool" }), "invalid_value", "messages[0].role"],
+      [message({ content: undefined }), "missing_field", "messages[0].content"],
+      [message({ content: "nul \0" }), "invalid_value", "messages[0].content"],
+      [message({ name: "x" }), "unknown_field", "messages[0].name"],
+      ...invalid("stream", "yes"),
+      ...invalid("thread_id", 5),
+    ],
+  },
+  "POST /api/v1/safety/sanitize": {
+    valid: { content: "hi", kind: "text" },
+    bad: [...missing("content", "kind"), ...invalid("content", 5), ...invalid("kind", "pdf")],
+  },
+  "POST /api/v1/api-keys": {
+    valid: { name: "laptop" },
+    bad: [
+      ...missing("name"),
+      ...invalid("name", 5, "", text(101), "nul \0"),
+      ...invalid("scopes", [], "chat:read"),
+      [{ scopes: ["everything"] }, "invalid_value", "scopes[0]"],
+      ...invalid("expires_at", "tomorrow", 5, "2020-01-01T00:00:00Z", "2026-02-30T00:00:00Z", ...UNSTORABLE),
+      ...invalid("budget_tokens", -1, 1.5, "all", 2 ** 53),
+    ],
+  },
+  "POST /api/v1/api-keys/{id}/rotate": {
+    valid: { grace_seconds: 60 },
+    bad: invalid("grace_seconds", -1, 604_801, 1.5, "long"),
+  },
+  "POST /api/v1/api-keys/revoke-leaked": {
+    valid: { key: "purser_live_nothing" },
+    bad: [...missing("key"), ...invalid("key", 5, "", text(501))],
+  },
+  "POST /api/v1/admin/users": {
+    valid: { email: "new@example.com" },
+    bad: [...missing("email"), ...invalid("email", 5, "nobody", `${text(250)}@example.com`), ...invalid("trial", "no")],
+  },
+  "POST /api/v1/admin/users/{id}/grants": {
+    valid: { amount_tokens: 1, source: "bonus" },
+    bad: [
+      ...missing("amount_tokens", "source"),
+      ...invalid("amount_tokens", 0, -1, 1.5, "many", 1e16),
+      ...invalid("source", "gift"),
+      ...invalid("expires_at", "soon", "2020-01-01T00:00:00Z", ...UNSTORABLE),
+      ...invalid("note", 5, text(501), "nul \0"),
+    ],
+  },
+  "POST /api/v1/admin/users/{id}/subscription": {
+    valid: { plan_id: "starter" },
+    bad: [...missing("plan_id"), ...invalid("plan_id", 5, "none", "nul \0")],
+  },
+  "PUT /api/v1/admin/clock": {
+    valid: { now: "2026-01-01T00:00:00Z" },
+    bad: [...missing("now"), ...invalid("now", "later", 5, "2025-12-31T23:59:59Z", ...UNSTORABLE)],
+  },
+};
+
+/** Query values that must be refused, for endpoints with more than `limit` and `cursor`. */
+export const QUERIES: Record<string, [query: string, param: string][]> = {
+  "GET /api/v1/users/me/usage": [
+    ["days=0", "days"],
+    ["days=366", "days"],
+    ["days=1.5", "days"],
+    ["days=week", "days"],
+  ],
+  "GET /api/v1/users/me/buckets": [["include=all", "include"]],
+  "GET /api/v1/users/me/transactions": [
+    ["type=gift", "type"],
+    ["run_id=5", "run_id"],
+    ["agent_id=x", "agent_id"],
+    ["from=yesterday", "from"],
+    ["to=2026-02-30T00:00:00Z", "to"],
+    ...UNSTORABLE.map((instant): [string, string] => [`from=${instant}`, "from"]),
+  ],
+  "GET /api/v1/agents/{id}/runs": [
+    ["status=done", "status"],
+    ["trigger=cron", "trigger"],
+    ["from=yesterday", "from"],
+    ...UNSTORABLE.map((instant): [string, string] => [`to=${instant}`, "to"]),
+  ],
+};

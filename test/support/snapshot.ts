@@ -1,0 +1,64 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Db } from "../../src/platform/db.ts";
+import type { Client, Service } from "./service.ts";
+
+/**
+ * What is stored, to compare before and after. On PostgreSQL the rows of every table; embedded storage belongs to the
+ * one process that serves from it, so that there it is what the API lists.
+ */
+export async function snapshot(service: Service, user: Client): Promise<Record<string, unknown>> {
+  return service.database.kind === "postgres" ? rowCounts(service) : listed(service, user);
+}
+
+async function rowCounts(service: Service): Promise<Record<string, number>> {
+  const db = await service.database.open();
+  const counts: Record<string, number> = {};
+  for (const name of await tableNames(db)) {
+    const [row] = await db.query<{ rows: number }>({ text: `select count(*) as rows from "${name}"` });
+    counts[name] = row?.rows ?? -1;
+  }
+  await db.close();
+  return counts;
+}
+
+async function listed(service: Service, user: Client): Promise<Record<string, unknown>> {
+  const lists = [
+    "api-keys",
+    "agents",
+    "users/me/transactions",
+    "users/me/buckets?include=closed",
+    "billing/subscription",
+  ];
+  const answers = await Promise.all(lists.map((list) => user.get(`/api/v1/${list}`)));
+  const users = await service.admin.get("/api/v1/admin/users");
+  // when a key was last used is noted whatever it was used for
+  const text = JSON.stringify([users, ...answers].map(({ body }) => body));
+  return { listed: JSON.parse(text.replaceAll(/"last_used_at":("[^"]*"|null)/g, '"last_used_at":null')) };
+}
+
+/** All that is stored, to search for what must not be: rows as text on PostgreSQL, the files on embedded storage. */
+export async function storedBytes(service: Service): Promise<Buffer> {
+  if (service.database.kind === "embedded") {
+    const files = readdirSync(service.database.data_dir, { recursive: true, withFileTypes: true });
+    return Buffer.concat(
+      files.filter((file) => file.isFile()).map((file) => readFileSync(join(file.parentPath, file.name))),
+    );
+  }
+  const db = await service.database.open();
+  const texts: string[] = [];
+  for (const name of await tableNames(db)) {
+    for (const { text } of await db.query<{ text: string }>({ text: `select t::text as text from "${name}" t` })) {
+      texts.push(text);
+    }
+  }
+  await db.close();
+  return Buffer.from(texts.join("\n"));
+}
+
+async function tableNames(db: Db): Promise<string[]> {
+  const tables = await db.query<{ name: string }>({
+    text: "select table_name as name from information_schema.tables where table_schema = 'public' order by 1",
+  });
+  return tables.map(({ name }) => name);
+}
