@@ -1,9 +1,12 @@
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { createSystemClock } from "../src/platform/clock.ts";
 import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";
 import { startUp } from "./start-up.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { printOutcome } from "./support/print.ts";
+import { writeReport } from "./support/report.ts";
 import { usageSummary } from "./usage-summary.ts";
 
 // `npm run bench -- [name…] [--quick] [--peers] [--write]`: see docs/benchmarks.md.
@@ -23,6 +26,8 @@ const { values: options, positionals } = parseArgs({
     write: { type: "boolean", default: false },
   },
 });
+if (options.write && (options.quick || positionals.length > 0))
+  throw new Error("--write takes a full run of everything");
 const names = positionals.length > 0 ? positionals : Object.keys(BENCHMARKS);
 const effort: Effort = { rounds: options.quick ? 1 : 3, scale: options.quick ? 0.1 : 1, peers: options.peers };
 const outcomes: Outcome[] = [];
@@ -32,4 +37,7 @@ for (const name of names) {
   const outcome = await benchmark(effort);
   printOutcome(outcome);
   outcomes.push(outcome);
+}
+if (options.write) {
+  writeReport(fileURLToPath(import.meta.resolve("../docs")), outcomes, createSystemClock().now().slice(0, 10));
 }

@@ -180,9 +180,9 @@ function outcomeOf(found: Map<string, number[]>, plain: Map<string, number[]>): 
         columns,
         rows: [
           row("Purser's ledger, PostgreSQL", "PostgreSQL", "grouped"),
-          row("one transaction an operation, PostgreSQL", "PostgreSQL", "single"),
+          row("one transaction each, PostgreSQL", "PostgreSQL", "single"),
           row("Purser's ledger, embedded", "embedded", "grouped"),
-          row("one transaction an operation, embedded", "embedded", "single"),
+          row("one transaction each, embedded", "embedded", "single"),
         ],
         drawn: [0, 3],
       },

@@ -63,7 +63,7 @@ export async function startUp(effort: Effort): Promise<Outcome> {
 
 async function firstAnswerMs(place: Place): Promise<number> {
   const from_ms = performance.now();
-  const server = await startServer(["npm", "start"], { cwd: ROOT, env: place.env, group: true });
+  const server = await startServer(["npm", "start"], { cwd: ROOT, env: place.env });
   const response = await fetch(`${server.url}/readyz`);
   const took_ms = performance.now() - from_ms;
   await response.text();

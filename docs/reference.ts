@@ -19,10 +19,13 @@ async function routesOfContract(): Promise<Route[]> {
   const files = readdirSync(CONTRACT).filter((file) => file.endsWith(".ts"));
   const modules = await Promise.all(files.sort().map((file) => import(join(CONTRACT, file))));
   return modules.flatMap((module) =>
-    Object.values(module).flatMap((value) => {
-      if (Array.isArray(value)) return value.map((each) => each?.route).filter(isRoute);
-      return isRoute(value) ? [value] : [];
-    }),
+    // Sorted by name, as a namespace is by the language; some loaders hand out another order.
+    Object.entries<unknown>(module)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .flatMap(([, value]) => {
+        if (Array.isArray(value)) return value.map((each) => each?.route).filter(isRoute);
+        return isRoute(value) ? [value] : [];
+      }),
   );
 }
 

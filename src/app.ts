@@ -26,7 +26,7 @@ import { createOutbound } from "./platform/outbound.ts";
 import { createSettableClock, type DueSource, startSweeper } from "./platform/timeline.ts";
 import { newMark } from "./safety/fence.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
-import { sanitize } from "./safety/sanitize.ts";
+import { createSanitizer } from "./safety/sanitizer.ts";
 import { createScheduling } from "./scheduling/scheduling.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { type Keyring, loadKeyring } from "./vault/keyring.ts";
@@ -55,7 +55,8 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const models = createModels({ config });
   const completions = createCompletions({ models, ledger });
   const scheduling = createScheduling({ db, clock });
-  const tools = createTools({ outbound: createOutbound({ allow: config.egress_allow }), safety: { sanitize } });
+  const sanitizer = createSanitizer();
+  const tools = createTools({ outbound: createOutbound({ allow: config.egress_allow }), sanitizer });
   const agents = createAgents({
     metrics,
     db,
@@ -68,6 +69,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     tools,
     limits: config.limits,
     newMark,
+    suspended: accounts.suspended,
   });
   ledger.onGrant(agents.onGrant);
   const billing = createBilling({ db, clock, ledger, plans: config.plans });
@@ -107,7 +109,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
       modelRoutes(models),
       completionRoutes(completions),
       agentsRoutes({ agents }),
-      safetyRoutes(),
+      safetyRoutes({ sanitizer }),
       accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
       billingRoutes({ accounts, ledger, billing }),
       operatorRoutes({
@@ -121,6 +123,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
           await agents.forgetUser(tx, user_id);
           await idempotency.forgetUser(tx, user_id);
         },
+        suspendAlso: agents.cancelAll,
         advanceClock,
       }),
       pendingEndpoints(),

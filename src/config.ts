@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { isIPv4 } from "node:net";
 import { ConfigError } from "./config-error.ts";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
@@ -135,7 +136,7 @@ function warningsOf(env: Env, { admin_key, providers }: Pick<Config, "admin_key"
 
 /** Whether only this machine can reach a service that listens on `host`. */
 function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || host.startsWith("127.");
+  return host === "localhost" || host === "::1" || (isIPv4(host) && host.startsWith("127."));
 }
 
 function read<Value>(env: Env, variable: string, parse: (text: string) => Value, accepted: string): Value | undefined {

@@ -40,7 +40,10 @@ export const AGENT_LIMITS = {
 } as const;
 /** A model call that has neither finished nor been renewed by then is taken for dead, and its hold is let go. */
 export const HOLD_SECONDS = 900;
-/** contract 1, SIGTERM: how long requests in flight may take to settle. */
-export const SHUTDOWN_SECONDS = 30;
+/**
+ * contract 1, SIGTERM: what is in flight may take 30 s at most, so all has ended by then. Runs are given up before
+ * requests, so that whoever waits for one is still answered.
+ */
+export const SHUTDOWN_SECONDS = { runs: 25, requests: 28 } as const;
 
 if (TOKENS_PER_CENT * 100 !== TOKENS_PER_USD) throw new Error("TOKENS_PER_CENT and TOKENS_PER_USD disagree");

@@ -46,14 +46,13 @@ const forbidden = (code: string, message: string, param?: string) =>
 const conflict = (code: string, message: string, param?: string) =>
   failure({ status: 409, type: "conflict_error", code, message, param });
 
-/** contract 2: what a 402 tells besides its code. Token counts. */
-export interface PaymentMetadata {
+/** contract 2: what a 402 tells besides its code and its remedies. Token counts. */
+export interface PaymentFigures {
   required: number;
   available: number;
   held: number;
   shortfall: number;
   max_affordable_output_tokens?: number;
-  remedies: string[];
 }
 
 export type PaymentCode =
@@ -64,13 +63,32 @@ export type PaymentCode =
   | "in_flight_exhausted"
   | "insufficient_balance";
 
-const PAYMENT_MESSAGE: Record<PaymentCode, string> = {
-  trial_ended: "The free trial has ended. Subscribe to a plan or buy a top-up to go on.",
-  key_budget_exceeded: "This API key's budget is used up. Raise budget_tokens on the key, or use another key.",
-  overage_cap_reached: "The overage cap of this period is reached. Raise the cap, top up, or wait for the renewal.",
-  out_of_tokens: "No tokens are left. Subscribe, buy a top-up, or (as a subscriber) enable overage.",
-  in_flight_exhausted: "The balance is held by calls in flight. Retry when they have settled, or top up.",
-  insufficient_balance: "The balance does not cover this request. Lower max_tokens, or top up.",
+const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_after_s?: number }> = {
+  trial_ended: {
+    message: "The free trial has ended. Subscribe to a plan or buy a top-up to go on.",
+    remedies: ["subscribe", "top_up"],
+  },
+  key_budget_exceeded: {
+    message: "This API key's budget is used up. Raise budget_tokens on the key, or use another key.",
+    remedies: ["raise_key_budget", "use_another_key"],
+  },
+  overage_cap_reached: {
+    message: "The overage cap of this period is reached. Raise the cap, top up, or wait for the renewal.",
+    remedies: ["raise_overage_cap", "top_up"],
+  },
+  out_of_tokens: {
+    message: "No tokens are left. Subscribe, buy a top-up, or (as a subscriber) enable overage.",
+    remedies: ["top_up", "subscribe", "enable_overage"],
+  },
+  in_flight_exhausted: {
+    message: "The balance is held by calls in flight. Retry when they have settled, or top up.",
+    remedies: ["retry", "top_up"],
+    retry_after_s: 2,
+  },
+  insufficient_balance: {
+    message: "The balance does not cover this request. Lower max_tokens, or top up.",
+    remedies: ["lower_max_tokens", "top_up", "subscribe", "enable_overage"],
+  },
 };
 
 export const errors = {
@@ -98,15 +116,11 @@ export const errors = {
   invalidApiKey: () => unauthenticated("invalid_api_key", "This API key is not valid. Check it, or create another."),
   expiredApiKey: () => unauthenticated("expired_api_key", "This API key has expired. Create another or rotate it."),
   revokedApiKey: () => unauthenticated("revoked_api_key", "This API key was revoked. Create another."),
-  payment: (code: PaymentCode, metadata: PaymentMetadata, retry_after_s?: number) =>
-    failure({
-      status: 402,
-      type: "payment_required",
-      code,
-      message: PAYMENT_MESSAGE[code],
-      metadata: { ...metadata },
-      retry_after_s,
-    }),
+  payment: (code: PaymentCode, figures: PaymentFigures) => {
+    const { message, remedies, retry_after_s } = PAYMENT[code];
+    const metadata = { ...figures, remedies };
+    return failure({ status: 402, type: "payment_required", code, message, metadata, retry_after_s });
+  },
   modelNotTrialEligible: (model: string) =>
     forbidden(
       "model_not_trial_eligible",

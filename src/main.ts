@@ -1,6 +1,4 @@
-import { createApp } from "./app.ts";
 import { ConfigError, readConfig } from "./config.ts";
-import { listen } from "./http/listen.ts";
 import { createLog } from "./platform/log.ts";
 
 /** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
@@ -32,6 +30,8 @@ async function main(): Promise<void> {
   const config = configuration();
   const log = createLog(config.log_level);
   for (const warning of config.warnings) log.warn(warning);
+  // Not imported before: a wrong Node or setting is to be told at once, not by a module that cannot load.
+  const [{ createApp }, { listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
   const app = await createApp(config, log);
   const server = await listen(app.http, config).catch(async (error: Error) => {
     await app.stop();

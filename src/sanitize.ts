@@ -26,6 +26,8 @@ function answer(line: string): object {
   return { id, ...result };
 }
 
+// Who reads the answers may have enough of them.
+process.stdout.on("error", () => process.exit(0));
 process.stdin.setEncoding("utf8");
 // Split on line feeds only: U+2028 may stand inside a line.
 for await (const line of linesOf(process.stdin)) {

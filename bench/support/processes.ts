@@ -51,8 +51,6 @@ export async function startServer(
     core?: Core;
     env?: Record<string, string | undefined>;
     cwd?: string;
-    /** Signals go to all that the command starts: npm's shell does not pass them on. */
-    group?: boolean;
   } = {},
 ): Promise<ServerProcess> {
   const pinned =
@@ -61,14 +59,12 @@ export async function startServer(
   const child = spawn(pinned[0] ?? "", pinned.slice(1), {
     env: { ...process.env, ...options.env },
     cwd: options.cwd,
-    detached: options.group === true,
     stdio: ["ignore", "pipe", "pipe"],
   });
   // "close" also waits for a grandchild that holds the pipes: the service below npm.
   const exited = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const end = (signal: NodeJS.Signals) => {
-    if (options.group === true) process.kill(-(child.pid ?? 0), signal);
-    else child.kill(signal);
+    child.kill(signal);
     return exited;
   };
   try {

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { RATE_SCALE } from "../../src/constants.ts";
 import { type PostgresServer, runSql } from "../../test/support/postgres-server.ts";
 import { type Core, type ServerProcess, startServer } from "./processes.ts";
 
@@ -10,7 +11,10 @@ export type Storage = "embedded" | "postgres";
 
 const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
 const ADMIN_KEY = "operator-key-of-the-bench";
-const PLENTY_TOKENS = 1_000_000_000_000;
+/** What each user of the bench is granted. */
+export const PLENTY_TOKENS = 1_000_000_000_000;
+/** Odd on purpose, so that no product of counts and rates is whole. */
+export const BENCH_RATES = { input_rate_micro: 333_333, output_rate_micro: 1_000_001, cached_input_rate_micro: null };
 
 /** Where a service keeps its data: a folder of its own and, on PostgreSQL, a database of its own. */
 export interface Place {
@@ -38,23 +42,25 @@ let sequence = 0;
 /** A fresh place; `server` decides the storage. */
 export async function createPlace(server: PostgresServer | null): Promise<Place> {
   const folder = mkdtempSync(join(tmpdir(), "purser-bench-"));
-  let database_url: string | null = null;
-  if (server !== null) {
-    sequence += 1;
-    await runSql(server.url("postgres"), `create database bench_${sequence}`);
-    database_url = server.url(`bench_${sequence}`);
-  }
+  const drop = async () => rmSync(folder, { recursive: true, force: true });
+  if (server === null) return placeOf({ folder, database_url: null, drop });
+  sequence += 1;
+  await runSql(server.url("postgres"), `create database bench_${sequence}`);
+  return placeOf({ folder, database_url: server.url(`bench_${sequence}`), drop });
+}
+
+/** A place whose folder, and database if there is one, exist already. */
+export function placeOf(found: Pick<Place, "folder" | "database_url" | "drop">): Place {
   const env: Record<string, string> = {
     PORT: "0",
     HOST: "127.0.0.1",
-    DATA_DIR: folder,
+    DATA_DIR: found.folder,
     PURSER_ADMIN_KEY: ADMIN_KEY,
     PURSER_KEK: `bench:${randomBytes(32).toString("base64")}`,
     LOG_LEVEL: "warn",
-    ...(database_url === null ? {} : { DATABASE_URL: database_url }),
+    ...(found.database_url === null ? {} : { DATABASE_URL: found.database_url }),
   };
-  const drop = async () => rmSync(folder, { recursive: true, force: true });
-  return { storage: server === null ? "embedded" : "postgres", folder, database_url, env, drop };
+  return { ...found, storage: found.database_url === null ? "embedded" : "postgres", env };
 }
 
 /** Points the place's services at an upstream: the models `bench/instant` and `bench/slow`, and no rate limit. */
@@ -63,8 +69,8 @@ export function configure(place: Place, upstream_url: string): void {
     id: `bench/${name}`,
     provider: "bench",
     provider_model: name,
-    input_rate: 0.333333,
-    output_rate: 1.000001,
+    input_rate: BENCH_RATES.input_rate_micro / RATE_SCALE,
+    output_rate: BENCH_RATES.output_rate_micro / RATE_SCALE,
     trial_eligible: true,
     context_window: 128_000,
     max_output_tokens: 4096,

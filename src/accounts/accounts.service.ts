@@ -83,6 +83,10 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       if (row === undefined) throw errors.notFound("This user");
       return userRecord(row);
     },
+    /** Of the users, those who are suspended now. */
+    async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
+      return new Set(await store.suspendedIds(sql, user_ids));
+    },
     /** Forgets who the user was and revokes their keys, within the caller's transaction. 404 when there is none. */
     async eraseUser(tx: Tx, id: string): Promise<void> {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;

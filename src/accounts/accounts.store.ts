@@ -64,6 +64,16 @@ export function createAccountsStore(db: Db) {
         .where("erased_at", "is", null)
         .returningAll()
         .executeTakeFirst(),
+    async suspendedIds(sql: Sql, user_ids: readonly string[]): Promise<string[]> {
+      if (user_ids.length === 0) return [];
+      const rows = await tables(sql)
+        .selectFrom("users")
+        .select("id")
+        .where("id", "in", user_ids)
+        .where("suspended_at", "is not", null)
+        .execute();
+      return rows.map(({ id }) => id);
+    },
     eraseUser: (tx: Tx, id: string, erased_at: Instant) =>
       tables(tx)
         .updateTable("users")
@@ -93,13 +103,14 @@ export function createAccountsStore(db: Db) {
         .where("id", "=", id)
         .returning("id")
         .executeTakeFirst(),
+    /** Ends what has this hash and no more: of a rotated key's old secret the grace, not the key that replaced it. */
     revokeKeyByHash: (key_hash: Buffer, revoked_at: Instant) =>
-      tables()
-        .updateTable("api_key")
-        .set({ revoked_at })
-        .where((eb) => eb.or([eb("key_hash", "=", key_hash), eb("previous_key_hash", "=", key_hash)]))
-        .where("revoked_at", "is", null)
-        .execute(),
+      db.query({
+        text: `update api_key set revoked_at = case when key_hash = $1 then $2::timestamptz end,
+            previous_valid_until = least(previous_valid_until, $2::timestamptz)
+          where (key_hash = $1 or previous_key_hash = $1) and revoked_at is null`,
+        values: [key_hash, revoked_at],
+      }),
     revokeKeysOf: (tx: Tx, user_id: string, revoked_at: Instant) =>
       tables(tx)
         .updateTable("api_key")

@@ -35,17 +35,26 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
   const { db, clock, store } = deps;
   const cache = new Map<string, { standing: KeyStanding; until_ms: number }>();
   const used = new Set<string>();
+  /** Counts what was heard: a row that was read before a change was heard of may show the key as it was. */
+  let changes = 0;
 
   const forget = (api_key_id: string) => {
+    changes += 1;
     for (const [key, { standing }] of cache) if (standing.id === api_key_id) cache.delete(key);
   };
-  const stopListening = await db.listen("api_key_changed", forget, () => cache.clear());
+  const forgetAll = () => {
+    changes += 1;
+    cache.clear();
+  };
+  const stopListening = await db.listen("api_key_changed", forget, forgetAll);
 
   const standingOf = async (key: string, key_hash: Buffer): Promise<KeyStanding> => {
     const cached = cache.get(key);
     if (cached !== undefined && cached.until_ms > monotonicMs() && db.isListening()) return cached.standing;
+    const changes_before = changes;
     const standing = await store.keyByHash(key_hash);
     if (standing === undefined) throw errors.invalidApiKey();
+    if (changes !== changes_before || !db.isListening()) return standing;
     if (cache.size >= CACHE_MAX) cache.clear();
     cache.set(key, { standing, until_ms: monotonicMs() + CACHE_MS });
     return standing;

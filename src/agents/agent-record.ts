@@ -37,8 +37,7 @@ export function agentRecord(
 /** Names of the secrets that the tools' settings refer to, each once. */
 function secretsUsed({ web_fetch, send_webhook, mcp }: ToolsConfig): string[] {
   const names = (web_fetch?.auth ?? []).map(({ secret }) => secret);
-  if (send_webhook !== undefined && "secret" in send_webhook && send_webhook.secret !== undefined)
-    names.push(send_webhook.secret);
-  if (mcp !== undefined && "servers" in mcp) names.push(...mcp.servers.flatMap(({ auth }) => auth?.secret ?? []));
+  if (send_webhook?.secret !== undefined) names.push(send_webhook.secret);
+  names.push(...(mcp?.servers ?? []).flatMap(({ auth }) => auth?.secret ?? []));
   return [...new Set(names)];
 }

@@ -18,17 +18,19 @@ import { createWorker, type WorkControl } from "./worker.ts";
 
 export interface AgentsDeps extends EngineDeps {
   db: Db;
-  ledger: Pick<Ledger, "usage" | "standing">;
+  ledger: Pick<Ledger, "usage" | "release" | "standing" | "keySpend">;
+  /** Of the users, those who are suspended: nothing of theirs runs. */
+  suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   limits: ClaimLimits;
   metrics: Pick<Metrics, "runFinished" | "runsInProgress">;
 }
 
 /** Agents, their runs and conversations. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
-  const { db, clock, scheduling, models, ledger, log, limits, metrics } = deps;
+  const { db, clock, scheduling, models, ledger, log, limits, metrics, suspended } = deps;
   const store = createAgentsStore(db);
   const crud = createCrud({ db, clock, scheduling, models, store });
-  const runs = createRuns({ store, scheduling, ledger, models, log, find: crud.find });
+  const runs = createRuns({ store, scheduling, ledger, models, log, suspended, find: crud.find });
   const engine = createEngine(deps);
   const worker = createWorker({
     scheduling,
@@ -44,7 +46,11 @@ export function createAgents(deps: AgentsDeps) {
     try {
       const key = { user_id: run.lease.user_id, agent_id: run.agent_id, version: run.agent_version };
       const config = await store.configOf(key);
-      if (config === undefined) throw new Error("a run without its agent's version");
+      if (config === undefined) {
+        // It was queued at the very moment at which its agent was deleted.
+        await scheduling.finishRun(run.lease, { status: "cancelled" });
+        return listener?.onEnd(null);
+      }
       // A chat is a request in flight: it may finish where other runs are left for the next process.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
       const result = await engine.execute(run, config, { ...control, isDraining, onText: listener?.onText ?? null });
@@ -65,6 +71,8 @@ export function createAgents(deps: AgentsDeps) {
     update: crud.update,
     remove: crud.remove,
     forgetUser: crud.forgetUser,
+    /** Stops all that a user has at work or in the queue. */
+    cancelAll: scheduling.cancelAll,
     ...runs,
     chat: chat.turn,
     start: worker.start,

@@ -80,14 +80,18 @@ export function createAgentsStore(db: Db) {
         .executeTakeFirst();
       return row?.consecutive_failures ?? 0;
     },
-    /** The configuration that a version stood for, of deleted agents too. */
+    /** The configuration that a version stood for; absent when the agent was deleted. */
     async configOf(key: { user_id: string; agent_id: string; version: number }): Promise<AgentConfig | undefined> {
       const row = await tables()
-        .selectFrom("agent_version")
-        .select("config")
-        .where("user_id", "=", key.user_id)
-        .where("agent_id", "=", key.agent_id)
-        .where("version", "=", key.version)
+        .selectFrom("agent_version as version")
+        .innerJoin("agent", (join) =>
+          join.onRef("agent.user_id", "=", "version.user_id").onRef("agent.id", "=", "version.agent_id"),
+        )
+        .select("version.config")
+        .where("version.user_id", "=", key.user_id)
+        .where("version.agent_id", "=", key.agent_id)
+        .where("version.version", "=", key.version)
+        .where("agent.deleted_at", "is", null)
         .executeTakeFirst();
       return row?.config;
     },

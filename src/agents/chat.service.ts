@@ -53,11 +53,11 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
         if (chat[field] !== undefined)
           throw errors.invalidValue(field, `${field} is not available yet. Send the conversation in messages.`);
       }
-      const agent = await runs.ready(caller.user_id, id);
+      const agent = await runs.ready(caller, id);
       const ticket = newId();
-      const started = Promise.withResolvers<void>();
+      const started = new AbortController();
       const ended = Promise.withResolvers<RunResult | null>();
-      listeners.set(ticket, { onStart: started.resolve, onText: options.onText, onEnd: ended.resolve });
+      listeners.set(ticket, { onStart: () => started.abort(), onText: options.onText, onEnd: ended.resolve });
       const forget = () => listeners.delete(ticket);
       const { api_key_id, key_budget_tokens } = caller;
       const input: RunInput = {
@@ -71,7 +71,7 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
         const reserved = { worker_id, for_ms: RESERVED_MS };
         const run = await scheduling.enqueue({ ...runs.newRun(agent, input), trigger: "chat", reserved });
         const finished = answerOf(run, caller.user_id, {
-          started: started.promise,
+          started: started.signal,
           ended: ended.promise,
           signal: options.signal,
         });
@@ -86,7 +86,7 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
   async function answerOf(
     run: RunRecord,
     user_id: string,
-    wait: { started: Promise<void>; ended: Promise<RunResult | null>; signal: AbortSignal },
+    wait: { started: AbortSignal; ended: Promise<RunResult | null>; signal: AbortSignal },
   ): Promise<FinishedTurn> {
     const key = { user_id, agent_id: run.agent_id };
     const cancel = () => {
@@ -95,28 +95,17 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
     if (wait.signal.aborted) cancel();
     else wait.signal.addEventListener("abort", cancel, { once: true });
     try {
-      if (!(await startedInTime(wait))) {
-        cancel();
-        throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
-      }
-      const result = await wait.ended;
-      return finishedTurn(await scheduling.getRun(key, run.id), result);
+      // Over when it has started, when it was cancelled in the queue, when its caller is gone, when this process ends.
+      await scheduling.waitFinished(user_id, run.id, WAIT_MS, AbortSignal.any([wait.started, wait.signal]));
+      const result = wait.started.aborted ? await wait.ended : null;
+      const now = await scheduling.getRun(key, run.id);
+      if (wait.started.aborted || now.finished_at !== null) return finishedTurn(now, result);
+      cancel();
+      throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
     } finally {
       wait.signal.removeEventListener("abort", cancel);
     }
   }
-}
-
-/** Whether the run began before the wait was over or the caller gone. */
-async function startedInTime({ started, signal }: { started: Promise<void>; signal: AbortSignal }): Promise<boolean> {
-  const over = Promise.withResolvers<false>();
-  const end = () => over.resolve(false);
-  const timer = setTimeout(end, WAIT_MS);
-  signal.addEventListener("abort", end, { once: true });
-  const in_time = await Promise.race([started.then(() => true), over.promise]);
-  clearTimeout(timer);
-  signal.removeEventListener("abort", end);
-  return in_time;
 }
 
 function finishedTurn(run: RunDetail, result: RunResult | null): FinishedTurn {

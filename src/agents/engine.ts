@@ -1,6 +1,8 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { Completions } from "../completions/completions.types.ts";
 import type { FinishReason, Usage } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
+import { PurserError } from "../errors.ts";
 import type { Ledger, Rider } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import { type Clock, monotonicMs } from "../platform/clock.ts";
@@ -44,7 +46,7 @@ export interface EngineDeps {
   completions: Completions;
   tools: Tools;
   scheduling: Scheduling;
-  ledger: Pick<Ledger, "usage">;
+  ledger: Pick<Ledger, "usage" | "release">;
   models: Models;
   log: Log;
   /** A random mark for the fences around what tools bring back. */
@@ -64,6 +66,9 @@ interface Work {
   model_id: string | null;
   result: Pick<RunResult, "thrown" | "usages" | "finish_reason">;
 }
+
+/** How long a run waits before it asks again for tokens that calls in flight hold. */
+const HELD_RETRY_MS = 1_000;
 
 /** Carries out claimed runs, one step at a time; every finished step is durable before the next begins. */
 export function createEngine(deps: EngineDeps) {
@@ -133,6 +138,7 @@ export function createEngine(deps: EngineDeps) {
     const { lease } = work.run;
     const step = { index: nextIndex(work.steps), type: "model" as const, name: modelName(work), arguments: null };
     const hold_id = newId();
+    await releaseInterrupted(work, step.index);
     const state = await scheduling.startStep(lease, { ...step, internal: { hold_id } });
     if (state !== "running") return state;
     const past = { ...step, safety: null, internal: null };
@@ -150,12 +156,19 @@ export function createEngine(deps: EngineDeps) {
       work.steps[step.index] = { ...past, status: "succeeded", result: outcome.message, error: null };
     } catch (thrown) {
       if (work.signal.aborted) return work.signal.reason as StopReason;
+      if (mayWait(work, thrown)) return tokensFree(work);
       const error = modelCallError(thrown);
       work.result.thrown = thrown;
       if (!(await scheduling.finishStep(lease, { index: step.index, status: "failed", error }))) return "lost";
       work.steps[step.index] = { ...past, status: "failed", result: null, error };
     }
     return null;
+  }
+
+  /** Lets go what a lost worker held for the step, which would else be missing here until the hold expires. */
+  async function releaseInterrupted({ run, steps }: Work, index: number): Promise<void> {
+    const { hold_id } = (steps[index]?.internal ?? {}) as { hold_id?: string };
+    if (hold_id !== undefined) await ledger.release({ user_id: run.lease.user_id, hold_id });
   }
 
   /** The step's name before its model has answered. */
@@ -267,6 +280,16 @@ export function createEngine(deps: EngineDeps) {
   }
 
   return { execute };
+}
+
+/** Whether the step is tried again later: what is left is held by calls in flight. The caller of a chat decides that himself. */
+function mayWait({ run }: Work, thrown: unknown): boolean {
+  return run.trigger !== "chat" && thrown instanceof PurserError && thrown.code === "in_flight_exhausted";
+}
+
+async function tokensFree({ signal }: Work): Promise<StopReason | null> {
+  await delay(HELD_RETRY_MS, undefined, { signal }).catch(() => {});
+  return signal.aborted ? (signal.reason as StopReason) : null;
 }
 
 function stopReason({ signal, control }: Work): StopReason | null {

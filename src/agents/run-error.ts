@@ -13,6 +13,7 @@ const OWN_CODE = new Set([
 export function modelCallError(thrown: unknown): RunError {
   if (!(thrown instanceof PurserError)) return internalError();
   const { status, code, message } = thrown.shape;
+  if (code === "key_budget_exceeded") return { code: "budget_exceeded", message };
   if (status === 402) return { code: "insufficient_tokens", message };
   if (OWN_CODE.has(code)) return { code, message };
   return { code: "model_unavailable", message };

@@ -2,7 +2,7 @@ import type { Caller } from "../contract/caller.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
 import { errors } from "../errors.ts";
-import type { Ledger, Standing } from "../ledger/ledger.types.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
@@ -20,9 +20,11 @@ const OUT_OF_TOKENS = "out of tokens: resumes with the next grant";
 export function createRuns(deps: {
   store: AgentsStore;
   scheduling: Scheduling;
-  ledger: Pick<Ledger, "standing">;
+  ledger: Pick<Ledger, "standing" | "keySpend">;
   models: Models;
   log: Log;
+  /** Of the users, those who are suspended. */
+  suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
 }) {
@@ -35,11 +37,16 @@ export function createRuns(deps: {
     model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
     input,
   });
+  /** Whether its model costs nothing. An empty account may use it. */
+  const isFree = ({ auto_route, model_id }: AgentRow): boolean => {
+    const model = auto_route ? null : models.find(model_id ?? "");
+    return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
+  };
   /** The agent when it may run now: 404, 409, and 402 in that order. */
-  const ready = async (user_id: string, id: string): Promise<AgentRow> => {
-    const agent = await find(user_id, id);
+  const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
+    const agent = await find(caller.user_id, id);
     if (!agent.is_active) throw errors.agentDisabled();
-    refuseWithoutTokens(await ledger.standing(user_id));
+    if (!isFree(agent)) await refuseWithoutTokens(ledger, caller);
     return agent;
   };
   const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
@@ -67,7 +74,7 @@ export function createRuns(deps: {
 
     /** Queues a run of the agent's run_prompt. 400, 402, 404, 409. */
     async runNow(caller: Caller, id: string, request_id: string): Promise<RunRecord> {
-      const agent = await ready(caller.user_id, id);
+      const agent = await ready(caller, id);
       if ((agent.run_prompt ?? "").trim() === "") throw errors.missingField("run_prompt");
       const { api_key_id, key_budget_tokens } = caller;
       const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
@@ -112,7 +119,10 @@ export function createRuns(deps: {
         ticket: null,
       };
       const agents = await store.liveAgents(tx, keys);
-      return new Map(agents.map((agent) => [agent.id, { run: newRun(agent, input) }]));
+      const suspended = await deps.suspended(tx, [...new Set(agents.map(({ user_id }) => user_id))]);
+      const answer = (agent: AgentRow): DueAnswer =>
+        suspended.has(agent.user_id) ? { declined: "the account is suspended" } : { run: newRun(agent, input) };
+      return new Map(agents.map((agent) => [agent.id, answer(agent)]));
     },
     /**
      * Ends a run. What it means for the agent comes first, so that whoever sees the run finished, the schedule's next
@@ -135,8 +145,16 @@ export function createRuns(deps: {
 export type Runs = ReturnType<typeof createRuns>;
 
 /** contract 5: run-now's 402 is a check, not a hold. */
-function refuseWithoutTokens({ refusal, available, held }: Standing): void {
-  if (refusal === null) return;
-  const remedies = ["subscribe", "top_up"];
-  throw errors.payment(refusal, { required: 1, available, held, shortfall: Math.max(0, 1 - available), remedies });
+async function refuseWithoutTokens(
+  ledger: Pick<Ledger, "standing" | "keySpend">,
+  { user_id, api_key_id, key_budget_tokens }: Caller,
+): Promise<void> {
+  const { refusal, available, held } = await ledger.standing(user_id);
+  const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
+  if (refusal === "trial_ended") throw errors.payment(refusal, figures);
+  if (api_key_id !== null && key_budget_tokens !== null) {
+    const left = key_budget_tokens - ((await ledger.keySpend(user_id)).get(api_key_id) ?? 0);
+    if (left <= 0) throw errors.payment("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
+  }
+  if (refusal !== null) throw errors.payment(refusal, figures);
 }

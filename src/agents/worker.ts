@@ -103,12 +103,13 @@ export function createWorker(deps: {
       const unfinished = [...jobs.values()];
       const give_up = setTimeout(() => {
         for (const { abort } of unfinished) abort.abort("stopping" satisfies StopReason);
-      }, SHUTDOWN_SECONDS * 1000);
+      }, SHUTDOWN_SECONDS.runs * 1000);
       await Promise.all(unfinished.map(({ done }) => done));
       clearTimeout(give_up);
       for (const timer of timers) clearInterval(timer);
       await stopWatching();
       await scheduling.handBack(unfinished.map(({ run }) => run.lease));
+      scheduling.endWaits();
     },
   };
 }

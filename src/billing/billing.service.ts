@@ -28,6 +28,7 @@ export interface Subscription {
   pending_plan_id: string | null;
 }
 
+const UNIQUE_VIOLATION = "23505";
 const NONE: Subscription = {
   plan_id: null,
   status: "none",
@@ -75,7 +76,8 @@ export function createBilling(deps: { db: Db; clock: Clock; ledger: Ledger; plan
     db.transaction(async (tx) => {
       const row = await store.due(tx, clock.now());
       if (row === undefined) return null;
-      if (row.cancel_at_period_end) {
+      // A plan that is no longer offered ends with its period; it must not hold up everybody else's renewal.
+      if (row.cancel_at_period_end || plans.every((plan) => plan.id !== row.plan_id)) {
         await store.update(tx, row.id, { status: "ended" });
         return row.user_id;
       }
@@ -123,15 +125,14 @@ export function createBilling(deps: { db: Db; clock: Clock; ledger: Ledger; plan
         created_at: now,
       };
       await db.transaction(async (tx) => {
-        const active = await store.active(user_id, tx);
-        if (active !== undefined) {
+        await store.insert(tx, row).catch((error: { code?: string }) => {
+          if (error.code !== UNIQUE_VIOLATION) throw error;
           throw errors.conflict(
             "already_subscribed",
-            `This user is subscribed to ${active.plan_id}. Changing plans is not part of this version.`,
+            "This user has a subscription. Changing plans is not part of this version.",
             "plan_id",
           );
-        }
-        await store.insert(tx, row);
+        });
         await grantPeriod(tx, row);
       });
       await ledger.notifyGrant(user_id);
@@ -139,7 +140,7 @@ export function createBilling(deps: { db: Db; clock: Clock; ledger: Ledger; plan
     },
 
     /** Grants tokens by the operator's hand; they last 12 months unless `expires_at` says otherwise. */
-    grant(
+    async grant(
       user_id: string,
       wanted: {
         amount_tokens: number;
@@ -153,6 +154,9 @@ export function createBilling(deps: { db: Db; clock: Clock; ledger: Ledger; plan
       if (expires_at <= granted_at)
         throw errors.invalidValue("expires_at", `expires_at must lie after now (${granted_at}).`);
       const { amount_tokens, source } = wanted;
+      const { posted } = await ledger.standing(user_id);
+      if (posted + amount_tokens > Number.MAX_SAFE_INTEGER)
+        throw errors.invalidValue("amount_tokens", "amount_tokens is more than this balance can take and stay exact.");
       return ledger.grant({ user_id, amount_tokens, source, granted_at, expires_at, note: wanted.note ?? null });
     },
 

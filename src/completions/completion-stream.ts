@@ -2,6 +2,7 @@ import type { Routing } from "../contract/completions.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { ProviderStream } from "../models/models.types.ts";
+import { monotonicMs } from "../platform/clock.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream } from "./completions.types.ts";
 import { type Reservation, release, settle } from "./reservation.ts";
 
@@ -13,6 +14,8 @@ export interface OpenStream {
   stream: ProviderStream;
   first: IteratorResult<string>;
   routing: Routing | undefined;
+  /** `monotonicMs` at which the call is over, read or not: its hold must not expire before its charge. */
+  deadline_ms: number;
 }
 
 /**
@@ -23,6 +26,7 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
   const { reservation, stream, routing } = open;
   let ahead: IteratorResult<string> | null = open.first;
   let closed = false;
+  let overdue = false;
   let settling: Promise<CompletionOutcome | null> | null = null;
   let outcome: CompletionOutcome | null = null;
 
@@ -35,6 +39,7 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
 
   async function charge(complete: boolean): Promise<CompletionOutcome | null> {
     call.signal.removeEventListener("abort", leave);
+    clearTimeout(deadline);
     if (!complete) stream.cancel();
     const counts = stream.counts();
     if (!complete && counts.output_tokens === 0) {
@@ -51,20 +56,27 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
   }
 
   async function next(): Promise<IteratorResult<string, undefined>> {
-    if (closed) return DONE;
+    if (closed && !overdue) return DONE;
     try {
+      if (overdue) throw errors.upstreamTimeout();
       const step = ahead ?? (await stream.blocks.next());
       ahead = null;
       if (step.done !== true) return { done: false, value: step.value };
       const charged = await close(true);
       return { done: false, value: lastEvents(charged, { stream, model_id: reservation.model.id }) };
     } catch (error) {
+      overdue = false;
       const charged = await close(false);
       if (call.signal.aborted) return DONE;
       return { done: false, value: errorEvent(error, { charged: charged !== null, request_id: call.request_id }) };
     }
   }
 
+  // A reader that has stalled asks for nothing, so nothing else would notice that the time is up.
+  const deadline = setTimeout(() => {
+    overdue = true;
+    leave();
+  }, open.deadline_ms - monotonicMs()).unref();
   if (call.signal.aborted) leave();
   else call.signal.addEventListener("abort", leave, { once: true });
   return {

@@ -108,10 +108,10 @@ export function createCompletions(options: {
     const streamed = { ...call, request: { ...call.request, stream: true } };
     const attempt = await withFallbacks(streamed, await choose(streamed), async (reservation, provider_options) => {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
-      return { opened, first: await opened.blocks.next() };
+      return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
     const { value, reservation, routing } = attempt;
-    return createCompletionStream(ledger, call, { reservation, stream: value.opened, first: value.first, routing });
+    return createCompletionStream(ledger, call, { ...value, reservation, routing });
   }
 
   async function agentFor({ request, caller }: CompletionCall) {

@@ -1,5 +1,5 @@
 import type { ChatResponse, Routing } from "../contract/completions.ts";
-import { errors, type PaymentCode, type PaymentMetadata, type PurserError } from "../errors.ts";
+import { errors, type PurserError } from "../errors.ts";
 import type { HoldOutcome, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
@@ -12,17 +12,7 @@ import { usageOf } from "./usage.ts";
 const LEAST_OUTPUT_TOKENS = 64;
 /** Room for an answer that is always left, however long the prompt is estimated to be. */
 const LEAST_ROOM_TOKENS = 1_024;
-const IN_FLIGHT_RETRY_S = 2;
 const OVER_BUDGET = "What is left of the cost limit does not cover the next model call. Raise the limit.";
-
-const REMEDIES: Record<PaymentCode, string[]> = {
-  trial_ended: ["subscribe", "top_up"],
-  key_budget_exceeded: ["raise_key_budget", "use_another_key"],
-  overage_cap_reached: ["raise_overage_cap", "top_up"],
-  out_of_tokens: ["top_up", "subscribe", "enable_overage"],
-  in_flight_exhausted: ["retry", "top_up"],
-  insufficient_balance: ["lower_max_tokens", "top_up", "subscribe", "enable_overage"],
-};
 
 /** A held call, ready to be made. */
 export interface Reservation {
@@ -134,13 +124,11 @@ function paymentError(
   }: { model: Model; input_tokens: number; cap: number; amount_tokens: number },
 ): PurserError {
   const affordable = affordableOutputTokens(model, { amount_tokens: available, input_tokens });
-  const metadata: PaymentMetadata = {
+  return errors.payment(code, {
     required: amount_tokens,
     available,
     held,
     shortfall: Math.max(0, amount_tokens - available),
     max_affordable_output_tokens: Math.min(cap, affordable),
-    remedies: REMEDIES[code],
-  };
-  return errors.payment(code, metadata, code === "in_flight_exhausted" ? IN_FLIGHT_RETRY_S : undefined);
+  });
 }

@@ -44,6 +44,9 @@ export function jsonBody<S extends z.ZodType>(schema: S) {
   return { body: { required: true, content: { "application/json": { schema } } } };
 }
 
+/** Of a POST that takes nothing: whatever a body brings is an unknown field. */
+export const emptyBody = { body: { required: false, content: { "application/json": { schema: z.strictObject({}) } } } };
+
 const STATUS_MEANING = {
   400: "the request is not valid; `param` names the field",
   401: "no valid API key",

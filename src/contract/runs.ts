@@ -1,6 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import {
+  emptyBody,
   failures,
   instantInput,
   instantSchema,
@@ -108,6 +109,7 @@ export const runNow = createRoute({
   ...needs("agents:write"),
   request: {
     params: agentParams,
+    ...emptyBody,
     headers: z.object({
       prefer: z
         .string()
@@ -138,6 +140,6 @@ export const cancelRun = createRoute({
   tags,
   summary: "Stop the run: at once while it is queued, through `cancelling` while it is at work",
   ...needs("agents:write"),
-  request: { params: runParams },
-  responses: { 200: json(runSchema, "the run, cancelled or cancelling"), ...failures(403, 404, 409) },
+  request: { params: runParams, ...emptyBody },
+  responses: { 200: json(runSchema, "the run, cancelled or cancelling"), ...failures(400, 403, 404, 409) },
 });

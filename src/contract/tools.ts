@@ -60,7 +60,8 @@ const sendWebhookSchema = z.strictObject({
   urls: z
     .array(z.url({ protocol: /^https?$/ }).max(2000))
     .min(1)
-    .max(100),
+    .max(100)
+    .optional(),
   secret: secretName.optional(),
   max_calls: maxCalls(MAX_CALLS.send_webhook),
 });
@@ -78,7 +79,8 @@ const mcpSchema = z.strictObject({
       }),
     )
     .min(1)
-    .max(20),
+    .max(20)
+    .optional(),
   max_calls: maxCalls(MAX_CALLS.mcp),
 });
 
@@ -86,8 +88,8 @@ const mcpSchema = z.strictObject({
 export const toolsConfigSchema = z
   .strictObject({
     web_fetch: webFetchSchema.optional(),
-    send_webhook: z.union([z.strictObject({ enabled: z.literal(false) }), sendWebhookSchema]).optional(),
-    mcp: z.union([z.strictObject({ enabled: z.literal(false) }), mcpSchema]).optional(),
+    send_webhook: sendWebhookSchema.optional(),
+    mcp: mcpSchema.optional(),
   })
   .superRefine((config, context) => {
     const refuse = (path: (string | number)[], message: string) => context.addIssue({ code: "custom", path, message });

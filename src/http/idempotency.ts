@@ -8,8 +8,8 @@ import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
 /** Headers that belong to an answer, not to one exchange. */
 const KEPT_HEADERS = ["content-type", "location"];
-/** Refusals that a retry is meant to get past: they did nothing, so they are not kept. */
-const PASSING = new Set([401, 402, 409, 429]);
+/** What a retry is meant to get past, a caller that hung up before the answer (499) too: it did nothing and is not kept. */
+const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
 /** contract 2: the same key and body within a day replays the first answer, streams included. */
 export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandler<HttpEnv> {
@@ -21,7 +21,7 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
       throw errors.invalidValue("Idempotency-Key", "Idempotency-Key takes 1 to 255 printable ASCII characters.");
     }
     const key = { user_id: caller.user_id, key: header };
-    const claim = await store.claim({ ...key, request_hash: await requestHash(c) });
+    const claim = await store.claim({ ...key, request_hash: await requestHash(c, caller) });
     if (claim.state === "in_flight") throw errors.idempotencyInFlight();
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
     if (claim.state === "answered") return replay(claim.answer);
@@ -32,9 +32,11 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
   };
 }
 
-async function requestHash(c: Context): Promise<Buffer> {
+/** With the caller's scopes: a replay passes no scope check, so a lesser key must not get what another was answered. */
+async function requestHash(c: Context, { scopes }: Caller): Promise<Buffer> {
   const body = await c.req.text();
-  return createHash("sha256").update(`${c.req.method}\n${c.req.path}\n`).update(body).digest();
+  const asked = [c.req.method, c.req.path, scopes.toSorted().join(" "), ""].join("\n");
+  return createHash("sha256").update(asked).update(body).digest();
 }
 
 function replay(answer: StoredAnswer): Response {

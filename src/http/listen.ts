@@ -7,7 +7,7 @@ import type { HttpRouter } from "../contract/router.ts";
 /** A listening server. `url` is `http://HOST:PORT` with the port that was really taken. */
 export interface Listening {
   url: string;
-  /** Takes no more requests, lets those in flight finish (30 s at most), then closes. */
+  /** Takes no more requests, lets those in flight finish (SHUTDOWN_SECONDS at most), then closes. */
   stop(): Promise<void>;
 }
 
@@ -18,7 +18,8 @@ const KEEP_ALIVE_MS = 65_000;
 export async function listen(app: HttpRouter, address: { host: string; port: number }): Promise<Listening> {
   const server = createServer(
     { keepAliveTimeout: KEEP_ALIVE_MS },
-    getRequestListener(app.fetch, { overrideGlobalObjects: false }),
+    // It replaces the global Response by a light one, which is written out without passing through a web stream.
+    getRequestListener(app.fetch),
   );
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
@@ -33,7 +34,7 @@ async function drain(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // close() lets a busy keep-alive connection live on after its request: end each as it falls idle
   const idle = setInterval(() => server.closeIdleConnections(), 50);
-  const late = setTimeout(() => server.closeAllConnections(), SHUTDOWN_SECONDS * 1000);
+  const late = setTimeout(() => server.closeAllConnections(), SHUTDOWN_SECONDS.requests * 1000);
   await closed;
   clearInterval(idle);
   clearTimeout(late);

@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { Context, MiddlewareHandler } from "hono";
+import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
@@ -15,7 +15,8 @@ import { rateLimit } from "./rate-limit.ts";
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** contract 2: what needs no key under /api/v1. */
-const PUBLIC = ["/api/v1/auth/", "/api/v1/billing/stripe/webhook", "/api/v1/api-keys/revoke-leaked"];
+const SIGN_IN = "/api/v1/auth/";
+const PUBLIC_POSTS = new Set(["/api/v1/billing/stripe/webhook", "/api/v1/api-keys/revoke-leaked"]);
 const OPERATOR = "/api/v1/admin/";
 /** The operator's idempotency keys are kept under this id, which is no user's. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
@@ -55,17 +56,17 @@ function guard(options: HttpOptions): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {
     const authorization = c.req.header("Authorization");
     if (c.req.path.startsWith(OPERATOR)) c.set("caller", operator(options.admin_key, authorization));
-    else if (!isPublic(c.req.path)) c.set("caller", await options.authenticate(authorization));
+    else if (!isPublic(c.req)) c.set("caller", await options.authenticate(authorization));
     await next();
   };
 }
 
-function isPublic(path: string): boolean {
-  return PUBLIC.some((prefix) => path.startsWith(prefix));
+function isPublic({ method, path }: HonoRequest): boolean {
+  return path.startsWith(SIGN_IN) || (method === "POST" && PUBLIC_POSTS.has(path));
 }
 
 function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<HttpEnv> {
-  return (c, next) => (isPublic(c.req.path) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
+  return (c, next) => (isPublic(c.req) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
 }
 
 function identify(metrics: Metrics): MiddlewareHandler<HttpEnv> {
@@ -85,7 +86,7 @@ function operator(admin_key: string | null, authorization: string | undefined): 
   if (admin_key === null) throw errors.notFound("The operator API (set PURSER_ADMIN_KEY)");
   if (authorization === undefined) throw errors.missingApiKey();
   const sha256 = (text: string) => createHash("sha256").update(text).digest();
-  if (!timingSafeEqual(sha256(authorization.replace(/^bearer +/i, "")), sha256(admin_key)))
-    throw errors.invalidApiKey();
+  const key = /^bearer +(\S+)$/i.exec(authorization)?.[1];
+  if (key === undefined || !timingSafeEqual(sha256(key), sha256(admin_key))) throw errors.invalidApiKey();
   return { user_id: OPERATOR_ID, api_key_id: null, key_budget_tokens: null, scopes: [] };
 }

@@ -1,3 +1,5 @@
+import { setTimeout } from "node:timers/promises";
+
 /** What is said of an operation that has to wait for the next batch. */
 interface Waiting<Operation, Outcome> {
   operation: Operation;
@@ -11,11 +13,13 @@ interface Waiting<Operation, Outcome> {
  *
  * `apply` does a whole batch or nothing, and answers in order. When the database refuses a batch, it is tried again in
  * halves, until the operation at fault fails alone; when the database was not reached or its answer was lost, it is
- * tried once more as it was. Both are safe only because an operation that is repeated changes nothing.
+ * tried again as it was, after each of the pauses `retry_ms`: a provider's answer is not to go unpaid because of a
+ * restart. Both are safe only because an operation that is repeated changes nothing.
  */
 export function createGroupCommit<Operation, Outcome>(options: {
   apply(operations: Operation[]): Promise<Outcome[]>;
   size_limit: number;
+  retry_ms: readonly number[];
 }): (operation: Operation) => Promise<Outcome> {
   let queue: Waiting<Operation, Outcome>[] = [];
   let running = false;
@@ -24,9 +28,20 @@ export function createGroupCommit<Operation, Outcome>(options: {
     const outcomes = await options.apply(batch.map(({ operation }) => operation));
     for (const [index, waiting] of batch.entries()) waiting.resolve(outcomes[index] as Outcome);
   };
+  const persist = async (batch: Waiting<Operation, Outcome>[]) => {
+    for (const pause_ms of options.retry_ms) {
+      try {
+        return await attempt(batch);
+      } catch (error) {
+        if (isRefusal(error)) throw error;
+        await setTimeout(pause_ms);
+      }
+    }
+    return attempt(batch);
+  };
   const commit = async (batch: Waiting<Operation, Outcome>[]): Promise<void> => {
     try {
-      await attempt(batch).catch((error) => (isRefusal(error) ? Promise.reject(error) : attempt(batch)));
+      await persist(batch);
     } catch (error) {
       if (batch.length === 1 || !isRefusal(error)) {
         for (const waiting of batch) waiting.reject(error);

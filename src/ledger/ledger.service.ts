@@ -23,6 +23,8 @@ import { readUsage } from "./usage.store.ts";
 
 /** Operations of one batch: as many as callers can be waiting for without the account being locked for long. */
 const BATCH_LIMIT = 256;
+/** Pauses while the database is away: a restart or a failover takes seconds. */
+const RETRY_MS = [0, 100, 400, 1_500, 5_000];
 /** Accounts or holds that one step of a sweep takes, so that it never locks much for long. */
 const SWEEP_LIMIT = 200;
 
@@ -32,6 +34,7 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
   const commit = createGroupCommit<Operation, Outcome>({
     apply: (operations) => applyOperations(db, operations, clock.now()),
     size_limit: BATCH_LIMIT,
+    retry_ms: RETRY_MS,
   });
   const notifyGrant = async (user_id: string) => {
     await Promise.all(listeners.map((listener) => listener(user_id)));

@@ -12,7 +12,14 @@ export function observedLedger(ledger: Ledger, { metrics, log }: { metrics: Metr
       return outcome;
     },
     async settle(request) {
-      const outcome = await ledger.settle(request);
+      const outcome = await ledger.settle(request).catch((error: Error) => {
+        const { user_id, hold_id, cost_tokens } = request;
+        log.error(
+          { user_id, hold_id, cost_tokens, error: error.message },
+          "a charge could not be written; its hold will expire",
+        );
+        throw error;
+      });
       if (outcome.status === "superseded" || outcome.replayed) return outcome;
       metrics.modelCall("settled", outcome.cost_tokens);
       if (outcome.absorbed_tokens > 0) {

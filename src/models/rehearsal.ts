@@ -127,7 +127,7 @@ function tokenStream(generation: Generation, call: ProviderRequest, signal: Call
       },
     },
     identity: () => identity,
-    counts: () => countsOf(call, calls.length > 0 && sent > 0 ? generation.output_tokens : sent),
+    counts: () => countsOf(call, sent === deltas.length ? generation.output_tokens : sent),
     cancel: () => void written.return(undefined),
   };
 }

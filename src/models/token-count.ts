@@ -9,12 +9,18 @@ const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
 /** A picture behind a link weighs nothing in bytes; this is what a large one costs at the providers offered. */
 const IMAGE_TOKENS = 4_096;
+const DATA_IMAGE = /^data:image\/[a-z0-9.+-]+;base64,[A-Za-z0-9+/=]*$/;
 /** No model reads or writes as much in one call: a usage report above is nonsense. */
 const MAX_REPORTED_TOKENS = 100_000_000;
 
-/** Input tokens to hold for, of a request that is `bytes` long: ceil(bytes / 2), and a fixed amount for each image. */
+/**
+ * Input tokens to hold for, of a request that is `bytes` long: ceil(bytes / 2), and a fixed amount for each image, whose
+ * own bytes are no text.
+ */
 export function holdInputTokens(request: ChatRequest, bytes: number): number {
-  return Math.ceil(bytes / HOLD_BYTES_PER_TOKEN) + countImages(request) * IMAGE_TOKENS;
+  const addresses = imageAddresses(request);
+  const image_bytes = addresses.reduce((sum, url) => sum + (DATA_IMAGE.test(url) ? url.length : 0), 0);
+  return Math.ceil((bytes - image_bytes) / HOLD_BYTES_PER_TOKEN) + addresses.length * IMAGE_TOKENS;
 }
 
 /** Tokens billed for `text` when the provider reported none: ceil(UTF-8 bytes / 4). */
@@ -22,10 +28,10 @@ export function estimateTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / BILL_BYTES_PER_TOKEN);
 }
 
-/** The bill of a call whose provider reported no usable figures. */
+/** The bill of a call whose provider reported no usable figures. Images count as they are held. */
 export function estimateCounts(request: ChatRequest, output: string): Counts {
   return {
-    input_tokens: estimateTokens(promptText(request)),
+    input_tokens: estimateTokens(promptText(request)) + imageAddresses(request).length * IMAGE_TOKENS,
     cached_input_tokens: 0,
     output_tokens: estimateTokens(output),
     reasoning_tokens: 0,
@@ -46,26 +52,35 @@ export function promptText(request: ChatRequest): string {
 }
 
 /**
- * OpenAI's usage object as counts, or null when it is missing or nonsense (negative, fractional, absurd, parts above
- * the whole): a provider's slip must not move money.
+ * OpenAI's usage object as counts, or null when it is missing or nonsense (negative, fractional, beyond what the model
+ * can, nothing at all): a provider's slip must not move money.
  */
 export function countsOfUsage(usage: unknown): Counts | null {
   if (typeof usage !== "object" || usage === null) return null;
   const reported = usage as Record<string, unknown>;
   const prompt_details = detailsOf(reported.prompt_tokens_details);
   const completion_details = detailsOf(reported.completion_tokens_details);
+  const { prompt_tokens, completion_tokens, total_tokens } = reported;
+  const reasoning_tokens = completion_details.reasoning_tokens ?? 0;
+  // Some providers (xAI) count reasoning beside completion_tokens, not in it; their total tells.
+  const with_reasoning = Number(completion_tokens) + Number(reasoning_tokens);
+  const is_beside = total_tokens === Number(prompt_tokens) + with_reasoning;
   return checkedCounts({
-    input_tokens: reported.prompt_tokens,
+    input_tokens: prompt_tokens,
     cached_input_tokens: prompt_details.cached_tokens ?? 0,
-    output_tokens: reported.completion_tokens,
-    reasoning_tokens: completion_details.reasoning_tokens ?? 0,
+    output_tokens: is_beside ? with_reasoning : completion_tokens,
+    reasoning_tokens,
   });
 }
 
-/** Counts as some provider reported them, or null unless all are whole, in bounds and consistent. */
+/** Counts as some provider reported them, or null unless all are whole and in bounds, and some were counted. */
 export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, unknown>): Counts | null {
   const { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens } = reported;
+  const isCount = (value: unknown): value is number =>
+    typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_REPORTED_TOKENS;
   if (!isCount(input_tokens) || !isCount(output_tokens)) return null;
+  // Servers that do not count say 0 and 0; every prompt has a token.
+  if (input_tokens + output_tokens === 0) return null;
   return {
     input_tokens,
     output_tokens,
@@ -75,19 +90,15 @@ export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, 
   };
 }
 
-function countImages(request: ChatRequest): number {
-  let images = 0;
+function imageAddresses(request: ChatRequest): string[] {
+  const addresses: string[] = [];
   for (const message of request.messages) {
     if (typeof message.content === "string") continue;
-    for (const part of message.content ?? []) if (part.type === "image_url") images += 1;
+    for (const part of message.content ?? []) if (part.type === "image_url") addresses.push(part.image_url?.url ?? "");
   }
-  return images;
+  return addresses;
 }
 
 function detailsOf(details: unknown): Record<string, unknown> {
   return typeof details === "object" && details !== null ? (details as Record<string, unknown>) : {};
-}
-
-function isCount(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_REPORTED_TOKENS;
 }

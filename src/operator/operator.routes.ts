@@ -18,6 +18,8 @@ export interface OperatorOptions {
   trial: { days: number; tokens: number };
   /** What other rooms do when a user is erased: within the transaction, and after it. */
   eraseAlso(tx: Tx, user_id: string): Promise<void>;
+  /** What other rooms do once a user is suspended. */
+  suspendAlso(user_id: string): Promise<void>;
   /** Moves the test clock; null on a real one. */
   advanceClock: ((target: Instant) => Promise<void>) | null;
 }
@@ -61,7 +63,9 @@ export function operatorRoutes(options: OperatorOptions) {
     return c.body(null, 204);
   });
   router.openapi(contract.suspendUser, async (c) => {
-    return c.json(await userRecord(await accounts.setSuspended(c.req.valid("param").id, true)), 200);
+    const user = await accounts.setSuspended(c.req.valid("param").id, true);
+    await options.suspendAlso(user.id);
+    return c.json(await userRecord(user), 200);
   });
   router.openapi(contract.resumeUser, async (c) => {
     return c.json(await userRecord(await accounts.setSuspended(c.req.valid("param").id, false)), 200);

@@ -47,7 +47,9 @@ export function parseEgressAllow(entries: readonly string[]): EgressAllowance {
 function hostAndPort(entry: string): string {
   const port = /:(\d{1,5})$/.exec(entry)?.[1];
   const url = port === undefined ? null : URL.parse(`http://${entry}/`);
-  const isPlain = url !== null && url.hostname !== "" && url.pathname === "/" && url.search + url.username === "";
+  // URL takes a star for a letter; nothing here is a pattern.
+  const isPlain =
+    url !== null && /^[^*]+$/.test(url.hostname) && url.pathname === "/" && url.search + url.username === "";
   if (!isPlain || Number(port) < 1) {
     throw new Error(`${JSON.stringify(entry)} is neither host:port nor a CIDR such as 10.0.0.0/8`);
   }

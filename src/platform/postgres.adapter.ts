@@ -1,4 +1,5 @@
 import pg from "pg";
+import { monotonicMs } from "./clock.ts";
 import type { Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { migrate } from "./migrate.ts";
@@ -8,6 +9,11 @@ import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./s
 const POOL_SIZE = 16;
 const RECONNECT_MS = 250;
 const CONNECT_TIMEOUT_MS = 10_000;
+/** The listening connection is asked this often whether it still hears; contract 3 gives a revocation one second. */
+const HEARTBEAT_MS = 250;
+/** Silent for this long, it may have missed something; for longer, it is opened anew. */
+const SILENT_MS = 700;
+const DEAD_MS = 5_000;
 
 const types = {
   getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -73,11 +79,40 @@ function connectionOf(client: pg.PoolClient): SqlConnection {
   };
 }
 
+interface Pulse {
+  isFelt(): boolean;
+}
+
+/**
+ * Asks the server again and again, since a connection can be cut without a word. Notifications come before the answer
+ * to what was asked after them: while answers come, none is missing. A connection that stays silent is destroyed.
+ */
+function pulseOf(client: pg.Client): Pulse {
+  let felt_ms = monotonicMs();
+  let asking = false;
+  const silence = () => monotonicMs() - felt_ms;
+  const timer = setInterval(() => {
+    if (asking) {
+      if (silence() > DEAD_MS) client.connection.stream.destroy();
+      return;
+    }
+    asking = true;
+    const asked_ms = monotonicMs();
+    const answered = () => {
+      felt_ms = asked_ms;
+      asking = false;
+    };
+    client.query("select 1").then(answered, () => clearInterval(timer));
+  }, HEARTBEAT_MS);
+  client.on("end", () => clearInterval(timer));
+  return { isFelt: () => silence() < SILENT_MS };
+}
+
 /** One connection that only listens. When it drops, every listener is told that it may have missed something. */
 function createChannels(settings: pg.ClientConfig, log: Log) {
   const listeners = new Map<string, Set<Listening>>();
   let connected: Promise<pg.Client> | undefined;
-  let listening_now = false;
+  let pulse: Pulse | undefined;
   let closed = false;
 
   const lost = () => {
@@ -90,10 +125,11 @@ function createChannels(settings: pg.ClientConfig, log: Log) {
     });
     client.on("error", (error) => log.warn({ error: error.message }, "the listening connection failed"));
     await client.connect();
+    const own = pulseOf(client);
     for (const channel of listeners.keys()) await client.query(`listen ${client.escapeIdentifier(channel)}`);
-    listening_now = true;
+    pulse = own;
     client.on("end", () => {
-      listening_now = false;
+      pulse = undefined;
       if (closed) return;
       lost();
       connected = reopen();
@@ -114,7 +150,7 @@ function createChannels(settings: pg.ClientConfig, log: Log) {
   };
 
   return {
-    isListening: () => listening_now,
+    isListening: () => pulse?.isFelt() ?? false,
     async listen(channel: string, heard: (payload: string) => void, lostOne?: () => void) {
       const listening: Listening = { heard, lost: lostOne };
       const set = listeners.get(channel) ?? new Set();

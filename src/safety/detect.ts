@@ -64,7 +64,8 @@ function detectionView(text: string): { folded: string; pieces: Piece[] } {
 }
 
 function* sentences(text: string): Generator<{ start: number; end: number }> {
-  const boundary = /\n+|[.!?。！？]+["')\]]*\s+/g;
+  // Of several full stops only the last can match, so that a row of them is read once.
+  const boundary = /\n+|[.!?。！？]["')\]]*\s+/g;
   let start = 0;
   for (;;) {
     const found = boundary.exec(text);

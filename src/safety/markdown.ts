@@ -9,8 +9,9 @@ const HIDDEN_DEFINITION = /^ {0,3}\[(?:\/\/|comment|#|_)\][ \t]*:[^\n]*(?:\n[ \t
 const DEFINITION = /^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})>?([^\n]*)$/gm;
 /** Brackets inside one another are left to `sanitize`, which lets no `![` through: bounded, unambiguous, so linear. */
 const IMAGE = /!\[([^[\]\n]{0,1000})\](?:\(((?:[^()\n]|\([^()\n]{0,200}\)){0,2000})\)|\[[^[\]\n]{0,200}\])/g;
+/** White space stands at one place of the pattern at a time: two neighbours that both take it would be quadratic. */
 const LINK =
-  /(?<!!)\[([^[\]\n]{1,500})\]\([ \t]*<?((?:[^\s()<>]|\([^\s()]{0,200}\)){0,2000})>?((?:[ \t]+["'(][^\n]{0,500}?["')])?)[ \t]*\)/g;
+  /(?<!!)\[([^[\]\n]{1,500})\]\([ \t]*(?:<?((?:[^\s()<>]|\([^\s()]{0,200}\)){1,2000})>?((?:[ \t]+["'(][^\n]{0,500}?["')])?)[ \t]*)?\)/g;
 /** Stands for a piece of code while the rest is read as HTML; a noncharacter, which `normalise` lets nowhere else. */
 const PLACE = "\ufddf";
 const PLACED = /\ufddf(\d{1,7})\ufddf/g;
@@ -43,7 +44,7 @@ export function visibleMarkdown(markdown: string): VisibleText {
       links.push({ text: label, url });
       return `[${label}]: ${url}`;
     })
-    .replace(LINK, (_link, text: string, url: string, title: string) => {
+    .replace(LINK, (_link, text: string, url = "", title?: string) => {
       hide("link-title", title);
       links.push({ text, url });
       return `[${text}](${url})`;

@@ -24,6 +24,8 @@ const UNSTOOD = { "\ufdd0": "\u200c", "\ufdd1": "\u200d", "\ufdd2": "\ufe0f" } a
 
 /** What Unicode itself says is not shown (zero width, bidi, tags, fillers, selectors), controls, private use. */
 const UNSEEN = /[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Co}\p{Cs}\ufff9-\ufffb]/gu;
+/** UAX 15 allows a text 30 marks on one letter; composing sorts them, in time that grows with their square. */
+const TOO_MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
 const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
 
 /** Strips, composes (NFC) and defuses. Linear. */
@@ -39,6 +41,7 @@ export function normalise(text: string): Normalised {
     .replace(UNSEEN, (char) => (char === "\n" || char === "\t" ? char : ""))
     .replace(/[\ufdd0-\ufdd2]/g, (char) => UNSTOOD[char as keyof typeof UNSTOOD])
     .replace(/\u2800/g, " ")
+    .replace(TOO_MANY_MARKS, "$1")
     .normalize("NFC");
   return { text: defuseTemplates(visible), smuggled };
 }
@@ -58,6 +61,9 @@ function mapCodePoints(run: string, change: (code: number) => number): string {
 /** `<|im_start|>` and its kin in every family of models; DeepSeek writes them full width. */
 const SPECIAL_TOKEN = /[<\uff1c][|\uff5c]([^<>|\n\uff5c]{1,60})[|\uff5c][>\uff1e]/g;
 const BRACKET_TOKEN = /\[(\/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)|gMASK)\]/gi;
+/** Mistral's others and EXAONE's, told by their case: `[args]` and `[think]` are common words. */
+const EXACT_TOKEN =
+  /\[(\/?(?:TOOL_CONTENT|ARGS|CALL_ID|THINK|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX)|\|[a-z_]{1,30}\|)\]|<((?:BOS|EOS|PAD|UNK|CLS|SEP|MASK)_TOKEN|image_soft_token|extra_id_\d{1,3})>/g;
 const DOUBLE_ANGLE = /<<(\/?SYS)>>/gi;
 /** Names of tags that conversations are framed with; other tags are left to be text. */
 const FRAME_TAG =
@@ -70,6 +76,7 @@ function defuseTemplates(text: string): string {
   return text
     .replace(SPECIAL_TOKEN, "($1)")
     .replace(BRACKET_TOKEN, "($1)")
+    .replace(EXACT_TOKEN, "($1$2)")
     .replace(DOUBLE_ANGLE, "($1)")
     .replace(FRAME_TAG, "($1)")
     .replace(TURN_LABEL, "$1$2> $3");

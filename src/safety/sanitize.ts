@@ -1,5 +1,6 @@
 import { type Detection, detect, type Level } from "./detect.ts";
 import { fence } from "./fence.ts";
+import { plainJson } from "./json-text.ts";
 import { visibleMarkdown } from "./markdown.ts";
 import { normalise } from "./normalise.ts";
 import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
@@ -8,7 +9,7 @@ export type ContentKind = "html" | "markdown" | "text";
 
 export interface SanitizeRequest {
   readonly content: string;
-  readonly kind: ContentKind;
+  readonly kind: ContentKind | "json";
   readonly level: Level;
   /** The run's mark (fence.ts). */
   readonly mark: string;
@@ -74,12 +75,14 @@ export function sanitize(request: SanitizeRequest, detector: Detector = detect):
   };
 }
 
-function visible(content: string, kind: ContentKind): VisibleText {
+function visible(content: string, kind: SanitizeRequest["kind"]): VisibleText {
   switch (kind) {
     case "html":
       return visibleText(content);
     case "markdown":
       return visibleMarkdown(content);
+    case "json":
+      return { text: plainJson(content), hidden: [], links: [] };
     case "text":
       return { text: content, hidden: [], links: [] };
   }

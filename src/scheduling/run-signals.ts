@@ -13,10 +13,20 @@ export interface WorkerSignals {
 const POLL_MS = 1_000;
 const ANY_RUN = "";
 
+/** What is waited for, and how long. */
+export interface Wait {
+  /** null: any run. */
+  run_id: string | null;
+  timeout_ms: number;
+  /** Ends the wait when aborted. */
+  signal?: AbortSignal | undefined;
+}
+
 /** Tells who waits on this node what happens to runs on any node. */
 export function createRunSignals(db: Db) {
   const waiting = new Map<string, Set<() => void>>();
   let listening: Promise<unknown> | undefined;
+  let ended = false;
 
   const finished = (run_id: string) => {
     for (const key of [run_id, ANY_RUN]) for (const resume of waiting.get(key) ?? []) resume();
@@ -31,27 +41,34 @@ export function createRunSignals(db: Db) {
   };
 
   return {
-    /** Asks `done` at first, whenever the run (any run, for null) finishes and now and then, until it says so; false after `timeout_ms`. */
-    async until(done: () => Promise<boolean>, run_id: string | null, timeout_ms: number): Promise<boolean> {
+    /** Asks `done` at first, whenever the run finishes and now and then, until it says so; false when the wait is over before. */
+    async until(done: () => Promise<boolean>, { run_id, timeout_ms, signal }: Wait): Promise<boolean> {
       const deadline_ms = monotonicMs() + timeout_ms;
       listening ??= db.listen("run_finished", finished);
       await listening;
-      let signal = Promise.withResolvers<void>();
-      const resume = () => signal.resolve();
+      let news = Promise.withResolvers<void>();
+      const resume = () => news.resolve();
       const unregister = register(run_id ?? ANY_RUN, resume);
+      signal?.addEventListener("abort", resume);
       try {
         for (;;) {
-          signal = Promise.withResolvers<void>();
+          news = Promise.withResolvers<void>();
           if (await done()) return true;
           const left_ms = deadline_ms - monotonicMs();
-          if (left_ms <= 0) return false;
+          if (left_ms <= 0 || ended || signal?.aborted) return false;
           const timer = setTimeout(resume, Math.min(POLL_MS, left_ms));
-          await signal.promise;
+          await news.promise;
           clearTimeout(timer);
         }
       } finally {
         unregister();
+        signal?.removeEventListener("abort", resume);
       }
+    },
+    /** Ends every wait, those to come as well. */
+    end(): void {
+      ended = true;
+      for (const resumes of waiting.values()) for (const resume of resumes) resume();
     },
     /** Resolves to the function that stops. After a lost connection `claimable` is called, since something may have been missed. */
     async watch(signals: WorkerSignals): Promise<() => Promise<void>> {

@@ -164,7 +164,7 @@ export async function startStep(sql: Sql, lease: RunLease, step: StepStart, now:
       lease.epoch,
       step.index,
       step.type,
-      step.name,
+      storableText(step.name),
       jsonbText(step.arguments),
       step.internal === undefined ? null : jsonbText(step.internal),
       now,
@@ -234,10 +234,10 @@ export async function finishRun(sql: Sql, lease: RunLease, finish: RunFinish, no
   return rows.length > 0;
 }
 
-/** Asks for the end of the agent's open runs, or of one of them: a queued one ends at once. Returns those it touched. */
+/** Asks for the end of open runs: the user's, or an agent's, or one of them. A queued one ends at once. Returns those it touched. */
 export async function cancelRuns(
   sql: Sql,
-  which: { user_id: string; agent_id: string; run_id: string | null },
+  which: { user_id: string; agent_id: string | null; run_id: string | null },
   now: Instant,
 ): Promise<RunRow[]> {
   return sql.query<RunRow>({
@@ -245,7 +245,8 @@ export async function cancelRuns(
         status = case status when 'queued' then 'cancelled' else 'cancelling' end,
         finished_at = case status when 'queued' then $4::timestamptz end,
         lease_until = case status when 'queued' then null else lease_until end
-      where user_id = $1 and agent_id = $2 and ($3::uuid is null or id = $3) and status in ('queued', 'running', 'cancelling')
+      where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
+        and status in ('queued', 'running', 'cancelling')
       returning ${RUN_COLUMNS}`,
     values: [which.user_id, which.agent_id, which.run_id, now],
   });

@@ -84,9 +84,10 @@ function createSchedules(db: Db, clock: Clock) {
       await scheduleStore.deleteSchedule(tx, agent);
       await runStore.cancelRuns(tx, { ...agent, run_id: null }, clock.now());
     },
-    /** Forgets all schedules and runs of a user who is being erased. A worker that is at one finds its lease lost. */
-    forgetUser(tx: Tx, user_id: string): Promise<void> {
-      return scheduleStore.deleteUser(tx, user_id);
+    /** Forgets all schedules and runs of a user who is being erased. A worker that is at one hears of it and finds its lease lost. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await runStore.cancelRuns(tx, { user_id, agent_id: null, run_id: null }, clock.now());
+      await scheduleStore.deleteUser(tx, user_id);
     },
     /** Queues what has come due, see tick.service.ts. */
     tick(onDue: OnDue): Promise<void> {
@@ -165,15 +166,21 @@ function createQueue(db: Db, clock: Clock) {
       const found = await history.selectRun(db, agent.user_id, run_id);
       throw found?.agent_id === agent.agent_id ? errors.runAlreadyFinished() : errors.notFound("This run");
     },
-    /** Resolves when the run has finished, or to false after `timeout_ms`. */
-    waitFinished(user_id: string, run_id: string, timeout_ms: number): Promise<boolean> {
+    /** Asks for the end of all the user's runs. */
+    async cancelAll(user_id: string): Promise<void> {
+      await runStore.cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());
+    },
+    /** Resolves when the run has finished, or to false after `timeout_ms` or when `signal` is aborted. */
+    waitFinished(user_id: string, run_id: string, timeout_ms: number, signal?: AbortSignal): Promise<boolean> {
       const done = async () => (await history.selectRun(db, user_id, run_id))?.finished_at !== null;
-      return signals.until(done, run_id, timeout_ms);
+      return signals.until(done, { run_id, timeout_ms, signal });
     },
     /** Resolves when no run is queued or at work, or to false after `timeout_ms`. */
     untilIdle(timeout_ms: number): Promise<boolean> {
-      return signals.until(async () => !(await history.hasOpenRuns(db)), null, timeout_ms);
+      return signals.until(async () => !(await history.hasOpenRuns(db)), { run_id: null, timeout_ms });
     },
+    /** When the process is to end: who waits for a run on this node is told at once that it has not finished. */
+    endWaits: signals.end,
     /** For a worker: hears of runs to claim and to stop. Signals can get lost, so claim now and then as well. */
     watch: signals.watch,
   };

@@ -10,7 +10,10 @@ export interface Taint {
   readonly links: ReadonlySet<string>;
 }
 
-const OWNER_URL = /https?:\/\/[^\s<>"'`]+/gi;
+/** As long as web_fetch takes them. */
+const OWNER_URL = /https?:\/\/[^\s<>"'`]{1,4000}/gi;
+/** What ends a sentence, and not the address in it. */
+const TRAILING = new Set(").,;:!?]}*");
 
 /** Whether `url` is at one of `hosts`: `host` (its default port), `host:port`, or `*.host` for exactly one label more. */
 export function isListedHost(url: URL, hosts: readonly string[]): boolean {
@@ -31,9 +34,22 @@ export function isListedHost(url: URL, hosts: readonly string[]): boolean {
  * at a host that the owner listed. Whatever the model puts together is refused: an address can carry data out.
  */
 export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
-  if (!taint.tainted || isListedHost(url, hosts) || taint.links.has(url.href)) return true;
+  if (!taint.tainted || isListedHost(url, hosts)) return true;
+  const wanted = withoutFragment(url.href);
+  for (const link of taint.links) if (withoutFragment(link) === wanted) return true;
   const owners = taint.owner_text.match(OWNER_URL) ?? [];
   return owners.some((text) =>
-    [text, text.replace(/[).,;:!?\]}*]+$/, "")].some((own) => URL.parse(own)?.href === url.href),
+    [text, withoutTrailing(text)].some((own) => withoutFragment(URL.parse(own)?.href ?? "") === wanted),
   );
+}
+
+/** The fragment is never sent: two addresses that differ in it alone are one destination. */
+function withoutFragment(href: string): string {
+  return href.split("#", 1)[0] ?? href;
+}
+
+function withoutTrailing(text: string): string {
+  let end = text.length;
+  while (end > 0 && TRAILING.has(text[end - 1] ?? "")) end--;
+  return text.slice(0, end);
 }

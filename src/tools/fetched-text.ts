@@ -1,4 +1,4 @@
-import type { ContentKind } from "../safety/sanitize.ts";
+import type { SanitizeRequest } from "../safety/sanitize.ts";
 
 /** How far into a page its own statement of charset is looked for (HTML standard: the first 1024 bytes). */
 const META_BYTES = 1024;
@@ -7,7 +7,7 @@ const META_BYTES = 1024;
  * What kind of text a response is, by its Content-Type; null for what web_fetch does not read.
  * A response without a type counts as HTML: of all readings that one keeps the least.
  */
-export function kindOf(content_type: string, path: string): ContentKind | "json" | null {
+export function kindOf(content_type: string, path: string): SanitizeRequest["kind"] | null {
   const type = mediaType(content_type);
   switch (type) {
     case "":
@@ -52,14 +52,5 @@ function decoder(label: string): TextDecoder {
     return new TextDecoder(label);
   } catch {
     return new TextDecoder();
-  }
-}
-
-/** JSON written out anew, so that escapes such as \u0069 hide nothing; unreadable JSON stays as it is. */
-export function plainJson(text: string): string {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 1);
-  } catch {
-    return text;
   }
 }

@@ -1,6 +1,7 @@
 import type { ToolsConfig } from "../contract/tools.ts";
 import type { Outbound } from "../platform/outbound.ts";
-import { failedCall, type Safety, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+import type { Sanitizer } from "../safety/sanitizer.ts";
+import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 import { webFetch, webFetchDefinition } from "./web-fetch.ts";
 
 /** The tools of an agent's run. Stateless: what a run has seen and done comes with each call. */
@@ -15,7 +16,7 @@ export interface Tools {
 }
 
 /** Makes the tools of this version: web_fetch. */
-export function createTools(deps: { outbound: Outbound; safety: Safety }): Tools {
+export function createTools(deps: { outbound: Outbound; sanitizer: Sanitizer }): Tools {
   return {
     definitions({ web_fetch }) {
       return web_fetch?.enabled ? [webFetchDefinition(web_fetch)] : [];

@@ -1,11 +1,6 @@
 import type { ToolsConfig } from "../contract/tools.ts";
-import type { Removal, Sanitized, SanitizeRequest } from "../safety/sanitize.ts";
+import type { Removal, Sanitized } from "../safety/sanitize.ts";
 import type { Taint } from "./destinations.ts";
-
-/** The safety layer as tools use it. */
-export interface Safety {
-  sanitize(request: SanitizeRequest): Sanitized;
-}
 
 /** What the model is told of a tool: OpenAI's function-tool shape. Never a secret; names and hosts at most. */
 export interface ToolDefinition {

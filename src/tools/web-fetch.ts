@@ -6,9 +6,10 @@ import {
 } from "../contract/tools.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
+import type { Sanitizer } from "../safety/sanitizer.ts";
 import { isListedHost, isUrlKnown } from "./destinations.ts";
-import { decodeText, kindOf, mediaType, plainJson } from "./fetched-text.ts";
-import { failedCall, type Safety, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+import { decodeText, kindOf, mediaType } from "./fetched-text.ts";
+import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
 /** contract 7. */
 const LIMITS = { max_bytes: 5_000_000, timeout_ms: 20_000, max_redirects: 5 } as const;
@@ -45,7 +46,7 @@ export function webFetchDefinition(settings: WebFetchSettings): ToolDefinition {
 export async function webFetch(
   call: ToolCall,
   settings: WebFetchSettings,
-  deps: { outbound: Outbound; safety: Safety },
+  deps: { outbound: Outbound; sanitizer: Sanitizer },
 ): Promise<ToolResult> {
   const parsed = parseArguments(call.arguments_json);
   if (typeof parsed === "string") return failedCall("invalid_arguments", parsed);
@@ -61,11 +62,12 @@ export async function webFetch(
       signal: call.signal,
       ...LIMITS,
     });
-    return resultOf(response, call, settings, deps.safety);
+    return await resultOf(response, call, settings, deps.sanitizer);
   } catch (error) {
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
-    const at = error.host === null ? "" : ` (${error.host})`;
+    // A redirect's host is the server's text: only the one that the model named is repeated to it.
+    const at = error.host === null || error.host !== URL.parse(parsed.url)?.host ? "" : ` (${error.host})`;
     return failedCall(error.code === "egress_refused" ? "egress_refused" : "fetch_failed", `${error.message}${at}`);
   }
 }
@@ -101,7 +103,6 @@ function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolC
   }
   const target = URL.parse(url);
   if (target === null) return failedCall("invalid_arguments", "url is not an absolute http or https address");
-  target.hash = "";
   const hosts = settings.hosts ?? [];
   const isEffect = !PLAIN_METHODS.includes(method);
   if (!isUrlKnown(target, call.taint, hosts) || (call.taint.tainted && isEffect && !isListedHost(target, hosts))) {
@@ -121,26 +122,39 @@ function contentTypeOf(body: string): string {
   return /^\s*[[{]/.test(body) ? "application/json" : "text/plain; charset=utf-8";
 }
 
-function resultOf(response: OutboundResponse, call: ToolCall, settings: WebFetchSettings, safety: Safety): ToolResult {
+async function resultOf(
+  response: OutboundResponse,
+  call: ToolCall,
+  settings: WebFetchSettings,
+  sanitizer: Sanitizer,
+): Promise<ToolResult> {
   const { status, content_type, body, final_url } = response;
   const kind = kindOf(content_type, new URL(final_url).pathname);
   if (kind === null) {
-    // The type is the server's text: only its characters of a media type are repeated.
-    const type = mediaType(content_type)
-      .replace(/[^\w.+/-]/g, "")
-      .slice(0, 80);
-    return failedCall("unsupported_content", `the answer is ${type}; only HTML, text, Markdown and JSON can be read`);
+    return failedCall(
+      "unsupported_content",
+      `${nameOfType(content_type)}; only HTML, text, Markdown and JSON can be read`,
+    );
   }
-  const decoded = decodeText(body, content_type);
-  const { text, verdict, removed, links } = safety.sanitize({
-    content: kind === "json" ? plainJson(decoded) : decoded,
-    kind: kind === "json" ? "text" : kind,
+  const sanitized = await sanitizer.sanitize({
+    content: decodeText(body, content_type),
+    kind,
     level: settings.safety === "strict" ? "strict" : "balanced",
     mark: call.mark,
     base_url: final_url,
     max_chars: MAX_TEXT_CHARS,
   });
+  if (sanitized === null) {
+    return failedCall("unsupported_content", "the page is too intricate to be made safe; go on without it");
+  }
+  const { text, verdict, removed, links } = sanitized;
   const outcome = { result: `HTTP ${status}\n${text}`, safety: { verdict, removed }, links };
   if (status < 400) return { status: "succeeded", ...outcome };
   return { status: "failed", error: { code: "http_error", message: `the server answered ${status}` }, ...outcome };
+}
+
+/** The type is the server's text: only names that we know are repeated to the model. */
+function nameOfType(content_type: string): string {
+  const [known] = /^(application\/pdf|image|audio|video|font)(?=\/|$)/.exec(mediaType(content_type)) ?? [];
+  return `the answer is ${known ?? "of an unknown type"}`;
 }

@@ -122,6 +122,18 @@ describe("API keys (contract 3)", () => {
       .toBe("revoked_api_key");
   });
 
+  it("that were rotated away end alone when somebody reports them: the key that replaced them goes on", async () => {
+    const user = await service.newUser();
+    const [{ id }] = (await user.get("/api/v1/api-keys")).body.api_keys;
+    const { key } = (await user.post(`/api/v1/api-keys/${id}/rotate`, { grace_seconds: 600 })).body;
+    expect((await user.get("/api/v1/users/me")).status).toBe(200);
+    await user.post("/api/v1/api-keys/revoke-leaked", { key: user.key });
+    await expect
+      .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
+      .toBe("revoked_api_key");
+    expect((await service.as(key).get("/api/v1/users/me")).status).toBe(200);
+  });
+
   it("of another user answer 404 to every verb", async () => {
     const [owner, other] = [await service.newUser(), await service.newUser()];
     const { body } = await owner.post("/api/v1/api-keys", { name: "mine" });

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { type Site, startSite } from "../support/sites.ts";
-import { completion, hanging, json, type Reply } from "../support/upstream.ts";
+import { completion, event, fetching, hanging, json } from "../support/upstream.ts";
 
 let lab: Lab;
 let site: Site;
@@ -36,24 +36,6 @@ async function create(fields: object = {}) {
 }
 const runNow = (id: string) => user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" });
 const withFetch = { tools_config: { web_fetch: { enabled: true } } };
-
-/** The model asks for a page. */
-function fetching(url: string): Reply {
-  const tool_calls = [
-    { id: "call_1", type: "function", function: { name: "web_fetch", arguments: JSON.stringify({ url }) } },
-  ];
-  const choices = [
-    { index: 0, message: { role: "assistant", content: null, tool_calls }, finish_reason: "tool_calls" },
-  ];
-  return json({
-    id: "x",
-    object: "chat.completion",
-    created: 1,
-    model: "m",
-    choices,
-    usage: { prompt_tokens: 20, completion_tokens: 5 },
-  });
-}
 
 describe("run-now", () => {
   test("answers 202 with the queued run and where to find it", async () => {
@@ -112,6 +94,14 @@ describe("run-now", () => {
     expect(run.steps[1]).toMatchObject({ status: "failed", error: { code: "egress_refused" } });
   });
 
+  test("a tool that does not exist, by a name that cannot be stored, goes back to the model as well", async () => {
+    lab.upstream.answer(fetching("x", "a\u0000b"), completion("There is no such tool."));
+    const { id } = await create(withFetch);
+    const { body: run } = await runNow(id);
+    expect(run).toMatchObject({ status: "succeeded", output: "There is no such tool." });
+    expect(run.steps[1]).toMatchObject({ name: "a\ufffdb", status: "failed", error: { code: "unknown_tool" } });
+  });
+
   test("is refused: no prompt 400, disabled 409, no tokens 402, nothing queued", async () => {
     const { id } = await create({ run_prompt: null });
     expect((await runNow(id)).body.error).toMatchObject({ code: "missing_field", param: "run_prompt" });
@@ -123,6 +113,90 @@ describe("run-now", () => {
     const refused = await runNow(poor.id);
     expect([refused.status, refused.body.error.code]).toEqual([402, "out_of_tokens"]);
     expect((await user.get(`/api/v1/agents/${poor.id}/runs`)).body.runs).toEqual([]);
+  });
+
+  test("on a model that costs nothing needs no tokens", async () => {
+    const free = await startLab([{ id: "lab/free", input_rate: 0, output_rate: 0 }]);
+    const poor = await free.service.newUser({ trial: false });
+    const agent = { name: "Scout", model_id: "lab/free", run_prompt: "Go." };
+    const { id } = (await poor.post("/api/v1/agents", agent)).body;
+    const { body: run } = await poor.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" });
+    expect(run).toMatchObject({ status: "succeeded", usage: { cost_tokens: 0 } });
+    await free.stop();
+  });
+
+  test("takes no body", async () => {
+    const { id } = await create();
+    const refused = await user.post(`/api/v1/agents/${id}/runs`, { input: "x" });
+    expect([refused.status, refused.body.error.code, refused.body.error.param]).toEqual([
+      400,
+      "unknown_field",
+      "input",
+    ]);
+    expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
+  });
+
+  test("with a key whose budget is used up is 402, and the agent's schedule goes on", async () => {
+    const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
+    const { id } = await create(schedule);
+    const { key } = (await user.post("/api/v1/api-keys", { name: "small", budget_tokens: 100 })).body;
+    const path = `/api/v1/agents/${id}/runs`;
+    // Held for its worst case, a call with so little left is refused; the run had been queued before.
+    const { body: run } = await lab.service.as(key).post(path, undefined, { Prefer: "wait=30" });
+    expect(run).toMatchObject({ status: "failed", error: { code: "budget_exceeded" } });
+    expect((await user.get(`/api/v1/agents/${id}`)).body.schedule_status).toBe("active");
+
+    const spent = await user.post("/api/v1/api-keys", { name: "spent", budget_tokens: 60 });
+    lab.upstream.answer(completion("x", { prompt_tokens: 60, completion_tokens: 1 }));
+    await lab.service.as(spent.body.key).post("/api/v1/chat/completions", {
+      model: "lab/plain",
+      max_tokens: 1,
+      messages: [{ role: "user", content: "x" }],
+    });
+    const refused = await lab.service.as(spent.body.key).post(path);
+    expect([refused.status, refused.body.error.code]).toEqual([402, "key_budget_exceeded"]);
+    expect(refused.body.error.metadata.remedies).toEqual(["raise_key_budget", "use_another_key"]);
+  });
+
+  test("waits for tokens that another call holds, and is 402 with Retry-After when they are all held", async () => {
+    user = await lab.service.newUser({ trial: false, tokens: 3000 });
+    lab.upstream.answer(hanging(event({ choices: [] })), completion());
+    const { id } = await create({ schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" });
+    const caller = new AbortController();
+    const call = (max_tokens: number) =>
+      fetch(`${lab.service.url}/api/v1/chat/completions`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" },
+        body: JSON.stringify({
+          model: "lab/plain",
+          max_tokens,
+          stream: true,
+          messages: [{ role: "user", content: "x" }],
+        }),
+        signal: caller.signal,
+      }).catch(() => {});
+    const holding = call(1450);
+    await lab.upstream.until(() => lab.upstream.requests.length === 1);
+    const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+    const path = `/api/v1/agents/${id}/runs/${queued.id}`;
+    await expect.poll(async () => (await user.get(path)).body.steps.length, { timeout: 5000 }).toBe(1);
+    expect((await user.get(path)).body.status).toBe("running");
+    caller.abort();
+    await holding;
+    await expect.poll(async () => (await user.get(path)).body.status, { timeout: 10_000 }).toBe("succeeded");
+    expect((await user.get(`/api/v1/agents/${id}`)).body).toMatchObject({
+      schedule_status: "active",
+      consecutive_failures: 0,
+    });
+
+    lab.upstream.answer(hanging());
+    await user.post(`/api/v1/agents/${id}/runs`); // holds all that is left
+    await lab.upstream.until(() => lab.upstream.requests.length === 3);
+    const refused = await user.post(`/api/v1/agents/${id}/runs`);
+    expect([refused.status, refused.body.error.code]).toEqual([402, "in_flight_exhausted"]);
+    expect(refused.headers.get("retry-after")).toBe("2");
+    expect(refused.body.error.metadata.remedies).toContain("retry");
+    await user.request("DELETE", `/api/v1/agents/${id}`);
   });
 
   test("keeps the version it started with", async () => {
@@ -217,44 +291,4 @@ test("an agent that has used up its month makes no further model call", async ()
   await user.request("PUT", `/api/v1/agents/${id}`, { limits: { max_cost_tokens_per_month: 18 } });
   expect((await runNow(id)).body).toMatchObject({ status: "failed", error: { code: "budget_exceeded" } });
   expect(lab.upstream.requests).toHaveLength(1);
-});
-
-test("a run that a stopping process leaves is gone on with by the next one, its finished model call neither made nor paid twice", async () => {
-  const { promise: released, resolve: release } = Promise.withResolvers<void>();
-  const slow = await startSite({
-    "/": async (_request, response) => {
-      await released;
-      response.end("<p>Late but here.</p>");
-    },
-  });
-  lab.upstream.answer(fetching(`${slow.url}/`), completion("Done."));
-  const { id } = await create(withFetch);
-  await lab.service.restart({ PURSER_EGRESS_ALLOW: slow.host });
-  const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
-  await expect.poll(() => slow.requests.length, { timeout: 10_000 }).toBe(1);
-  const restarting = lab.service.restart();
-  release();
-  await restarting;
-  const path = `/api/v1/agents/${id}/runs/${queued.id}`;
-  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 10_000 }).toBe("succeeded");
-  expect((await user.get(path)).body).toMatchObject({ output: "Done.", steps_count: 3, attempt: 1 });
-  expect(lab.upstream.requests).toHaveLength(2);
-  expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -30]);
-  await slow.close();
-});
-
-test("over the limit of runs at a time a run waits in the queue, and runs when there is a place", async () => {
-  const small = await startLab(undefined, { limits: { concurrent_runs_per_user: 1 } });
-  const owner = await small.service.newUser({ trial: false, tokens: 1_000_000 });
-  const agent = (await owner.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." })).body;
-  small.upstream.answer(hanging(), completion());
-  const first = (await owner.post(`/api/v1/agents/${agent.id}/runs`)).body;
-  await small.upstream.until(() => small.upstream.requests.length === 1);
-  const second = (await owner.post(`/api/v1/agents/${agent.id}/runs`)).body;
-  const status = async (run: { id: string }) =>
-    (await owner.get(`/api/v1/agents/${agent.id}/runs/${run.id}`)).body.status;
-  expect(await status(second)).toBe("queued");
-  await owner.post(`/api/v1/agents/${agent.id}/runs/${first.id}/cancel`);
-  await expect.poll(() => status(second), { timeout: 10_000 }).toBe("succeeded");
-  await small.stop();
 });

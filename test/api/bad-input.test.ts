@@ -188,6 +188,15 @@ describe("hostile bodies", () => {
     expect((await user.post("/api/v1/agents", `{"name":"a","tools_config":${deep}}`)).status).toBe(400);
   });
 
+  it("grants beyond exact integers are refused, and the account goes on working", async () => {
+    const owner = await service.newUser({ trial: false });
+    const grant = () =>
+      service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, { amount_tokens: 1e15, source: "top_up" });
+    for (let index = 0; index < 9; index += 1) expect((await grant()).status).toBe(201);
+    expect(refusal(await grant())).toEqual([400, "invalid_value", "amount_tokens"]);
+    expect((await owner.get("/api/v1/users/me")).body.token_balance).toBe(9e15);
+  });
+
   it("a field named __proto__ is as unknown as any other", async () => {
     const answer = await user.post("/api/v1/api-keys", '{"name":"x","__proto__":{"scopes":["chat:read"]}}');
     expect(refusal(answer)).toEqual([400, "unknown_field", "__proto__"]);

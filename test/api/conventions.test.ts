@@ -1,3 +1,4 @@
+import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask } from "../support/lab.ts";
 import { ADMIN_KEY, type Answer, type Client, type Service, startService } from "../support/service.ts";
@@ -63,7 +64,7 @@ describe("the error body (contract 2)", () => {
     expect(shaped(await user.get("/api/v1/users/me/usage?days=0"), invalid, "invalid_value")).toBe(400);
     expect(shaped(await anonymous.get("/api/v1/users/me"), "authentication_error", "invalid_api_key")).toBe(401);
     expect(shaped(await empty.post(chat, ask("purser/rehearsal")), "payment_required", "out_of_tokens")).toBe(402);
-    const refused = await service.as(narrow.key).get("/api/v1/models");
+    const refused = await service.as(narrow.key).get("/api/v1/users/me/usage");
     expect(shaped(refused, "permission_error", "insufficient_scope")).toBe(403);
     expect(shaped(await user.get("/api/v1/nowhere"), "not_found_error", "not_found")).toBe(404);
     expect(shaped(await user.request("PATCH", "/api/v1/users/me"), "not_found_error", "not_found")).toBe(404);
@@ -83,6 +84,61 @@ describe("the error body (contract 2)", () => {
     expect((await anonymous.get("/api/v1/nowhere")).status).toBe(401);
     expect((await anonymous.get("/api/v1/agents?limit=0")).status).toBe(401);
     expect((await service.as("wrong").get("/api/v1/admin/users?limit=0")).status).toBe(401);
+  });
+});
+
+describe("who needs a key (contract 2)", () => {
+  /** Sends a path as it is written: fetch would tidy it up first. */
+  const raw = (method: string, path: string, key?: string) =>
+    new Promise<number>((resolve, reject) => {
+      const { hostname, port } = new URL(service.url);
+      const headers = key === undefined ? {} : { Authorization: `Bearer ${key}` };
+      const call = httpRequest({ hostname, port, method, path, headers }, (response) => {
+        response.resume();
+        resolve(response.statusCode ?? 0);
+      });
+      call.on("error", reject).end();
+    });
+
+  it("nobody gets in beside a public path: not by its prefix, another method, dots or escapes", async () => {
+    const beside: [string, string][] = [
+      ["DELETE", "/api/v1/api-keys/revoke-leaked"],
+      ["POST", "/api/v1/api-keys/revoke-leaked/rotate"],
+      ["GET", "/api/v1/api-keys/revoke-leaked/../"],
+      ["GET", "/api/v1/auth/../users/me"],
+      ["GET", "/api/v1/auth/%2e%2e/users/me"],
+      ["GET", "/api/v1/auth/..%2fusers/me"],
+      ["GET", "/api/v1//users/me"],
+      ["GET", "/api/v1/%75sers/me"],
+      ["GET", "/api/v1/users/me/"],
+      ["GET", "//api/v1/users/me"],
+      ["GET", "/API/V1/users/me"],
+    ];
+    for (const [method, path] of beside) expect([401, 404], `${method} ${path}`).toContain(await raw(method, path));
+  });
+
+  it("a user's key does not open the operator's paths, however they are written", async () => {
+    for (const path of [
+      "/api/v1/admin/users",
+      "/api/v1/%61dmin/users",
+      "/api/v1/admin/%75sers",
+      "/api/v1/x/../admin/users",
+    ]) {
+      expect([401, 404], path).toContain(await raw("GET", path, user.key));
+    }
+    expect(await raw("GET", "/api/v1/admin/users", ADMIN_KEY)).toBe(200);
+    expect([401, 404]).toContain(await raw("GET", "/api/v1/users/me", ADMIN_KEY));
+  });
+
+  it("every documented endpoint but the public one answers 401 without a key", async () => {
+    const { paths } = await (await fetch(`${service.url}/openapi.json`)).json();
+    for (const [path, methods] of Object.entries<Record<string, { security?: unknown }>>(paths)) {
+      for (const [method, { security }] of Object.entries(methods)) {
+        if (security === undefined) continue;
+        const concrete = path.replaceAll(/\{\w+\}/g, "01900000-0000-7000-8000-000000000000");
+        expect(await raw(method.toUpperCase(), concrete), `${method} ${path}`).toBe(401);
+      }
+    }
   });
 });
 

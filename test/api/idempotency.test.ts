@@ -125,6 +125,78 @@ describe("Idempotency-Key (contract 2)", () => {
     expect((await user.post(CHAT, ask("lab/plain"), withKey("u"))).status).toBe(200);
   });
 
+  it("gets the answer for a caller whose connection broke before it came", async () => {
+    let finish = () => {};
+    const asked = lab.upstream.requests.length;
+    lab.upstream.answer(async (response, request) => {
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      await completion()(response, request);
+    });
+    const connection = new AbortController();
+    const call = fetch(`${lab.service.url}${CHAT}`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json", ...withKey("lost") },
+      body: JSON.stringify(ask("lab/plain")),
+      signal: connection.signal,
+    }).catch((error: Error) => error.name);
+    await lab.upstream.until(() => lab.upstream.requests.length === asked + 1);
+    connection.abort();
+    expect(await call).toBe("AbortError");
+    finish();
+    const retry = () => user.post(CHAT, ask("lab/plain"), withKey("lost"));
+    await expect.poll(async () => (await retry()).status, { timeout: 5000 }).toBe(200);
+    expect((await retry()).headers.get("idempotent-replayed")).toBe("true");
+    expect(await settledBalance(user)).toBe(GRANT - 18);
+  });
+
+  it("of a stream that its caller left replays what had come, and does not charge again", async () => {
+    lab.upstream.answer(hanging(delta("twelve bytes")));
+    const stream = await openStream(lab.service, user, ask("lab/plain"), withKey("left"));
+    const came = await stream.next();
+    stream.hangUp();
+    expect(await settledBalance(user)).toBe(GRANT - 8);
+    const retry = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("left"));
+    await expect.poll(async () => (await retry()).status, { timeout: 5000 }).toBe(200);
+    expect((await retry()).body).toBe(`data: ${came}\n\n`);
+    expect(await settledBalance(user)).toBe(GRANT - 8);
+  });
+
+  it("is free again when the caller left a stream before it began: the retry is answered", async () => {
+    const asked = lab.upstream.requests.length;
+    lab.upstream.answer(() => {});
+    const connection = new AbortController();
+    const opened = fetch(`${lab.service.url}${CHAT}`, {
+      method: "POST",
+      headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json", ...withKey("gone") },
+      body: JSON.stringify(ask("lab/plain", { stream: true })),
+      signal: connection.signal,
+    }).catch((error: Error) => error.name);
+    await lab.upstream.until(() => lab.upstream.requests.length === asked + 1);
+    connection.abort();
+    expect(await opened).toBe("AbortError");
+    await settledBalance(user);
+    lab.upstream.answer(completion());
+    const retry = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("gone"));
+    await expect.poll(async () => (await retry()).body, { timeout: 5000 }).toContain("[DONE]");
+  });
+
+  it("is free again after a 403: a top-up is what the refusal asks for", async () => {
+    const trying = await lab.service.newUser({ trial: true });
+    expect((await trying.post(CHAT, ask("lab/vendor/deep:v1"), withKey("t"))).status).toBe(403);
+    const grant = { amount_tokens: 100_000, source: "top_up" };
+    await lab.service.admin.post(`/api/v1/admin/users/${trying.user_id}/grants`, grant);
+    expect((await trying.post(CHAT, ask("lab/vendor/deep:v1"), withKey("t"))).status).toBe(200);
+  });
+
+  it("replays nothing to a key with other scopes, which could not have asked", async () => {
+    const { body: lesser } = await user.post("/api/v1/api-keys", { name: "lesser", scopes: ["chat:write"] });
+    await user.post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
+    const stolen = await lab.service.as(lesser.key).post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
+    expect([stolen.status, stolen.body.key]).toEqual([422, undefined]);
+  });
+
   it("works for the operator's grants: a retry grants once", async () => {
     const path = `/api/v1/admin/users/${user.user_id}/grants`;
     const grant = { amount_tokens: 5, source: "bonus" };

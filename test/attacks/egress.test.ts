@@ -345,11 +345,11 @@ describe("PURSER_EGRESS_ALLOW", () => {
   it("proxies named in the environment are not used", async () => {
     const site = await startSite({ "/": { body: "direct" } });
     const proxy = await startSite({ "/": { body: "proxied" } });
-    process.env["HTTP_PROXY"] = proxy.url;
-    process.env["http_proxy"] = proxy.url;
+    process.env.HTTP_PROXY = proxy.url;
+    process.env.http_proxy = proxy.url;
     const response = await createOutbound({ allow: [site.host] }).request({ ...GET, url: site.url });
-    delete process.env["HTTP_PROXY"];
-    delete process.env["http_proxy"];
+    delete process.env.HTTP_PROXY;
+    delete process.env.http_proxy;
     expect(response.body.toString()).toBe("direct");
     expect(proxy.requests).toHaveLength(0);
     await Promise.all([site.close(), proxy.close()]);

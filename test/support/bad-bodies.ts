@@ -99,6 +99,8 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { description: "new" },
     bad: [...agentFields, [{ model_id: null }, "missing_field", "model_id"]],
   },
+  "POST /api/v1/agents/{id}/runs": { valid: {}, bad: [] },
+  "POST /api/v1/agents/{id}/runs/{run_id}/cancel": { valid: {}, bad: [] },
   "POST /api/v1/agents/{id}/chat": {
     valid: message({}),
     bad: [
@@ -155,7 +157,10 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "PUT /api/v1/admin/clock": {
     valid: { now: "2026-01-01T00:00:00Z" },
-    bad: [...missing("now"), ...invalid("now", "later", 5, "2025-12-31T23:59:59Z", ...UNSTORABLE)],
+    bad: [
+      ...missing("now"),
+      ...invalid("now", "later", 5, "2025-12-31T23:59:59Z", "2200-01-01T00:00:00Z", ...UNSTORABLE),
+    ],
   },
 };
 

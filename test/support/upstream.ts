@@ -101,6 +101,22 @@ export function completion(text = "hello from upstream", usage: UpstreamUsage | 
   };
 }
 
+/** An answer in which the model asks for a page, or for another tool with that argument. */
+export function fetching(url: string, name = "web_fetch"): Reply {
+  const tool_calls = [{ id: "call_1", type: "function", function: { name, arguments: JSON.stringify({ url }) } }];
+  const choices = [
+    { index: 0, message: { role: "assistant", content: null, tool_calls }, finish_reason: "tool_calls" },
+  ];
+  return json({
+    id: "x",
+    object: "chat.completion",
+    created: 1,
+    model: "m",
+    choices,
+    usage: { prompt_tokens: 20, completion_tokens: 5 },
+  });
+}
+
 /** One chunk of a stream as the event that carries it. */
 export function event(fields: Record<string, unknown>): string {
   const identity = {

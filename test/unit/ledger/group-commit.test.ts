@@ -3,7 +3,7 @@ import { createGroupCommit } from "../../../src/ledger/group-commit.ts";
 
 const refusal = Object.assign(new Error("a check failed"), { code: "23514" });
 
-function recorded(apply: (batch: string[], call: number) => void, size_limit = 100) {
+function recorded(apply: (batch: string[], call: number) => void, size_limit = 100, retry_ms = [0]) {
   const batches: string[][] = [];
   const commit = createGroupCommit<string, string>({
     apply: async (batch) => {
@@ -13,6 +13,7 @@ function recorded(apply: (batch: string[], call: number) => void, size_limit = 1
       return batch.map((operation) => `${operation} done`);
     },
     size_limit,
+    retry_ms,
   });
   return { batches, commit };
 }
@@ -62,4 +63,16 @@ test("a database out of reach fails the whole batch after two calls, and the nex
   expect(outcomes.every(({ status }) => status === "rejected")).toBe(true);
   expect(batches.length).toBe(2);
   expect(await commit("d")).toBe("d done");
+});
+
+test("a database that is away for a while is waited for, pause after pause", async () => {
+  const { batches, commit } = recorded(
+    (_, call) => {
+      if (call <= 3) throw Object.assign(new Error("terminating connection"), { code: "57P01" });
+    },
+    100,
+    [0, 1, 1],
+  );
+  expect(await commit("a")).toBe("a done");
+  expect(batches.length).toBe(4);
 });

@@ -78,6 +78,15 @@ describe("an answer", () => {
     });
   });
 
+  it("counts reasoning as output also where the provider reports it beside completion_tokens", async () => {
+    // xAI's own example: the total says that the 94 are not among the 9
+    const completion_tokens_details = { reasoning_tokens: 94 };
+    upstream.answer(
+      completion("hi", { prompt_tokens: 32, completion_tokens: 9, total_tokens: 135, completion_tokens_details }),
+    );
+    expect((await call.complete()).counts).toMatchObject({ output_tokens: 103, reasoning_tokens: 94 });
+  });
+
   it.each([
     ["missing", null],
     ["negative", { prompt_tokens: -1, completion_tokens: 4 }],
@@ -276,4 +285,8 @@ it("holds for half a token a byte and a fixed amount for each image", () => {
   const plain = prepare("é".repeat(1_000));
   expect(plain.input_tokens).toBe(Math.ceil(Buffer.byteLength(plain.body ?? "") / 2));
   expect(prepare([image, image]).input_tokens).toBeGreaterThan(8_192);
+  const inline = { type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(1_000_000)}` } };
+  expect(prepare([inline]).input_tokens).toBeLessThan(4_096 + 200);
+  const text = { type: "image_url", image_url: { url: `data:image/png;base64,${"word ".repeat(1_000)}` } };
+  expect(prepare([text]).input_tokens).toBeGreaterThan(4_096 + 2_500);
 });

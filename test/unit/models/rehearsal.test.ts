@@ -148,6 +148,17 @@ describe("the rehearsal model", () => {
   });
 });
 
+describe("the rehearsal model as a stream", () => {
+  it("costs what it costs in one piece, also when its tool call does not fit", async () => {
+    for (const cap of [2, 50]) {
+      const request = prepared("Fetch https://a.test/x", { tools: TOOLS }, cap);
+      const stream = await provider.stream(request, options);
+      while (!(await stream.blocks.next()).done);
+      expect(stream.counts()).toEqual((await provider.complete(request, options)).counts);
+    }
+  });
+});
+
 describe("its tokens", () => {
   it("are the text when joined", () => {
     fc.assert(fc.property(fc.string({ unit: "binary" }), (text) => rehearsalTokens(text).join("") === text));

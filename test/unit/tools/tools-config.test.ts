@@ -25,6 +25,7 @@ describe("tools_config", () => {
       },
     },
     { send_webhook: { enabled: false }, mcp: { enabled: false } },
+    { send_webhook: { enabled: false, urls: ["https://a.example/x"] } },
   ])("accepts %j", (config) => expect(refusal(config)).toBeNull());
 
   const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
@@ -50,6 +51,12 @@ describe("tools_config", () => {
       { send_webhook: { enabled: true, urls: ["https://a.example/x"] } },
       "invalid_value",
       "tools_config.send_webhook.enabled",
+    ],
+    [{ send_webhook: { enabled: true } }, "invalid_value", "tools_config.send_webhook.enabled"],
+    [
+      { send_webhook: { enabled: false, urls: ["https://a.example/x"], url: 1 } },
+      "unknown_field",
+      "tools_config.send_webhook.url",
     ],
     [
       { mcp: { enabled: true, servers: [{ name: "a", url: "https://a.example" }] } },

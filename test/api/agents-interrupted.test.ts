@@ -1,0 +1,152 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { startSite } from "../support/sites.ts";
+import { completion, fetching, hanging } from "../support/upstream.ts";
+
+// What stops runs from outside: a process that ends, limits of runs at a time, the operator.
+
+let lab: Lab;
+let user: Client;
+
+beforeAll(async () => {
+  lab = await startLab();
+});
+beforeEach(async () => {
+  lab.upstream.answer(completion());
+  lab.upstream.requests.length = 0;
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+});
+afterAll(async () => {
+  await expectCleanAudit(lab.service);
+  await lab.stop();
+});
+
+async function create(fields: object = {}) {
+  const made = await user.post("/api/v1/agents", {
+    name: "Scout",
+    model_id: "lab/plain",
+    system_prompt: "Be brief.",
+    run_prompt: "Look.",
+    ...fields,
+  });
+  expect(made.status).toBe(201);
+  return made.body;
+}
+const withFetch = { tools_config: { web_fetch: { enabled: true } } };
+
+test("a run that a stopping process leaves is gone on with by the next one, its finished model call neither made nor paid twice", async () => {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const slow = await startSite({
+    "/": async (_request, response) => {
+      await released;
+      response.end("<p>Late but here.</p>");
+    },
+  });
+  lab.upstream.answer(fetching(`${slow.url}/`), completion("Done."));
+  const { id } = await create(withFetch);
+  await lab.service.restart({ PURSER_EGRESS_ALLOW: slow.host });
+  const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+  await expect.poll(() => slow.requests.length, { timeout: 10_000 }).toBe(1);
+  const restarting = lab.service.restart();
+  release();
+  await restarting;
+  const path = `/api/v1/agents/${id}/runs/${queued.id}`;
+  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 10_000 }).toBe("succeeded");
+  expect((await user.get(path)).body).toMatchObject({ output: "Done.", steps_count: 3, attempt: 1 });
+  expect(lab.upstream.requests).toHaveLength(2);
+  expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -30]);
+  await slow.close();
+});
+
+test("a waiting caller is answered when the process stops, which does not wait for runs that it leaves (202)", async () => {
+  const { promise: released, resolve: release } = Promise.withResolvers<void>();
+  const slow = await startSite({
+    "/": async (_request, response) => {
+      await released;
+      response.end("<p>Late.</p>");
+    },
+  });
+  lab.upstream.answer(fetching(`${slow.url}/`), completion("Done."));
+  await lab.service.restart({ PURSER_EGRESS_ALLOW: slow.host });
+  const { id } = await create(withFetch);
+  const answer = user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=60" });
+  await expect.poll(() => slow.requests.length, { timeout: 10_000 }).toBe(1);
+  const restarting = lab.service.restart();
+  release();
+  expect(await answer).toMatchObject({ status: 202, body: { status: "queued", steps_count: 2 } });
+  await restarting;
+  await slow.close();
+}, 20_000);
+
+test("over the limit of runs at a time a run waits in the queue, and runs when there is a place", async () => {
+  const small = await startLab(undefined, { limits: { concurrent_runs_per_user: 1 } });
+  const owner = await small.service.newUser({ trial: false, tokens: 1_000_000 });
+  const agent = (await owner.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." })).body;
+  small.upstream.answer(hanging(), completion());
+  const first = (await owner.post(`/api/v1/agents/${agent.id}/runs`)).body;
+  await small.upstream.until(() => small.upstream.requests.length === 1);
+  const second = (await owner.post(`/api/v1/agents/${agent.id}/runs`)).body;
+  const status = async (run: { id: string }) =>
+    (await owner.get(`/api/v1/agents/${agent.id}/runs/${run.id}`)).body.status;
+  expect(await status(second)).toBe("queued");
+  await owner.post(`/api/v1/agents/${agent.id}/runs/${first.id}/cancel`);
+  await expect.poll(() => status(second), { timeout: 10_000 }).toBe("succeeded");
+
+  small.upstream.answer(hanging());
+  await owner.post(`/api/v1/agents/${agent.id}/runs`);
+  const hello = { messages: [{ role: "user", content: "x" }] };
+  const chat = owner.post(`/api/v1/agents/${agent.id}/chat`, hello);
+  const chats = async () => (await owner.get(`/api/v1/agents/${agent.id}/runs?trigger=chat`)).body.runs;
+  await expect.poll(async () => (await chats()).length).toBe(1);
+  await owner.post(`/api/v1/agents/${agent.id}/runs/${(await chats())[0].id}/cancel`);
+  const told = await chat; // at once, not when the wait for a place is over
+  expect([told.status, told.body.error.code]).toEqual([409, "run_cancelled"]);
+  await owner.request("DELETE", `/api/v1/agents/${agent.id}`);
+  await small.stop();
+}, 20_000);
+
+describe("when the operator", () => {
+  const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
+  const openRun = async (): Promise<string> => {
+    lab.upstream.answer(hanging());
+    const { id } = await create();
+    await user.post(`/api/v1/agents/${id}/runs`);
+    await lab.upstream.until(() => lab.upstream.requests.length === 1);
+    return id;
+  };
+
+  test("suspends a user, what runs is stopped", async () => {
+    const before = lab.upstream.hangUps;
+    const id = await openRun();
+    await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/suspend`);
+    await lab.upstream.until(() => lab.upstream.hangUps > before);
+    await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/resume`);
+    await expect.poll(async () => (await user.get(`/api/v1/agents/${id}/runs`)).body.runs[0].status).toBe("cancelled");
+  });
+
+  test("erases a user, what runs is stopped at once", async () => {
+    const before = lab.upstream.hangUps;
+    await openRun();
+    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
+    await expect.poll(() => lab.upstream.hangUps, { timeout: 2000 }).toBe(before + 1);
+  });
+
+  test("has suspended a user, due instants are skipped with the reason; after that schedules go on", async () => {
+    const clocked = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
+    const owner = await clocked.service.newUser({ trial: false, tokens: 1_000_000 });
+    const scheduled = { name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...daily };
+    const path = `/api/v1/agents/${(await owner.post("/api/v1/agents", scheduled)).body.id}`;
+    const admin = `/api/v1/admin/users/${owner.user_id}`;
+    await clocked.service.admin.post(`${admin}/suspend`);
+    await clocked.service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-03-01T12:00:00Z" });
+    await clocked.service.admin.post(`${admin}/resume`);
+    await clocked.service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-03-02T12:00:00Z" });
+    expect((await owner.get(`${path}/occurrences`)).body.occurrences).toMatchObject([
+      { at: "2026-03-02T09:00:00.000Z", state: "run" },
+      { at: "2026-03-01T09:00:00.000Z", state: "skipped", reason: "the account is suspended" },
+    ]);
+    expect(clocked.upstream.requests).toHaveLength(1);
+    await clocked.stop();
+  });
+});

@@ -1,0 +1,28 @@
+import { describe, expect, it } from "vitest";
+import { createSanitizer } from "../../src/safety/sanitizer.ts";
+
+const MARK = "5f".repeat(12);
+const asked = (content: string) => ({ content, kind: "html" as const, level: "balanced" as const, mark: MARK });
+const DECLARATIONS = "opacity:1;color:red;background:red;left:1;top:1;right:1;bottom:1;width:9;height:9;clip:x;font:x";
+
+describe("a page built to be costly", () => {
+  it("leaves the service's own thread free while it is judged", async () => {
+    const { sanitize } = createSanitizer({ time_limit_ms: 50_000 });
+    let ticks = 0;
+    const timer = setInterval(() => {
+      ticks += 1;
+    }, 5);
+    const page = `<style>*,b{${DECLARATIONS}}</style>${"<b>".repeat(100_000)}`;
+    expect((await sanitize(asked(page)))?.verdict.injected).toBe(false);
+    clearInterval(timer);
+    // Work done in this thread would have let none pass.
+    expect(ticks).toBeGreaterThan(5);
+  });
+
+  it("is given up at the time limit, and the next page is judged", async () => {
+    const { sanitize } = createSanitizer({ time_limit_ms: 2_000 });
+    const page = `<style>*,b{${DECLARATIONS}}</style>${"<b>".repeat(1_600_000)}`;
+    expect(await sanitize(asked(page))).toBeNull();
+    expect((await sanitize(asked(`<p>${"Plain words. ".repeat(1_500)}`)))?.text).toContain("Plain words.");
+  });
+});

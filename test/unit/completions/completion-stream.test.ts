@@ -1,0 +1,66 @@
+import { expect, it } from "vitest";
+import { createCompletionStream } from "../../../src/completions/completion-stream.ts";
+import type { Ledger, SettleRequest } from "../../../src/ledger/ledger.types.ts";
+import { monotonicMs } from "../../../src/platform/clock.ts";
+import { modelOf, requestOf } from "../models/model-fixture.ts";
+
+const COUNTS = { input_tokens: 8, cached_input_tokens: 0, output_tokens: 4, reasoning_tokens: 0, estimated: true };
+
+/** A stream whose provider goes on and on, `left_ms` before its time is up. */
+function opened(left_ms: number) {
+  const model = modelOf();
+  const request = { model, request: requestOf(), max_output_tokens: 50, stream: true, input_tokens: 8 };
+  const settles: SettleRequest[] = [];
+  let cancelled = false;
+  const outcome = { cost_tokens: 7, charged_tokens: 7, overage_tokens: 0, absorbed_tokens: 0, replayed: false };
+  const ledger = {
+    settle: async (settle: SettleRequest) => {
+      settles.push(settle);
+      return { status: "settled", ...outcome };
+    },
+  } as unknown as Ledger;
+  const call = {
+    request: requestOf(),
+    caller: { user_id: "u", api_key_id: null, key_budget_tokens: null },
+    agent_id: null,
+    run_id: null,
+    hold_id: "h",
+    request_id: "r",
+    signal: new AbortController().signal,
+  };
+  const stream = createCompletionStream(ledger, call, {
+    reservation: { model, request },
+    stream: {
+      blocks: { next: async () => ({ done: false, value: "data: {}\n\n" }) },
+      identity: () => ({ id: "c", created: 0 }),
+      counts: () => COUNTS,
+      cancel: () => {
+        cancelled = true;
+      },
+    },
+    first: { done: false, value: "data: {}\n\n" },
+    routing: undefined,
+    deadline_ms: monotonicMs() + left_ms,
+  });
+  return { stream, settles, isCancelled: () => cancelled };
+}
+
+it("a reader that stalls until its hold would expire is charged when the call's time is up", async () => {
+  const { stream, settles, isCancelled } = opened(20);
+  await stream.next();
+  await expect.poll(() => settles).toMatchObject([{ hold_id: "h", output_tokens: 4 }]);
+  expect(isCancelled()).toBe(true);
+  // whoever reads on is told, once, and charged no more
+  expect((await stream.next()).value).toContain('"error"');
+  expect((await stream.next()).done).toBe(true);
+  expect(settles).toHaveLength(1);
+});
+
+it("a stream that was left is charged once, also when its time would be up later", async () => {
+  const { stream, settles } = opened(20);
+  await stream.return();
+  const started = monotonicMs();
+  await expect.poll(() => monotonicMs() - started, { interval: 10 }).toBeGreaterThan(60);
+  expect(settles).toHaveLength(1);
+  expect((await stream.next()).done).toBe(true);
+});
