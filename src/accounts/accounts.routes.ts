@@ -35,9 +35,9 @@ export function accountsRoutes(deps: {
     return c.body(null, 204);
   });
   router.openapi(contract.rotateApiKey, async (c) => {
-    const { user_id } = c.get("caller");
-    const rotated = await accounts.rotateApiKey(user_id, c.req.valid("param").id, c.req.valid("json").grace_seconds);
-    return c.json({ ...rotated, spent_tokens: (await spentByKey(user_id)).get(rotated.id) ?? 0 }, 200);
+    const caller = c.get("caller");
+    const rotated = await accounts.rotateApiKey(caller, c.req.valid("param").id, c.req.valid("json").grace_seconds);
+    return c.json({ ...rotated, spent_tokens: (await spentByKey(caller.user_id)).get(rotated.id) ?? 0 }, 200);
   });
   return router;
 }

@@ -53,6 +53,9 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     return { ...keyRecord(row), key };
   };
 
+  const ownKey = (caller: Caller) =>
+    caller.api_key_id === null ? undefined : store.key(caller.user_id, caller.api_key_id);
+
   return {
     authenticate: authentication.authenticate,
     close: authentication.close,
@@ -99,7 +102,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     },
     /** A key for `caller`'s user, no broader than the caller's own in scopes, budget or life. */
     async createApiKey(caller: Caller, wanted: NewApiKey): Promise<ApiKey & { key: string }> {
-      const own = caller.api_key_id === null ? undefined : await store.key(caller.user_id, caller.api_key_id);
+      const own = await ownKey(caller);
       const scopes = wanted.scopes ?? caller.scopes;
       refuseBroader(caller, own, { ...wanted, scopes });
       if (wanted.expires_at != null && wanted.expires_at <= clock.now()) {
@@ -113,9 +116,12 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       if (row === undefined) throw errors.notFound("This API key");
     },
     /** A new secret under the same id, so that budget and history go on; the old one is good for `grace_seconds`. */
-    async rotateApiKey(user_id: string, id: string, grace_seconds: number): Promise<ApiKey & { key: string }> {
+    async rotateApiKey(caller: Caller, id: string, grace_seconds: number): Promise<ApiKey & { key: string }> {
+      const { user_id } = caller;
       const row = isUuid(id) ? await store.key(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
+      // Rotating shows the new secret: to take over a broader key would be to mint one.
+      if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller), row);
       if (row.revoked_at !== null)
         throw errors.conflict("key_revoked", "A revoked key cannot be rotated. Create another.");
       const key = newApiKey();

@@ -59,7 +59,7 @@ export function createAgents(deps: AgentsDeps) {
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
       // The lease runs out, and the run is taken up again.
-      log.error({ run_id: run.lease.run_id, error }, "a run was lost");
+      log.error({ run_id: run.lease.run_id, error: (error as Error).message }, "a run was lost");
       listener?.onEnd(null);
     }
   }

@@ -105,7 +105,11 @@ export function createEngine(deps: EngineDeps) {
     try {
       return await loop(work);
     } catch (error) {
-      deps.log.error({ run_id: work.run.lease.run_id, error }, "a run failed for a reason nobody foresaw");
+      const { message, stack } = error as Error;
+      deps.log.error(
+        { run_id: work.run.lease.run_id, error: message, stack },
+        "a run failed for a reason nobody foresaw",
+      );
       work.result.thrown = error;
       return { status: "failed", error: internalError() };
     }

@@ -96,6 +96,16 @@ describe("API keys (contract 3)", () => {
     expect(made.body.scopes).toEqual(["keys:write", "billing:read"]);
   });
 
+  it("cannot take over a broader key by rotating it, but may rotate themselves", async () => {
+    const user = await service.newUser();
+    const [{ id: broad }] = (await user.get("/api/v1/api-keys")).body.api_keys;
+    const { body } = await user.post("/api/v1/api-keys", { name: "narrow", scopes: ["keys:write"] });
+    const narrow = service.as(body.key);
+    expect((await narrow.post(`/api/v1/api-keys/${broad}/rotate`, {})).body.error.code).toBe("insufficient_scope");
+    expect((await user.get("/api/v1/users/me")).status).toBe(200);
+    expect((await narrow.post(`/api/v1/api-keys/${body.id}/rotate`, {})).status).toBe(200);
+  });
+
   it("answer 403 insufficient_scope outside their scopes", async () => {
     const user = await service.newUser();
     const { body } = await user.post("/api/v1/api-keys", { name: "chat only", scopes: ["chat:write"] });
