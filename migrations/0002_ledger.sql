@@ -13,11 +13,19 @@ create table account (
   overage bigint not null default 0 check (overage >= 0),
   overage_held bigint not null default 0 check (overage_held >= 0),
   overage_cap bigint check (overage_cap >= 0),
+  -- the cap, or what was used and held already when the cap was set below that
+  overage_limit bigint not null default 0,
+  -- overage of the periods that have ended
+  overage_closed bigint not null default 0 check (overage_closed >= 0),
   debt bigint not null default 0 check (debt >= 0),
+  -- posted after the last grant, and the highest percentage of it that a call was told to have used up
+  granted bigint not null default 0,
+  told_percent integer not null default 0,
   trial_ends_at timestamptz(3),
   -- the first top-up or subscription: from then on no trial restricts the account
   paid_since timestamptz(3),
-  opened_at timestamptz(3) not null
+  opened_at timestamptz(3) not null,
+  check (overage + overage_held <= overage_limit)
 ) with (fillfactor = 50);
 create index account_by_trial_end on account (trial_ends_at) where paid_since is null;
 
@@ -28,6 +36,10 @@ create table bucket (
   original bigint not null check (original > 0),
   remaining bigint not null,
   held bigint not null default 0,
+  -- Σ reversal.amount: what payments that went back have taken of the grant
+  clawed_back bigint not null default 0,
+  -- of clawed_back: what calls hold as yet. What they do not spend is taken then, what they spend becomes debt.
+  recalled bigint not null default 0,
   granted_at timestamptz(3) not null,
   expires_at timestamptz(3) not null check (expires_at > granted_at),
   note text,
@@ -35,11 +47,26 @@ create table bucket (
   closed_reason text check (closed_reason in ('spent', 'expired', 'clawed_back')),
   primary key (user_id, id),
   check (0 <= held and held <= remaining and remaining <= original),
+  check (0 <= recalled and recalled <= held and recalled <= clawed_back and clawed_back <= original),
   check ((closed_reason is null) = (remaining > 0))
 ) with (fillfactor = 50);
 create unique index bucket_by_grant_key on bucket (user_id, grant_key) where grant_key is not null;
 create index bucket_open on bucket (user_id, granted_at, id) where closed_reason is null;
 create index bucket_due on bucket (expires_at) where closed_reason is null;
+
+-- What was taken back of a grant when its payment went back, or (negative) given back again. Once per key.
+create table reversal (
+  user_id uuid not null,
+  key text not null,
+  bucket_id uuid not null,
+  amount bigint not null,
+  -- of amount: what became debt, or what debt was let off, at once
+  debt bigint not null,
+  reason text not null,
+  created_at timestamptz(3) not null,
+  primary key (user_id, key),
+  foreign key (user_id, bucket_id) references bucket
+);
 
 -- An open hold. It is deleted when it is settled or let go; usage_event keeps what mattered of it.
 create table hold (
@@ -54,6 +81,14 @@ create table hold (
   overage bigint not null check (overage >= 0),
   -- on the database's real clock: a caller that died must not hold a standing test clock's tokens for ever
   expires_at timestamptz not null,
+  request_id text not null,
+  agent_id uuid,
+  run_id uuid,
+  -- the budget of its API key, for the settle to tell when it nears its end
+  key_budget bigint,
+  -- what the amount was made from (HoldEstimate), and what the call has come to so far (Charge)
+  estimate jsonb,
+  progress jsonb,
   primary key (user_id, id)
 );
 create index hold_by_expiry on hold (expires_at);
@@ -112,6 +147,11 @@ create table usage_event (
   entries_after bigint not null,
   entries_to bigint not null,
   created_at timestamptz(3) not null,
+  price_version text,
+  -- of the hold (HoldEstimate)
+  estimate jsonb,
+  -- the hold expired, and this is what was last known of the call
+  from_progress boolean not null default false,
   primary key (user_id, hold_id),
   check (cost = charged + overage + absorbed)
 );
@@ -140,6 +180,23 @@ create table key_spend (
   held bigint not null default 0 check (held >= 0),
   primary key (user_id, api_key_id)
 ) with (fillfactor = 50);
+
+-- Thresholds that charges have crossed, until somebody has been told.
+create table crossing (
+  user_id uuid not null,
+  hold_id uuid not null,
+  kind text not null check (kind in ('balance', 'overage', 'key_budget')),
+  percent integer not null,
+  detail jsonb not null,
+  primary key (user_id, hold_id, kind, percent)
+);
+
+-- The thresholds, in per cent of `whole`, that lie above `before` and not above `after`.
+create function ledger_crossed(before bigint, after bigint, whole bigint) returns setof integer
+language sql immutable as $$
+  select percent from unnest(array[50, 80, 100]) as percent
+    where before::numeric * 100 < whole::numeric * percent and after::numeric * 100 >= whole::numeric * percent
+$$;
 
 -- sha256 of the UTF-8 text of a JSON array (elements parted by ", "), so that an export can be checked by its owner:
 -- previous hash (hex; of the first entry: 64 zeros), user_id, seq, type, amount, balance_after, bucket_id, hold_id,
@@ -227,17 +284,119 @@ begin
     perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this grant', granted);
     perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', granted);
   end if;
-  if of_source <> 'bonus' then
-    update account set paid_since = granted where user_id = of_user and paid_since is null;
-  end if;
+  update account set granted = posted, told_percent = 0,
+      paid_since = coalesce(paid_since, case when of_source <> 'bonus' then ledger_grant.granted end)
+    where user_id = of_user;
   return bucket_id;
 end $$;
 
--- Does a batch of holds, settles and releases, each whole, and returns one JSON outcome for each, in order.
+-- Takes back up to `amount` of a grant, once per key: first what is free, then what expired unspent (which is gone
+-- already, and is only called by its new name), then what calls hold, as soon as they let go of it. What was spent
+-- becomes debt.
+create function ledger_claw_back(
+  of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
+) returns setof reversal language plpgsql as $$
+declare
+  b bucket;
+  taken bigint;
+  free bigint;
+  lapsed bigint;
+  recall bigint;
+  owed bigint;
+begin
+  perform from account where user_id = of_user for update;
+  return query select * from reversal where user_id = of_user and key = of_key;
+  if found then
+    return;
+  end if;
+  perform ledger_expire(of_user, instant);
+  select * into strict b from bucket where user_id = of_user and id = of_bucket;
+  taken := least(asked, b.original - b.clawed_back);
+  free := least(taken, b.remaining - b.held);
+  select least(taken - free, coalesce(-sum(e.amount), 0)) into lapsed
+    from entry e where e.user_id = of_user and e.type = 'expiry' and e.bucket_id = of_bucket;
+  recall := least(taken - free - lapsed, b.held - b.recalled);
+  owed := taken - free - lapsed - recall;
+  update bucket
+    set remaining = remaining - free, clawed_back = clawed_back + taken, recalled = recalled + recall,
+      closed_reason = case when remaining = free then coalesce(closed_reason, 'clawed_back') end
+    where user_id = of_user and id = of_bucket;
+  if lapsed > 0 then
+    perform ledger_post(of_user, 'expiry', lapsed, of_bucket, lapsed, 0, 'Expired unspent, now clawed back', instant);
+  end if;
+  if free + lapsed > 0 then
+    perform ledger_post(of_user, 'clawback', -free - lapsed, of_bucket, -free - lapsed, 0, of_reason, instant);
+  end if;
+  if owed > 0 then
+    perform ledger_post(of_user, 'clawback', -owed, null, 0, owed, of_reason, instant);
+  end if;
+  return query insert into reversal values (of_user, of_key, of_bucket, taken, owed, of_reason, instant) returning *;
+end $$;
+
+-- Gives back up to `amount` of what was clawed back of a grant, once per key: first calls may keep what they hold, then
+-- debt is let off, and the rest returns to the bucket, where it expires at once if the bucket has.
+create function ledger_reinstate(
+  of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
+) returns setof reversal language plpgsql as $$
+declare
+  b bucket;
+  given bigint;
+  kept bigint;
+  let_off bigint;
+  back bigint;
+  is_expired boolean;
+begin
+  select debt into strict let_off from account where user_id = of_user for update;
+  return query select * from reversal where user_id = of_user and key = of_key;
+  if found then
+    return;
+  end if;
+  perform ledger_expire(of_user, instant);
+  select * into strict b from bucket where user_id = of_user and id = of_bucket;
+  is_expired := b.expires_at <= instant;
+  given := least(asked, b.clawed_back);
+  kept := least(given, b.recalled);
+  let_off := least(given - kept, let_off);
+  back := given - kept - let_off;
+  update bucket
+    set remaining = remaining + case when is_expired then 0 else back end,
+      clawed_back = clawed_back - given, recalled = recalled - kept,
+      closed_reason = case when is_expired or back = 0 then closed_reason end
+    where user_id = of_user and id = of_bucket;
+  if let_off > 0 then
+    perform ledger_post(of_user, 'adjustment', let_off, null, 0, -let_off, of_reason, instant);
+  end if;
+  if back > 0 then
+    perform ledger_post(of_user, 'adjustment', back, of_bucket, back, 0, of_reason, instant);
+    if is_expired then
+      perform ledger_post(of_user, 'expiry', -back, of_bucket, -back, 0, 'Expired', instant);
+    end if;
+  end if;
+  return query insert into reversal values (of_user, of_key, of_bucket, -given, -let_off, of_reason, instant) returning *;
+end $$;
+
+-- Renews the leases of calls that live, and notes what they have come to. It waits for nobody, so that it can stand in
+-- no deadlock: a hold that is being ended at this moment needs nothing. Nor does it wait for the disk.
+create function ledger_progress(calls json, hold_seconds integer) returns void language plpgsql as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  update hold set expires_at = clock_timestamp() + make_interval(secs => hold_seconds),
+      progress = coalesce(living.charge, hold.progress)
+    from (
+      select h.user_id, h.id, call.charge
+        from json_to_recordset(calls) as call(user_id uuid, hold_id uuid, charge jsonb)
+        join hold h on h.user_id = call.user_id and h.id = call.hold_id
+        where h.expires_at > clock_timestamp()
+        for update of h skip locked
+    ) as living
+    where hold.user_id = living.user_id and hold.id = living.id;
+end $$;
+
+-- Does a batch of holds, settles, releases and expiries of holds, each whole, and returns one JSON outcome for each, in order.
 --
 -- Reads what is concerned under the accounts' locks into variables, goes through the operations one by one (what one may
--- take depends on what those before it took), and writes each table once at the end. Two operations on one hold in the
--- same batch collide in a key or a count: the batch fails and is sent again in parts.
+-- take depends on what those before it took), and writes each table once at the end. A batch with two operations on one
+-- hold fails, since the second would not see the first: it is sent again in parts.
 --
 -- The planner's settings make each join look up its rows by primary key, whatever the tables' sizes were when a session
 -- planned it, and keep it from planning anew for every batch.
@@ -252,6 +411,7 @@ declare
   outcomes json[];
   -- the accounts of the batch, and that of the operation at hand: a = accounts[a_place]
   account_ids uuid[];
+  is_twice boolean;
   accounts account[];
   a account;
   a_place integer := 0;
@@ -260,7 +420,9 @@ declare
   bucket_ids uuid[];
   bucket_remaining bigint[];
   bucket_held bigint[];
+  bucket_recalled bigint[];
   bucket_live boolean[];
+  bucket_ends text[];
   is_due boolean;
   first integer;
   last integer;
@@ -285,15 +447,19 @@ declare
   leg_tokens bigint[];
   leg integer;
   signed bigint;
+  description text;
   entries_after bigint;
   is_charge boolean;
+  calling text;
+  reached integer;
+  spent_before bigint;
   -- what is written at the end
   new_holds hold[];
   ended_users uuid[];
   ended_holds uuid[];
-  ended_count integer;
   entries entry[];
   events usage_event[];
+  crossings crossing[];
   key_users uuid[];
   key_ids uuid[];
   key_spent bigint[];
@@ -301,13 +467,18 @@ declare
 begin
   -- Lock the accounts, in one order everywhere, and read them and their open buckets. What has expired is closed first:
   -- from there on an expired bucket has nothing but what is held.
-  select array_agg(distinct o.user_id) into account_ids from json_to_recordset(operations) as o(user_id uuid);
+  select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id) into account_ids, is_twice
+    from json_to_recordset(operations) as o(user_id uuid, hold_id uuid);
+  if is_twice then
+    raise exception 'two operations on one hold in one batch';
+  end if;
   loop
     select array_agg(mine), array_agg((mine).user_id) into accounts, account_ids
       from (select account as mine from account where user_id = any (account_ids) order by user_id for update) as locked;
-    select array_agg(user_id), array_agg(id), array_agg(remaining), array_agg(held), array_agg(expires_at > instant),
+    select array_agg(user_id), array_agg(id), array_agg(remaining), array_agg(held), array_agg(recalled),
+        array_agg(expires_at > instant), array_agg(case when expires_at > instant then 'spent' else 'expired' end),
         bool_or(expires_at <= instant and remaining > held)
-      into bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_live, is_due
+      into bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled, bucket_live, bucket_ends, is_due
       from (
         select * from bucket where user_id = any (account_ids) and closed_reason is null order by user_id, granted_at, id
       ) as open_ones;
@@ -318,13 +489,15 @@ begin
   for op in
     select o.*,
         h.id is not null as is_held, h.api_key_id as held_for_key, h.requested, h.held, h.slice_buckets,
-        h.slice_tokens, h.overage as overage_held,
+        h.slice_tokens, h.overage as overage_held, h.key_budget, h.expires_at <= clock_timestamp() as is_dead,
+        h.estimate as estimated,
         e.hold_id is not null as is_settled, e.cost, e.charged, e.overage, e.absorbed, e.held as settled_hold
       from rows from (json_to_recordset(operations) as (
         kind text, user_id uuid, hold_id uuid, request_id text, api_key_id uuid, agent_id uuid, run_id uuid,
         key_budget_tokens bigint, amount_tokens bigint, minimum_tokens bigint,
         model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
-        input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, rider jsonb
+        input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
+        estimate jsonb, rider jsonb
       )) with ordinality as o
       left join hold h on h.user_id = o.user_id and h.id = o.hold_id
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
@@ -408,7 +581,8 @@ begin
       a.held := a.held + amount - overage;
       a.overage_held := a.overage_held + overage;
       new_holds := new_holds || row(op.user_id, op.hold_id, op.api_key_id, op.amount_tokens, amount, slice_buckets,
-        slice_tokens, overage, clock_timestamp() + make_interval(secs => hold_seconds))::hold;
+        slice_tokens, overage, clock_timestamp() + make_interval(secs => hold_seconds), op.request_id, op.agent_id,
+        op.run_id, op.key_budget_tokens, op.estimate, null)::hold;
       if op.api_key_id is not null then
         key_users := key_users || op.user_id;
         key_ids := key_ids || op.api_key_id;
@@ -419,8 +593,14 @@ begin
       continue;
     end if;
 
-    -- A settle pays its cost out of the hold first; a release, or a settle that its rider refuses, pays nothing.
-    is_charge := op.kind = 'settle';
+    -- A settle pays its cost out of the hold first; a release, or a settle that its rider refuses, pays nothing. A hold
+    -- that has expired is settled as what was last known of its call, when anything was.
+    if op.kind = 'expire' and op.is_dead is not true then
+      outcomes := outcomes || json_build_object('status', 'released');
+      continue;
+    end if;
+    is_charge := op.kind = 'settle' or (op.kind = 'expire' and op.model is not null);
+    calling := case op.kind when 'expire' then 'Model call, settled as last known' else 'Model call' end;
     if is_charge and op.is_settled then
       outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true, 'cost_tokens', op.cost,
         'charged_tokens', op.charged, 'overage_tokens', op.overage, 'absorbed_tokens', op.absorbed);
@@ -436,7 +616,7 @@ begin
     leg_places := '{}';
     leg_tokens := '{}';
 
-    -- 1. held slices; what is left of a slice whose bucket has expired meanwhile expires now
+    -- 1. held slices; what is left of a slice goes to who has clawed it back, or expires with its bucket
     if op.is_held then
       for leg in 1 .. cardinality(op.slice_buckets) loop
         i := array_position(bucket_ids, op.slice_buckets[leg], first);
@@ -450,11 +630,31 @@ begin
           bucket_remaining[i] := bucket_remaining[i] - take;
           unmet := unmet - take;
         end if;
-        if part > take and not bucket_live[i] then
+        part := part - take;
+        if bucket_recalled[i] > 0 then
+          take := least(part, bucket_recalled[i]);
+          if take > 0 then
+            leg_types := leg_types || 'clawback'::text;
+            leg_places := leg_places || i;
+            leg_tokens := leg_tokens || take;
+            bucket_remaining[i] := bucket_remaining[i] - take;
+            bucket_recalled[i] := bucket_recalled[i] - take;
+            bucket_ends[i] := 'clawed_back';
+            part := part - take;
+          end if;
+          take := bucket_recalled[i] - bucket_held[i];
+          if take > 0 then
+            leg_types := leg_types || 'clawback'::text;
+            leg_places := leg_places || null::integer;
+            leg_tokens := leg_tokens || take;
+            bucket_recalled[i] := bucket_recalled[i] - take;
+          end if;
+        end if;
+        if part > 0 and not bucket_live[i] then
           leg_types := leg_types || 'expiry'::text;
           leg_places := leg_places || i;
-          leg_tokens := leg_tokens || part - take;
-          bucket_remaining[i] := bucket_remaining[i] - part + take;
+          leg_tokens := leg_tokens || part;
+          bucket_remaining[i] := bucket_remaining[i] - part;
         end if;
       end loop;
       -- 2. held overage
@@ -478,7 +678,7 @@ begin
         take := least(unmet, bucket_remaining[i] - bucket_held[i]);
         if take > 0 then
           leg := array_position(leg_places, i);
-          if leg is null then
+          if leg is null or leg_types[leg] <> 'usage' then
             leg_types := leg_types || 'usage'::text;
             leg_places := leg_places || i;
             leg_tokens := leg_tokens || take;
@@ -512,19 +712,22 @@ begin
       a.seq := a.seq + 1;
       if leg_places[leg] is not null then
         a.posted := a.posted + signed;
+      elsif leg_types[leg] = 'clawback' then
+        a.debt := a.debt - signed;
       end if;
-      if leg_types[leg] = 'expiry' then
-        a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, 'expiry', signed, a.posted - a.debt,
-          bucket_ids[leg_places[leg]], null, null, null, null, null, null, 'Expired', instant);
-        entries := entries || row(a.user_id, a.seq, 'expiry', signed, a.posted - a.debt,
-          bucket_ids[leg_places[leg]], null, null, null, null, null, null, 'Expired', instant, a.last_hash)::entry;
+      if leg_types[leg] in ('expiry', 'clawback') then
+        description := case leg_types[leg] when 'expiry' then 'Expired' else 'Clawed back' end;
+        a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], null, null, null, null, null, null, description, instant);
+        entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], null, null, null, null, null, null, description, instant, a.last_hash)::entry;
       else
         a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
           bucket_ids[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id, op.request_id, op.api_key_id,
-          'Model call', instant);
+          calling, instant);
         entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
           bucket_ids[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id, op.request_id, op.api_key_id,
-          'Model call', instant, a.last_hash)::entry;
+          calling, instant, a.last_hash)::entry;
       end if;
     end loop;
 
@@ -532,7 +735,40 @@ begin
       events := events || row(op.user_id, op.hold_id, op.request_id, op.api_key_id, op.agent_id, op.run_id, op.model,
         op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
         op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, op.cost_tokens,
-        op.cost_tokens - overage - unmet, overage, unmet, entries_after, a.seq, instant)::usage_event;
+        op.cost_tokens - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
+        op.kind = 'expire')::usage_event;
+      -- What thresholds it has crossed. Those of the balance are remembered, since more than charges moves it.
+      reached := case
+        when a.posted = 0 then 100
+        when (a.granted - a.posted) * 5 >= a.granted * 4 then 80
+        when (a.granted - a.posted) * 2 >= a.granted then 50
+        else 0
+      end;
+      if reached > a.told_percent and op.cost_tokens > overage + unmet then
+        crossings := crossings || (
+          select array_agg(row(op.user_id, op.hold_id, 'balance', percent,
+              jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted))::crossing)
+            from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached);
+        a.told_percent := reached;
+      end if;
+      if overage > 0 and a.overage_cap > 0 then
+        crossings := crossings || (
+          select array_agg(row(op.user_id, op.hold_id, 'overage', percent,
+              jsonb_build_object('cap_tokens', a.overage_cap, 'used_tokens', a.overage))::crossing)
+            from ledger_crossed(a.overage - overage, a.overage, a.overage_cap) as percent);
+      end if;
+      if op.key_budget > 0 then
+        select coalesce(sum(used), 0) into spent_before from (
+          select spent from key_spend where user_id = op.user_id and api_key_id = op.api_key_id
+          union all
+          select spent from unnest(key_ids, key_spent) as pending(id, spent) where id = op.api_key_id
+        ) as key_use(used);
+        crossings := crossings || (
+          select array_agg(row(op.user_id, op.hold_id, 'key_budget', percent,
+              jsonb_build_object('api_key_id', op.api_key_id, 'budget_tokens', op.key_budget,
+                'spent_tokens', spent_before + op.cost_tokens))::crossing)
+            from ledger_crossed(spent_before, spent_before + op.cost_tokens, op.key_budget) as percent);
+      end if;
       if op.api_key_id is not null then
         key_users := key_users || op.user_id;
         key_ids := key_ids || op.api_key_id;
@@ -549,12 +785,13 @@ begin
 
   -- Write what has become of it.
   update account set seq = changed.seq, last_hash = changed.last_hash, posted = changed.posted, held = changed.held,
-      overage = changed.overage, overage_held = changed.overage_held
+      overage = changed.overage, overage_held = changed.overage_held, debt = changed.debt,
+      told_percent = changed.told_percent
     from unnest(accounts) as changed where account.user_id = changed.user_id;
-  update bucket set remaining = changed.remaining, held = changed.held,
-      closed_reason = case when changed.remaining > 0 then null when changed.live then 'spent' else 'expired' end
-    from unnest(bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_live)
-      as changed(user_id, id, remaining, held, live)
+  update bucket set remaining = changed.remaining, held = changed.held, recalled = changed.recalled,
+      closed_reason = case when changed.remaining = 0 then changed.ending end
+    from unnest(bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled, bucket_ends)
+      as changed(user_id, id, remaining, held, recalled, ending)
     where bucket.user_id = changed.user_id and bucket.id = changed.id
       and (bucket.remaining, bucket.held) is distinct from (changed.remaining, changed.held);
   if new_holds is not null then
@@ -563,10 +800,6 @@ begin
   if ended_holds is not null then
     delete from hold using unnest(ended_users, ended_holds) as ended(user_id, id)
       where hold.user_id = ended.user_id and hold.id = ended.id;
-    get diagnostics ended_count = row_count;
-    if ended_count <> cardinality(ended_holds) then
-      raise exception 'a hold was ended twice in one batch';
-    end if;
   end if;
   if entries is not null then
     insert into entry select * from unnest(entries);
@@ -583,6 +816,9 @@ begin
         cached_input_tokens = known.cached_input_tokens + excluded.cached_input_tokens,
         output_tokens = known.output_tokens + excluded.output_tokens,
         cost = known.cost + excluded.cost;
+  end if;
+  if crossings is not null then
+    insert into crossing select * from unnest(crossings);
   end if;
   if key_ids is not null then
     insert into key_spend

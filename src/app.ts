@@ -2,8 +2,14 @@ import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { createAccounts } from "./accounts/accounts.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
+import { createAsIfPaid } from "./billing/as-if-paid.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { createBilling } from "./billing/billing.service.ts";
+import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
+import { createNoPayments } from "./billing/no-payments.ts";
+import { paymentsRoutes } from "./billing/payments.routes.ts";
+import { createStripePayments, type StripePayments } from "./billing/stripe.adapter.ts";
+import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Config } from "./config.ts";
@@ -16,6 +22,9 @@ import { createLedger } from "./ledger/ledger.service.ts";
 import { observedLedger } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
+import { noticesRoutes } from "./notices/notices.routes.ts";
+import { createNotices } from "./notices/notices.service.ts";
+import { crossingNotice, renewalNotice, setbackNotice } from "./occasions.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { createSystemClock } from "./platform/clock.ts";
@@ -55,8 +64,23 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const models = createModels({ config });
   const completions = createCompletions({ models, ledger });
   const scheduling = createScheduling({ db, clock });
+  const outbound = createOutbound({ allow: config.egress_allow });
+  const notices = createNotices({
+    db,
+    clock,
+    cipher: createCipher(keyring, "webhook endpoints"),
+    outbound,
+    egress_allow: config.egress_allow,
+    log,
+    metrics,
+  });
+  ledger.onCrossing((crossing, tx) => notices.emit(crossingNotice(crossing), tx));
+  scheduling.onSetback(async (setback, tx) => {
+    const notice = setbackNotice(setback);
+    if (notice !== null) await notices.emit(notice, tx);
+  });
   const sanitizer = createSanitizer();
-  const tools = createTools({ outbound: createOutbound({ allow: config.egress_allow }), sanitizer });
+  const tools = createTools({ outbound, sanitizer });
   const agents = createAgents({
     metrics,
     db,
@@ -72,20 +96,26 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     suspended: accounts.suspended,
   });
   ledger.onGrant(agents.onGrant);
-  const billing = createBilling({ db, clock, ledger, plans: config.plans });
+  const stripe = config.stripe === null ? null : createStripe(config, config.stripe);
+  const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
+  const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
+  billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
   const idempotency = createIdempotencyStore(db, createCipher(keyring, "idempotency"));
 
-  // Of what falls due at the same instant, tokens expire first, then plans renew, then agents run.
+  // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
   const schedules: DueSource = {
     name: "schedules",
     nextDueAt: scheduling.nextDueAt,
     carryOut: () => scheduling.tick(agents.onDue),
   };
-  const sources = [expiries, billing.renewals, schedules];
+  const sources = [expiries, ...billing.sources, schedules];
   const sweeper = startSweeper({ sources, log });
   await agents.start();
-  const housekeeping = setInterval(() => idempotency.sweep().catch(() => {}), HOUSEKEEPING_MS);
+  await notices.start();
+  const housekeeping = setInterval(() => {
+    for (const sweep of [idempotency.sweep, notices.sweep]) sweep().catch(() => {});
+  }, HOUSEKEEPING_MS);
 
   let stopping = false;
   let agents_stopped: Promise<void> | undefined;
@@ -109,9 +139,13 @@ export async function createApp(config: Config, log: Log): Promise<App> {
       modelRoutes(models),
       completionRoutes(completions),
       agentsRoutes({ agents }),
+      noticesRoutes({ notices }),
       safetyRoutes({ sanitizer }),
       accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
       billingRoutes({ accounts, ledger, billing }),
+      ledgerExportRoutes({ ledger }),
+      paymentsRoutes({ billing }),
+      ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
         db,
         clock,
@@ -122,6 +156,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
         eraseAlso: async (tx, user_id) => {
           await agents.forgetUser(tx, user_id);
           await idempotency.forgetUser(tx, user_id);
+          await notices.forgetUser(tx, user_id);
         },
         suspendAlso: agents.cancelAll,
         advanceClock,
@@ -144,12 +179,17 @@ export async function createApp(config: Config, log: Log): Promise<App> {
       await agents_stopped;
       clearInterval(housekeeping);
       await sweeper.stop();
+      await notices.stop();
       await completions.idle();
       await accounts.close();
       await settable?.stop();
       await db.close();
     },
   };
+}
+
+function createStripe(config: Config, keys: NonNullable<Config["stripe"]>): StripePayments {
+  return createStripePayments({ ...keys, public_url: config.public_url ?? `http://${config.host}:${config.port}` });
 }
 
 function loadKeyringWithWarning(data_dir: string, log: Log): Keyring {

@@ -15,6 +15,10 @@ export const TRIAL_TOKENS = 625_000;
 export const ROLLOVER_MONTHS = 3;
 /** contract 5: top-up buckets, and grants without an expiry of their own, last 12 months. */
 export const TOP_UP_MONTHS = 12;
+/** contract 5: the least a top-up may cost; the most is what payment providers take at once. */
+export const PURCHASE_CENTS = { min: 100, max: 99_999_999 } as const;
+/** Overage that has come to this is invoiced before the period ends, so that nobody runs up a large bill unseen. */
+export const OVERAGE_INVOICE_CENTS = 10_000;
 /** contract 4: rates are kept in millionths of a billed token per raw token. */
 export const RATE_SCALE = 1_000_000;
 /** seed, Limits: default of `days` in the usage query; contract 5: its bounds. */
@@ -38,8 +42,8 @@ export const AGENT_LIMITS = {
   max_cost_tokens_per_month: null,
   max_consecutive_failures: 5,
 } as const;
-/** A model call that has neither finished nor been renewed by then is taken for dead, and its hold is let go. */
-export const HOLD_SECONDS = 900;
+/** A model call that has neither finished nor been renewed by then is taken for dead, and its hold is ended. */
+export const HOLD_SECONDS = 120;
 /**
  * contract 1, SIGTERM: what is in flight may take 30 s at most, so all has ended by then. Runs are given up before
  * requests, so that whoever waits for one is still answered.

@@ -184,6 +184,15 @@ export const errors = {
       message: "The service is at its limit. Retry after the time in Retry-After.",
       retry_after_s,
     }),
+  paymentsNotConfigured: () =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "payments_not_configured",
+      message: "Nothing can be bought here yet. Ask the operator of this service to set up payments, or for tokens.",
+    }),
+  paymentFailed: (message = "The payment was refused. Check the payment method, or use another.") =>
+    failure({ status: 402, type: "payment_required", code: "payment_failed", message }),
   notAvailableYet: (what: string) =>
     failure({
       status: 501,

@@ -24,6 +24,7 @@ const ARROWS: Record<string, string[]> = {
   models: BASE,
   safety: BASE,
   scheduling: BASE,
+  notices: BASE,
   billing: [...BASE, "ledger", "accounts"],
   completions: [...BASE, "models", "ledger", "accounts"],
   tools: [...BASE, "vault", "safety"],

@@ -1,6 +1,6 @@
 import type { Accounts } from "../accounts/accounts.service.ts";
 import * as contract from "../contract/billing.ts";
-import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
+import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Billing } from "./billing.service.ts";
@@ -17,10 +17,7 @@ export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billin
       ledger.standing(user_id),
       billing.subscription(user_id),
     ]);
-    return c.json(profileOf(user, standing, subscription.plan_id), 200);
-  });
-  router.openapi(contract.getUsage, async (c) => {
-    return c.json(await ledger.usage(c.get("caller").user_id, c.req.valid("query").days), 200);
+    return c.json(profileOf(user, standing, subscription), 200);
   });
   router.openapi(contract.listBuckets, async (c) => {
     const { limit, cursor, include } = c.req.valid("query");
@@ -33,19 +30,6 @@ export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billin
     const { page, next_cursor } = pageOf(buckets, limit, (bucket) => bucket.id);
     return c.json({ buckets: page, total_remaining, next_cursor }, 200);
   });
-  router.openapi(contract.listTransactions, async (c) => {
-    const { limit, cursor, ...filter } = c.req.valid("query");
-    const before = decodeCursor(cursor, NUMBER_KEY);
-    const entries = await ledger.entries(c.get("caller").user_id, filter, {
-      limit: limit + 1,
-      before_seq: before === null ? null : Number(before),
-    });
-    const { page, next_cursor } = pageOf(entries, limit, (entry) => entry.seq);
-    return c.json({ transactions: page, next_cursor }, 200);
-  });
   router.openapi(contract.listPlans, (c) => c.json({ plans: [...billing.plans] }, 200));
-  router.openapi(contract.getSubscription, async (c) =>
-    c.json(await billing.subscription(c.get("caller").user_id), 200),
-  );
   return router;
 }

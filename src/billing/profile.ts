@@ -1,8 +1,9 @@
 import type { User } from "../accounts/accounts.service.ts";
 import type { Standing } from "../ledger/ledger.types.ts";
+import type { Subscription } from "./subscriptions.service.ts";
 
-/** contract 3: the profile, from the user, what the ledger says of them, and their plan. */
-export function profileOf(user: User, standing: Standing, plan: string | null) {
+/** contract 3: the profile, from the user, what the ledger says of them, and their subscription once it is paid for. */
+export function profileOf(user: User, standing: Standing, { status, plan_id }: Subscription) {
   const { posted, held, available, debt } = standing;
   return {
     id: user.id,
@@ -11,7 +12,7 @@ export function profileOf(user: User, standing: Standing, plan: string | null) {
     is_trial: standing.is_trial,
     trial_ends_at: standing.trial_ends_at,
     created_at: user.created_at,
-    plan,
+    plan: status === "active" || status === "past_due" ? plan_id : null,
     balance: { posted, held, available, debt },
   };
 }

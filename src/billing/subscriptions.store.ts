@@ -1,65 +1,74 @@
+import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import type { Provider } from "./payments.types.ts";
+import type { Plan } from "./plan.ts";
 
-export interface SubscriptionRow {
-  id: string;
+interface SubscriptionTable {
   user_id: string;
-  plan_id: string;
-  status: "active" | "ended";
-  anchor: Instant;
+  id: string;
+  provider: Provider;
+  reference: string | null;
+  checkout_reference: string | null;
+  checkout_url: string | null;
+  status: "incomplete" | "active" | "past_due" | "ended";
+  plan: JSONColumnType<Plan>;
+  pending_plan: JSONColumnType<Plan | null, string | null, string | null>;
+  anchor: Instant | null;
   periods: number;
-  current_period_start: Instant;
-  current_period_end: Instant;
+  current_period_start: Instant | null;
+  current_period_end: Instant | null;
   cancel_at_period_end: boolean;
-  pending_plan_id: string | null;
+  end_at_provider: boolean;
   created_at: Instant;
 }
 
 interface Tables {
-  subscription: SubscriptionRow;
+  subscription: SubscriptionTable;
 }
+
+export type SubscriptionRow = Selectable<SubscriptionTable>;
+
+/** Providers whose periods the service's own clock runs. */
+const OWN_PERIODS = ["operator", "sandbox"] as const;
+
+/** Where a walk through what is due stands. */
+export type DuePosition = Pick<SubscriptionRow, "current_period_end" | "id">;
 
 export function createSubscriptionsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
+  const all = (sql?: Sql) => tables(sql).selectFrom("subscription").selectAll();
   return {
-    insert: (tx: Tx, row: SubscriptionRow) => tables(tx).insertInto("subscription").values(row).execute(),
-    active: (user_id: string, sql: Sql = db) =>
-      tables(sql)
-        .selectFrom("subscription")
-        .selectAll()
-        .where("user_id", "=", user_id)
-        .where("status", "=", "active")
-        .executeTakeFirst(),
-    /** The subscription whose period ended first, up to `now`, locked; another node's is skipped. */
-    due: (tx: Tx, now: Instant) =>
-      tables(tx)
-        .selectFrom("subscription")
-        .selectAll()
-        .where("status", "=", "active")
-        .where("current_period_end", "<=", now)
-        .orderBy("current_period_end")
-        .limit(1)
-        .forUpdate()
-        .skipLocked()
-        .executeTakeFirst(),
-    update: (tx: Tx, id: string, set: Partial<SubscriptionRow>) =>
-      tables(tx).updateTable("subscription").set(set).where("id", "=", id).execute(),
-    nextEnd: async (until: Instant): Promise<Instant | null> => {
-      const row = await tables()
-        .selectFrom("subscription")
-        .select("current_period_end")
-        .where("status", "=", "active")
-        .where("current_period_end", "<=", until)
-        .orderBy("current_period_end")
-        .limit(1)
-        .executeTakeFirst();
-      return row?.current_period_end ?? null;
-    },
-    endOf: (tx: Tx, user_id: string) =>
+    insert: (tx: Tx, row: Insertable<SubscriptionTable>) =>
+      tables(tx).insertInto("subscription").values(row).returningAll().executeTakeFirstOrThrow(),
+    /** The user's one subscription that has not ended; its checkout may still be open. */
+    current: (user_id: string, sql?: Sql) =>
+      all(sql).where("user_id", "=", user_id).where("status", "!=", "ended").executeTakeFirst(),
+    byId: (id: string, sql?: Sql) => all(sql).where("id", "=", id).executeTakeFirst(),
+    update: (tx: Sql, row: Pick<SubscriptionRow, "user_id" | "id">, set: Updateable<SubscriptionTable>) =>
       tables(tx)
         .updateTable("subscription")
-        .set({ status: "ended" })
-        .where("user_id", "=", user_id)
+        .set(set)
+        .where("user_id", "=", row.user_id)
+        .where("id", "=", row.id)
+        .returningAll()
+        .executeTakeFirstOrThrow(),
+    /** The next after `last` whose period has ended by `until`, among those that the service's clock runs. */
+    due: (until: Instant, last: DuePosition | null) => {
+      const query = tables()
+        .selectFrom("subscription")
+        .select(["user_id", "id", "current_period_end"])
         .where("status", "=", "active")
-        .execute(),
+        .where("provider", "in", OWN_PERIODS)
+        .where("current_period_end", "<=", until)
+        .orderBy("current_period_end")
+        .orderBy("id");
+      const after = query.where((eb) =>
+        eb(eb.refTuple("current_period_end", "id"), ">", eb.tuple(last?.current_period_end ?? null, last?.id ?? "")),
+      );
+      return (last === null ? query : after).limit(1).executeTakeFirst();
+    },
+    toEndAtProvider: (limit: number) => all().where("end_at_provider", "=", true).orderBy("id").limit(limit).execute(),
   };
 }
+
+export type SubscriptionsStore = ReturnType<typeof createSubscriptionsStore>;

@@ -13,9 +13,11 @@ import type {
   Completions,
   ResolveAgent,
 } from "./completions.types.ts";
-import { type Reservation, release, reserve, settle } from "./reservation.ts";
+import { createLivingCalls } from "./living-calls.ts";
+import { priceVersion } from "./price-list.ts";
+import { chargeOf, type Reservation, release, reserve, settle } from "./reservation.ts";
 
-/** A call may take as long, fallbacks included. Well under HOLD_SECONDS, so that no hold expires under a living call. */
+/** A call may take as long, fallbacks included. */
 const CALL_MS = 600_000;
 /** Models tried for one call of `auto`. */
 const MAX_ATTEMPTS = 4;
@@ -41,7 +43,8 @@ export function createCompletions(options: {
   resolveAgent?: ResolveAgent;
 }): Completions {
   const { models, resolveAgent } = options;
-  const { ledger, idle } = trackCharges(options.ledger);
+  const { ledger, watch, idle } = createLivingCalls(options.ledger);
+  const price_version = priceVersion(models.list());
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {
@@ -75,7 +78,7 @@ export function createCompletions(options: {
     const fallbacks: Routing["fallbacks"] = [];
     for (const [index, model] of choice.candidates.entries()) {
       try {
-        const reservation = await reserve({ models, ledger }, call, model);
+        const reservation = await reserve({ models, ledger, price_version }, call, model);
         const value = await attempt(reservation, provider_options).catch(async (error: unknown) => {
           await release(ledger, call);
           throw error;
@@ -111,6 +114,13 @@ export function createCompletions(options: {
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
     const { value, reservation, routing } = attempt;
+    // With a rider, nothing is charged but what the rider records: what is not recorded is done again.
+    if (call.rider === undefined) {
+      watch(call.hold_id, () => {
+        const counts = value.stream.counts();
+        return counts.output_tokens === 0 ? null : chargeOf(call, reservation, counts);
+      });
+    }
     return createCompletionStream(ledger, call, { ...value, reservation, routing });
   }
 
@@ -122,27 +132,6 @@ export function createCompletions(options: {
   }
 
   return { complete, stream, idle };
-}
-
-/** The ledger, and a way to wait for what it was told to charge or to let go. */
-function trackCharges(ledger: Ledger): { ledger: Ledger; idle(): Promise<void> } {
-  const under_way = new Set<Promise<unknown>>();
-  const track = <T>(charge: Promise<T>): Promise<T> => {
-    under_way.add(charge);
-    const done = () => void under_way.delete(charge);
-    charge.then(done, done);
-    return charge;
-  };
-  return {
-    ledger: {
-      ...ledger,
-      settle: (request) => track(ledger.settle(request)),
-      release: (hold) => track(ledger.release(hold)),
-    },
-    async idle() {
-      while (under_way.size > 0) await Promise.allSettled(under_way);
-    },
-  };
 }
 
 /** Another model may answer where this one's provider failed, or where this one is too dear for the balance. */

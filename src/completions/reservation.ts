@@ -1,11 +1,12 @@
 import type { ChatResponse, Routing } from "../contract/completions.ts";
 import { errors, type PurserError } from "../errors.ts";
-import type { HoldOutcome, Ledger } from "../ledger/ledger.types.ts";
+import type { Charge, HoldOutcome, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
+import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
 
 /** An answer shorter than this is of no use: where max_tokens is ours to choose, less than this is refused. */
@@ -18,11 +19,13 @@ const OVER_BUDGET = "What is left of the cost limit does not cover the next mode
 export interface Reservation {
   model: Model;
   request: ProviderRequest;
+  /** The price list that it was made by. */
+  price_version: string;
 }
 
 /** Holds the worst case of `call` on `model`: the worst that can be sent upstream is what was held. Throws the 402. */
 export async function reserve(
-  { models, ledger }: { models: Models; ledger: Ledger },
+  { models, ledger, price_version }: { models: Models; ledger: Ledger; price_version: string },
   call: CompletionCall,
   model: Model,
 ): Promise<Reservation> {
@@ -49,16 +52,17 @@ export async function reserve(
     run_id,
     amount_tokens,
     minimum_tokens,
+    estimate: { model: model.id, input_tokens, max_output_tokens: cap, ...chargedRates(model, price_version) },
   });
   if (hold.status === "refused") throw paymentError(hold, { model, input_tokens, cap, amount_tokens });
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
   const granted = Math.min(cap, affordable);
   const request = granted === first.max_output_tokens ? first : prepare(granted);
-  return { model, request };
+  return { model, request, price_version };
 }
 
-/** What a reservation is charged for. */
-export interface Charge {
+/** An answer to a reservation. */
+export interface Answered {
   reservation: Reservation;
   counts: Counts;
   routing: Routing | undefined;
@@ -69,14 +73,23 @@ export interface Charge {
 export async function settle(
   ledger: Ledger,
   call: CompletionCall,
-  { reservation, counts, routing, response }: Charge,
+  { reservation, counts, routing, response }: Answered,
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
   const usage = usageOf(model, counts);
   const answer = { model_id: model.id, usage, ...(routing === undefined ? {} : { routing }) };
+  const settled = await ledger.settle({
+    ...chargeOf(call, reservation, counts),
+    ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
+  });
+  return { ...answer, settlement: settled.status };
+}
+
+/** What a call comes to by these counts. */
+export function chargeOf(call: CompletionCall, { model, price_version }: Reservation, counts: Counts): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
   const { user_id, api_key_id } = call.caller;
-  const settled = await ledger.settle({
+  return {
     hold_id,
     request_id,
     user_id,
@@ -87,13 +100,9 @@ export async function settle(
     input_tokens: counts.input_tokens,
     cached_input_tokens: counts.cached_input_tokens,
     output_tokens: counts.output_tokens,
-    cost_tokens: usage.cost_tokens,
-    input_rate_micro: model.input_rate_micro,
-    output_rate_micro: model.output_rate_micro,
-    ...(model.cached_input_rate_micro === null ? {} : { cached_input_rate_micro: model.cached_input_rate_micro }),
-    ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
-  });
-  return { ...answer, settlement: settled.status };
+    cost_tokens: usageOf(model, counts).cost_tokens,
+    ...chargedRates(model, price_version),
+  };
 }
 
 /** Lets a reservation go uncharged. A failure here must not hide the one before it: the hold expires by itself. */

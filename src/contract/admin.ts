@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { createdApiKeySchema } from "./accounts.ts";
-import { bucketSchema, grantSourceSchema, profileSchema, subscriptionSchema } from "./billing.ts";
+import { bucketSchema, grantSourceSchema, profileSchema } from "./billing.ts";
 import {
   failures,
   instantInput,
@@ -11,6 +11,7 @@ import {
   nextCursorSchema,
   textSchema,
 } from "./common.ts";
+import { subscriptionSchema } from "./payments.ts";
 
 /** The operator's API: contract 8. */
 
@@ -113,10 +114,14 @@ export const subscribeUser = createRoute({
   method: "post",
   path: "/api/v1/admin/users/{id}/subscription",
   tags,
-  summary: "Subscribe a user as if paid, renewing",
+  summary: "Subscribe a user as if paid, renewing, or change their plan",
   security,
   request: { params: idParams, ...jsonBody(z.strictObject({ plan_id: z.string() })) },
-  responses: { 201: json(subscriptionSchema, "the subscription"), ...failures(400, 404, 409) },
+  responses: {
+    200: json(subscriptionSchema, "the subscription, changed"),
+    201: json(subscriptionSchema, "the new subscription"),
+    ...failures(400, 404, 409),
+  },
 });
 
 export const getAudit = createRoute({

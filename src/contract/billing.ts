@@ -1,9 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { USAGE_DAYS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
   failures,
-  instantInput,
   instantSchema,
   json,
   listQuerySchema,
@@ -43,7 +41,16 @@ export const bucketSchema = z
   })
   .openapi("Bucket");
 
-const ENTRY_TYPES = ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"] as const;
+export const ENTRY_TYPES = [
+  "grant",
+  "usage",
+  "expiry",
+  "refund",
+  "clawback",
+  "overage",
+  "absorbed",
+  "adjustment",
+] as const;
 
 export const transactionSchema = z
   .object({
@@ -90,17 +97,6 @@ export const planSchema = z
   })
   .openapi("Plan");
 
-export const subscriptionSchema = z
-  .object({
-    plan_id: z.string().nullable(),
-    status: z.enum(["none", "active", "ended"]),
-    current_period_start: instantSchema.nullable(),
-    current_period_end: instantSchema.nullable(),
-    cancel_at_period_end: z.boolean(),
-    pending_plan_id: z.string().nullable(),
-  })
-  .openapi("Subscription");
-
 const tags = ["Usage and billing"];
 
 export const getProfile = createRoute({
@@ -110,20 +106,6 @@ export const getProfile = createRoute({
   summary: "Who is calling, and the balance",
   ...needs(),
   responses: { 200: json(profileSchema, "the profile"), ...failures() },
-});
-
-export const getUsage = createRoute({
-  method: "get",
-  path: "/api/v1/users/me/usage",
-  tags,
-  summary: "Usage by day (UTC), model, agent and key",
-  ...needs("billing:read"),
-  request: {
-    query: z.object({
-      days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
-    }),
-  },
-  responses: { 200: json(usageSchema, "every day of the window, today last"), ...failures(400, 403) },
 });
 
 export const listBuckets = createRoute({
@@ -142,30 +124,6 @@ export const listBuckets = createRoute({
   },
 });
 
-export const listTransactions = createRoute({
-  method: "get",
-  path: "/api/v1/users/me/transactions",
-  tags,
-  summary: "The ledger, newest first",
-  ...needs("billing:read"),
-  request: {
-    query: listQuerySchema.extend({
-      type: z.enum(ENTRY_TYPES).optional(),
-      run_id: z.uuid().optional(),
-      agent_id: z.uuid().optional(),
-      from: instantInput.optional(),
-      to: instantInput.optional(),
-    }),
-  },
-  responses: {
-    200: json(
-      z.object({ transactions: z.array(transactionSchema), next_cursor: nextCursorSchema }),
-      "a page of entries",
-    ),
-    ...failures(400, 403),
-  },
-});
-
 export const listPlans = createRoute({
   method: "get",
   path: "/api/v1/billing/plans",
@@ -173,13 +131,4 @@ export const listPlans = createRoute({
   summary: "Plans on offer",
   ...needs("billing:read"),
   responses: { 200: json(z.object({ plans: z.array(planSchema) }), "the plans"), ...failures(403) },
-});
-
-export const getSubscription = createRoute({
-  method: "get",
-  path: "/api/v1/billing/subscription",
-  tags,
-  summary: "The caller's subscription",
-  ...needs("billing:read"),
-  responses: { 200: json(subscriptionSchema, "status `none` without one"), ...failures(403) },
 });

@@ -11,16 +11,6 @@ const PENDING = {
     "PATCH /secrets/{id}",
     "DELETE /secrets/{id}",
   ],
-  "Subscribing by yourself": ["POST /billing/subscription", "DELETE /billing/subscription"],
-  "Buying top-ups": ["POST /billing/purchase", "GET /billing/purchases", "GET /billing/purchases/{id}"],
-  Overage: [
-    "GET /billing/overage",
-    "PUT /billing/overage",
-    "POST /billing/overage/enable",
-    "POST /billing/overage/disable",
-  ],
-  "Explaining a charge": ["GET /billing/explain/{request_id}"],
-  Notices: ["GET /webhook-endpoints", "POST /webhook-endpoints", "DELETE /webhook-endpoints/{id}", "GET /notices"],
   "The event stream of a run": ["GET /agents/{id}/runs/{run_id}/events"],
 } as const;
 

@@ -1,8 +1,10 @@
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { runAudit } from "./audit.store.ts";
-import { listEntries } from "./entry.store.ts";
+import { listCharges } from "./charge.store.ts";
+import { takeCrossings } from "./crossing.store.ts";
+import { listEntries, readEntries } from "./entry.store.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
   applyOperations,
@@ -13,13 +15,16 @@ import {
   listBuckets,
   listDeadHolds,
   listKeySpend,
+  noteProgress,
   type Operation,
   type Outcome,
   sweepExpired,
 } from "./ledger.store.ts";
-import type { HoldOutcome, Ledger, SettleOutcome } from "./ledger.types.ts";
+import type { Crossing, HoldOutcome, Ledger, SettleOutcome } from "./ledger.types.ts";
+import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
+import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
 import { standingOf } from "./standing.ts";
-import { readUsage } from "./usage.store.ts";
+import { readUsage, readUsageLines } from "./usage.store.ts";
 
 /** Operations of one batch: as many as callers can be waiting for without the account being locked for long. */
 const BATCH_LIMIT = 256;
@@ -27,10 +32,15 @@ const BATCH_LIMIT = 256;
 const RETRY_MS = [0, 100, 400, 1_500, 5_000];
 /** Accounts or holds that one step of a sweep takes, so that it never locks much for long. */
 const SWEEP_LIMIT = 200;
+/** Rows that an export reads at once. */
+const EXPORT_ROWS = 1_000;
+
+type OnCrossing = (crossing: Crossing, tx: Tx) => Promise<void>;
 
 /** The ledger over a migrated database. */
 export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
   const listeners: ((user_id: string) => Promise<void>)[] = [];
+  const crossing_listeners: OnCrossing[] = [];
   const commit = createGroupCommit<Operation, Outcome>({
     apply: (operations) => applyOperations(db, operations, clock.now()),
     size_limit: BATCH_LIMIT,
@@ -39,6 +49,9 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
   const notifyGrant = async (user_id: string) => {
     await Promise.all(listeners.map((listener) => listener(user_id)));
   };
+
+  const within = <T>(tx: Tx | undefined, work: (tx: Tx) => Promise<T>) =>
+    tx === undefined ? db.transaction(work) : work(tx);
 
   return {
     async openAccount(tx, { user_id, trial }) {
@@ -54,15 +67,28 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
     async release({ user_id, hold_id }) {
       await commit({ kind: "release", user_id, hold_id });
     },
+    async progress(calls) {
+      if (calls.length > 0) await noteProgress(db, calls);
+    },
     async grant(request, tx) {
       if (tx !== undefined) return insertGrant(tx, newId(), request, clock.now());
       const bucket = await db.transaction((own) => insertGrant(own, newId(), request, clock.now()));
       await notifyGrant(request.user_id);
       return bucket;
     },
+    clawBack: (request, tx) => within(tx, (own) => insertClawBack(own, request, clock.now())),
+    reinstate: (request, tx) => within(tx, (own) => insertReinstatement(own, request, clock.now())),
+    setOverage: ({ user_id, cap_tokens }, tx) => updateCap(tx ?? db, user_id, cap_tokens),
+    overage: (user_id, tx) => findOverage(tx ?? db, user_id, tx === undefined ? "unlocked" : "locked"),
+    closeOveragePeriod: ({ user_id, carried_tokens }, tx) =>
+      within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
+    overageFrom: (used_tokens) => listOverageFrom(db, used_tokens),
     notifyGrant,
     onGrant: (listener) => {
       listeners.push(listener);
+    },
+    onCrossing: (listener) => {
+      crossing_listeners.push(listener);
     },
     async standing(user_id) {
       const now = clock.now();
@@ -79,6 +105,9 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
       return { buckets, total_remaining: account?.posted ?? 0 };
     },
     entries: (user_id, filter, page) => listEntries(db, user_id, filter, page),
+    allEntries: (user_id, filter) => readEntries(db, user_id, filter, EXPORT_ROWS),
+    usageLines: (user_id, days) => readUsageLines(db, user_id, { days, now: clock.now(), limit: EXPORT_ROWS }),
+    charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
     async keySpend(user_id) {
       return new Map((await listKeySpend(db, user_id)).map(({ api_key_id, spent }) => [api_key_id, spent]));
@@ -86,17 +115,31 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
     async sweep() {
       await sweepHolds(db, commit);
       while ((await sweepExpired(db, clock.now(), SWEEP_LIMIT)) === SWEEP_LIMIT);
+      await tellCrossings(db, crossing_listeners);
     },
     nextDueAt: (until) => findNextDue(db, clock.now(), until),
     audit: () => runAudit(db),
   };
 }
 
-/** Lets dead holds go, a step at a time; one that is settled meanwhile is simply gone. */
+/** Ends dead holds, a step at a time; one that is settled meanwhile is simply gone. */
 async function sweepHolds(db: Db, commit: (operation: Operation) => Promise<Outcome>): Promise<void> {
   for (;;) {
     const dead = await listDeadHolds(db, SWEEP_LIMIT);
-    await Promise.all(dead.map((hold) => commit({ kind: "release", ...hold })));
+    await Promise.all(dead.map(commit));
     if (dead.length < SWEEP_LIMIT) return;
+  }
+}
+
+/** Hands crossings over, and forgets them in the same transactions. Without a listener they wait. */
+async function tellCrossings(db: Db, listeners: readonly OnCrossing[]): Promise<void> {
+  if (listeners.length === 0) return;
+  for (;;) {
+    const told = await db.transaction(async (tx) => {
+      const crossings = await takeCrossings(tx, SWEEP_LIMIT);
+      for (const crossing of crossings) for (const listener of listeners) await listener(crossing, tx);
+      return crossings.length;
+    });
+    if (told < SWEEP_LIMIT) return;
   }
 }

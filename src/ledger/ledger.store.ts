@@ -1,13 +1,26 @@
 import { HOLD_SECONDS } from "../constants.ts";
 import type { Instant, Sql } from "../platform/db.ts";
-import type { Bucket, GrantRequest, HoldOutcome, HoldRequest, SettleOutcome, SettleRequest } from "./ledger.types.ts";
+import type {
+  Bucket,
+  Charge,
+  GrantRequest,
+  HoldOutcome,
+  HoldRequest,
+  Progress,
+  SettleOutcome,
+  SettleRequest,
+} from "./ledger.types.ts";
 import type { AccountFigures } from "./standing.ts";
 
 /** One thing that a batch does, as `ledger_apply` reads it. */
 export type Operation =
   | ({ kind: "hold" } & HoldRequest)
   | ({ kind: "settle" } & SettleRequest)
-  | { kind: "release"; user_id: string; hold_id: string };
+  | { kind: "release"; user_id: string; hold_id: string }
+  | DeadHold;
+
+/** A hold whose lease has run out: settled as the charge that was last noted, or released when none was. */
+type DeadHold = { kind: "expire"; user_id: string; hold_id: string } & Partial<Charge>;
 
 export type Outcome = HoldOutcome | SettleOutcome | { status: "released" };
 
@@ -104,12 +117,23 @@ export async function sweepExpired(sql: Sql, now: Instant, limit: number): Promi
   return row?.accounts ?? 0;
 }
 
-/** Holds that nobody settled or let go in time, by the database's real clock. */
-export function listDeadHolds(sql: Sql, limit: number): Promise<{ user_id: string; hold_id: string }[]> {
-  return sql.query({
-    text: "select user_id, id as hold_id from hold where expires_at <= clock_timestamp() order by expires_at limit $1",
+/** Renews leases and notes charges so far, in one round trip that waits for no lock. */
+export async function noteProgress(sql: Sql, calls: Progress[]): Promise<void> {
+  await sql.query({
+    name: "ledger_progress",
+    text: "select ledger_progress($1, $2)",
+    values: [JSON.stringify(calls), HOLD_SECONDS],
+  });
+}
+
+/** Holds that nobody ended or renewed in time, by the database's real clock. What was noted of them stays as it is. */
+export async function listDeadHolds(sql: Sql, limit: number): Promise<DeadHold[]> {
+  const dead = await sql.query<{ user_id: string; hold_id: string; progress: Charge | null }>({
+    text: `select user_id, id as hold_id, progress from hold
+      where expires_at <= clock_timestamp() order by expires_at limit $1`,
     values: [limit],
   });
+  return dead.map(({ user_id, hold_id, progress }) => ({ kind: "expire", user_id, hold_id, ...progress }));
 }
 
 /** The first instant up to `until` at which a bucket expires that is still open, or a trial ends that has not. */

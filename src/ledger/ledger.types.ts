@@ -35,6 +35,25 @@ export interface HoldRequest {
   amount_tokens: number;
   /** The least that is of use: less than the worst case where max_tokens may be lowered, else the same. */
   minimum_tokens: number;
+  /** What the worst case was made from, kept for `explain`. */
+  estimate?: HoldEstimate;
+}
+
+/** How a hold's amount came about: raw tokens, and the rates that they were taken at. */
+export interface HoldEstimate extends Rates {
+  model: string;
+  input_tokens: number;
+  max_output_tokens: number;
+}
+
+/** Millionths of a billed token per raw token, and the price list that they stand in. */
+export interface Rates {
+  input_rate_micro: number;
+  output_rate_micro: number;
+  /** Absent: cached input is billed at the input rate. */
+  cached_input_rate_micro?: number;
+  /** Names the whole price list that was in force. */
+  price_version?: string;
 }
 
 export type HoldOutcome =
@@ -60,7 +79,8 @@ export interface Rider {
   argument: unknown;
 }
 
-export interface SettleRequest extends TokenCounts {
+/** What a call has come to: at its end, or so far. */
+export interface Charge extends TokenCounts, Rates {
   hold_id: string;
   request_id: string;
   user_id: string;
@@ -70,12 +90,17 @@ export interface SettleRequest extends TokenCounts {
   /** The model's id, as listed. */
   model: string;
   cost_tokens: number;
-  /** Millionths of a billed token per raw token, kept for `explain`. */
-  input_rate_micro: number;
-  output_rate_micro: number;
-  /** Absent: cached input was billed at the input rate. */
-  cached_input_rate_micro?: number;
+}
+
+export interface SettleRequest extends Charge {
   rider?: Rider;
+}
+
+/** A call that lives: its hold's lease is renewed. With a charge, that is what an expiry would settle it as. */
+export interface Progress {
+  user_id: string;
+  hold_id: string;
+  charge: Charge | null;
 }
 
 /** cost = charged + overage + absorbed, always. */
@@ -90,6 +115,18 @@ export type SettleOutcome =
       replayed: boolean;
     }
   | { status: "superseded" };
+
+/** A threshold that a charge has crossed. */
+export type Crossing = { user_id: string; hold_id: string; percent: 50 | 80 | 100 } & (
+  | {
+      kind: "balance";
+      /** what the balance was after the last grant */
+      granted_tokens: number;
+      remaining_tokens: number;
+    }
+  | { kind: "overage"; cap_tokens: number; used_tokens: number }
+  | { kind: "key_budget"; api_key_id: string; budget_tokens: number; spent_tokens: number }
+);
 
 export interface Standing {
   /** Σ remaining of unexpired buckets. */
@@ -114,6 +151,33 @@ export interface GrantRequest {
   note: string | null;
   /** Unique business key of the grant (a payment, a subscription period): the same one grants once. */
   grant_key?: string;
+}
+
+/** Takes back what a payment had granted, or gives it back again. */
+export interface Reversal {
+  user_id: string;
+  /** The bucket of the payment's grant. */
+  bucket_id: string;
+  /** Beside what was reversed before: partial refunds add up. No more than the bucket's grant is ever taken. */
+  amount_tokens: number;
+  /** What the ledger's line says. */
+  reason: string;
+  /** Unique business key: the same one reverses once, whether it takes or gives back. */
+  key: string;
+}
+
+export interface ReversalOutcome {
+  /** Less than asked for where the grant, or what had been taken of it, was less. */
+  reversed_tokens: number;
+  /** Of these, what became debt, or what debt was let off. */
+  debt_tokens: number;
+}
+
+export interface Overage {
+  /** null: off. */
+  cap_tokens: number | null;
+  used_tokens: number;
+  held_tokens: number;
 }
 
 export interface Entry {
@@ -144,6 +208,56 @@ export interface EntryFilter {
   to?: Instant | undefined;
 }
 
+/** One charge with all that it was made from: a settled call, or one that still holds. */
+export interface ChargeRecord {
+  hold_id: string;
+  status: "open" | "settled";
+  api_key_id: string | null;
+  agent_id: string | null;
+  run_id: string | null;
+  /** null when the call was settled without a hold, or held without one. */
+  estimate: HoldEstimate | null;
+  /** null when it was gone by the time of the settle. */
+  hold: { requested_tokens: number; held_tokens: number; overage_tokens: number; slices: Slice[] } | null;
+  /** null while it is open. */
+  charge: SettledCharge | null;
+}
+
+export interface Slice {
+  bucket_id: string;
+  tokens: number;
+}
+
+export interface SettledCharge extends TokenCounts {
+  model: string;
+  input_rate_micro: number;
+  /** null: cached input was billed at the input rate. */
+  cached_input_rate_micro: number | null;
+  output_rate_micro: number;
+  price_version: string | null;
+  cost_tokens: number;
+  charged_tokens: number;
+  overage_tokens: number;
+  absorbed_tokens: number;
+  /** Its hold expired, and it was settled as what was last known of it. */
+  from_progress: boolean;
+  created_at: Instant;
+  entries: Entry[];
+}
+
+/** One line of the daily usage. */
+export interface UsageLine {
+  date: string;
+  model: string;
+  agent_id: string | null;
+  api_key_id: string | null;
+  requests: number;
+  input_tokens: number;
+  cached_input_tokens: number;
+  output_tokens: number;
+  cost_tokens: number;
+}
+
 export interface UsageSummary {
   total_tokens_used: number;
   total_cost_tokens: number;
@@ -167,21 +281,53 @@ export interface Ledger {
   settle(request: SettleRequest): Promise<SettleOutcome>;
   /** Lets a hold go uncharged; harmless when it is gone. */
   release(hold: { user_id: string; hold_id: string }): Promise<void>;
+  /**
+   * Renews the leases of calls that live, all in one statement, and notes how far they are. One whose lease has run
+   * out already is left alone: a sweep settles it as what was last noted, or releases it when nothing was.
+   */
+  progress(calls: Progress[]): Promise<void>;
   /** Without `tx`, subscribers are told before it resolves. With `tx`, call `notifyGrant` once that is committed. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
   /** Tells the subscribers of `onGrant` that a grant made in a transaction of the caller's is committed. */
   notifyGrant(user_id: string): Promise<void>;
+  /** Takes from the bucket what is unspent of it; what was spent becomes debt, which the next grant repays first. */
+  clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
+  /** Gives back what was clawed back of the bucket: debt is let off first, the rest returns to the bucket. */
+  reinstate(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
+  /** null turns overage off. A cap below what is used and held stands; nothing more is held until there is room. */
+  setOverage(overage: { user_id: string; cap_tokens: number | null }, tx?: Tx): Promise<void>;
+  /** With `tx`, locked until that ends. */
+  overage(user_id: string, tx?: Tx): Promise<Overage>;
+  /** Begins a new overage period with `carried_tokens` used; answers what the ended one came to. */
+  closeOveragePeriod(period: { user_id: string; carried_tokens: number }, tx?: Tx): Promise<{ used_tokens: number }>;
+  /** Accounts whose overage of this period has come to `used_tokens`. */
+  overageFrom(used_tokens: number): Promise<{ user_id: string }[]>;
   standing(user_id: string): Promise<Standing>;
   buckets(
     user_id: string,
     page: { include_closed: boolean; limit: number; after: string | null },
   ): Promise<{ buckets: Bucket[]; total_remaining: number }>;
   entries(user_id: string, filter: EntryFilter, page: { limit: number; before_seq: number | null }): Promise<Entry[]>;
+  /** All entries, oldest first, a part at a time. */
+  allEntries(user_id: string, filter: EntryFilter): AsyncIterable<Entry[]>;
   usage(user_id: string, days: number): Promise<UsageSummary>;
+  /** The lines that `usage` sums, oldest first, a part at a time. */
+  usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
+  /** The charges that carry this request id, newest first: callers may repeat theirs. */
+  charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
   keySpend(user_id: string): Promise<Map<string, number>>;
   /** Subscribes to grants, after they are committed: a paused schedule resumes by this. */
   onGrant(listener: (user_id: string) => Promise<void>): void;
-  /** Closes buckets past their expiry with an entry each, and lets dead holds go. Idempotent. */
+  /**
+   * Subscribes to thresholds that charges have crossed: 50, 80 and 100 % of the balance after the last grant, of the
+   * overage cap in a period, of an API key's budget. The charge's transaction decides it and writes it down; a sweep
+   * hands it over in a transaction of its own, which also forgets it. So each is told once, whatever dies meanwhile.
+   */
+  onCrossing(listener: (crossing: Crossing, tx: Tx) => Promise<void>): void;
+  /**
+   * Closes buckets past their expiry with an entry each, ends holds whose lease has run out, and tells of crossings.
+   * Idempotent.
+   */
   sweep(): Promise<void>;
   /** The next instant, up to `until`, at which a bucket expires or a trial ends; null if none. */
   nextDueAt(until: Instant): Promise<Instant | null>;

@@ -1,5 +1,8 @@
 import type { Instant, Sql } from "../platform/db.ts";
-import type { UsageSummary } from "./ledger.types.ts";
+import type { UsageLine, UsageSummary } from "./ledger.types.ts";
+
+/** The rollup's uuid for "no agent" and "no key". */
+const NONE = "00000000-0000-0000-0000-000000000000";
 
 /** One sum over the window: of a day, a model, an agent or an API key, whichever is set. */
 interface Sum {
@@ -37,6 +40,31 @@ export async function readUsage(sql: Sql, user_id: string, days: number, now: In
     agent_breakdown: by("agent_id").map(({ name, ...sum }) => ({ agent_id: name, ...sum })),
     api_key_breakdown: by("api_key_id").map(({ name, ...sum }) => ({ api_key_id: name, ...sum })),
   };
+}
+
+/** The rollup's lines of the window, oldest first, in parts of `limit`. */
+export async function* readUsageLines(
+  sql: Sql,
+  user_id: string,
+  { days, now, limit }: { days: number; now: Instant; limit: number },
+): AsyncGenerator<UsageLine[]> {
+  let after: (string | null)[] = [null, null, null, null];
+  for (;;) {
+    const part = await sql.query<UsageLine>({
+      text: `select day as date, model, nullif(agent_id, $8) as agent_id, nullif(api_key_id, $8) as api_key_id,
+          requests, input_tokens, cached_input_tokens, output_tokens, cost as cost_tokens
+        from usage_daily
+        where user_id = $1 and day > ($2::timestamptz at time zone 'UTC')::date - $3::integer
+          and day <= ($2::timestamptz at time zone 'UTC')::date
+          and ($4::date is null or (day, model, agent_id, api_key_id) > ($4, $5, $6::uuid, $7::uuid))
+        order by day, model, agent_id, api_key_id limit $9`,
+      values: [user_id, now, days, ...after, NONE, limit],
+    });
+    if (part.length > 0) yield part;
+    const last = part.at(-1);
+    if (last === undefined || part.length < limit) return;
+    after = [last.date, last.model, last.agent_id ?? NONE, last.api_key_id ?? NONE];
+  }
 }
 
 /** Every day of the window, oldest first, zeros where nothing was used. */

@@ -53,6 +53,7 @@ export function createEventRelay(model: Model): EventRelay {
   const kept: string[] = [];
   /** How many of `kept` the last usage report covers. */
   let reported_blocks = 0;
+  let read = { start: 0, end: 0, text: "" };
 
   /** The provider's name of the model, as it is written in the first chunk. */
   function learn(block: string): void {
@@ -104,6 +105,14 @@ export function createEventRelay(model: Model): EventRelay {
     return out;
   }
 
+  /** The text generated in `kept` from a block on. It is asked for every second: what was read is not read again. */
+  function textFrom(start: number): string {
+    if (read.start !== start) read = { start, end: start, text: "" };
+    read.text += keptText(kept.slice(read.end));
+    read.end = kept.length;
+    return read.text;
+  }
+
   return {
     push(text) {
       let buffer = tail + text;
@@ -122,9 +131,9 @@ export function createEventRelay(model: Model): EventRelay {
     identity: () => identity,
     counts(request) {
       const reported = countsOfUsage(usage);
-      if (reported === null) return estimateCounts(request, keptText(kept));
+      if (reported === null) return estimateCounts(request, textFrom(0));
       // Some providers report as they go. Whoever leaves between two reports pays also for what came since the last.
-      const since = estimateTokens(keptText(kept.slice(reported_blocks)));
+      const since = estimateTokens(textFrom(reported_blocks));
       if (since === 0) return reported;
       return { ...reported, output_tokens: reported.output_tokens + since, estimated: true };
     },

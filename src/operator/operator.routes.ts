@@ -31,7 +31,7 @@ export function operatorRoutes(options: OperatorOptions) {
 
   const userRecord = async (user: User) => {
     const [standing, subscription] = await Promise.all([ledger.standing(user.id), billing.subscription(user.id)]);
-    return { ...profileOf(user, standing, subscription.plan_id), suspended_at: user.suspended_at };
+    return { ...profileOf(user, standing, subscription), suspended_at: user.suspended_at };
   };
 
   router.openapi(contract.createUser, async (c) => {
@@ -57,7 +57,7 @@ export function operatorRoutes(options: OperatorOptions) {
     const { id } = c.req.valid("param");
     await db.transaction(async (tx) => {
       await accounts.eraseUser(tx, id);
-      await billing.endSubscriptions(tx, id);
+      await billing.forgetUser(tx, id);
       await options.eraseAlso(tx, id);
     });
     return c.body(null, 204);
@@ -76,7 +76,8 @@ export function operatorRoutes(options: OperatorOptions) {
   });
   router.openapi(contract.subscribeUser, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
-    return c.json(await billing.subscribe(user.id, c.req.valid("json").plan_id), 201);
+    const { subscription, created } = await billing.subscribeAsIfPaid(user.id, c.req.valid("json").plan_id);
+    return c.json(subscription, created ? 201 : 200);
   });
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
   router.openapi(contract.getClock, (c) => {

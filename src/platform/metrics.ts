@@ -7,6 +7,7 @@ export interface Metrics {
   absorbed(tokens: number): void;
   runFinished(status: string): void;
   runsInProgress(count: number): void;
+  noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
   text(): Promise<string>;
   readonly content_type: string;
 }
@@ -37,6 +38,12 @@ export function createMetrics(): Metrics {
   });
   const runs = new Counter({ name: "purser_runs_total", help: "Finished runs", labelNames: ["status"], registers });
   const inProgress = new Gauge({ name: "purser_runs_in_progress", help: "Runs that this node works on", registers });
+  const notices = new Counter({
+    name: "purser_notice_tries_total",
+    help: "Tries to deliver a notice, by what came of them",
+    labelNames: ["outcome"],
+    registers,
+  });
   return {
     request: (method, status, duration_ms) => requests.observe({ method, status }, duration_ms / 1000),
     modelCall: (outcome, cost_tokens) => {
@@ -46,6 +53,7 @@ export function createMetrics(): Metrics {
     absorbed: (tokens) => absorbed.inc(tokens),
     runFinished: (status) => runs.inc({ status }),
     runsInProgress: (count) => inProgress.set(count),
+    noticeTry: (outcome) => notices.inc({ outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,
   };

@@ -153,11 +153,12 @@ async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promis
   return addresses;
 }
 
+/** `work` goes on when it is given up; what comes of it then, a failure too, is nobody's any more. */
 async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  signal.throwIfAborted();
   const { promise, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal.reason);
-  signal.addEventListener("abort", abort, { once: true });
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, { once: true });
   return await Promise.race([work, promise]).finally(() => signal.removeEventListener("abort", abort));
 }
 

@@ -124,7 +124,7 @@ export async function reapRuns(
   sql: Sql,
   { max_attempts, error, now }: { max_attempts: number; error: RunError; now: Instant },
 ) {
-  return sql.query<{ id: string; status: RunStatus }>({
+  return sql.query<EndedRow>({
     name: "run_reap",
     text: `with expired as materialized (
         select user_id, id,
@@ -139,7 +139,7 @@ export async function reapRuns(
         from expired where run.user_id = expired.user_id and run.id = expired.id
         returning run.*
       ), steps as (${ENDED_STEPS})
-      select id, status from ended`,
+      select user_id, id, agent_id, trigger, status, error from ended`,
     values: [max_attempts, jsonbText(error), now],
   });
 }
@@ -208,19 +208,27 @@ export async function setModel(
   return rows.length > 0;
 }
 
-/** Ends the run and its open steps. One that was being cancelled ends cancelled, whatever came of it. False: the lease is lost. */
-export async function finishRun(sql: Sql, lease: RunLease, finish: RunFinish, now: Instant): Promise<boolean> {
+/** A run that has ended, as far as others are told of it. */
+export type EndedRow = Pick<RunRow, "user_id" | "id" | "agent_id" | "trigger" | "status" | "error">;
+
+/** Ends the run and its open steps. One that was being cancelled ends cancelled, whatever came of it. Undefined: the lease is lost. */
+export async function finishRun(
+  sql: Sql,
+  lease: RunLease,
+  finish: RunFinish,
+  now: Instant,
+): Promise<EndedRow | undefined> {
   const output = finish.output ?? null;
-  const rows = await sql.query({
+  const [row] = await sql.query<EndedRow>({
     name: "run_finish",
     text: `with ended as (
         update run set lease_until = null, finished_at = $4::timestamptz, output = $5,
           status = case status when 'cancelling' then 'cancelled' else $6 end,
           error = case status when 'cancelling' then null else $7::jsonb end
         where user_id = $1 and id = $2 and epoch = $3 and status in ('running', 'cancelling')
-        returning user_id, id, status, error, finished_at
+        returning user_id, id, agent_id, trigger, status, error, finished_at
       ), steps as (${ENDED_STEPS})
-      select id from ended`,
+      select user_id, id, agent_id, trigger, status, error from ended`,
     values: [
       lease.user_id,
       lease.run_id,
@@ -231,7 +239,7 @@ export async function finishRun(sql: Sql, lease: RunLease, finish: RunFinish, no
       finish.status === "failed" ? jsonbText(finish.error) : null,
     ],
   });
-  return rows.length > 0;
+  return row;
 }
 
 /** Asks for the end of open runs: the user's, or an agent's, or one of them. A queued one ends at once. Returns those it touched. */

@@ -87,15 +87,20 @@ export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent
   });
 }
 
+/** Sets or clears the reason. True: the schedule was active and not paused before. */
 export async function setPaused(
   sql: Sql,
   agent: { user_id: string; agent_id: string },
   reason: string | null,
-): Promise<void> {
-  await sql.query({
-    text: "update schedule set paused_reason = $3 where user_id = $1 and agent_id = $2",
+): Promise<boolean> {
+  const [row] = await sql.query<{ was_going: boolean }>({
+    text: `with before as (
+        select active and paused_reason is null as was_going from schedule where user_id = $1 and agent_id = $2 for update
+      )
+      update schedule set paused_reason = $3 from before where user_id = $1 and agent_id = $2 returning was_going`,
     values: [agent.user_id, agent.agent_id, reason],
   });
+  return row?.was_going === true;
 }
 
 export async function selectSchedules(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<ScheduleRow[]> {

@@ -16,6 +16,7 @@ import type {
   JournalStep,
   LeaseState,
   NewRun,
+  OnSetback,
   RunFilter,
   RunFinish,
   RunLease,
@@ -47,10 +48,26 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 
 /** Schedules, their occurrences, and the durable queue of runs. Domain time is `clock`'s; leases are the database's real time. */
 export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
-  return { ...createSchedules(db, clock), ...createQueue(db, clock), ...createHistory(db) };
+  const listeners: OnSetback[] = [];
+  const tell: OnSetback = async (setback, tx) => {
+    for (const listener of listeners) await listener(setback, tx);
+  };
+  return {
+    ...createSchedules(db, clock, tell),
+    ...createQueue(db, clock, tell),
+    ...createHistory(db),
+    /** Subscribes to runs that fail and schedules that pause. */
+    onSetback(listener: OnSetback): void {
+      listeners.push(listener);
+    },
+  };
 }
 
-function createSchedules(db: Db, clock: Clock) {
+function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
+  const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null) => {
+    const was_going = await scheduleStore.setPaused(tx, agent, reason);
+    if (was_going && reason !== null) await tell({ ...agent, kind: "schedule_paused", reason }, tx);
+  };
   return {
     /**
      * Sets when the agent runs; null: not at all. What is unchanged keeps its next run; what has changed is due next
@@ -61,8 +78,8 @@ function createSchedules(db: Db, clock: Clock) {
       await scheduleStore.upsertSchedule(tx, agent, scheduleStore.columnsOf(spec), nextRun(spec, clock.now()));
     },
     /** With a reason, due instants are skipped from now on; null resumes. */
-    pauseSchedule(agent: AgentKey, reason: string | null, sql: Sql = db): Promise<void> {
-      return scheduleStore.setPaused(sql, agent, reason);
+    async pauseSchedule(agent: AgentKey, reason: string | null, tx?: Tx): Promise<void> {
+      await (tx === undefined ? db.transaction((own) => setPaused(own, agent, reason)) : setPaused(tx, agent, reason));
     },
     /** Where the schedules of these agents stand, by agent; those that never had one are absent. */
     async schedules(
@@ -100,8 +117,12 @@ function createSchedules(db: Db, clock: Clock) {
   };
 }
 
-function createQueue(db: Db, clock: Clock) {
+function createQueue(db: Db, clock: Clock, tell: OnSetback) {
   const signals = createRunSignals(db);
+  const tellFailed = async (ended: runStore.EndedRow, tx: Tx) => {
+    const { user_id, agent_id, id: run_id, trigger, error } = ended;
+    if (error !== null) await tell({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
+  };
   return {
     /**
      * Queues a run by hand. With `reserved`, for whoever waits for it on this very node: only that worker may claim it,
@@ -136,7 +157,10 @@ function createQueue(db: Db, clock: Clock) {
     },
     /** Takes runs from workers that are lost. Idempotent; call it every second or so. */
     async reap(): Promise<void> {
-      await runStore.reapRuns(db, { max_attempts: MAX_ATTEMPTS, error: WORKER_LOST, now: clock.now() });
+      const reaping = { max_attempts: MAX_ATTEMPTS, error: WORKER_LOST, now: clock.now() };
+      await db.transaction(async (tx) => {
+        for (const ended of await runStore.reapRuns(tx, reaping)) await tellFailed(ended, tx);
+      });
     },
     /** Writes a step's intent before its call is made. Make the call only when the answer is `running`. */
     startStep(lease: RunLease, step: StepStart): Promise<LeaseState> {
@@ -155,8 +179,12 @@ function createQueue(db: Db, clock: Clock) {
       return runStore.setModel(db, lease, chosen);
     },
     /** Ends the run; one being cancelled ends `cancelled`, whatever came of it. False: the lease is lost, and nothing was written. */
-    finishRun(lease: RunLease, finish: RunFinish): Promise<boolean> {
-      return runStore.finishRun(db, lease, finish, clock.now());
+    async finishRun(lease: RunLease, finish: RunFinish): Promise<boolean> {
+      return db.transaction(async (tx) => {
+        const ended = await runStore.finishRun(tx, lease, finish, clock.now());
+        if (ended !== undefined) await tellFailed(ended, tx);
+        return ended !== undefined;
+      });
     },
     /** Asks for the run's end: `cancelled` at once while it is queued, else `cancelling` until its worker has stopped. 404, 409. */
     async requestCancel(agent: AgentKey, run_id: string): Promise<RunRecord> {

@@ -1,5 +1,5 @@
 import type { RunError, RunStatus, RunTrigger, StepRecord } from "../contract/runs.ts";
-import type { Instant } from "../platform/db.ts";
+import type { Instant, Tx } from "../platform/db.ts";
 
 export interface AgentKey {
   user_id: string;
@@ -77,6 +77,15 @@ export type RunFinish =
   | { status: "succeeded"; output: string }
   | { status: "failed"; error: RunError; output?: string | null }
   | { status: "cancelled"; output?: string | null };
+
+/** What a user should hear of, since nobody may be looking. */
+export type Setback = AgentKey &
+  (
+    | { kind: "run_failed"; run_id: string; trigger: RunTrigger; error: RunError }
+    | { kind: "schedule_paused"; reason: string }
+  );
+/** Hears of a setback in the transaction that makes it one: only SQL may be awaited. */
+export type OnSetback = (setback: Setback, tx: Tx) => Promise<void>;
 
 export interface RunFilter {
   status?: RunStatus | undefined;

@@ -12,7 +12,7 @@ const DOCS = ["README.md", "docs/guides/developers.md", "docs/guides/people.md",
 let service: Service;
 let key: string;
 beforeAll(async () => {
-  service = await startService();
+  service = await startService({ env: { PURSER_PAYMENTS: "sandbox" } });
   key = (await service.newUser()).key;
 });
 afterAll(() => service.stop());

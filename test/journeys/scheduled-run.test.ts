@@ -97,7 +97,7 @@ test("failures in a row pause the schedule with a reason (antfarm#218); turning 
   expect((await user.get(path)).body).toMatchObject({
     schedule_status: "paused",
     consecutive_failures: 2,
-    schedule_paused_reason: expect.stringContaining("2 runs in a row failed"),
+    schedule_paused_reason: expect.stringContaining("2 failed runs in a row"),
   });
   const resumed = (await user.request("PUT", path, { schedule_enabled: true })).body;
   expect(resumed).toMatchObject({ schedule_status: "active", consecutive_failures: 0, version: 1 });

@@ -4,16 +4,27 @@
  */
 export interface ModelBucket {
   id: string;
+  original: number;
   remaining: number;
   held: number;
   granted_at: number;
   expires_at: number;
+  clawed_back: number;
+  /** of clawed_back, what calls hold as yet */
+  recalled: number;
+  /** what expired unspent */
+  lapsed: number;
 }
 
 interface ModelHold {
   held: number;
   overage: number;
+  budget: number | null;
   slices: { bucket: ModelBucket; tokens: number }[];
+  /** what an expiry settles it as */
+  progress: number | null;
+  /** its lease has run out */
+  dead: boolean;
 }
 
 export interface ModelCharge {
@@ -28,37 +39,73 @@ export interface Model {
   trial_ends_at: number | null;
   paid: boolean;
   buckets: ModelBucket[];
+  grants: Map<string, ModelBucket>;
+  reversals: Map<string, { reversed_tokens: number; debt_tokens: number }>;
   holds: Map<string, ModelHold>;
   charges: Map<string, ModelCharge>;
+  debt: number;
+  /** of the one API key */
   spent: number;
   overage: number;
   overage_cap: number | null;
+  /** posted after the last grant, and how much of it was told to be used up */
+  granted: number;
+  told_percent: number;
+  /** `kind hold_id percent` of thresholds that nobody was told of yet */
+  crossings: string[];
 }
 
 export function newModel(now: number, trial_ends_at: number | null): Model {
-  const empty = { buckets: [], holds: new Map(), charges: new Map(), spent: 0, overage: 0, overage_cap: null };
-  return { now, trial_ends_at, paid: false, ...empty };
+  const empty = { buckets: [], grants: new Map(), reversals: new Map(), holds: new Map(), charges: new Map() };
+  const nothing = { debt: 0, spent: 0, overage: 0, overage_cap: null, granted: 0, told_percent: 0, crossings: [] };
+  return { now, trial_ends_at, paid: false, ...empty, ...nothing };
 }
 
 const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 0);
 const live = (model: Model) => model.buckets.filter((bucket) => bucket.expires_at > model.now);
-const heldOverage = (model: Model) => sum([...model.holds.values()].map((hold) => hold.overage));
+const posted = (model: Model) => sum(model.buckets.map((bucket) => bucket.remaining));
+export const heldOverage = (model: Model) => sum([...model.holds.values()].map((hold) => hold.overage));
 
-export function modelStanding(model: Model): { posted: number; held: number } {
+export function modelStanding(model: Model): { posted: number; held: number; debt: number } {
   const buckets = live(model);
-  return { posted: sum(buckets.map((bucket) => bucket.remaining)), held: sum(buckets.map((bucket) => bucket.held)) };
+  return {
+    posted: sum(buckets.map((bucket) => bucket.remaining)),
+    held: sum(buckets.map((bucket) => bucket.held)),
+    debt: model.debt,
+  };
 }
 
-export function modelGrant(model: Model, bucket: ModelBucket, is_paid: boolean): void {
-  model.buckets.push(bucket);
+/** What has expired and is not held is gone. */
+export function modelPass(model: Model, now: number): void {
+  model.now = now;
+  for (const bucket of model.buckets) {
+    if (bucket.expires_at > now) continue;
+    bucket.lapsed += bucket.remaining - bucket.held;
+    bucket.remaining = bucket.held;
+  }
+}
+
+type Grant = Pick<ModelBucket, "id" | "granted_at" | "expires_at"> & { amount: number };
+
+export function modelGrant(model: Model, { amount, ...bucket }: Grant, is_paid: boolean): ModelBucket {
+  const repaid = Math.min(model.debt, amount);
+  model.debt -= repaid;
+  const nothing = { held: 0, clawed_back: 0, recalled: 0, lapsed: 0 };
+  const made = { ...bucket, original: amount, remaining: amount - repaid, ...nothing };
+  model.buckets.push(made);
   model.buckets.sort((one, other) => one.granted_at - other.granted_at || (one.id < other.id ? -1 : 1));
   model.paid ||= is_paid;
+  model.granted = posted(model);
+  model.told_percent = 0;
+  return made;
 }
 
 export function modelHold(
   model: Model,
   ask: { hold_id: string; amount: number; minimum: number; budget: number | null },
 ): { status: "held"; held_tokens: number } | { status: "refused"; code: string } {
+  const open = model.holds.get(ask.hold_id);
+  if (open !== undefined) return { status: "held", held_tokens: open.held };
   const { posted, held } = modelStanding(model);
   if (model.trial_ends_at !== null && model.trial_ends_at <= model.now && !model.paid) {
     return { status: "refused", code: "trial_ended" };
@@ -75,7 +122,7 @@ export function modelHold(
     const code = posted + overage_left >= ask.minimum ? "in_flight_exhausted" : "insufficient_balance";
     return { status: "refused", code };
   }
-  const hold: ModelHold = { held: 0, overage: 0, slices: [] };
+  const hold: ModelHold = { held: 0, overage: 0, budget: ask.budget, slices: [], progress: null, dead: false };
   for (const bucket of live(model)) {
     const tokens = Math.min(wanted - hold.held, bucket.remaining - bucket.held);
     if (tokens === 0) continue;
@@ -89,19 +136,26 @@ export function modelHold(
   return { status: "held", held_tokens: hold.held };
 }
 
-/** Gives the hold's tokens back and says what they were; what belongs to a bucket that has expired is lost. */
-function letGo(model: Model, hold_id: string, spend: number): { spent: number; overage: number } {
+/** Gives the hold's tokens back: to who has clawed them back, else to the bucket, unless it has expired. */
+function letGo(model: Model, hold_id: string, spend: number): { spent: number; overage: number; hold?: ModelHold } {
   const hold = model.holds.get(hold_id);
   if (hold === undefined) return { spent: 0, overage: 0 };
   let spent = 0;
   for (const { bucket, tokens } of hold.slices) {
     const taken = Math.min(spend - spent, tokens);
+    const returned = Math.min(tokens - taken, bucket.recalled);
+    const lapsed = bucket.expires_at <= model.now ? tokens - taken - returned : 0;
     spent += taken;
     bucket.held -= tokens;
-    bucket.remaining -= bucket.expires_at <= model.now ? tokens : taken;
+    bucket.remaining -= taken + returned + lapsed;
+    bucket.lapsed += lapsed;
+    bucket.recalled -= returned;
+    const owed = Math.max(0, bucket.recalled - bucket.held);
+    bucket.recalled -= owed;
+    model.debt += owed;
   }
   model.holds.delete(hold_id);
-  return { spent, overage: Math.min(spend - spent, hold.overage) };
+  return { spent, overage: Math.min(spend - spent, hold.overage), hold };
 }
 
 export function modelRelease(model: Model, hold_id: string): void {
@@ -131,5 +185,66 @@ export function modelSettle(model: Model, hold_id: string, cost: number): ModelC
     absorbed_tokens: absorbed,
   };
   model.charges.set(hold_id, charge);
+  model.crossings.push(...crossed(model, charge, held.hold?.budget ?? null).map((which) => `${hold_id} ${which}`));
   return { ...charge, replayed: false };
+}
+
+function crossed(model: Model, charge: ModelCharge, budget: number | null): string[] {
+  const percents = [50, 80, 100];
+  const between = (kind: string, before: number, after: number, whole: number) =>
+    percents
+      .filter((percent) => whole > 0 && before * 100 < whole * percent && after * 100 >= whole * percent)
+      .map((percent) => `${kind} ${percent}`);
+  const reached = percents.findLast((percent) => (model.granted - posted(model)) * 100 >= model.granted * percent) ?? 0;
+  const of_balance = percents.filter((percent) => percent > model.told_percent && percent <= reached);
+  const balance = charge.charged_tokens > 0 ? of_balance.map((percent) => `balance ${percent}`) : [];
+  if (balance.length > 0) model.told_percent = reached;
+  const used_before = model.overage - charge.overage_tokens;
+  const overage = between("overage", used_before, model.overage, model.overage_cap ?? 0);
+  const key = between("key_budget", model.spent - charge.cost_tokens, model.spent, budget ?? 0);
+  return [...balance, ...overage, ...key];
+}
+
+/** Ends the holds whose lease has run out, in the order in which they are given. */
+export function modelSweep(model: Model): void {
+  for (const [hold_id, hold] of [...model.holds]) {
+    if (!hold.dead) continue;
+    if (hold.progress === null) modelRelease(model, hold_id);
+    else modelSettle(model, hold_id, hold.progress);
+  }
+}
+
+export function modelClawBack(model: Model, bucket: ModelBucket, asked: number, key: string) {
+  const before = model.reversals.get(key);
+  if (before !== undefined) return before;
+  const amount = Math.min(asked, bucket.original - bucket.clawed_back);
+  const free = Math.min(amount, bucket.remaining - bucket.held);
+  const lapsed = Math.min(amount - free, bucket.lapsed);
+  const recalled = Math.min(amount - free - lapsed, bucket.held - bucket.recalled);
+  const debt_tokens = amount - free - lapsed - recalled;
+  bucket.remaining -= free;
+  bucket.lapsed -= lapsed;
+  bucket.recalled += recalled;
+  bucket.clawed_back += amount;
+  model.debt += debt_tokens;
+  const reversal = { reversed_tokens: amount, debt_tokens };
+  model.reversals.set(key, reversal);
+  return reversal;
+}
+
+export function modelReinstate(model: Model, bucket: ModelBucket, asked: number, key: string) {
+  const before = model.reversals.get(key);
+  if (before !== undefined) return before;
+  const amount = Math.min(asked, bucket.clawed_back);
+  const kept = Math.min(amount, bucket.recalled);
+  const debt_tokens = Math.min(amount - kept, model.debt);
+  const back = amount - kept - debt_tokens;
+  bucket.recalled -= kept;
+  bucket.clawed_back -= amount;
+  model.debt -= debt_tokens;
+  if (bucket.expires_at <= model.now) bucket.lapsed += back;
+  else bucket.remaining += back;
+  const reversal = { reversed_tokens: amount, debt_tokens };
+  model.reversals.set(key, reversal);
+  return reversal;
 }

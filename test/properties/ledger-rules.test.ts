@@ -53,7 +53,7 @@ test.each([
   if (row.trial === "ended") fixture.pass(5);
   if (row.posted > 0) await fixture.grant(user_id, row.posted);
   if ("cap" in row) {
-    await db.query({ text: "update account set overage_cap = $2 where user_id = $1", values: [user_id, row.cap] });
+    await fixture.ledger.setOverage({ user_id, cap_tokens: row.cap });
   }
   if ("in_flight" in row) await heldBy(fixture.hold(user_id, row.in_flight));
   const more = { api_key_id: newId(), key_budget_tokens: row.budget };
@@ -152,7 +152,7 @@ test("what nobody can pay is absorbed with its entry, never clamped (lago-api#49
 
 test("overage pays what the balance does not, up to its cap", async () => {
   const user_id = await fixture.account(100);
-  await db.query({ text: "update account set overage_cap = 50 where user_id = $1", values: [user_id] });
+  await fixture.ledger.setOverage({ user_id, cap_tokens: 50 });
   const hold_id = await heldBy(fixture.hold(user_id, 120));
   expect(await fixture.hold(user_id, 31)).toMatchObject({ code: "in_flight_exhausted" });
   const outcome = await fixture.settle(user_id, hold_id, 160);
@@ -257,12 +257,13 @@ test("a grant with a key is made once, tells its listeners, and a purchase ends 
 
 test("a grant repays debt first, with both sides in the ledger", async () => {
   const user_id = await fixture.account();
-  const clawBack = "select ledger_post($1, 'clawback', -30, null, 0, 30, 'Refunded', $2)";
-  await db.query({ text: clawBack, values: [user_id, fixture.clock.now()] });
+  const { id: bucket_id } = await fixture.grant(user_id, 30);
+  await fixture.settle(user_id, newId(), 30);
+  await fixture.ledger.clawBack({ user_id, bucket_id, amount_tokens: 30, reason: "Refunded", key: "refund" });
   expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 0, debt: 30 });
   expect(await fixture.grant(user_id, 100)).toMatchObject({ original_amount: 100, remaining: 70 });
   expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 70, debt: 0 });
-  expect((await entriesOf(user_id)).map(({ balance_after }) => balance_after)).toEqual([-30, 70, 40, 70]);
+  expect((await entriesOf(user_id)).map(({ balance_after }) => balance_after)).toEqual([30, 0, -30, 70, 40, 70]);
 });
 
 test("one poisoned operation fails alone; those of its batch are done", async () => {

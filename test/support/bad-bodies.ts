@@ -137,6 +137,41 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { key: "purser_live_nothing" },
     bad: [...missing("key"), ...invalid("key", 5, "", text(501))],
   },
+  "POST /api/v1/billing/subscription": {
+    valid: { plan_id: "starter" },
+    bad: [...missing("plan_id"), ...invalid("plan_id", 5, "none", "nul \0"), ...invalid("success_url", 5, "/back")],
+  },
+  "POST /api/v1/billing/purchase": {
+    valid: { amount_cents: 100 },
+    bad: [
+      ...missing("amount_cents"),
+      ...invalid("amount_cents", 99, -1, 100.5, "100", null, 1e12, 2 ** 53),
+      ...invalid("tokens", 625_000),
+      ...invalid("success_url", 5, "javascript:alert(1)", `https://a.example/${text(2000)}`),
+      ...invalid("cancel_url", "back"),
+    ],
+  },
+  "PUT /api/v1/billing/overage": {
+    valid: { cap_tokens: 1000 },
+    bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 1e16)],
+  },
+  "POST /api/v1/webhook-endpoints": {
+    valid: { url: "https://hooks.example.com/purser", events: ["run.failed"] },
+    bad: [
+      ...missing("url", "events"),
+      ...invalid(
+        "url",
+        5,
+        "",
+        "hooks",
+        "ftp://hooks.example.com",
+        "http://127.0.0.1/",
+        `https://a.example/${text(2048)}`,
+      ),
+      ...invalid("events", [], "run.failed"),
+      [{ events: ["run.exploded"] }, "invalid_value", "events[0]"],
+    ],
+  },
   "POST /api/v1/admin/users": {
     valid: { email: "new@example.com" },
     bad: [...missing("email"), ...invalid("email", 5, "nobody", `${text(250)}@example.com`), ...invalid("trial", "no")],
@@ -171,16 +206,19 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["days=366", "days"],
     ["days=1.5", "days"],
     ["days=week", "days"],
+    ["format=xml", "format"],
   ],
   "GET /api/v1/users/me/buckets": [["include=all", "include"]],
   "GET /api/v1/users/me/transactions": [
     ["type=gift", "type"],
+    ["format=xml", "format"],
     ["run_id=5", "run_id"],
     ["agent_id=x", "agent_id"],
     ["from=yesterday", "from"],
     ["to=2026-02-30T00:00:00Z", "to"],
     ...UNSTORABLE.map((instant): [string, string] => [`from=${instant}`, "from"]),
   ],
+  "GET /api/v1/notices": [["event=run.exploded", "event"]],
   "GET /api/v1/agents/{id}/runs": [
     ["status=done", "status"],
     ["trigger=cron", "trigger"],

@@ -26,10 +26,9 @@ export interface Lab {
   stop(): Promise<void>;
 }
 
-/** A service whose models are answered by an upstream that the test writes. */
-export async function startLab(models = LAB_MODELS, options: ServiceOptions & { limits?: object } = {}): Promise<Lab> {
-  const upstream = await startUpstream();
-  const config = {
+/** What PURSER_CONFIG says of these models, answered by `upstream`. */
+export function labConfig(upstream: Upstream, models = LAB_MODELS, limits: object = {}) {
+  return {
     providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url, api_key_env: "LAB_KEY" }],
     models: models.map((model) => ({
       provider: "lab",
@@ -40,8 +39,14 @@ export async function startLab(models = LAB_MODELS, options: ServiceOptions & { 
       supports: { tools: true, json_schema: true },
       ...model,
     })),
-    limits: { requests_per_minute: 1_000_000, ...options.limits },
+    limits: { requests_per_minute: 1_000_000, ...limits },
   };
+}
+
+/** A service whose models are answered by an upstream that the test writes. */
+export async function startLab(models = LAB_MODELS, options: ServiceOptions & { limits?: object } = {}): Promise<Lab> {
+  const upstream = await startUpstream();
+  const config = labConfig(upstream, models, options.limits);
   const service = await startService({ env: { LAB_KEY, ...options.env }, config });
   const stop = async () => {
     await service.stop();

@@ -29,6 +29,8 @@ async function listed(service: Service, user: Client): Promise<Record<string, un
     "users/me/transactions",
     "users/me/buckets?include=closed",
     "billing/subscription",
+    "billing/purchases",
+    "billing/overage",
   ];
   const answers = await Promise.all(lists.map((list) => user.get(`/api/v1/${list}`)));
   const users = await service.admin.get("/api/v1/admin/users");

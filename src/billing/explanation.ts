@@ -1,0 +1,88 @@
+import type { z } from "@hono/zod-openapi";
+import { RATE_SCALE } from "../constants.ts";
+import type { explanationSchema } from "../contract/ledger-export.ts";
+import type { ChargeRecord, HoldEstimate, SettledCharge } from "../ledger/ledger.types.ts";
+
+type Explanation = z.infer<typeof explanationSchema>;
+type Explained = Omit<Explanation, "request_id" | "others">;
+
+const DECIMALS = String(RATE_SCALE).length - 1;
+
+/** What the charges of a request are made of, the newest first; null when there is none. */
+export function explain(request_id: string, charges: readonly ChargeRecord[]): Explanation | null {
+  const [newest, ...others] = charges.map(explainCharge);
+  return newest === undefined ? null : { request_id, ...newest, others };
+}
+
+function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord): Explained {
+  const { slices = [], ...amounts } = hold ?? {};
+  const priced = charge === null ? [] : pricedParts(charge);
+  const exact_micro = priced.reduce((sum, { micro }) => sum + micro, 0n);
+  return {
+    ...of_call,
+    model: charge?.model ?? estimate?.model ?? null,
+    estimate: estimate === null ? null : worstCase(estimate),
+    hold: hold === null ? null : (amounts as Explained["hold"]),
+    slices,
+    rates: ratesOf(charge ?? estimate),
+    priced: priced.map(({ micro, ...part }) => ({ ...part, amount: decimal(micro) })),
+    rounding: charge === null ? null : rounding(exact_micro, charge.cost_tokens),
+    cost_tokens: charge?.cost_tokens ?? null,
+    charged_tokens: charge?.charged_tokens ?? null,
+    overage_tokens: charge?.overage_tokens ?? null,
+    absorbed_tokens: charge?.absorbed_tokens ?? null,
+    from_progress: charge?.from_progress ?? false,
+    legs: charge?.entries ?? [],
+    created_at: charge?.created_at ?? null,
+  };
+}
+
+/** Each kind of tokens once: cached input is not in the input. */
+function pricedParts(charge: SettledCharge) {
+  const { input_tokens, cached_input_tokens, output_tokens } = charge;
+  const cached_rate = charge.cached_input_rate_micro ?? charge.input_rate_micro;
+  const part = (tokens_of: "input" | "cached_input" | "output", tokens: number, rate_micro: number) => ({
+    tokens_of,
+    tokens,
+    rate: rate_micro / RATE_SCALE,
+    micro: BigInt(tokens) * BigInt(rate_micro),
+  });
+  return [
+    part("input", input_tokens - cached_input_tokens, charge.input_rate_micro),
+    part("cached_input", cached_input_tokens, cached_rate),
+    part("output", output_tokens, charge.output_rate_micro),
+  ];
+}
+
+function worstCase(estimate: HoldEstimate): NonNullable<Explained["estimate"]> {
+  const { input_tokens, max_output_tokens } = estimate;
+  const micro =
+    BigInt(input_tokens) * BigInt(estimate.input_rate_micro) +
+    BigInt(max_output_tokens) * BigInt(estimate.output_rate_micro);
+  const scale = BigInt(RATE_SCALE);
+  return { input_tokens, max_output_tokens, cost_tokens: Number((micro + scale - 1n) / scale) };
+}
+
+function ratesOf(rates: SettledCharge | HoldEstimate | null): Explained["rates"] {
+  if (rates === null) return null;
+  const { input_rate_micro, output_rate_micro } = rates;
+  return {
+    input_rate: input_rate_micro / RATE_SCALE,
+    cached_input_rate: (rates.cached_input_rate_micro ?? input_rate_micro) / RATE_SCALE,
+    output_rate: output_rate_micro / RATE_SCALE,
+    version: rates.price_version ?? null,
+  };
+}
+
+function rounding(exact_micro: bigint, cost_tokens: number): NonNullable<Explained["rounding"]> {
+  const rounded_micro = BigInt(cost_tokens) * BigInt(RATE_SCALE);
+  return { exact: decimal(exact_micro), rounded_up_by: decimal(rounded_micro - exact_micro) };
+}
+
+/** Millionths as a decimal, without zeros at its end. */
+function decimal(micro: bigint): string {
+  const sign = micro < 0n ? "-" : "";
+  const digits = String(micro < 0n ? -micro : micro).padStart(DECIMALS + 1, "0");
+  const fraction = digits.slice(-DECIMALS).replace(/0+$/, "");
+  return `${sign}${digits.slice(0, -DECIMALS)}${fraction === "" ? "" : `.${fraction}`}`;
+}

@@ -1,0 +1,72 @@
+import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
+import * as contract from "../contract/ledger-export.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { errors } from "../errors.ts";
+import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
+import { explain } from "./explanation.ts";
+
+/** Charges explained for one request id: a run's calls share theirs. */
+const MOST_CHARGES = 100;
+
+/** Usage, the ledger and explanations: to read page by page, or to take away whole. */
+export function ledgerExportRoutes({ ledger }: { ledger: Ledger }): HttpRouter {
+  const router = createRouter();
+
+  router.openapi(contract.getUsage, async (c) => {
+    const { user_id } = c.get("caller");
+    const { days, format } = c.req.valid("query");
+    if (format === "csv") return csv("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
+    return c.json(await ledger.usage(user_id, days), 200);
+  });
+  router.openapi(contract.listTransactions, async (c) => {
+    const { user_id } = c.get("caller");
+    const { limit, cursor, format, ...filter } = c.req.valid("query");
+    if (format === "csv") {
+      const parts = ledger.allEntries(user_id, filter);
+      return csv("transactions", entriesHead, parts, (part) => entryLines(user_id, part)) as never;
+    }
+    const before = decodeCursor(cursor, NUMBER_KEY);
+    const entries = await ledger.entries(user_id, filter, {
+      limit: limit + 1,
+      before_seq: before === null ? null : Number(before),
+    });
+    const { page, next_cursor } = pageOf(entries, limit, (entry) => entry.seq);
+    return c.json({ transactions: page, next_cursor }, 200);
+  });
+  router.openapi(contract.explainCharge, async (c) => {
+    const { request_id } = c.req.valid("param");
+    const charges = await ledger.charges(c.get("caller").user_id, request_id, MOST_CHARGES);
+    const explanation = explain(request_id, charges);
+    // A call that was refused, or failed before any output, has cost nothing and left nothing to explain.
+    if (explanation === null) throw errors.notFound("A charge for this request");
+    return c.json(explanation, 200);
+  });
+  return router;
+}
+
+/** A file that is made while it is read: however long it is, one part of it is in memory. */
+function csv<Part>(name: string, head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string): Response {
+  async function* texts(): AsyncGenerator<string, undefined> {
+    yield head;
+    for await (const part of parts) yield linesOf(part);
+  }
+  const written = texts();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await written.next();
+      if (done === true) controller.close();
+      else controller.enqueue(Buffer.from(value));
+    },
+    async cancel() {
+      await written.return(undefined);
+    },
+  });
+  return new Response(body, {
+    headers: {
+      "Content-Type": "text/csv; charset=utf-8; header=present",
+      "Content-Disposition": `attachment; filename="${name}.csv"`,
+      "Cache-Control": "no-store",
+    },
+  });
+}

@@ -1,0 +1,185 @@
+import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
+import { sql as raw } from "kysely";
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import type { PaymentEvent, Provider } from "./payments.types.ts";
+import type { Plan } from "./plan.ts";
+
+interface PaymentTable {
+  user_id: string;
+  id: string;
+  purpose: "top_up" | "period" | "upgrade" | "overage";
+  status: "pending" | "succeeded" | "failed";
+  provider: Provider;
+  reference: string | null;
+  amount_cents: number;
+  currency: string;
+  tokens: number;
+  subscription_id: string | null;
+  period_start: Instant | null;
+  plan: JSONColumnType<Plan | null, string | null, string | null>;
+  checkout_url: string | null;
+  bucket_id: string | null;
+  paid_cents: number;
+  refunded_cents: number;
+  clawed_back_tokens: number;
+  send_at: unknown;
+  created_at: Instant;
+}
+
+interface DisputeTable {
+  provider: string;
+  reference: string;
+  user_id: string;
+  payment_id: string;
+  disputed_cents: number;
+  state: "open" | "won" | "lost";
+}
+
+interface EventTable {
+  provider: string;
+  event_id: string;
+  kind: string;
+  reference: string | null;
+  event: JSONColumnType<PaymentEvent>;
+  outcome: "applied" | "waiting" | "ignored";
+  received_at: Instant;
+}
+
+interface Tables {
+  payment: PaymentTable;
+  payment_dispute: DisputeTable;
+  payment_event: EventTable;
+}
+
+export type PaymentRow = Selectable<PaymentTable>;
+/** A new payment; what is left out starts empty. */
+export type NewPayment = Pick<
+  PaymentRow,
+  "user_id" | "id" | "purpose" | "provider" | "amount_cents" | "currency" | "tokens" | "created_at"
+> & { subscription_id?: string; period_start?: Instant; plan?: Plan };
+
+export function createPaymentsStore(db: Db) {
+  const tables = (sql: Sql = db) => sql.tables<Tables>();
+  const all = (sql?: Sql) => tables(sql).selectFrom("payment").selectAll();
+  return {
+    /** With `send_in_seconds` of real time, the outbox sends it then, unless it has been taken before. */
+    insert: (tx: Sql, { plan, ...row }: NewPayment, send_in_seconds: number | null) =>
+      tables(tx)
+        .insertInto("payment")
+        .values({
+          ...row,
+          status: "pending",
+          plan: plan === undefined ? null : JSON.stringify(plan),
+          send_at: send_in_seconds === null ? null : raw`now() + make_interval(secs => ${send_in_seconds})`,
+        } as Insertable<PaymentTable>)
+        .returningAll()
+        .executeTakeFirstOrThrow(),
+    byId: (id: string, sql?: Sql) => all(sql).where("id", "=", id).executeTakeFirst(),
+    byReference: (tx: Tx, money: { provider: Provider; reference: string }) =>
+      all(tx).where("provider", "=", money.provider).where("reference", "=", money.reference).executeTakeFirst(),
+    ofPeriod: (tx: Tx, period: { user_id: string; subscription_id: string; period_start: Instant }) =>
+      all(tx)
+        .where("purpose", "=", "period")
+        .where("user_id", "=", period.user_id)
+        .where("subscription_id", "=", period.subscription_id)
+        .where("period_start", "=", period.period_start)
+        .executeTakeFirst(),
+    /** Whether the user has a payment of this purpose in this state. */
+    some: async (user_id: string, is: Pick<PaymentRow, "purpose" | "status">, sql?: Sql) =>
+      (await all(sql)
+        .where("user_id", "=", user_id)
+        .where("purpose", "=", is.purpose)
+        .where("status", "=", is.status)
+        .limit(1)
+        .executeTakeFirst()) !== undefined,
+    update: (sql: Sql, row: Pick<PaymentRow, "user_id" | "id">, set: Updateable<PaymentTable>) =>
+      tables(sql)
+        .updateTable("payment")
+        .set(set)
+        .where("user_id", "=", row.user_id)
+        .where("id", "=", row.id)
+        .returningAll()
+        .executeTakeFirstOrThrow(),
+    topUp: (user_id: string, id: string) =>
+      all().where("user_id", "=", user_id).where("id", "=", id).where("purpose", "=", "top_up").executeTakeFirst(),
+    topUps: (user_id: string, page: { limit: number; before_id: string | null }) => {
+      const query = all().where("user_id", "=", user_id).where("purpose", "=", "top_up").orderBy("id", "desc");
+      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).limit(page.limit).execute();
+    },
+    /** Takes orders whose time to be sent has come, and puts their next time off, so that each is sent by one node. */
+    takeUnsent: (options: { limit: number; retry_seconds: number }) =>
+      db.query<PaymentRow>({
+        text: `update payment set send_at = now() + make_interval(secs => $2)
+          where (user_id, id) in (
+            select user_id, id from payment where send_at <= now() order by send_at limit $1 for update skip locked
+          ) returning *`,
+        values: [options.limit, options.retry_seconds],
+      }),
+
+    /** Whether the event is new; a known one is left as it is. */
+    insertEvent: async (tx: Tx, row: Insertable<EventTable>) =>
+      (await tables(tx)
+        .insertInto("payment_event")
+        .values(row)
+        .onConflict((conflict) => conflict.doNothing())
+        .returning("event_id")
+        .executeTakeFirst()) !== undefined,
+    setOutcome: (tx: Tx, event: Pick<PaymentEvent, "provider" | "event_id">, outcome: EventTable["outcome"]) =>
+      tables(tx)
+        .updateTable("payment_event")
+        .set({ outcome })
+        .where("provider", "=", event.provider)
+        .where("event_id", "=", event.event_id)
+        .execute(),
+    /** Locks a waiting event; undefined when another node has applied it meanwhile. */
+    lockWaiting: (tx: Tx, event: Pick<PaymentEvent, "provider" | "event_id">) =>
+      tables(tx)
+        .selectFrom("payment_event")
+        .select("event_id")
+        .where("provider", "=", event.provider)
+        .where("event_id", "=", event.event_id)
+        .where("outcome", "=", "waiting")
+        .forUpdate()
+        .executeTakeFirst(),
+    /** Events that wait for a payment which is there by now, in the order they came. */
+    waitingEvents: async (limit: number): Promise<PaymentEvent[]> => {
+      const rows = await tables()
+        .selectFrom("payment_event as e")
+        .innerJoin("payment as p", (join) =>
+          join.onRef("p.provider", "=", "e.provider").onRef("p.reference", "=", "e.reference"),
+        )
+        .select("e.event")
+        .where("e.outcome", "=", "waiting")
+        .orderBy("e.received_at")
+        .limit(limit)
+        .execute();
+      return rows.map(({ event }) => event);
+    },
+
+    /** Notes a dispute. One that is over stays over, whatever comes late. */
+    upsertDispute: (tx: Tx, row: DisputeTable) =>
+      tables(tx)
+        .insertInto("payment_dispute")
+        .values(row)
+        .onConflict((conflict) =>
+          conflict
+            .columns(["provider", "reference"])
+            .doUpdateSet({ state: row.state, disputed_cents: row.disputed_cents })
+            .where("payment_dispute.state", "=", "open"),
+        )
+        .execute(),
+    /** Σ of the payment's disputes that are open or lost. */
+    async disputedCents(tx: Tx, payment: Pick<PaymentRow, "user_id" | "id">): Promise<number> {
+      const { cents } = await tables(tx)
+        .selectFrom("payment_dispute")
+        .select(({ fn }) => fn.coalesce(fn.sum<number>("disputed_cents"), raw<number>`0`).as("cents"))
+        .where("user_id", "=", payment.user_id)
+        .where("payment_id", "=", payment.id)
+        .where("state", "!=", "won")
+        .executeTakeFirstOrThrow();
+      return cents;
+    },
+  };
+}
+
+export type PaymentsStore = ReturnType<typeof createPaymentsStore>;

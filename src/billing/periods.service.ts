@@ -1,0 +1,177 @@
+import { addMonths } from "../platform/clock.ts";
+import type { Instant, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import type { DueSource } from "../platform/timeline.ts";
+import { paidCents } from "./as-if-paid.ts";
+import type { Overage } from "./overage.service.ts";
+import { periodOf } from "./period.ts";
+import type { Plan } from "./plan.ts";
+import type { BillingRoom } from "./room.ts";
+import type { DuePosition, SubscriptionRow } from "./subscriptions.store.ts";
+
+/** A period that was paid for. */
+export interface PaidPeriod {
+  plan: Plan;
+  period_start: Instant;
+  period_end: Instant;
+  reference: string;
+  paid_cents: number;
+}
+
+/** A subscription that goes on into another period. */
+export interface Renewal {
+  user_id: string;
+  plan_id: string;
+  period_start: Instant;
+  period_end: Instant;
+}
+
+/** Hears of a renewal in the transaction that makes it one: only SQL may be awaited. */
+export type OnRenewed = (renewal: Renewal, tx: Tx) => Promise<void>;
+
+/** How subscriptions begin, go on from period to period, and end. Callers have locked the user's billing. */
+export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: OnRenewed) {
+  const { db, clock, ledger, accounts, subscriptions, orders } = room;
+
+  /** The one grant of a paid period: it lasts the plan's rollover beyond the period's end. */
+  const grantPeriod = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod): Promise<void> => {
+    const { user_id, id: subscription_id, provider } = row;
+    const { plan, period_start, reference, paid_cents } = paid;
+    const now = clock.now();
+    const bucket = await ledger.grant(
+      {
+        user_id,
+        amount_tokens: plan.included_tokens,
+        source: "subscription",
+        granted_at: period_start < now ? period_start : now,
+        expires_at: addMonths(paid.period_end, plan.rollover_months),
+        note: plan.name,
+        grant_key: `subscription:${subscription_id}:${period_start}`,
+      },
+      tx,
+    );
+    const order = { amount_cents: plan.price_cents, currency: plan.currency, tokens: plan.included_tokens };
+    const about = { user_id, provider, subscription_id, period_start, purpose: "period" as const, created_at: now };
+    const payment = await orders.insert(tx, { id: newId(), ...about, ...order }, null);
+    await orders.update(tx, payment, { status: "succeeded", reference, paid_cents, bucket_id: bucket.id });
+  };
+
+  /**
+   * Takes in a paid period: its tokens are granted whatever has become of the subscription, once. It starts or renews
+   * the subscription unless that is over or further on already. True: tokens were granted.
+   */
+  const begin = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod): Promise<boolean> => {
+    const { plan, period_start, period_end } = paid;
+    const known = await orders.ofPeriod(tx, { user_id: row.user_id, subscription_id: row.id, period_start });
+    if (known !== undefined) return false;
+    await grantPeriod(tx, row, paid);
+    if (!(await mayBegin(tx, row, period_start))) {
+      if (row.status === "ended") await subscriptions.update(tx, row, { end_at_provider: true });
+      return true;
+    }
+    if (row.current_period_start !== null) await overage.close(tx, row);
+    const renewed = await subscriptions.update(tx, row, {
+      status: "active",
+      plan: JSON.stringify(plan),
+      ...(row.pending_plan?.id === plan.id ? { pending_plan: null } : {}),
+      anchor: row.anchor ?? period_start,
+      periods: row.periods + 1,
+      current_period_start: period_start,
+      current_period_end: period_end,
+      checkout_url: null,
+      end_at_provider: false,
+    });
+    await overage.sync(tx, row.user_id, renewed);
+    if (row.periods > 0) await tellRenewed({ user_id: row.user_id, plan_id: plan.id, period_start, period_end }, tx);
+    return true;
+  };
+
+  /** A running subscription goes forward only; one that never ran starts, unless another has taken its place. */
+  const mayBegin = async (tx: Tx, row: SubscriptionRow, period_start: Instant): Promise<boolean> => {
+    if (row.current_period_start !== null) {
+      return row.status !== "ended" && period_start > row.current_period_start;
+    }
+    const current = await subscriptions.current(row.user_id, tx);
+    if (current !== undefined && current.id !== row.id) {
+      if (current.status !== "incomplete") return false;
+      await end(tx, current, { tell_provider: true });
+    }
+    return true;
+  };
+
+  /** Ends a subscription now, invoicing its overage. */
+  const end = async (tx: Tx, row: SubscriptionRow, { tell_provider }: { tell_provider: boolean }) => {
+    if (row.status === "active" || row.status === "past_due") await overage.close(tx, row);
+    const ended = await subscriptions.update(tx, row, {
+      status: "ended",
+      checkout_url: null,
+      end_at_provider: tell_provider && !isOwn(row),
+    });
+    await overage.sync(tx, row.user_id, undefined);
+    return ended;
+  };
+
+  /** The next period, or the first, of a subscription that the service's own clock runs: as if paid. */
+  const beginNext = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
+    const plan = row.pending_plan ?? row.plan;
+    const { start: period_start, end: period_end } = periodOf(row.anchor ?? clock.now(), row.periods + 1);
+    const reference = `${row.provider}:${row.id}:${period_start}`;
+    const paid_cents = paidCents(row.provider, plan.price_cents);
+    await begin(tx, row, { plan, period_start, period_end, reference, paid_cents });
+  };
+
+  /** One period end of a subscription that the service's own clock runs: it ends, or its next period begins. */
+  const advance = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
+    // a sandbox that is no longer configured does not go on for nothing
+    if (row.cancel_at_period_end || room.paymentsOf(row.provider) === null) {
+      await end(tx, row, { tell_provider: false });
+      return;
+    }
+    await beginNext(tx, row);
+  };
+
+  /** The user's subscription, brought up to now: period ends that the sweep has not come to yet are carried out first. */
+  const caughtUp = async (tx: Tx, user_id: string): Promise<SubscriptionRow | undefined> => {
+    for (;;) {
+      const row = await subscriptions.current(user_id, tx);
+      if (row === undefined || !isDue(row, clock.now())) return row;
+      await advance(tx, row);
+    }
+  };
+
+  const advanceOne = (due: { user_id: string; id: string }) =>
+    db.transaction(async (tx) => {
+      await accounts.lock(tx, due.user_id);
+      const row = await subscriptions.current(due.user_id, tx);
+      if (row?.id === due.id && isDue(row, clock.now())) await advance(tx, row);
+    });
+
+  /** Period ends in the order of their instants, over all users. One that fails holds up no other. */
+  const renewals: DueSource = {
+    name: "renewals",
+    nextDueAt: async (until) => (await subscriptions.due(until, null))?.current_period_end ?? null,
+    async carryOut() {
+      const failures: unknown[] = [];
+      let last: DuePosition | null = null;
+      for (;;) {
+        const due: (DuePosition & { user_id: string }) | undefined = await subscriptions.due(clock.now(), last);
+        if (due === undefined) break;
+        await advanceOne(due)
+          .then(() => ledger.notifyGrant(due.user_id))
+          .catch((error) => failures.push(error));
+        last = due;
+      }
+      if (failures.length > 0) throw new AggregateError(failures, `${failures.length} renewals failed: ${failures[0]}`);
+    },
+  };
+
+  return { begin, beginNext, end, caughtUp, renewals };
+}
+
+export type Periods = ReturnType<typeof createPeriods>;
+
+const isOwn = (row: SubscriptionRow) => row.provider !== "stripe";
+
+function isDue(row: SubscriptionRow, now: Instant): boolean {
+  return row.status === "active" && isOwn(row) && row.current_period_end !== null && row.current_period_end <= now;
+}

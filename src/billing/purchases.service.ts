@@ -1,0 +1,82 @@
+import { errors } from "../errors.ts";
+import type { Instant } from "../platform/db.ts";
+import { isUuid, newId } from "../platform/ids.ts";
+import type { Inbox } from "./inbox.service.ts";
+import type { PaymentRow } from "./payments.store.ts";
+import type { ReturnUrls } from "./payments.types.ts";
+import { purchasePrice } from "./purchase-price.ts";
+import type { BillingRoom } from "./room.ts";
+
+const CURRENCY = "usd";
+
+/** A top-up as the API shows it. */
+export interface Purchase {
+  id: string;
+  status: "pending" | "succeeded" | "failed" | "refunded";
+  amount_cents: number;
+  refunded_cents: number;
+  currency: string;
+  tokens: number;
+  checkout_url: string | null;
+  bucket_id: string | null;
+  created_at: Instant;
+  sandbox?: true;
+}
+
+/** One-time top-ups at the standard token rate. */
+export function createPurchases(room: BillingRoom, inbox: Inbox) {
+  const { db, clock, orders, payments } = room;
+  return {
+    /** Orders a top-up; where it is paid on a hosted page, `checkout_url` leads there. 400, 402 `payment_failed`, 503. */
+    async purchase(
+      user_id: string,
+      wanted: { amount_cents?: number | undefined; tokens?: number | undefined } & ReturnUrls,
+    ): Promise<Purchase> {
+      const price = purchasePrice(wanted);
+      const { provider } = payments;
+      if (provider === "none") throw errors.paymentsNotConfigured();
+      const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
+      const payment = await orders.insert(db, { ...about, ...price, currency: CURRENCY }, null);
+      const { success_url, cancel_url } = wanted;
+      const order = { payment_id: payment.id, payer: await room.payerOf(user_id), ...price, currency: CURRENCY };
+      const started = await payments.topUp({ ...order, success_url, cancel_url }).catch(async (error) => {
+        const event_id = `refused:${payment.id}`;
+        await inbox.apply({ provider, event_id, kind: "failed", payment_id: payment.id });
+        throw error;
+      });
+      await room.rememberCustomer(user_id, provider, started);
+      await orders.update(db, payment, { checkout_url: started.checkout_url });
+      for (const event of started.events) await inbox.apply(event);
+      return this.one(user_id, payment.id);
+    },
+
+    /** The user's purchase, or 404. */
+    async one(user_id: string, id: string): Promise<Purchase> {
+      const row = isUuid(id) ? await orders.topUp(user_id, id) : undefined;
+      if (row === undefined) throw errors.notFound("This purchase");
+      return purchaseRecord(row);
+    },
+
+    /** Newest first. */
+    async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<Purchase[]> {
+      return (await orders.topUps(user_id, page)).map(purchaseRecord);
+    },
+  };
+}
+
+function purchaseRecord(row: PaymentRow): Purchase {
+  const { id, amount_cents, refunded_cents, currency, tokens, checkout_url, bucket_id, created_at } = row;
+  const refunded = row.status === "succeeded" && refunded_cents > 0 && refunded_cents >= row.paid_cents;
+  return {
+    id,
+    status: refunded ? "refunded" : row.status,
+    amount_cents,
+    refunded_cents,
+    currency,
+    tokens,
+    checkout_url,
+    bucket_id,
+    created_at,
+    ...(row.provider === "sandbox" ? { sandbox: true as const } : {}),
+  };
+}

@@ -1,0 +1,142 @@
+import type Stripe from "stripe";
+import { instantOf } from "../platform/clock.ts";
+import type { PaymentEvent } from "./payments.types.ts";
+
+/** Our ids in the metadata of Stripe's objects. */
+export const METADATA = {
+  user_id: "purser_user_id",
+  payment_id: "purser_payment_id",
+  subscription_id: "purser_subscription_id",
+  plan_id: "purser_plan_id",
+} as const;
+
+/** What an event of Stripe's means to us; empty when nothing of ours is meant. Its object is fetched anew: the event may be old. */
+export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Promise<PaymentEvent[]> {
+  const base = { provider: "stripe" as const, event_id: event.id };
+  switch (event.type) {
+    case "checkout.session.completed":
+    case "checkout.session.async_payment_succeeded":
+      return sessionPaid(base, await stripe.checkout.sessions.retrieve(event.data.object.id));
+    case "checkout.session.expired":
+    case "checkout.session.async_payment_failed":
+      return sessionGivenUp(base, event.data.object);
+    case "invoice.paid":
+      return invoicePaid(base, await stripe.invoices.retrieve(event.data.object.id ?? "", { expand: ["payments"] }));
+    case "invoice.payment_failed":
+      return invoiceUnpaid(base, await stripe.invoices.retrieve(event.data.object.id ?? ""));
+    case "invoice.voided":
+    case "invoice.marked_uncollectible":
+      return invoiceGivenUp(base, event.data.object);
+    case "customer.subscription.deleted":
+      return subscriptionEnded(base, event.data.object);
+    case "charge.refunded": {
+      const charge = await stripe.charges.retrieve(event.data.object.id);
+      return [
+        {
+          ...base,
+          kind: "refunded",
+          reference: idOf(charge.payment_intent) ?? charge.id,
+          refunded_cents: charge.amount_refunded,
+        },
+      ];
+    }
+    case "charge.dispute.created":
+    case "charge.dispute.closed":
+      return disputed(base, event.type, await stripe.disputes.retrieve(event.data.object.id));
+    default:
+      return [];
+  }
+}
+
+/** The payment intent that paid an invoice, else its charge, else (nothing was due) the invoice itself. */
+export function moneyReference(invoice: Stripe.Invoice): string {
+  const payment = invoice.payments?.data.find((each) => each.status === "paid")?.payment;
+  return idOf(payment?.payment_intent) ?? idOf(payment?.charge) ?? invoice.id ?? "";
+}
+
+interface Base {
+  provider: "stripe";
+  event_id: string;
+}
+
+function idOf(object: string | { id: string } | null | undefined): string | null {
+  return typeof object === "string" ? object : (object?.id ?? null);
+}
+
+function customerOf(object: { customer: string | { id: string } | null }): { customer_reference?: string } {
+  const customer_reference = idOf(object.customer);
+  return customer_reference === null ? {} : { customer_reference };
+}
+
+function sessionPaid(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
+  const payment_id = session.metadata?.[METADATA.payment_id];
+  if (session.mode !== "payment" || session.payment_status !== "paid" || payment_id === undefined) return [];
+  const reference = idOf(session.payment_intent) ?? session.id;
+  return [
+    { ...base, ...customerOf(session), kind: "paid", payment_id, reference, amount_cents: session.amount_total ?? 0 },
+  ];
+}
+
+function sessionGivenUp(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
+  const { [METADATA.payment_id]: payment_id, [METADATA.subscription_id]: subscription_id } = session.metadata ?? {};
+  if (payment_id !== undefined) return [{ ...base, kind: "failed", payment_id }];
+  if (subscription_id !== undefined)
+    return [{ ...base, kind: "subscription_ended", subscription_id, subscription_reference: null }];
+  return [];
+}
+
+function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
+  const paid = {
+    ...base,
+    ...customerOf(invoice),
+    reference: moneyReference(invoice),
+    amount_cents: invoice.amount_paid,
+  };
+  const payment_id = invoice.metadata?.[METADATA.payment_id];
+  if (payment_id !== undefined) return [{ ...paid, kind: "paid", payment_id }];
+  const subscription = subscriptionOf(invoice);
+  const line = invoice.lines.data.find((each) => each.parent?.subscription_item_details?.proration === false);
+  if (subscription === null || line === undefined) return [];
+  const period_start = instantOf(line.period.start * 1000);
+  return [
+    { ...paid, ...subscription, kind: "period_paid", period_start, period_end: instantOf(line.period.end * 1000) },
+  ];
+}
+
+function invoiceUnpaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
+  const subscription = subscriptionOf(invoice);
+  if (subscription === null || invoice.status === "paid") return [];
+  const { subscription_id, subscription_reference } = subscription;
+  return [{ ...base, kind: "subscription_past_due", subscription_id, subscription_reference }];
+}
+
+function invoiceGivenUp(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
+  const payment_id = invoice.metadata?.[METADATA.payment_id];
+  return payment_id === undefined ? [] : [{ ...base, kind: "failed", payment_id }];
+}
+
+/** The subscription that an invoice is for, as it was when the invoice was made: its plan is the one that was paid. */
+function subscriptionOf(invoice: Stripe.Invoice) {
+  const details = invoice.parent?.subscription_details;
+  const subscription_reference = idOf(details?.subscription);
+  const { [METADATA.subscription_id]: subscription_id, [METADATA.plan_id]: plan_id } = details?.metadata ?? {};
+  if (subscription_reference === null || subscription_id === undefined || plan_id === undefined) return null;
+  return { subscription_id, subscription_reference, plan_id };
+}
+
+function subscriptionEnded(base: Base, subscription: Stripe.Subscription): PaymentEvent[] {
+  const subscription_id = subscription.metadata[METADATA.subscription_id];
+  if (subscription_id === undefined) return [];
+  return [{ ...base, kind: "subscription_ended", subscription_id, subscription_reference: subscription.id }];
+}
+
+function disputed(
+  base: Base,
+  type: "charge.dispute.created" | "charge.dispute.closed",
+  dispute: Stripe.Dispute,
+): PaymentEvent[] {
+  const reference = idOf(dispute.payment_intent) ?? idOf(dispute.charge) ?? "";
+  const about = { ...base, reference, dispute_reference: dispute.id, disputed_cents: dispute.amount };
+  if (type === "charge.dispute.created") return [{ ...about, kind: "disputed" }];
+  return [{ ...about, kind: "dispute_closed", won: dispute.status !== "lost" }];
+}

@@ -1,0 +1,224 @@
+import { errors } from "../errors.ts";
+import { addSeconds } from "../platform/clock.ts";
+import type { Instant, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import type { Inbox } from "./inbox.service.ts";
+import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
+import type { PaymentRow } from "./payments.store.ts";
+import type { Payments, Provider, ReturnUrls } from "./payments.types.ts";
+import type { Periods } from "./periods.service.ts";
+import { type Plan, planWith } from "./plan.ts";
+import { planChange } from "./plan-change.ts";
+import { prorated } from "./proration.ts";
+import type { BillingRoom } from "./room.ts";
+import type { SubscriptionRow } from "./subscriptions.store.ts";
+
+/** A subscription as the API shows it; every field null with status `none`. */
+export interface Subscription {
+  plan_id: string | null;
+  status: "none" | SubscriptionRow["status"];
+  current_period_start: Instant | null;
+  current_period_end: Instant | null;
+  cancel_at_period_end: boolean;
+  pending_plan_id: string | null;
+  checkout_url?: string;
+  sandbox?: true;
+}
+
+const NONE: Subscription = {
+  plan_id: null,
+  status: "none",
+  current_period_start: null,
+  current_period_end: null,
+  cancel_at_period_end: false,
+  pending_plan_id: null,
+};
+
+/** What choosing a plan comes to, decided under the lock of the user's billing. */
+type Choice =
+  | { kind: "new" | "open" | "keep" | "downgrade"; row: SubscriptionRow }
+  | { kind: "upgrade"; row: SubscriptionRow; payment: PaymentRow };
+
+/** What happens at a period's end: `plan` is the one to change to, null for none. */
+interface PeriodEnd {
+  cancel: boolean;
+  plan: Plan | null;
+}
+
+/** Who subscribes to what. A user has one subscription at most; its periods are `periods.service.ts`. */
+export function createSubscriptions(room: BillingRoom, parts: { periods: Periods; inbox: Inbox; outbox: Outbox }) {
+  const { db, clock, accounts, subscriptions, orders } = room;
+  const { periods, inbox, outbox } = parts;
+
+  const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: Payments) => {
+    const provider = paying(by);
+    const about = { user_id, id: newId(), provider, status: "incomplete" as const, periods: 0 };
+    const begun = { plan: JSON.stringify(plan), cancel_at_period_end: false, end_at_provider: false };
+    const row = await subscriptions.insert(tx, { ...about, ...begun, created_at: clock.now() });
+    if (!by.runs_periods) await periods.beginNext(tx, row);
+    return row;
+  };
+
+  /** The order of an upgrade: the difference for the rest of the period, in cents and in tokens. */
+  const orderUpgrade = async (tx: Tx, row: SubscriptionRow, plan: Plan, by: Payments): Promise<PaymentRow> => {
+    const { user_id, id: subscription_id, current_period_start: start, current_period_end: end } = row;
+    const provider = paying(by);
+    // what a provider runs can only be changed there; what our clock runs cannot move to a provider in mid-period
+    if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods) throw paidElsewhere(row.provider);
+    if (start === null || end === null || row.status !== "active") throw pastDue();
+    // the next period has begun, and its payment has not been heard of: there is nothing to reckon a difference from
+    if (end <= clock.now()) throw changeInFlight();
+    if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw changeInFlight();
+    const rest = { start, end, at: clock.now() };
+    const amount_cents = prorated(plan.price_cents - row.plan.price_cents, rest);
+    const tokens = prorated(Math.max(0, plan.included_tokens - row.plan.included_tokens), rest);
+    const order = { amount_cents, currency: plan.currency, tokens, subscription_id, plan };
+    const about = { user_id, id: newId(), purpose: "upgrade" as const, provider, created_at: clock.now() };
+    return orders.insert(tx, { ...about, ...order }, RETRY_SECONDS);
+  };
+
+  const decide = async (tx: Tx, user_id: string, plan: Plan, by: Payments): Promise<Choice> => {
+    await accounts.lock(tx, user_id);
+    const row = await periods.caughtUp(tx, user_id);
+    if (row === undefined) return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
+    if (row.status === "incomplete") {
+      const is_opening = row.checkout_url === null && clock.now() < addSeconds(row.created_at, RETRY_SECONDS);
+      if (is_opening) throw changeInFlight();
+      if (row.plan.id === plan.id && row.checkout_url !== null && by.runs_periods) return { kind: "open", row };
+      await periods.end(tx, row, { tell_provider: true });
+      return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
+    }
+    const kind = planChange(row.plan, plan);
+    if (kind === "upgrade") return { kind, row, payment: await orderUpgrade(tx, row, plan, by) };
+    return { kind, row };
+  };
+
+  /** Opens the checkout of a new subscription, where a provider runs it. */
+  const checkOut = async (row: SubscriptionRow, by: Payments, urls: ReturnUrls): Promise<void> => {
+    const payer = await room.payerOf(row.user_id);
+    const order = { subscription_id: row.id, payer, plan: row.plan, ...urls };
+    const started = await by.subscribe(order).catch(async (error) => {
+      await db.transaction((tx) => periods.end(tx, row, { tell_provider: false }));
+      throw error;
+    });
+    await room.rememberCustomer(row.user_id, row.provider, started);
+    const { checkout_url, reference: checkout_reference } = started;
+    await subscriptions.update(db, row, { checkout_url, checkout_reference });
+    for (const event of started.events) await inbox.apply(event);
+  };
+
+  const tellProvider = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
+    if (row.provider !== "stripe") return;
+    const payments = room.paymentsOf(row.provider);
+    if (payments === null) throw errors.paymentsNotConfigured();
+    const running = { subscription_id: row.id, subscription_reference: row.reference };
+    if (wanted.cancel !== row.cancel_at_period_end) {
+      await payments.setCancelAtPeriodEnd({ ...running, cancel: wanted.cancel });
+    }
+    if (wanted.plan?.id !== row.pending_plan?.id) {
+      const payer = await room.payerOf(row.user_id);
+      await payments.changePlan({ ...running, payer, plan: wanted.plan ?? row.plan, when: "period_end" });
+    }
+  };
+
+  /** Sets what happens at the period's end, at the provider first: its next invoice says what really holds. */
+  const settleEnd = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
+    await tellProvider(row, wanted);
+    await db.transaction(async (tx) => {
+      await accounts.lock(tx, row.user_id);
+      const current = await subscriptions.byId(row.id, tx);
+      if (current === undefined || current.periods !== row.periods || current.status === "ended")
+        throw changeInFlight();
+      const pending_plan = wanted.plan === null ? null : JSON.stringify(wanted.plan);
+      await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan });
+    });
+  };
+
+  const current = async (user_id: string): Promise<Subscription> => {
+    const row = await subscriptions.current(user_id);
+    return row === undefined ? NONE : subscriptionRecord(row);
+  };
+
+  return {
+    current,
+
+    /**
+     * Chooses a plan for the user, paid through `by`: a new subscription, an upgrade now, a downgrade at the period's
+     * end. The plan one has already takes back a change or a cancellation that is to come.
+     */
+    async choose(
+      user_id: string,
+      plan_id: string,
+      by: Payments,
+      urls: ReturnUrls = { success_url: null, cancel_url: null },
+    ): Promise<{ subscription: Subscription; created: boolean }> {
+      const plan = planWith(room.plans, plan_id);
+      const choice = await db.transaction((tx) => decide(tx, user_id, plan, by));
+      const { kind, row } = choice;
+      if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : room.ledger.notifyGrant(user_id));
+      else if (kind === "upgrade") {
+        await outbox.send(choice.payment);
+        // once it is paid for, and not before, it takes a cancellation back
+        const upgraded = await subscriptions.byId(row.id);
+        if (upgraded?.plan.id === plan.id && upgraded.cancel_at_period_end) {
+          await settleEnd(upgraded, { cancel: false, plan: null });
+        }
+      } else if (kind !== "open") {
+        await settleEnd(row, { cancel: false, plan: kind === "downgrade" ? plan : null });
+      }
+      return { subscription: await current(user_id), created: kind === "new" };
+    },
+
+    /** Ends the subscription with its present period; an open checkout at once. 404 when there is neither. */
+    async cancel(user_id: string): Promise<Subscription> {
+      const row = await db.transaction(async (tx) => {
+        await accounts.lock(tx, user_id);
+        const found = await periods.caughtUp(tx, user_id);
+        if (found === undefined) throw errors.notFound("A subscription");
+        return found.status === "incomplete" ? periods.end(tx, found, { tell_provider: true }) : found;
+      });
+      if (row.status === "ended") return subscriptionRecord(row);
+      await settleEnd(row, { cancel: true, plan: row.pending_plan });
+      return current(user_id);
+    },
+
+    /** Ends what an erased user subscribed to, within that transaction; the provider is told after it. */
+    async forget(tx: Tx, user_id: string): Promise<void> {
+      await accounts.lock(tx, user_id);
+      const row = await subscriptions.current(user_id, tx);
+      if (row !== undefined) await periods.end(tx, row, { tell_provider: true });
+    },
+  };
+}
+
+/** The provider that money comes in by; 503 where there is none. */
+function paying(by: Payments): Provider {
+  if (by.provider === "none") throw errors.paymentsNotConfigured();
+  return by.provider;
+}
+
+const changeInFlight = () =>
+  errors.conflict("plan_change_in_flight", "Another change of this subscription is under way. Retry in a while.");
+const pastDue = () =>
+  errors.conflict("subscription_past_due", "This subscription is past due. Pay its open invoice first.");
+const paidElsewhere = (provider: string) =>
+  errors.conflict(
+    "subscription_paid_elsewhere",
+    provider === "operator"
+      ? "The operator of this service gave this subscription. Ask them to change it."
+      : "This subscription is paid for in another way, and can only be changed there.",
+  );
+
+function subscriptionRecord(row: SubscriptionRow): Subscription {
+  const { status, current_period_start, current_period_end, cancel_at_period_end, checkout_url } = row;
+  return {
+    plan_id: row.plan.id,
+    status,
+    current_period_start,
+    current_period_end,
+    cancel_at_period_end,
+    pending_plan_id: row.pending_plan?.id ?? null,
+    ...(checkout_url === null ? {} : { checkout_url }),
+    ...(row.provider === "sandbox" ? { sandbox: true as const } : {}),
+  };
+}

@@ -1,0 +1,152 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { USAGE_DAYS } from "../constants.ts";
+import { ENTRY_TYPES, transactionSchema, usageSchema } from "./billing.ts";
+import { needs } from "./caller.ts";
+import {
+  failures,
+  instantInput,
+  instantSchema,
+  json,
+  listQuerySchema,
+  nextCursorSchema,
+  tokensSchema,
+  uuidSchema,
+} from "./common.ts";
+
+/** Usage, the ledger and what a charge is made of: to read, and to take away. Contract 5. */
+
+const formatSchema = z
+  .enum(["json", "csv"])
+  .default("json")
+  .openapi({ description: "`csv` streams all of it, whatever `limit` and `cursor` say (RFC 4180)" });
+
+/** A response in JSON, or in CSV where that was asked for. */
+function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
+  const { content } = json(schema, description);
+  return { description, content: { ...content, "text/csv": { schema: z.string() } } };
+}
+
+const rateSchema = z.number().openapi({ description: "billed tokens per raw token" });
+const exactSchema = z.string().openapi({ description: "billed tokens with all their decimals", example: "93.8333336" });
+
+const chargeFields = {
+  hold_id: uuidSchema,
+  status: z.enum(["open", "settled"]).openapi({ description: "open: the call has not ended" }),
+  model: z.string().nullable(),
+  agent_id: uuidSchema.nullable(),
+  run_id: uuidSchema.nullable(),
+  api_key_id: uuidSchema.nullable(),
+  estimate: z
+    .object({ input_tokens: z.number().int(), max_output_tokens: z.number().int(), cost_tokens: tokensSchema })
+    .nullable()
+    .openapi({ description: "the worst case, estimated before the call was made" }),
+  hold: z
+    .object({ requested_tokens: tokensSchema, held_tokens: tokensSchema, overage_tokens: tokensSchema })
+    .nullable()
+    .openapi({ description: "what was set aside for it; null when it was gone by the time of the charge" }),
+  slices: z
+    .array(z.object({ bucket_id: uuidSchema, tokens: tokensSchema }))
+    .openapi({ description: "the buckets that the hold was taken from" }),
+  rates: z
+    .object({
+      input_rate: rateSchema,
+      cached_input_rate: rateSchema,
+      output_rate: rateSchema,
+      version: z.string().nullable().openapi({ description: "names the price list that was in force" }),
+    })
+    .nullable(),
+  priced: z
+    .array(
+      z.object({
+        tokens_of: z.enum(["input", "cached_input", "output"]),
+        tokens: z.number().int(),
+        rate: rateSchema,
+        amount: exactSchema,
+      }),
+    )
+    .openapi({ description: "raw tokens × rate, for each kind of tokens" }),
+  rounding: z
+    .object({ exact: exactSchema, rounded_up_by: exactSchema })
+    .nullable()
+    .openapi({ description: "the sum of `priced`, rounded up once to whole tokens" }),
+  cost_tokens: tokensSchema.nullable(),
+  charged_tokens: tokensSchema.nullable(),
+  overage_tokens: tokensSchema.nullable(),
+  absorbed_tokens: tokensSchema.nullable(),
+  from_progress: z
+    .boolean()
+    .openapi({ description: "the call was lost, and this is what was last known to have been generated" }),
+  legs: z.array(transactionSchema).openapi({ description: "the ledger's lines of the charge" }),
+  created_at: instantSchema.nullable(),
+};
+
+export const explanationSchema = z
+  .object({
+    request_id: z.string(),
+    ...chargeFields,
+    others: z.array(z.object(chargeFields)).openapi({
+      description: "older charges with the same request id: those of a run, or of a caller that repeats it",
+    }),
+  })
+  .openapi("Explanation");
+
+const tags = ["Usage and billing"];
+
+export const getUsage = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/usage",
+  tags,
+  summary: "Usage by day (UTC), model, agent and key",
+  ...needs("billing:read"),
+  request: {
+    query: z.object({
+      days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
+      format: formatSchema,
+    }),
+  },
+  responses: {
+    200: jsonOrCsv(
+      usageSchema,
+      "every day of the window, today last; as CSV a line for each day, model, agent and key",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const listTransactions = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/transactions",
+  tags,
+  summary: "The ledger, newest first; as CSV oldest first",
+  ...needs("billing:read"),
+  request: {
+    query: listQuerySchema.extend({
+      type: z.enum(ENTRY_TYPES).optional(),
+      run_id: z.uuid().optional(),
+      agent_id: z.uuid().optional(),
+      from: instantInput.optional(),
+      to: instantInput.optional(),
+      format: formatSchema,
+    }),
+  },
+  responses: {
+    200: jsonOrCsv(
+      z.object({ transactions: z.array(transactionSchema), next_cursor: nextCursorSchema }),
+      "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
+    ),
+    ...failures(400, 403),
+  },
+});
+
+export const explainCharge = createRoute({
+  method: "get",
+  path: "/api/v1/billing/explain/{request_id}",
+  tags,
+  summary: "What a charge is made of",
+  ...needs("billing:read"),
+  request: { params: z.object({ request_id: z.string().min(1).max(255) }) },
+  responses: {
+    200: json(explanationSchema, "estimate, hold, slices, rates, rounding and the ledger's lines"),
+    ...failures(403, 404),
+  },
+});

@@ -1,0 +1,192 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import {
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  tokensSchema,
+  uuidSchema,
+} from "./common.ts";
+
+/** Subscribing, top-ups and overage: contract 5. */
+
+const centsSchema = z.number().int().openapi({ description: "cents" });
+const sandboxSchema = z.literal(true).optional().openapi({ description: "present where no money was moved" });
+
+export const subscriptionSchema = z
+  .object({
+    plan_id: z.string().nullable(),
+    status: z
+      .enum(["none", "incomplete", "active", "past_due", "ended"])
+      .openapi({ description: "incomplete: `checkout_url` has not been paid yet" }),
+    current_period_start: instantSchema.nullable(),
+    current_period_end: instantSchema.nullable(),
+    cancel_at_period_end: z.boolean(),
+    pending_plan_id: z.string().nullable().openapi({ description: "the plan from the period's end on" }),
+    checkout_url: z.string().optional().openapi({ description: "where to pay" }),
+    sandbox: sandboxSchema,
+  })
+  .openapi("Subscription");
+
+export const purchaseSchema = z
+  .object({
+    id: uuidSchema,
+    status: z.enum(["pending", "succeeded", "failed", "refunded"]),
+    amount_cents: centsSchema,
+    refunded_cents: centsSchema,
+    currency: z.string(),
+    tokens: tokensSchema,
+    checkout_url: z
+      .string()
+      .nullable()
+      .openapi({ description: "where to pay; null when there is nothing to do there" }),
+    bucket_id: uuidSchema.nullable().openapi({ description: "the tokens, once it is paid" }),
+    created_at: instantSchema,
+    sandbox: sandboxSchema,
+  })
+  .openapi("Purchase");
+
+export const overageSchema = z
+  .object({
+    enabled: z.boolean(),
+    eligible: z.boolean().openapi({ description: "an active subscription, and no overage invoice unpaid" }),
+    cap_tokens: tokensSchema.nullable().openapi({ description: "default: the plan's included tokens" }),
+    used_tokens: tokensSchema,
+    held_tokens: tokensSchema,
+    remaining_tokens: tokensSchema,
+    amount_due_cents: centsSchema.openapi({ description: "whole cents not invoiced yet; the rest is carried on" }),
+    invoiced_cents: centsSchema.openapi({ description: "of this period, invoiced before its end" }),
+    period_start: instantSchema.nullable(),
+    period_end: instantSchema.nullable(),
+  })
+  .openapi("Overage");
+
+const urlSchema = z
+  .url({ protocol: /^https?$/ })
+  .max(2000)
+  .openapi({ description: "where the checkout page leads back to" });
+const returnUrls = { success_url: urlSchema.optional(), cancel_url: urlSchema.optional() };
+const tags = ["Usage and billing"];
+
+const subscriptionAnswer = json(subscriptionSchema, "the subscription");
+export const getSubscription = createRoute({
+  method: "get",
+  path: "/api/v1/billing/subscription",
+  tags,
+  summary: "The caller's subscription",
+  ...needs("billing:read"),
+  responses: { 200: json(subscriptionSchema, "status `none` without one"), ...failures(403) },
+});
+
+export const subscribe = createRoute({
+  method: "post",
+  path: "/api/v1/billing/subscription",
+  tags,
+  summary: "Subscribe, or change plans: up at once, down at the period's end; the present plan takes a change back",
+  ...needs("billing:write"),
+  request: jsonBody(z.strictObject({ plan_id: z.string(), ...returnUrls })),
+  responses: {
+    200: json(subscriptionSchema, "the subscription, changed"),
+    201: json(subscriptionSchema, "the new subscription"),
+    ...failures(400, 402, 403, 409, 503),
+  },
+});
+
+export const cancelSubscription = createRoute({
+  method: "delete",
+  path: "/api/v1/billing/subscription",
+  tags,
+  summary: "Cancel at the period's end",
+  ...needs("billing:write"),
+  responses: { 200: subscriptionAnswer, ...failures(403, 404) },
+});
+
+export const purchase = createRoute({
+  method: "post",
+  path: "/api/v1/billing/purchase",
+  tags,
+  summary: "Buy a top-up: 6,250 tokens a cent, good for 12 months",
+  ...needs("billing:write"),
+  request: jsonBody(
+    z.strictObject({
+      amount_cents: z.number().int().optional().openapi({ description: "at least 100; or give `tokens`" }),
+      tokens: z.number().int().optional().openapi({ description: "billed tokens; the price is rounded up to a cent" }),
+      ...returnUrls,
+    }),
+  ),
+  responses: { 201: json(purchaseSchema, "the purchase"), ...failures(400, 402, 403, 503) },
+});
+
+export const listPurchases = createRoute({
+  method: "get",
+  path: "/api/v1/billing/purchases",
+  tags,
+  summary: "Purchases, newest first",
+  ...needs("billing:read"),
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ purchases: z.array(purchaseSchema), next_cursor: nextCursorSchema }), "a page of purchases"),
+    ...failures(400, 403),
+  },
+});
+
+export const getPurchase = createRoute({
+  method: "get",
+  path: "/api/v1/billing/purchases/{id}",
+  tags,
+  summary: "One purchase",
+  ...needs("billing:read"),
+  request: { params: z.object({ id: z.string() }) },
+  responses: { 200: json(purchaseSchema, "the purchase"), ...failures(403, 404) },
+});
+
+const overageAnswer = json(overageSchema, "the overage status");
+export const getOverage = createRoute({
+  method: "get",
+  path: "/api/v1/billing/overage",
+  tags,
+  summary: "Overage of this period",
+  ...needs("billing:read"),
+  responses: { 200: overageAnswer, ...failures(403) },
+});
+
+export const putOverage = createRoute({
+  method: "put",
+  path: "/api/v1/billing/overage",
+  tags,
+  summary: "Set the most overage a period may use",
+  ...needs("billing:write"),
+  request: jsonBody(
+    z.strictObject({
+      cap_tokens: z
+        .number()
+        .int()
+        .min(0)
+        .max(1e15)
+        .nullable()
+        .openapi({ description: "null: the plan's included tokens" }),
+    }),
+  ),
+  responses: { 200: overageAnswer, ...failures(400, 403) },
+});
+
+export const enableOverage = createRoute({
+  method: "post",
+  path: "/api/v1/billing/overage/enable",
+  tags,
+  summary: "Go on past the plan's tokens, billed as used; for subscribers",
+  ...needs("billing:write"),
+  responses: { 200: overageAnswer, ...failures(403, 409) },
+});
+
+export const disableOverage = createRoute({
+  method: "post",
+  path: "/api/v1/billing/overage/disable",
+  tags,
+  summary: "Stop overage; what was used is invoiced at the period's end",
+  ...needs("billing:write"),
+  responses: { 200: overageAnswer, ...failures(403) },
+});

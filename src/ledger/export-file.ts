@@ -1,0 +1,104 @@
+import { csvLine, defused, parseCsv, undefused } from "./csv.ts";
+import type { Entry, UsageLine } from "./ledger.types.ts";
+
+/** An entry as an export carries it: with its owner, who is part of its hash. */
+export interface ExportedEntry extends Omit<Entry, "id" | "source"> {
+  user_id: string;
+}
+
+const ENTRY_COLUMNS = [
+  "user_id",
+  "seq",
+  "id",
+  "type",
+  "amount",
+  "balance_after",
+  "bucket_id",
+  "source",
+  "hold_id",
+  "model",
+  "agent_id",
+  "run_id",
+  "request_id",
+  "api_key_id",
+  "description",
+  "created_at",
+  "hash",
+] as const;
+
+const USAGE_COLUMNS = [
+  "date",
+  "model",
+  "agent_id",
+  "api_key_id",
+  "requests",
+  "input_tokens",
+  "cached_input_tokens",
+  "output_tokens",
+  "cost_tokens",
+] as const;
+
+/** The head of an export of entries. */
+export const entriesHead = csvLine(ENTRY_COLUMNS);
+/** The head of an export of usage. */
+export const usageHead = csvLine(USAGE_COLUMNS);
+
+/** Entries as lines of CSV. */
+export function entryLines(user_id: string, entries: readonly Entry[]): string {
+  return linesOf(
+    ENTRY_COLUMNS,
+    entries.map((entry) => ({ user_id, ...entry })),
+  );
+}
+
+/** The daily usage as lines of CSV. */
+export function usageLines(lines: readonly UsageLine[]): string {
+  return linesOf(USAGE_COLUMNS, lines);
+}
+
+function linesOf<Column extends string>(
+  columns: readonly Column[],
+  rows: readonly Record<Column, string | number | null>[],
+): string {
+  const cell = (value: string | number | null) => (typeof value === "string" ? defused(value) : value);
+  return rows.map((row) => csvLine(columns.map((column) => cell(row[column])))).join("");
+}
+
+/** The entries of an exported file. Throws a RangeError for what is none. */
+export async function* readExport(pieces: AsyncIterable<string>): AsyncGenerator<ExportedEntry> {
+  let columns: string[] | undefined;
+  for await (const line of parseCsv(pieces)) {
+    if (columns === undefined) {
+      const missing = ENTRY_COLUMNS.filter((column) => !line.includes(column));
+      if (missing.length > 0) throw new RangeError(`it is no export of transactions: it has no ${missing.join(", ")}`);
+      columns = line;
+      continue;
+    }
+    if (line.length !== columns.length) throw new RangeError(`a line has ${line.length} fields: ${line.join(",")}`);
+    yield entryOf(Object.fromEntries(columns.map((column, index) => [column, undefused(line[index] ?? "")])));
+  }
+  if (columns === undefined) throw new RangeError("it is empty");
+}
+
+/** Only a description may be empty; of the others, an empty field is none. */
+function entryOf(fields: Record<string, string>): ExportedEntry {
+  const text = (column: string) => fields[column] ?? "";
+  const optional = (column: string) => (text(column) === "" ? null : text(column));
+  return {
+    user_id: text("user_id"),
+    seq: Number(text("seq")),
+    type: text("type") as Entry["type"],
+    amount: Number(text("amount")),
+    balance_after: Number(text("balance_after")),
+    bucket_id: optional("bucket_id"),
+    hold_id: optional("hold_id"),
+    model: optional("model"),
+    agent_id: optional("agent_id"),
+    run_id: optional("run_id"),
+    request_id: optional("request_id"),
+    api_key_id: optional("api_key_id"),
+    description: text("description"),
+    created_at: text("created_at"),
+    hash: text("hash"),
+  };
+}

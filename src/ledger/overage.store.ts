@@ -1,0 +1,41 @@
+import type { Sql, Tx } from "../platform/db.ts";
+import type { Overage } from "./ledger.types.ts";
+
+/** A cap that lies below what is used and held leaves that standing. */
+export async function updateCap(sql: Sql, user_id: string, cap_tokens: number | null): Promise<void> {
+  await sql.query({
+    text: `update account set overage_cap = $2, overage_limit = greatest($2, overage + overage_held)
+      where user_id = $1`,
+    values: [user_id, cap_tokens],
+  });
+}
+
+export async function findOverage(sql: Sql, user_id: string, lock: "locked" | "unlocked"): Promise<Overage> {
+  const [overage] = await sql.query<Overage>({
+    text: `select overage_cap as cap_tokens, overage as used_tokens, overage_held as held_tokens
+      from account where user_id = $1 ${lock === "locked" ? "for update" : ""}`,
+    values: [user_id],
+  });
+  if (overage === undefined) throw new Error(`the user ${user_id} has no account`);
+  return overage;
+}
+
+/** Only what was used can be carried on. */
+export async function closePeriod(tx: Tx, user_id: string, carried_tokens: number): Promise<{ used_tokens: number }> {
+  const { used_tokens } = await findOverage(tx, user_id, "locked");
+  if (carried_tokens > used_tokens) throw new RangeError("an overage period cannot carry on more than was used in it");
+  await tx.query({
+    text: `update account set overage = $2, overage_closed = overage_closed + overage - $2,
+        overage_limit = greatest(overage_cap, $2 + overage_held)
+      where user_id = $1`,
+    values: [user_id, carried_tokens],
+  });
+  return { used_tokens };
+}
+
+export function listOverageFrom(sql: Sql, used_tokens: number): Promise<{ user_id: string }[]> {
+  return sql.query({
+    text: "select user_id from account where overage > 0 and overage >= $1 order by user_id",
+    values: [used_tokens],
+  });
+}

@@ -1,0 +1,59 @@
+import { createHash } from "node:crypto";
+import type { ExportedEntry } from "./export-file.ts";
+
+/** Violations that are told; one is enough to act, and after the first of an account the rest follow from it. */
+const MOST_VIOLATIONS = 20;
+const NO_HASH = "0".repeat(64);
+
+/** What a file was found to hold. */
+export interface Verification {
+  entries: number;
+  accounts: number;
+  violations: string[];
+}
+
+/** Where an account's chain stands. */
+interface Chain {
+  seq: number;
+  balance: number;
+  hash: string;
+}
+
+/**
+ * Checks an export, oldest entry first, by itself: numbers from 1 without a gap, each balance that of the entry before
+ * and the amount, each hash that of the entry and the hash before. What was cut off at its end, no file can tell.
+ */
+export async function verifyExport(entries: AsyncIterable<ExportedEntry>): Promise<Verification> {
+  const chains = new Map<string, Chain>();
+  const violations: string[] = [];
+  let count = 0;
+  for await (const entry of entries) {
+    count += 1;
+    const before = chains.get(entry.user_id) ?? { seq: 0, balance: 0, hash: NO_HASH };
+    const found = violationOf(entry, before);
+    if (found !== null && violations.length < MOST_VIOLATIONS) {
+      violations.push(`entry ${entry.seq} of ${entry.user_id}: ${found}`);
+    }
+    chains.set(entry.user_id, { seq: entry.seq, balance: entry.balance_after, hash: entry.hash });
+  }
+  return { entries: count, accounts: chains.size, violations };
+}
+
+function violationOf(entry: ExportedEntry, before: Chain): string | null {
+  if (entry.seq !== before.seq + 1) return `it follows on entry ${before.seq}`;
+  const moves_balance = entry.type !== "overage" && entry.type !== "absorbed";
+  const balance = before.balance + (moves_balance ? entry.amount : 0);
+  if (entry.balance_after !== balance) return `balance_after is ${entry.balance_after}, not ${balance}`;
+  if (entry.hash !== entryHash(before.hash, entry)) return "its hash is not that of its fields and the hash before";
+  return null;
+}
+
+/** The hash of an entry (README.md, "Checking an export"), in hex. */
+export function entryHash(previous: string, entry: ExportedEntry): string {
+  const { user_id, seq, type, amount, balance_after, bucket_id, hold_id, model, agent_id, run_id } = entry;
+  const { request_id, api_key_id, description, created_at } = entry;
+  const of_call = [hold_id, model, agent_id, run_id, request_id, api_key_id];
+  const fields = [previous, user_id, seq, type, amount, balance_after, bucket_id, ...of_call, description, created_at];
+  const text = `[${fields.map((field) => JSON.stringify(field)).join(", ")}]`;
+  return createHash("sha256").update(text).digest("hex");
+}

@@ -1,0 +1,138 @@
+import type { EgressAllowance } from "../platform/address.ts";
+import type { Cipher } from "../platform/cipher.ts";
+import { type Clock, realNowMs } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import type { Log } from "../platform/log.ts";
+import type { Metrics } from "../platform/metrics.ts";
+import type { Outbound } from "../platform/outbound.ts";
+import { OutboundError } from "../platform/outbound-errors.ts";
+import { webhookHeaders } from "../platform/standard-webhooks.ts";
+import { type ClaimedDelivery, createDeliveryStore } from "./delivery.store.ts";
+import { isSecureEnough } from "./destination.ts";
+import { type TryResult, verdictOf } from "./retry.ts";
+
+/**
+ * Tries at once on this node, each to another endpoint, and a place that comes free goes to a user who has none: many
+ * that hang hold nobody else up for long.
+ */
+const CONCURRENT_TRIES = 32;
+const TRY_TIMEOUT_MS = 15_000;
+/** Of an answer's body nothing is used. */
+const ANSWER_BYTES = 65_536;
+/** A node that dies leaves its claim behind for so long: well above what a try can take. */
+const CLAIM_S = 60;
+/** Retries fall due without a signal, and signals can get lost. */
+const POLL_MS = 1_000;
+
+export interface DeliveriesDeps {
+  db: Db;
+  clock: Clock;
+  /** Opens the endpoints' secrets, see `secretContext`. */
+  cipher: Cipher;
+  outbound: Outbound;
+  allowance: EgressAllowance;
+  log: Log;
+  metrics: Pick<Metrics, "noticeTry">;
+}
+
+/** Binds a sealed secret to its row. */
+export function secretContext({ user_id, endpoint_id }: { user_id: string; endpoint_id: string }): string {
+  return `${user_id} ${endpoint_id}`;
+}
+
+/** Carries notices to their endpoints, on every node at once; each try is claimed by one of them. */
+export function createDeliveries(deps: DeliveriesDeps) {
+  const { db, clock, log, metrics } = deps;
+  const store = createDeliveryStore(db);
+  const stopping = new AbortController();
+  /** Tries under way here, by endpoint. */
+  const tries = new Map<string, { delivery: ClaimedDelivery; done: Promise<void> }>();
+  let filling: Promise<void> | null = null;
+  let fill_again = false;
+  let stopListening = async () => {};
+  let timer: NodeJS.Timeout | undefined;
+
+  const carryOut = async (delivery: ClaimedDelivery) => {
+    const result = await attempt(deps, delivery, stopping.signal);
+    if (result === null) return store.handBack(delivery);
+    const verdict = verdictOf(result, { attempt: delivery.attempts, age_s: delivery.age_s });
+    await store.settle(delivery, result, verdict);
+    if (verdict.outcome === "gone") await store.disable(delivery, clock.now());
+    metrics.noticeTry(verdict.outcome);
+  };
+  const begin = (delivery: ClaimedDelivery) => {
+    const { endpoint_id, notice_id } = delivery;
+    const done = carryOut(delivery)
+      // The claim runs out, and the delivery is tried again.
+      .catch((error: Error) => log.error({ notice_id, endpoint_id, error: error.message }, "a delivery was lost"))
+      .finally(() => {
+        tries.delete(endpoint_id);
+        fill();
+      });
+    tries.set(endpoint_id, { delivery, done });
+  };
+  const claim = async () => {
+    const most = CONCURRENT_TRIES - tries.size;
+    if (stopping.signal.aborted || most <= 0) return;
+    const at_work = [...tries.values()].map(({ delivery }) => delivery);
+    for (const delivery of await store.claim({ most, at_work, claim_s: CLAIM_S })) begin(delivery);
+  };
+  /** Claims what is due; when one is at it already, it looks again after that. */
+  const fill = () => {
+    fill_again = filling !== null;
+    filling ??= claim()
+      .catch((error: Error) => log.error({ error: error.message }, "no deliveries could be claimed"))
+      .finally(() => {
+        filling = null;
+        if (fill_again) fill();
+      });
+  };
+
+  return {
+    /** Begins to deliver. */
+    async start(): Promise<void> {
+      stopListening = await db.listen("notice_due", fill, fill);
+      timer = setInterval(fill, POLL_MS);
+      fill();
+    },
+    /** Breaks off the tries under way here and gives them back: with the same id, another try does no harm. */
+    async stop(): Promise<void> {
+      clearInterval(timer);
+      await stopListening();
+      stopping.abort();
+      await filling;
+      await Promise.all([...tries.values()].map(({ done }) => done));
+    },
+  };
+}
+
+/** Sends a delivery once. Null: broken off by `signal`, with nothing learned. */
+async function attempt(
+  { cipher, outbound, allowance }: DeliveriesDeps,
+  delivery: ClaimedDelivery,
+  signal: AbortSignal,
+): Promise<TryResult | null> {
+  const secret = cipher.open(delivery.secret, secretContext(delivery))?.toString();
+  if (secret === undefined) return { status: null, error: "secret_unreadable" };
+  const body = JSON.stringify({ type: delivery.event, timestamp: delivery.created_at, data: delivery.data });
+  const signed = { id: delivery.notice_id, timestamp_s: Math.floor(realNowMs() / 1000), body };
+  try {
+    const { status } = await outbound.request({
+      url: delivery.url,
+      method: "POST",
+      headers: { "content-type": "application/json", ...webhookHeaders(secret, signed) },
+      body,
+      max_bytes: ANSWER_BYTES,
+      timeout_ms: TRY_TIMEOUT_MS,
+      max_redirects: 0,
+      permits: (url) => isSecureEnough(url, allowance),
+      signal,
+    });
+    return { status, error: null };
+  } catch (error) {
+    if (signal.aborted) return null;
+    if (!(error instanceof OutboundError)) throw error;
+    // A status that came before the answer broke off, or grew too large, is the receiver's word all the same.
+    return { status: error.status, error: error.code };
+  }
+}

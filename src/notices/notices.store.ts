@@ -1,0 +1,105 @@
+import type { Notice, NoticeDelivery, NoticeEvent } from "../contract/notices.ts";
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import type { NewNotice } from "./notices.types.ts";
+
+export interface EndpointRow {
+  user_id: string;
+  id: string;
+  url: string;
+  events: NoticeEvent[];
+  secret: Uint8Array;
+  created_at: Instant;
+  disabled_at: Instant | null;
+}
+
+interface NoticePage {
+  event: NoticeEvent | null;
+  limit: number;
+  before_id: string | null;
+}
+
+const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
+
+/** Endpoints and notices; deliveries under way are delivery.store.ts's. */
+export function createNoticesStore(db: Db) {
+  return {
+    /** Inserts the endpoint unless the user has `most` already. False: they have. */
+    insertEndpoint: (row: Omit<EndpointRow, "disabled_at">, most: number): Promise<boolean> =>
+      db.transaction(async (tx) => {
+        // One after the other for each user, so that two at once are not one too many.
+        await tx.query({ text: "select pg_advisory_xact_lock(hashtextextended($1, 7))", values: [row.user_id] });
+        const inserted = await tx.query({
+          text: `insert into webhook_endpoint (user_id, id, url, events, secret, created_at)
+            select $1, $2, $3, $4, $5, $6 where (select count(*) from webhook_endpoint where user_id = $1) < $7 returning id`,
+          values: [row.user_id, row.id, row.url, row.events, row.secret, row.created_at, most],
+        });
+        return inserted.length > 0;
+      }),
+    endpoints: (user_id: string, page: { limit: number; before_id: string | null }) =>
+      db.query<Omit<EndpointRow, "secret">>({
+        text: `select ${ENDPOINT_COLUMNS} from webhook_endpoint where user_id = $1 and ($2::uuid is null or id < $2)
+          order by id desc limit $3`,
+        values: [user_id, page.before_id, page.limit],
+      }),
+    async deleteEndpoint(user_id: string, id: string): Promise<boolean> {
+      const deleted = await db.query({
+        text: "delete from webhook_endpoint where user_id = $1 and id = $2 returning id",
+        values: [user_id, id],
+      });
+      return deleted.length > 0;
+    },
+
+    /** The notice, unless its occurrence was told, and a delivery for each endpoint that wants it. */
+    async insertNotice(sql: Sql, notice: NewNotice & { id: string; created_at: Instant }): Promise<void> {
+      // "for key share" passes over an endpoint that is being deleted, instead of failing on its foreign key
+      await sql.query({
+        name: "notice_insert",
+        text: `with told as (
+            insert into notice (user_id, id, event, dedupe_key, data, created_at) values ($1, $2, $3, $4, $5::jsonb, $6)
+            on conflict (user_id, event, dedupe_key) do nothing returning user_id, id, event
+          )
+          insert into notice_delivery (user_id, notice_id, endpoint_id)
+          select told.user_id, told.id, e.id from told join webhook_endpoint e on e.user_id = told.user_id
+          where told.event = any(e.events) and e.disabled_at is null
+          for key share of e`,
+        values: [
+          notice.user_id,
+          notice.id,
+          notice.event,
+          notice.dedupe_key,
+          JSON.stringify(notice.data),
+          notice.created_at,
+        ],
+      });
+    },
+    /** Newest first, with where each was delivered. */
+    async notices(user_id: string, { event, limit, before_id }: NoticePage): Promise<Notice[]> {
+      const notices = await db.query<Omit<Notice, "deliveries">>({
+        text: `select id, event, data, created_at from notice
+          where user_id = $1 and ($2::text is null or event = $2) and ($3::uuid is null or id < $3)
+          order by id desc limit $4`,
+        values: [user_id, event, before_id, limit],
+      });
+      const deliveries = await db.query<NoticeDelivery & { notice_id: string }>({
+        text: `select notice_id, endpoint_id, status, attempts, last_attempt_at, last_status, last_error, next_attempt_at, delivered_at
+          from notice_delivery where user_id = $1 and notice_id = any($2::uuid[]) order by endpoint_id`,
+        values: [user_id, notices.map(({ id }) => id)],
+      });
+      const of = Map.groupBy(deliveries, ({ notice_id }) => notice_id);
+      return notices.map((notice) => ({
+        ...notice,
+        deliveries: (of.get(notice.id) ?? []).map(({ notice_id: _, ...delivery }) => delivery),
+      }));
+    },
+
+    /** Deletes what was told before `instant`, with its deliveries. */
+    async deleteBefore(instant: Instant): Promise<void> {
+      await db.query({ text: "delete from notice where created_at < $1", values: [instant] });
+    },
+    /** Deletes all of a user who is being erased. */
+    async deleteUser(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from notice where user_id = $1", values: [user_id] });
+      await tx.query({ text: "delete from webhook_endpoint where user_id = $1", values: [user_id] });
+    },
+  };
+}

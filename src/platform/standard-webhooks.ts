@@ -1,0 +1,25 @@
+import { createHmac, randomBytes } from "node:crypto";
+
+/** Signatures of the Standard Webhooks specification (standardwebhooks.com), version `v1`: HMAC-SHA256. */
+
+const PREFIX = "whsec_";
+/** The specification asks for 24 to 64. */
+const SECRET_BYTES = 32;
+
+/** A new signing secret, `whsec_` and base64, as every Standard Webhooks library takes it. */
+export function newWebhookSecret(): string {
+  return PREFIX + randomBytes(SECRET_BYTES).toString("base64");
+}
+
+/**
+ * The headers of one try. `id` stays the same on every try of a message; `timestamp_s` (Unix seconds of real time) is
+ * the try's own, since receivers refuse what is older than some minutes.
+ */
+export function webhookHeaders(
+  secret: string,
+  { id, timestamp_s, body }: { id: string; timestamp_s: number; body: string },
+): Record<"webhook-id" | "webhook-timestamp" | "webhook-signature", string> {
+  const key = Buffer.from(secret.slice(PREFIX.length), "base64");
+  const signature = createHmac("sha256", key).update(`${id}.${timestamp_s}.${body}`).digest("base64");
+  return { "webhook-id": id, "webhook-timestamp": String(timestamp_s), "webhook-signature": `v1,${signature}` };
+}

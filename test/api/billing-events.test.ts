@@ -1,0 +1,381 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { PaymentEvent } from "../../src/billing/payments.types.ts";
+import { errors } from "../../src/errors.ts";
+import { addMonths } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { createBillingFixture } from "../support/billing.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+let database: TestDatabase;
+let db: Db;
+let house: ReturnType<typeof createBillingFixture>;
+let user_id: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+beforeEach(async () => {
+  await db.query({ text: "truncate payment_event" });
+  house = createBillingFixture(db);
+  user_id = await house.account();
+});
+
+const apply = (event: PaymentEvent) => house.billing.applyPaymentEvent(event);
+const applyAll = async (...events: PaymentEvent[]) => {
+  const outcomes: string[] = [];
+  for (const event of events) outcomes.push(await apply(event));
+  return outcomes;
+};
+const spend = async (tokens: number) => {
+  const held = await house.hold(user_id, tokens);
+  if (held.status !== "held") throw new Error(`not held: ${held.code}`);
+  await house.settle(user_id, held.hold_id, tokens);
+};
+const refunded = (reference: string, refunded_cents: number): PaymentEvent => ({
+  ...house.named(),
+  kind: "refunded",
+  reference,
+  refunded_cents,
+});
+const aboutDispute = (reference: string, disputed_cents: number) => ({
+  ...house.named(),
+  reference,
+  dispute_reference: `dispute-${reference}`,
+  disputed_cents,
+});
+const disputed = (reference: string, cents: number): PaymentEvent => ({
+  ...aboutDispute(reference, cents),
+  kind: "disputed",
+});
+const closed = (reference: string, cents: number, won: boolean): PaymentEvent => ({
+  ...aboutDispute(reference, cents),
+  kind: "dispute_closed",
+  won,
+});
+const expectCleanBooks = async () => expect((await house.ledger.audit()).violations).toEqual([]);
+const permutations = <Item>(items: Item[]): Item[][] =>
+  items.length < 2
+    ? [items]
+    : items.flatMap((item, at) => permutations(items.toSpliced(at, 1)).map((rest) => [item, ...rest]));
+
+describe("a purchase", () => {
+  it("is pending until it is paid, and grants once, however often that is told (opencode#28402)", async () => {
+    const { purchase, paid, reference } = await house.orderTopUp(user_id, 200);
+    expect(purchase).toMatchObject({ status: "pending", bucket_id: null, checkout_url: "https://pay.example/page" });
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    const again: PaymentEvent = { ...paid, event_id: "another-delivery" };
+    expect(await applyAll(paid, paid, again)).toEqual(["applied", "duplicate", "applied"]);
+    expect(await house.balance(user_id)).toEqual({ posted: 1_250_000, debt: 0 });
+    const { status, bucket_id } = await house.billing.purchases.one(user_id, purchase.id);
+    expect([status, bucket_id]).toEqual(["succeeded", expect.any(String)]);
+    expect(reference).toContain(purchase.id);
+    await expectCleanBooks();
+  });
+
+  it("that is told of ten times at the same moment grants once", async () => {
+    const { paid } = await house.orderTopUp(user_id, 100);
+    await Promise.all(
+      Array.from({ length: 10 }, (_, index) => apply({ ...paid, event_id: index < 5 ? "same" : `other-${index}` })),
+    );
+    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+  });
+
+  it("that failed is not revived by news of its failing, but is by money", async () => {
+    const { purchase, paid } = await house.orderTopUp(user_id, 100);
+    const failed: PaymentEvent = { ...house.named(), kind: "failed", payment_id: purchase.id };
+    await apply(failed);
+    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "failed" });
+    await apply(paid);
+    expect(await apply({ ...failed, ...house.named() })).toBe("ignored");
+    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "succeeded" });
+    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+  });
+
+  it("that the provider did not take is failed, and says so to the caller", async () => {
+    house.payments.answers.topUp = errors.upstream("The payment provider did not take the order.");
+    await expect(house.orderTopUp(user_id, 100)).rejects.toMatchObject({ shape: { status: 502 } });
+    const purchases = await house.billing.purchases.list(user_id, { limit: 10, before_id: null });
+    expect(purchases).toMatchObject([{ status: "failed" }]);
+  });
+
+  it("asks as the provider's customer once one is known", async () => {
+    await house.orderTopUp(user_id, 100);
+    await house.orderTopUp(user_id, 100);
+    const payers = house.payments.asked.map(({ order }) => (order as { payer: object }).payer);
+    expect(payers).toMatchObject([
+      { user_id, email: "ada@example.com", customer_reference: null },
+      { user_id, email: "ada@example.com", customer_reference: "customer-1" },
+    ]);
+  });
+});
+
+describe("a refund (eliza#10920: a refund keeps the credit)", () => {
+  it("takes tokens back in proportion, cumulatively, and all of them at the last cent", async () => {
+    const { purchase, paid, reference } = await house.orderTopUp(user_id, 200);
+    await apply(paid);
+    await apply(refunded(reference, 50));
+    expect(await house.balance(user_id)).toEqual({ posted: 937_500, debt: 0 });
+    await applyAll(refunded(reference, 120), refunded(reference, 120), refunded(reference, 50));
+    expect(await house.balance(user_id)).toEqual({ posted: 500_000, debt: 0 });
+    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({
+      status: "succeeded",
+      refunded_cents: 120,
+    });
+    await apply(refunded(reference, 200));
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "refunded" });
+    await expectCleanBooks();
+  });
+
+  it("larger than what is left becomes debt, which the next grant repays first (lago-api#4985)", async () => {
+    const { paid, reference } = await house.orderTopUp(user_id, 200);
+    await apply(paid);
+    await spend(1_000_000);
+    await apply(refunded(reference, 200));
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 1_000_000 });
+    const next = await house.orderTopUp(user_id, 100);
+    await apply(next.paid);
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 375_000 });
+    await apply((await house.orderTopUp(user_id, 100)).paid);
+    expect(await house.balance(user_id)).toEqual({ posted: 250_000, debt: 0 });
+    await expectCleanBooks();
+  });
+
+  it("of one payment leaves the tokens of another alone", async () => {
+    const [first, second] = [await house.orderTopUp(user_id, 100), await house.orderTopUp(user_id, 300)];
+    await applyAll(first.paid, second.paid);
+    await apply(refunded(second.reference, 300));
+    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+  });
+
+  it("of a subscription's period takes that period's tokens back", async () => {
+    const { periodPaid, subscription_id } = await house.orderSubscription(user_id, "starter");
+    await apply(periodPaid(1));
+    await apply(refunded(`money-${subscription_id}-1`, 1450));
+    expect(await house.balance(user_id)).toEqual({ posted: 9_000_000, debt: 0 });
+  });
+
+  it("of money that nobody knows waits, and harms nobody", async () => {
+    expect(await apply(refunded("money-of-another-shop", 100))).toBe("waiting");
+    await house.sweep();
+    await expectCleanBooks();
+  });
+});
+
+describe("a dispute", () => {
+  it("takes the tokens while it is open; won, it gives them back, lost, it keeps them", async () => {
+    const [won, lost] = [await house.orderTopUp(user_id, 100), await house.orderTopUp(user_id, 200)];
+    await applyAll(won.paid, lost.paid, disputed(won.reference, 100), disputed(lost.reference, 200));
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    await applyAll(closed(won.reference, 100, true), closed(lost.reference, 200, false));
+    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+    await expectCleanBooks();
+  });
+
+  it("that was won repays the debt it made", async () => {
+    const { paid, reference } = await house.orderTopUp(user_id, 100);
+    await apply(paid);
+    await spend(600_000);
+    await apply(disputed(reference, 100));
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 600_000 });
+    await apply(closed(reference, 100, true));
+    expect(await house.balance(user_id)).toEqual({ posted: 25_000, debt: 0 });
+    await expectCleanBooks();
+  });
+
+  it("that was won stays won when its opening is told of later", async () => {
+    const { paid, reference } = await house.orderTopUp(user_id, 100);
+    await applyAll(paid, closed(reference, 100, true), disputed(reference, 100));
+    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+  });
+
+  it("and a refund of the same money take no token twice", async () => {
+    const { paid, reference } = await house.orderTopUp(user_id, 100);
+    await applyAll(paid, refunded(reference, 60), disputed(reference, 100));
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    await apply(closed(reference, 100, true));
+    expect(await house.balance(user_id)).toEqual({ posted: 250_000, debt: 0 });
+    await expectCleanBooks();
+  });
+});
+
+describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
+  it("paid, refunded, disputed and closed end alike in each of their 24 orders, each told twice", async () => {
+    for (const order of permutations([0, 1, 2, 3])) {
+      const own = await house.account();
+      const { paid, reference } = await house.orderTopUp(own, 100);
+      const events = [paid, refunded(reference, 40), disputed(reference, 60), closed(reference, 60, true)];
+      for (const at of [...order, ...order]) await apply(events[at] as PaymentEvent);
+      expect(await house.balance(own), order.join()).toEqual({ posted: 375_000, debt: 0 });
+    }
+    await expectCleanBooks();
+  });
+
+  it("a refund at the same moment as its payment is never lost", async () => {
+    for (let round = 0; round < 10; round += 1) {
+      const own = await house.account();
+      const { paid, reference } = await house.orderTopUp(own, 100);
+      await Promise.all([apply(refunded(reference, 100)), apply(paid)]);
+      expect(await house.balance(own)).toEqual({ posted: 0, debt: 0 });
+    }
+  });
+
+  it("three periods grant three times in each of their orders; the latest is the present one", async () => {
+    for (const order of permutations([1, 2, 3])) {
+      const own = await house.account();
+      const { periodPaid } = await house.orderSubscription(own, "starter");
+      const events = [periodPaid(1), periodPaid(2), periodPaid(3)];
+      for (const number of [...order, ...order]) await apply(events[number - 1] as PaymentEvent);
+      expect((await house.balance(own)).posted, order.join()).toBe(54_000_000);
+      expect(await house.billing.subscription(own)).toMatchObject({
+        status: "active",
+        current_period_start: "2026-03-31T00:00:00.000Z",
+        current_period_end: "2026-04-30T00:00:00.000Z",
+      });
+    }
+    await expectCleanBooks();
+  });
+
+  it("a period that is paid after the end of its subscription is granted, revives nothing, and is ended again", async () => {
+    const { periodPaid, subscription_id, subscription_reference } = await house.orderSubscription(user_id, "starter");
+    const over: PaymentEvent = {
+      ...house.named(),
+      kind: "subscription_ended",
+      subscription_id,
+      subscription_reference,
+    };
+    await applyAll(periodPaid(1), over, periodPaid(2));
+    expect((await house.balance(user_id)).posted).toBe(36_000_000);
+    expect((await house.billing.subscription(user_id)).status).toBe("none");
+    await house.sweep();
+    expect(house.payments.asked.at(-1)).toMatchObject({
+      what: "endSubscription",
+      order: { subscription_id, subscription_reference },
+    });
+  });
+});
+
+describe("a subscription that its provider runs", () => {
+  it("is incomplete until its first period is paid, is no plan until then, and the open page is offered again", async () => {
+    const opened = await house.billing.subscribe(user_id, "starter");
+    expect(opened).toMatchObject({
+      created: true,
+      subscription: { status: "incomplete", plan_id: "starter", checkout_url: "https://pay.example/page" },
+    });
+    expect(await house.billing.subscribe(user_id, "starter")).toEqual({ ...opened, created: false });
+    await expect(house.billing.overage.enable(user_id)).rejects.toMatchObject({
+      code: "overage_requires_subscription",
+    });
+    expect((await house.balance(user_id)).posted).toBe(0);
+  });
+
+  it("of two that were paid for keeps the first one, grants both periods and ends the other at the provider", async () => {
+    const abandoned = await house.orderSubscription(user_id, "starter");
+    const chosen = await house.orderSubscription(user_id, "professional");
+    await applyAll(chosen.periodPaid(1), abandoned.periodPaid(1));
+    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "professional", status: "active" });
+    expect((await house.balance(user_id)).posted).toBe(48_000_000);
+    await house.sweep();
+    const ended = house.payments.asked.filter(({ what }) => what === "endSubscription").map(({ order }) => order);
+    expect(ended).toMatchObject([{ subscription_id: abandoned.subscription_id }]);
+  });
+
+  it("is not renewed by our clock, but by what was paid", async () => {
+    const { periodPaid } = await house.orderSubscription(user_id, "starter");
+    await apply(periodPaid(1));
+    house.clock.put("2026-03-01T00:00:00.000Z");
+    await house.sweep();
+    expect((await house.balance(user_id)).posted).toBe(18_000_000);
+    await apply(periodPaid(2));
+    expect((await house.balance(user_id)).posted).toBe(36_000_000);
+  });
+
+  it("past due keeps its tokens but not its overage, until the period is paid", async () => {
+    const { periodPaid, ...ids } = await house.orderSubscription(user_id, "starter");
+    await apply(periodPaid(1));
+    await house.billing.overage.enable(user_id);
+    await apply({ ...house.named(), ...ids, kind: "subscription_past_due" });
+    expect(await house.billing.overage.status(user_id)).toMatchObject({ enabled: true, eligible: false });
+    expect((await house.ledger.overage(user_id)).cap_tokens).toBeNull();
+    expect((await house.billing.subscription(user_id)).status).toBe("past_due");
+    await apply(periodPaid(2));
+    expect((await house.ledger.overage(user_id)).cap_tokens).toBe(18_000_000);
+  });
+
+  it("upgrades when the difference is paid, not before; a refused card changes nothing", async () => {
+    const { periodPaid } = await house.orderSubscription(user_id, "starter");
+    await apply(periodPaid(1));
+    house.payments.answers.changePlan = errors.paymentFailed();
+    await expect(house.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "payment_failed" });
+    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "starter" });
+    delete house.payments.answers.changePlan;
+    const { subscription } = await house.billing.subscribe(user_id, "pro");
+    expect(subscription.plan_id).toBe("starter");
+    await expect(house.billing.subscribe(user_id, "enterprise")).rejects.toMatchObject({
+      code: "plan_change_in_flight",
+    });
+    const order = house.payments.asked.at(-1)?.order as { payment_id: string; amount_cents: number } | undefined;
+    const { payment_id = "", amount_cents = 0 } = order ?? {};
+    expect(amount_cents).toBe(6000);
+    await apply({ ...house.named(), kind: "paid", payment_id, reference: "money-upgrade", amount_cents });
+    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "pro" });
+    expect((await house.balance(user_id)).posted).toBe(55_000_000);
+    await apply(refunded("money-upgrade", 6000));
+    expect((await house.balance(user_id)).posted).toBe(18_000_000);
+    await expectCleanBooks();
+  });
+
+  it("tells the provider of downgrades and cancellations before it believes them", async () => {
+    const { periodPaid } = await house.orderSubscription(user_id, "pro");
+    await apply(periodPaid(1));
+    house.payments.answers.changePlan = errors.upstream("The payment provider did not take the order.");
+    await expect(house.billing.subscribe(user_id, "starter")).rejects.toMatchObject({ shape: { status: 502 } });
+    expect(await house.billing.subscription(user_id)).toMatchObject({ pending_plan_id: null });
+    delete house.payments.answers.changePlan;
+    await house.billing.subscribe(user_id, "starter");
+    await house.billing.cancelSubscription(user_id);
+    await house.billing.subscribe(user_id, "pro");
+    expect(house.payments.asked.slice(-4)).toMatchObject([
+      { what: "changePlan", order: { plan: { id: "starter" }, when: "period_end" } },
+      { what: "setCancelAtPeriodEnd", order: { cancel: true } },
+      { what: "setCancelAtPeriodEnd", order: { cancel: false } },
+      { what: "changePlan", order: { plan: { id: "pro" }, when: "period_end" } },
+    ]);
+    expect(await house.billing.subscription(user_id)).toMatchObject({
+      cancel_at_period_end: false,
+      pending_plan_id: null,
+    });
+    await apply(periodPaid(2, "starter"));
+    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "starter" });
+  });
+
+  it("is ended at the provider when its user is erased, once the erasure is committed", async () => {
+    const { periodPaid, subscription_reference } = await house.orderSubscription(user_id, "starter");
+    await apply(periodPaid(1));
+    await db.transaction((tx) => house.billing.forgetUser(tx, user_id));
+    house.payments.answers.endSubscription = errors.upstream("down");
+    await expect(house.sweep()).rejects.toThrow("1 orders failed");
+    delete house.payments.answers.endSubscription;
+    await house.sweep();
+    await house.sweep();
+    const ended = house.payments.asked.filter(({ what }) => what === "endSubscription");
+    expect(ended).toHaveLength(2);
+    expect(ended[1]?.order).toMatchObject({ subscription_reference });
+  });
+
+  it("tells of its renewals, in their transaction, and not of its beginning", async () => {
+    const heard: unknown[] = [];
+    house.billing.onRenewed(async (renewal) => void heard.push(renewal));
+    const { periodPaid } = await house.orderSubscription(user_id, "starter");
+    const second = periodPaid(2);
+    await applyAll(periodPaid(1), second, second);
+    const period_start = "2026-02-28T00:00:00.000Z";
+    expect(heard).toEqual([
+      { user_id, plan_id: "starter", period_start, period_end: addMonths("2026-01-31T00:00:00.000Z", 2) },
+    ]);
+  });
+});

@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { createAsIfPaid } from "../../src/billing/as-if-paid.ts";
+import { createNoPayments } from "../../src/billing/no-payments.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { createBillingFixture, PLANS } from "../support/billing.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+// What a change of the operator's settings, or a second node, does to subscriptions that run.
+
+const SECOND_PERIOD = "2026-02-28T00:00:00.000Z";
+const LATER = "2026-03-15T00:00:00.000Z";
+
+let database: TestDatabase;
+let db: Db;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+
+type House = ReturnType<typeof createBillingFixture>;
+const amountsOf = async ({ ledger }: House, user_id: string) => {
+  const { buckets } = await ledger.buckets(user_id, { include_closed: true, limit: 100, after: null });
+  return buckets.map((bucket) => bucket.original_amount);
+};
+
+it("a subscription keeps the terms it was taken with, whatever becomes of the table", async () => {
+  const before = createBillingFixture(db);
+  const user_id = await before.account();
+  await before.billing.subscribeAsIfPaid(user_id, "starter");
+  const starter = PLANS.find(({ id }) => id === "starter");
+  if (starter === undefined) throw new Error("no starter");
+  const cheaper = { ...starter, price_cents: 1, included_tokens: 1 };
+  for (const plans of [[cheaper], PLANS.filter(({ id }) => id !== "starter")]) {
+    const after = createBillingFixture(db, { plans });
+    after.clock.put(plans.length === 1 ? SECOND_PERIOD : "2026-03-31T00:00:00.000Z");
+    await after.sweep();
+  }
+  expect(await amountsOf(before, user_id)).toEqual([18_000_000, 18_000_000, 18_000_000]);
+});
+
+it("what was subscribed to in a sandbox ends with its period once that is turned off, the operator's gifts go on", async () => {
+  const sandbox = createBillingFixture(db, { provider: createAsIfPaid("sandbox") });
+  const [buyer, guest] = [await sandbox.account(), await sandbox.account()];
+  await sandbox.billing.subscribe(buyer, "starter");
+  await sandbox.billing.subscribeAsIfPaid(guest, "starter");
+  const none = createBillingFixture(db, { provider: createNoPayments() });
+  none.clock.put(LATER);
+  await none.sweep();
+  expect(await amountsOf(none, buyer)).toEqual([18_000_000]);
+  expect((await none.billing.subscription(buyer)).status).toBe("none");
+  expect(await amountsOf(none, guest)).toEqual([18_000_000, 18_000_000]);
+});
+
+it("two nodes that sweep at the same moment grant each period once", async () => {
+  const nodes = [createBillingFixture(db), createBillingFixture(db)];
+  const [first] = nodes as [House, House];
+  const users = await Promise.all(Array.from({ length: 8 }, () => first.account()));
+  for (const user_id of users) await first.billing.subscribeAsIfPaid(user_id, "pro");
+  for (const node of nodes) node.clock.put("2026-05-15T00:00:00.000Z");
+  await Promise.all([...nodes, ...nodes].map((node) => node.sweep()));
+  for (const user_id of users) expect(await amountsOf(first, user_id)).toEqual(Array(4).fill(55_000_000));
+  expect((await first.ledger.audit()).violations).toEqual([]);
+});
+
+it("one renewal that fails holds up no other", async () => {
+  const house = createBillingFixture(db);
+  const [broken, sound] = [await house.account(), await house.account()];
+  for (const user_id of [broken, sound]) await house.billing.subscribeAsIfPaid(user_id, "starter");
+  house.billing.onRenewed(async ({ user_id }) => {
+    if (user_id === broken) throw new Error("no");
+  });
+  house.clock.put(LATER);
+  await expect(house.sweep()).rejects.toThrow("1 renewals failed");
+  expect(await amountsOf(house, sound)).toHaveLength(2);
+  expect(await amountsOf(house, broken)).toHaveLength(1);
+  const healed = createBillingFixture(db);
+  healed.clock.put(LATER);
+  await healed.sweep();
+  expect(await amountsOf(house, broken)).toHaveLength(2);
+});

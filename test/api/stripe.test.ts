@@ -1,0 +1,193 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type Client, type Service, startService } from "../support/service.ts";
+import { STRIPE_KEY, type StripeEvent, startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+
+// contract 5: payments through Stripe, against a local stand-in; events are delivered as often and in any order.
+
+let now = "2026-01-31T10:00:00.000Z";
+let stripe: Awaited<ReturnType<typeof startStripe>>;
+let service: Service;
+beforeAll(async () => {
+  stripe = await startStripe({ now: () => now });
+  service = await startService({
+    env: {
+      PURSER_TEST_CLOCK: now,
+      PURSER_PAYMENTS: "stripe",
+      STRIPE_SECRET_KEY: STRIPE_KEY,
+      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
+      STRIPE_API_BASE: stripe.url,
+    },
+  });
+});
+afterAll(async () => {
+  await service.stop();
+  stripe.stop();
+});
+
+const deliver = async (...events: StripeEvent[]) => {
+  for (const event of events) expect((await stripe.deliver(service.url, event)).status).toBe(200);
+};
+const deliverAll = () => deliver(...stripe.takeEvents());
+const balance = async (user: Client) => (await user.get("/api/v1/users/me")).body.balance;
+const purchase = (user: Client, amount_cents = 1_000) => user.post("/api/v1/billing/purchase", { amount_cents });
+const subscribe = (user: Client, plan_id = "starter") => user.post("/api/v1/billing/subscription", { plan_id });
+const subscriptionOf = async (user: Client) => (await user.get("/api/v1/billing/subscription")).body;
+const setClock = async (instant: string) => {
+  now = instant;
+  expect((await service.admin.request("PUT", "/api/v1/admin/clock", { now })).status).toBe(200);
+};
+
+/** A user who has bought for ten dollars: 6,250,000 tokens. */
+async function buyer() {
+  const user = await service.newUser({ trial: false });
+  const { body } = await purchase(user);
+  const session = stripe.pay(body.checkout_url);
+  await deliverAll();
+  return { user, purchase_id: body.id, payment_intent: session.payment_intent ?? "" };
+}
+
+describe("a top-up through Stripe", () => {
+  it("is pending with a checkout page until Stripe says that it was paid, and then grants once", async () => {
+    const user = await service.newUser({ trial: false });
+    const { status, body } = await purchase(user);
+    expect(status).toBe(201);
+    expect(body).toMatchObject({ status: "pending", amount_cents: 1_000, tokens: 6_250_000, bucket_id: null });
+    expect(body.checkout_url).toMatch(/^https:/);
+    expect((await balance(user)).posted).toBe(0);
+    stripe.pay(body.checkout_url);
+    const events = stripe.takeEvents();
+    await deliver(...events, ...events, ...events);
+    expect(await balance(user)).toMatchObject({ posted: 6_250_000, debt: 0 });
+    const { body: paid } = await user.get(`/api/v1/billing/purchases/${body.id}`);
+    expect(paid).toMatchObject({ status: "succeeded" });
+    expect(paid.bucket_id).not.toBeNull();
+  });
+
+  it("fails when its checkout is given up, and a forged or missing signature grants nothing", async () => {
+    const user = await service.newUser({ trial: false });
+    const { body } = await purchase(user);
+    stripe.pay(body.checkout_url);
+    const [paid] = stripe.takeEvents();
+    if (paid === undefined) throw new Error("no event");
+    const forged = await stripe.deliver(service.url, paid, "whsec_other");
+    expect(forged.status).toBe(400);
+    expect((await forged.json()).error).toMatchObject({ code: "invalid_value", param: "Stripe-Signature" });
+    const bare = await fetch(`${service.url}/api/v1/billing/stripe/webhook`, {
+      method: "POST",
+      body: "{}",
+      headers: { "Content-Type": "application/json" },
+    });
+    expect(bare.status).toBe(400);
+    expect((await balance(user)).posted).toBe(0);
+
+    const { body: second } = await purchase(user);
+    stripe.expire(second.checkout_url);
+    await deliverAll();
+    expect((await user.get(`/api/v1/billing/purchases/${second.id}`)).body.status).toBe("failed");
+  });
+
+  it("is not granted by an event that says so when Stripe itself does not", async () => {
+    const user = await service.newUser({ trial: false });
+    const { body } = await purchase(user);
+    const session = stripe.sessionAt(body.checkout_url);
+    await deliver({
+      id: "evt_lie",
+      type: "checkout.session.completed",
+      data: { object: { ...session, payment_status: "paid" } },
+    });
+    expect((await balance(user)).posted).toBe(0);
+  });
+
+  it("is taken back by refunds, cumulative, replayed and out of order, once each (eliza#10920, #11155)", async () => {
+    const { user, payment_intent, purchase_id } = await buyer();
+    stripe.refund(payment_intent, 300);
+    stripe.refund(payment_intent, 200);
+    const [first, second] = stripe.takeEvents();
+    if (first === undefined || second === undefined) throw new Error("no events");
+    await deliver(second, first, second, first);
+    expect((await balance(user)).posted).toBe(6_250_000 - 500 * 6_250);
+    stripe.refund(payment_intent, 500);
+    await deliverAll();
+    expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+    expect((await user.get(`/api/v1/billing/purchases/${purchase_id}`)).body.status).toBe("refunded");
+  });
+
+  it("refunded before its payment was heard of, nets to nothing", async () => {
+    const user = await service.newUser({ trial: false });
+    const { body } = await purchase(user);
+    const session = stripe.pay(body.checkout_url);
+    const paid = stripe.takeEvents();
+    stripe.refund(session.payment_intent ?? "", 1_000);
+    await deliver(...stripe.takeEvents(), ...paid);
+    expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+  });
+
+  it("disputed is taken back, and comes again when the dispute is won", async () => {
+    const { user, payment_intent } = await buyer();
+    const dispute = stripe.dispute(payment_intent);
+    await deliverAll();
+    expect((await balance(user)).posted).toBe(0);
+    stripe.closeDispute(dispute.id, "won");
+    const events = stripe.takeEvents();
+    await deliver(...events, ...events);
+    expect(await balance(user)).toMatchObject({ posted: 6_250_000, debt: 0 });
+  });
+});
+
+describe("a subscription through Stripe", () => {
+  it("begins with its first paid invoice and is granted once a period, at Stripe's periods", async () => {
+    await setClock("2026-01-31T12:00:00.000Z");
+    const user = await service.newUser({ trial: false });
+    const { body } = await subscribe(user);
+    expect(body.checkout_url).toMatch(/^https:/);
+    expect((await balance(user)).posted).toBe(0);
+    const session = stripe.pay(body.checkout_url);
+    const begun = stripe.takeEvents();
+    await deliver(...begun.toReversed(), ...begun);
+    expect(await subscriptionOf(user)).toMatchObject({
+      plan_id: "starter",
+      status: "active",
+      current_period_end: "2026-02-28T12:00:00.000Z",
+    });
+    expect((await balance(user)).posted).toBe(18_000_000);
+
+    await setClock("2026-02-28T12:00:00.000Z");
+    stripe.renew(session.subscription ?? "");
+    const renewed = stripe.takeEvents();
+    await deliver(...renewed, ...renewed);
+    expect((await balance(user)).posted).toBe(36_000_000);
+  });
+
+  it("upgraded now pays the difference and gets the rest of the period's tokens; a declined card changes nothing", async () => {
+    const user = await service.newUser({ trial: false });
+    stripe.pay((await subscribe(user)).body.checkout_url);
+    await deliverAll();
+    stripe.declineCards(true);
+    const refused = await subscribe(user, "pro");
+    expect(refused.status).toBe(402);
+    expect(refused.body.error.code).toBe("payment_failed");
+    expect((await subscriptionOf(user)).plan_id).toBe("starter");
+    stripe.declineCards(false);
+    expect((await subscribe(user, "pro")).status).toBe(200);
+    await deliverAll();
+    expect((await subscriptionOf(user)).plan_id).toBe("pro");
+    expect((await balance(user)).posted).toBe(55_000_000);
+  });
+
+  it("cancelled ends with its period", async () => {
+    const user = await service.newUser({ trial: false });
+    const session = stripe.pay((await subscribe(user)).body.checkout_url);
+    await deliverAll();
+    const cancelled = await user.request("DELETE", "/api/v1/billing/subscription");
+    expect(cancelled.body).toMatchObject({ cancel_at_period_end: true });
+    stripe.renew(session.subscription ?? "");
+    await deliverAll();
+    expect((await subscriptionOf(user)).status).not.toBe("active");
+    expect((await balance(user)).posted).toBe(18_000_000);
+  });
+
+  it("leaves the books in order after all of that", async () => {
+    const { body } = await service.admin.get("/api/v1/admin/audit");
+    expect(body.violations).toEqual([]);
+  });
+});

@@ -1,0 +1,352 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Crossing, HoldOutcome } from "../../src/ledger/ledger.types.ts";
+import { addMonths, addSeconds, instantOf } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
+
+let database: TestDatabase;
+let db: Db;
+let fixture: ReturnType<typeof createLedgerFixture>;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  fixture = createLedgerFixture(db);
+});
+afterAll(async () => {
+  expect((await fixture.ledger.audit()).violations).toEqual([]);
+  await db.close();
+  await database.drop();
+});
+
+const everything = { limit: 100, before_seq: null };
+const allBuckets = { include_closed: true, limit: 100, after: null };
+const standing = (user_id: string) => fixture.ledger.standing(user_id);
+
+async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
+  const held = await outcome;
+  if (held.status !== "held") throw new Error(`refused: ${held.code}`);
+  return held.hold_id;
+}
+
+async function linesOf(user_id: string) {
+  const entries = await fixture.ledger.entries(user_id, {}, everything);
+  return entries.reverse().map(({ type, amount, balance_after }) => [type, amount, balance_after]);
+}
+
+async function grantUntil(user_id: string, amount_tokens: number, expires_at: string) {
+  const granted_at = fixture.clock.now();
+  return fixture.ledger.grant({ user_id, amount_tokens, source: "subscription", granted_at, expires_at, note: null });
+}
+
+/** The lease of a hold runs out, as when its process died. */
+async function die(hold_id: string): Promise<void> {
+  await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
+}
+
+describe("an expiry", () => {
+  test.each([
+    {
+      of: "a month from 31 January",
+      granted: "2027-01-31T08:00:00.000Z",
+      months: 1,
+      expires: "2027-02-28T08:00:00.000Z",
+    },
+    {
+      of: "a month into a leap day",
+      granted: "2028-01-31T08:00:00.000Z",
+      months: 1,
+      expires: "2028-02-29T08:00:00.000Z",
+    },
+    {
+      of: "a year from a leap day",
+      granted: "2028-02-29T08:00:00.000Z",
+      months: 12,
+      expires: "2029-02-28T08:00:00.000Z",
+    },
+    {
+      of: "four months over a year's end",
+      granted: "2029-10-31T23:59:59.999Z",
+      months: 4,
+      expires: "2030-02-28T23:59:59.999Z",
+    },
+  ])(
+    "of $of comes at its very instant: spendable a millisecond before, gone then",
+    async ({ granted, months, expires }) => {
+      const world = createLedgerFixture(db, granted);
+      const user_id = await world.account();
+      const grant = { user_id, amount_tokens: 100, source: "subscription" as const, granted_at: granted, note: null };
+      const bucket = await world.ledger.grant({ ...grant, expires_at: addMonths(granted, months) });
+      expect(bucket.expires_at).toBe(expires);
+      world.clock.put(instantOf(Date.parse(expires) - 1));
+      const hold_id = await heldBy(world.hold(user_id, 40));
+      await world.ledger.release({ user_id, hold_id });
+      expect(await world.ledger.nextDueAt(addSeconds(expires, 1))).toBe(expires);
+      world.clock.put(expires);
+      expect(await world.hold(user_id, 1)).toMatchObject({ status: "refused", code: "out_of_tokens" });
+      expect(await world.ledger.standing(user_id)).toMatchObject({ posted: 0, available: 0 });
+      const [entry] = await world.ledger.entries(user_id, { type: "expiry" }, everything);
+      expect(entry).toMatchObject({ amount: -100, created_at: expires });
+    },
+  );
+
+  test("on a leap day is of that day in the usage", async () => {
+    const world = createLedgerFixture(db, "2028-02-29T23:59:59.999Z");
+    const user_id = await world.account();
+    await world.settle(user_id, newId(), 5);
+    world.clock.put("2028-03-01T00:00:00.000Z");
+    await world.settle(user_id, newId(), 7);
+    const { daily_usage } = await world.ledger.usage(user_id, 3);
+    expect(daily_usage.map(({ date, cost_tokens }) => [date, cost_tokens])).toEqual([
+      ["2028-02-28", 0],
+      ["2028-02-29", 5],
+      ["2028-03-01", 7],
+    ]);
+  });
+
+  test("during a call leaves the slice to it, and a renewal meanwhile is not touched while the slice lasts", async () => {
+    const user_id = await fixture.account();
+    const old = await grantUntil(user_id, 100, addSeconds(fixture.clock.now(), 60));
+    const hold_id = await heldBy(fixture.hold(user_id, 80));
+    fixture.clock.put(old.expires_at);
+    const renewed = await grantUntil(user_id, 100, addMonths(fixture.clock.now(), 1));
+    expect(await standing(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
+    await fixture.settle(user_id, hold_id, 90); // 80 of the old bucket, 10 of the new
+    const { buckets } = await fixture.ledger.buckets(user_id, allBuckets);
+    expect(buckets.map(({ id, remaining, closed_reason }) => [id, remaining, closed_reason])).toEqual([
+      [old.id, 0, "expired"],
+      [renewed.id, 90, null],
+    ]);
+  });
+});
+
+describe("a claw-back", () => {
+  const reverse = (user_id: string, bucket_id: string, amount_tokens: number, key: string) => ({
+    user_id,
+    bucket_id,
+    amount_tokens,
+    reason: "Refunded",
+    key,
+  });
+
+  test("larger than what is left takes that, and what was spent becomes debt that the next grant repays (eliza#10920)", async () => {
+    const user_id = await fixture.account();
+    const bucket = await fixture.grant(user_id, 100);
+    await fixture.settle(user_id, newId(), 70);
+    const request = reverse(user_id, bucket.id, 100, "refund 1");
+    expect(await fixture.ledger.clawBack(request)).toEqual({ reversed_tokens: 100, debt_tokens: 70 });
+    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 70, refusal: "out_of_tokens" });
+    expect(await fixture.hold(user_id, 1)).toMatchObject({ code: "out_of_tokens" });
+    await fixture.grant(user_id, 50);
+    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 20, refusal: "out_of_tokens" });
+    await fixture.grant(user_id, 50);
+    expect(await standing(user_id)).toMatchObject({ posted: 30, debt: 0 });
+  });
+
+  test("is made once for each key, adds up, and never takes more than was granted (opencode#28402)", async () => {
+    const user_id = await fixture.account();
+    const bucket = await fixture.grant(user_id, 100);
+    const first = await fixture.ledger.clawBack(reverse(user_id, bucket.id, 60, "refund 1"));
+    expect(await fixture.ledger.clawBack(reverse(user_id, bucket.id, 60, "refund 1"))).toEqual(first);
+    const second = await fixture.ledger.clawBack(reverse(user_id, bucket.id, 60, "refund 2"));
+    expect(second).toEqual({ reversed_tokens: 40, debt_tokens: 0 });
+    expect(await fixture.ledger.clawBack(reverse(user_id, bucket.id, 1, "refund 3"))).toMatchObject({
+      reversed_tokens: 0,
+    });
+    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 0 });
+    const { buckets } = await fixture.ledger.buckets(user_id, allBuckets);
+    expect(buckets[0]).toMatchObject({ remaining: 0, closed_reason: "clawed_back" });
+  });
+
+  test("leaves to a call what it holds: what the call does not spend is taken then, what it spends becomes debt", async () => {
+    const user_id = await fixture.account();
+    const bucket = await fixture.grant(user_id, 100);
+    const hold_id = await heldBy(fixture.hold(user_id, 80));
+    await fixture.ledger.clawBack(reverse(user_id, bucket.id, 100, "refund 1"));
+    expect(await standing(user_id)).toMatchObject({ posted: 80, held: 80, available: 0, debt: 0 });
+    expect(await fixture.settle(user_id, hold_id, 30)).toMatchObject({ charged_tokens: 30, absorbed_tokens: 0 });
+    expect(await standing(user_id)).toMatchObject({ posted: 0, held: 0, debt: 30 });
+    expect(await linesOf(user_id)).toEqual([
+      ["grant", 100, 100],
+      ["clawback", -20, 80],
+      ["usage", -30, 50],
+      ["clawback", -50, 0],
+      ["clawback", -30, -30],
+    ]);
+  });
+
+  test("of tokens that have expired unspent costs the user nothing more", async () => {
+    const user_id = await fixture.account();
+    const bucket = await fixture.grant(user_id, 100, 10);
+    await fixture.settle(user_id, newId(), 25);
+    fixture.pass(10);
+    expect(await fixture.ledger.clawBack(reverse(user_id, bucket.id, 60, "refund 1"))).toMatchObject({
+      debt_tokens: 0,
+    });
+    expect(await fixture.ledger.clawBack(reverse(user_id, bucket.id, 40, "refund 2"))).toMatchObject({
+      debt_tokens: 25,
+    });
+    expect(await standing(user_id)).toMatchObject({ posted: 0, debt: 25 });
+  });
+
+  test("that is taken back lets off debt first and returns the rest, no more than was clawed back", async () => {
+    const user_id = await fixture.account();
+    const bucket = await fixture.grant(user_id, 100);
+    await fixture.settle(user_id, newId(), 30);
+    await fixture.ledger.clawBack(reverse(user_id, bucket.id, 100, "dispute"));
+    const won = reverse(user_id, bucket.id, 500, "dispute won");
+    expect(await fixture.ledger.reinstate(won)).toEqual({ reversed_tokens: 100, debt_tokens: 30 });
+    expect(await fixture.ledger.reinstate(won)).toEqual({ reversed_tokens: 100, debt_tokens: 30 });
+    expect(await standing(user_id)).toMatchObject({ posted: 70, debt: 0 });
+  });
+});
+
+describe("overage", () => {
+  test("whose cap is reached while a call is under way is charged up to the cap; the rest is absorbed", async () => {
+    const user_id = await fixture.account(10);
+    await fixture.ledger.setOverage({ user_id, cap_tokens: 50 });
+    const stream = await heldBy(fixture.hold(user_id, 30)); // 10 of the bucket, 20 of overage
+    const other = await heldBy(fixture.hold(user_id, 30));
+    expect(await fixture.hold(user_id, 1)).toMatchObject({ code: "in_flight_exhausted" });
+    expect(await fixture.settle(user_id, stream, 45)).toMatchObject({ overage_tokens: 20, absorbed_tokens: 15 });
+    expect(await fixture.settle(user_id, other, 30)).toMatchObject({ overage_tokens: 30, absorbed_tokens: 0 });
+    expect(await fixture.hold(user_id, 1)).toMatchObject({ code: "overage_cap_reached" });
+  });
+
+  test("that is turned off, or capped below what is used, while a call is under way, still pays for that call", async () => {
+    const user_id = await fixture.account();
+    await fixture.ledger.setOverage({ user_id, cap_tokens: 100 });
+    const [one, two] = [await heldBy(fixture.hold(user_id, 40)), await heldBy(fixture.hold(user_id, 40))];
+    await fixture.ledger.setOverage({ user_id, cap_tokens: 10 });
+    expect(await fixture.settle(user_id, one, 40)).toMatchObject({ overage_tokens: 40, absorbed_tokens: 0 });
+    await fixture.ledger.setOverage({ user_id, cap_tokens: null });
+    expect(await fixture.settle(user_id, two, 60)).toMatchObject({ overage_tokens: 40, absorbed_tokens: 20 });
+    expect(await fixture.ledger.overage(user_id)).toEqual({ cap_tokens: null, used_tokens: 80, held_tokens: 0 });
+  });
+
+  test("of a period that ends is told and begins again with what is carried; a call's hold goes on", async () => {
+    const user_id = await fixture.account();
+    await fixture.ledger.setOverage({ user_id, cap_tokens: 100 });
+    await fixture.settle(user_id, newId(), 70);
+    const hold_id = await heldBy(fixture.hold(user_id, 30));
+    expect(await fixture.ledger.overageFrom(70)).toContainEqual({ user_id });
+    const close = (carried_tokens: number) => fixture.ledger.closeOveragePeriod({ user_id, carried_tokens });
+    await expect(close(71)).rejects.toThrow(RangeError);
+    expect(await close(20)).toEqual({ used_tokens: 70 });
+    expect(await fixture.ledger.overage(user_id)).toEqual({ cap_tokens: 100, used_tokens: 20, held_tokens: 30 });
+    expect(await fixture.settle(user_id, hold_id, 30)).toMatchObject({ overage_tokens: 30 });
+    expect(await fixture.ledger.overageFrom(70)).not.toContainEqual({ user_id });
+  });
+});
+
+test("a key's budget that is reached while calls are under way refuses the next, and charges what those cost", async () => {
+  const user_id = await fixture.account(1_000);
+  const key = { api_key_id: newId(), key_budget_tokens: 100 };
+  const hold_id = await heldBy(fixture.hold(user_id, 60, key));
+  expect(await fixture.hold(user_id, 60, key)).toMatchObject({ code: "key_budget_exceeded", available: 40 });
+  // it came to more than was held: the call was made, and the user pays for it
+  const charge = { api_key_id: key.api_key_id };
+  expect(await fixture.settle(user_id, hold_id, 130, charge)).toMatchObject({ charged_tokens: 130 });
+  expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
+  expect(await fixture.hold(user_id, 1)).toMatchObject({ status: "held" });
+});
+
+describe("a hold whose lease runs out", () => {
+  const charge = (user_id: string, hold_id: string, cost: number) => settleOf(user_id, hold_id, cost);
+
+  test("is settled as what was last known of its call, and a later settle changes nothing (litellm#14457)", async () => {
+    const user_id = await fixture.account(100);
+    const hold_id = await heldBy(fixture.hold(user_id, 80));
+    await fixture.ledger.progress([{ user_id, hold_id, charge: charge(user_id, hold_id, 20) }]);
+    await fixture.ledger.progress([{ user_id, hold_id, charge: charge(user_id, hold_id, 35) }]);
+    await fixture.ledger.progress([{ user_id, hold_id, charge: null }]);
+    await die(hold_id);
+    await fixture.ledger.progress([{ user_id, hold_id, charge: charge(user_id, hold_id, 60) }]); // too late
+    await fixture.ledger.sweep();
+    await fixture.ledger.sweep();
+    expect(await standing(user_id)).toMatchObject({ posted: 65, held: 0 });
+    expect(await fixture.settle(user_id, hold_id, 60)).toMatchObject({ cost_tokens: 35, replayed: true });
+    const [entry] = await fixture.ledger.entries(user_id, {}, everything);
+    expect(entry).toMatchObject({ type: "usage", amount: -35, hold_id, model: "lab/small", request_id: "request" });
+    expect(entry?.description).toBe("Model call, settled as last known");
+    const [record] = await fixture.ledger.charges(user_id, "request", 1);
+    expect(record?.charge).toMatchObject({ from_progress: true, output_tokens: 20 });
+  });
+
+  test("is let go when nothing was generated", async () => {
+    const user_id = await fixture.account(100);
+    const hold_id = await heldBy(fixture.hold(user_id, 80));
+    await fixture.ledger.progress([{ user_id, hold_id, charge: null }]);
+    await die(hold_id);
+    await fixture.ledger.sweep();
+    expect(await standing(user_id)).toMatchObject({ posted: 100, held: 0 });
+  });
+
+  test("lives on when it was renewed in time, even when a sweep had seen it nearly dead", async () => {
+    const user_id = await fixture.account(100);
+    const hold_id = await heldBy(fixture.hold(user_id, 80));
+    const nearly =
+      "update hold set expires_at = clock_timestamp() + interval '1 second' where id = $1 returning expires_at";
+    const [before] = await db.query<{ expires_at: string }>({ text: nearly, values: [hold_id] });
+    await fixture.ledger.progress([{ user_id, hold_id, charge: null }]);
+    const [after] = await db.query<{ expires_at: string }>({
+      text: "select expires_at from hold where id = $1",
+      values: [hold_id],
+    });
+    expect(Date.parse(after?.expires_at ?? "") - Date.parse(before?.expires_at ?? "")).toBeGreaterThan(60_000);
+  });
+});
+
+describe("thresholds", () => {
+  test("are told once for each grant, cap and budget, of the charge that crossed them", async () => {
+    const told: Crossing[] = [];
+    const world = createLedgerFixture(db);
+    world.ledger.onCrossing(async (crossing) => void told.push(crossing));
+    const user_id = await world.account(100);
+    const key = { api_key_id: newId(), key_budget_tokens: 200 };
+    const spend = async (cost: number) => {
+      const hold_id = await heldBy(world.hold(user_id, cost, key));
+      await world.settle(user_id, hold_id, cost, { api_key_id: key.api_key_id });
+      await world.ledger.sweep();
+      await world.ledger.sweep();
+      return told.splice(0).filter((crossing) => crossing.user_id === user_id);
+    };
+    expect(await spend(49)).toEqual([]);
+    expect(await spend(1)).toMatchObject([{ kind: "balance", percent: 50, granted_tokens: 100, remaining_tokens: 50 }]);
+    expect(await spend(1)).toEqual([]);
+    const jump = await spend(49);
+    expect(jump.map(({ kind, percent }) => `${kind} ${percent}`).sort()).toEqual([
+      "balance 100",
+      "balance 80",
+      "key_budget 50",
+    ]);
+    expect(jump).toContainEqual(
+      expect.objectContaining({ api_key_id: key.api_key_id, budget_tokens: 200, spent_tokens: 100 }),
+    );
+    await world.grant(user_id, 10);
+    await world.ledger.setOverage({ user_id, cap_tokens: 40 });
+    expect(await spend(30)).toMatchObject([
+      { kind: "balance", percent: 50, granted_tokens: 10, remaining_tokens: 0 },
+      { kind: "balance", percent: 80 },
+      { kind: "balance", percent: 100 },
+      { kind: "overage", percent: 50, cap_tokens: 40, used_tokens: 20 },
+    ]);
+  });
+
+  test("are told again by the next sweep when who was told failed", async () => {
+    const world = createLedgerFixture(db);
+    let fails = true;
+    const told: string[] = [];
+    const user_id = await world.account(100);
+    world.ledger.onCrossing(async (crossing) => {
+      if (fails) throw new Error("not now");
+      if (crossing.user_id === user_id) told.push(`${crossing.kind} ${crossing.percent}`);
+    });
+    await world.settle(user_id, newId(), 60);
+    await expect(world.ledger.sweep()).rejects.toThrow("not now");
+    fails = false;
+    await world.ledger.sweep();
+    expect(told).toEqual(["balance 50"]);
+  });
+});

@@ -1,0 +1,81 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
+import type { Setback } from "../../src/scheduling/scheduling.types.ts";
+import { FAILED, useQueue } from "./run-queue-fixture.ts";
+
+const queue = useQueue();
+let told: Setback[];
+let fails: boolean;
+let subscribed = false;
+beforeEach(() => {
+  told = [];
+  fails = false;
+  if (subscribed) return;
+  subscribed = true;
+  queue.scheduling.onSetback(async (setback) => {
+    if (fails) throw new Error("no telling");
+    told.push(setback);
+  });
+});
+
+describe("a run that fails", () => {
+  test("is told of, once, in the transaction that ends it", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    fails = true;
+    await expect(queue.scheduling.finishRun(lease, FAILED)).rejects.toThrow("no telling");
+    expect((await queue.scheduling.getRun(queue.agent, id)).status).toBe("running");
+    fails = false;
+    expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(true);
+    expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(false);
+    expect(told).toEqual([{ ...queue.agent, kind: "run_failed", run_id: id, trigger: "manual", error: FAILED.error }]);
+  });
+
+  test("because its workers were lost is told of as well, and not while it is tried again", async () => {
+    const { id } = await queue.enqueue();
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      expect(told).toEqual([]);
+      await queue.claimOne(`worker-${attempt}`);
+      await queue.expireLeases();
+      await queue.scheduling.reap();
+    }
+    expect(told).toMatchObject([{ kind: "run_failed", run_id: id, error: { code: "worker_lost" } }]);
+  });
+
+  test("but was being cancelled is cancelled, and not told of; nor is one that succeeds", async () => {
+    const { id } = await queue.enqueue();
+    const cancelled = await queue.claimOne();
+    await queue.scheduling.requestCancel(queue.agent, id);
+    await queue.scheduling.finishRun(cancelled.lease, FAILED);
+    await queue.enqueue();
+    const good = await queue.claimOne();
+    await queue.scheduling.finishRun(good.lease, { status: "succeeded", output: "done" });
+    expect(told).toEqual([]);
+  });
+});
+
+describe("a schedule that is paused", () => {
+  const DAILY = { interval: "daily", time: "09:00", timezone: "UTC" } as const;
+
+  test("is told of when it was going: not again while it is paused, and again after it was resumed", async () => {
+    const agent = { user_id: newId(), agent_id: newId() };
+    await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, DAILY));
+    await queue.scheduling.pauseSchedule(agent, "first");
+    await queue.scheduling.pauseSchedule(agent, "second");
+    await queue.scheduling.pauseSchedule(agent, null);
+    await queue.scheduling.pauseSchedule(agent, "third");
+    expect(told).toEqual([
+      { ...agent, kind: "schedule_paused", reason: "first" },
+      { ...agent, kind: "schedule_paused", reason: "third" },
+    ]);
+  });
+
+  test("is not told of where none is active", async () => {
+    const agent = { user_id: newId(), agent_id: newId() };
+    await queue.scheduling.pauseSchedule(agent, "no schedule");
+    await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, DAILY));
+    await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, null));
+    await queue.scheduling.pauseSchedule(agent, "turned off");
+    expect(told).toEqual([]);
+  });
+});

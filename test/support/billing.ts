@@ -1,0 +1,103 @@
+import { createBilling } from "../../src/billing/billing.service.ts";
+import type { PaymentEvent, Payments, Started } from "../../src/billing/payments.types.ts";
+import type { Plan } from "../../src/billing/plan.ts";
+import { readConfig } from "../../src/config.ts";
+import { addMonths } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { createLedgerFixture } from "../properties/ledger-fixture.ts";
+
+/** A provider that does what the test says, and notes what it was asked for. Like Stripe it runs periods itself. */
+export interface ScriptedPayments extends Payments {
+  asked: { what: string; order: unknown }[];
+  /** What `what` does from now on: its events, or a failure that it throws. */
+  answers: Partial<Record<string, PaymentEvent[] | Error>>;
+}
+
+function createScriptedPayments(): ScriptedPayments {
+  const asked: ScriptedPayments["asked"] = [];
+  const answers: ScriptedPayments["answers"] = {};
+  const answer =
+    (what: string) =>
+    async (order: unknown): Promise<Started> => {
+      asked.push({ what, order });
+      const given = answers[what] ?? [];
+      if (given instanceof Error) throw given;
+      const checkout_url = what === "topUp" || what === "subscribe" ? "https://pay.example/page" : null;
+      return { checkout_url, customer_reference: "customer-1", reference: "checkout-1", events: given };
+    };
+  return {
+    provider: "stripe",
+    runs_periods: true,
+    asked,
+    answers,
+    topUp: answer("topUp"),
+    changePlan: answer("changePlan"),
+    chargeOverage: answer("chargeOverage"),
+    subscribe: answer("subscribe"),
+    setCancelAtPeriodEnd: async (order) => void (await answer("setCancelAtPeriodEnd")(order)),
+    endSubscription: async (order) => void (await answer("endSubscription")(order)),
+  };
+}
+
+/** The seed's table. */
+export const { plans: PLANS } = readConfig({ PURSER_PAYMENTS: "none" });
+
+/** Billing over a real ledger, with a provider whose events the test sends itself, or another one. */
+export function createBillingFixture(db: Db, options: { provider?: Payments; plans?: readonly Plan[] } = {}) {
+  const fixture = createLedgerFixture(db, "2026-01-31T00:00:00.000Z");
+  const { ledger, clock } = fixture;
+  const payments = createScriptedPayments();
+  const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null };
+  const people = { user: async (id: string) => ({ ...person, id }) };
+  const money = { payments: options.provider ?? payments, plans: options.plans ?? PLANS };
+  const billing = createBilling({ db, clock, ledger, people, ...money });
+  let sequence = 0;
+  const named = () => {
+    sequence += 1;
+    return { provider: "stripe" as const, event_id: `event-${sequence}` };
+  };
+  const balance = async (user_id: string) => {
+    const { posted, debt } = await ledger.standing(user_id);
+    return { posted, debt };
+  };
+  return {
+    ...fixture,
+    billing,
+    payments,
+    named,
+    balance,
+    /** Carries out all that is due now, as the sweeper would. */
+    async sweep(): Promise<void> {
+      await ledger.sweep();
+      for (const source of billing.sources) await source.carryOut();
+    },
+    /** A pending top-up, and the event that says it was paid. */
+    async orderTopUp(user_id: string, amount_cents: number) {
+      const purchase = await billing.purchases.purchase(user_id, { amount_cents, success_url: null, cancel_url: null });
+      const reference = `money-${purchase.id}`;
+      const paid: PaymentEvent = { ...named(), kind: "paid", payment_id: purchase.id, reference, amount_cents };
+      return { purchase, reference, paid };
+    },
+    /** A subscription whose checkout is open, and the events that say that its periods were paid. */
+    async orderSubscription(user_id: string, plan_id: string) {
+      await billing.subscribe(user_id, plan_id);
+      const asked = payments.asked.findLast(({ what }) => what === "subscribe");
+      if (asked === undefined) throw new Error("no checkout was opened");
+      const { subscription_id } = asked.order as { subscription_id: string };
+      const subscription_reference = `sub-${subscription_id}`;
+      const anchor = clock.now();
+      const periodPaid = (number: number, paid_plan = plan_id): PaymentEvent => ({
+        ...named(),
+        kind: "period_paid",
+        subscription_id,
+        subscription_reference,
+        plan_id: paid_plan,
+        period_start: addMonths(anchor, number - 1),
+        period_end: addMonths(anchor, number),
+        reference: `money-${subscription_id}-${number}`,
+        amount_cents: 2900,
+      });
+      return { subscription_id, subscription_reference, periodPaid };
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import { randomBytes } from "node:crypto";
+import { createNotices, type Notices } from "../../src/notices/notices.service.ts";
+import { createCipher } from "../../src/platform/cipher.ts";
+import { createSystemClock } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createMetrics } from "../../src/platform/metrics.ts";
+import { createOutbound, type Resolve } from "../../src/platform/outbound.ts";
+
+const KEYS = [{ key: randomBytes(32) }];
+
+/** The notices of one node over `db`; they deliver once started. All nodes of a test share the master key. */
+export function noticesNode(
+  db: Db,
+  options: { allow?: string[]; resolve?: Resolve; keys?: typeof KEYS } = {},
+): Notices {
+  const { allow = [], resolve, keys = KEYS } = options;
+  return createNotices({
+    db,
+    clock: createSystemClock(),
+    cipher: createCipher(keys, "webhook endpoints"),
+    outbound: createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) }),
+    egress_allow: allow,
+    log: createLog("silent"),
+    metrics: createMetrics(),
+  });
+}
+
+/** A failed run to be told of; another each time unless `run_id` says which. */
+export function failedRun(user_id: string, run_id = newId()) {
+  const data = { agent_id: newId(), run_id, trigger: "manual" as const, error_code: "timeout", error_message: "late" };
+  return { user_id, event: "run.failed" as const, dedupe_key: run_id, data };
+}
+
+/** What is waiting for its retry, or for a lost claim to run out, is due now. */
+export async function makeDue(db: Db): Promise<void> {
+  await db.query({ text: "update notice_delivery set next_attempt_at = clock_timestamp() where status = 'pending'" });
+  await db.notify("notice_due", "");
+}

@@ -1,0 +1,40 @@
+import { Webhook } from "standardwebhooks";
+import { describe, expect, it } from "vitest";
+import { realNowMs } from "../../../src/platform/clock.ts";
+import { newWebhookSecret, webhookHeaders } from "../../../src/platform/standard-webhooks.ts";
+
+const nowS = () => Math.floor(realNowMs() / 1000);
+
+describe("Standard Webhooks signatures", () => {
+  it("are what the reference implementation signs", () => {
+    for (const body of ["{}", '{"type":"run.failed","data":{"error_message":"Grüße 🌍"}}']) {
+      const secret = newWebhookSecret();
+      const signed = { id: "msg_2KWPBgLlAfxdpx2AI54pPJ85f4W", timestamp_s: 1_674_087_231, body };
+      const theirs = new Webhook(secret).sign(signed.id, new Date(signed.timestamp_s * 1000), body);
+      expect(webhookHeaders(secret, signed)["webhook-signature"]).toBe(theirs);
+    }
+  });
+
+  it("are what the specification's own example shows", () => {
+    const secret = "whsec_plJ3nmyCDGBKInavdOK15jsl";
+    const body = '{"event_type":"ping","data":{"success":true}}';
+    const signed = { id: "msg_loFOjxBNrRLzqYUf", timestamp_s: 1_731_705_121, body };
+    expect(webhookHeaders(secret, signed)["webhook-signature"]).toBe("v1,rAvfW3dJ/X/qxhsaXPOyyCGmRKsaKWcsNccKXlIktD0=");
+  });
+
+  it("do not verify over another body, id, time or secret", () => {
+    const secret = newWebhookSecret();
+    const headers = webhookHeaders(secret, { id: "a", timestamp_s: nowS(), body: "{}" });
+    expect(() => new Webhook(secret).verify("{}", headers)).not.toThrow();
+    expect(() => new Webhook(secret).verify('{"x":1}', headers)).toThrow();
+    expect(() => new Webhook(secret).verify("{}", { ...headers, "webhook-id": "b" })).toThrow();
+    expect(() => new Webhook(secret).verify("{}", { ...headers, "webhook-timestamp": String(nowS() - 1) })).toThrow();
+    expect(() => new Webhook(newWebhookSecret()).verify("{}", headers)).toThrow();
+  });
+
+  it("come from secrets of 32 random bytes, no two alike", () => {
+    const secrets = Array.from({ length: 100 }, newWebhookSecret);
+    expect(new Set(secrets).size).toBe(100);
+    for (const secret of secrets) expect(Buffer.from(secret.slice("whsec_".length), "base64")).toHaveLength(32);
+  });
+});
