@@ -63,7 +63,7 @@ export function createRuns(deps: {
     if (!lacks_tokens && failures < limits.max_consecutive_failures) return;
     const reason = lacks_tokens
       ? OUT_OF_TOKENS
-      : `${failures} failed runs in a row: set schedule_enabled to true to resume`;
+      : `${failures === 1 ? "1 failed run" : `${failures} failed runs in a row`}: set schedule_enabled to true to resume`;
     await scheduling.pauseSchedule(agent, reason);
     log.info({ agent_id: run.agent_id, reason }, "a schedule was paused");
   };

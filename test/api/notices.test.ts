@@ -140,7 +140,7 @@ describe("notices (contract 5)", () => {
     expect(bodies).toContainEqual({
       type: "schedule.paused",
       timestamp,
-      data: { agent_id, reason: expect.stringMatching(/^1 runs? in a row failed/) },
+      data: { agent_id, reason: "1 failed run: set schedule_enabled to true to resume" },
     });
     await expect
       .poll(async () => (await told(user)).map(({ event }) => event).sort())
