@@ -9,12 +9,13 @@ import { startSlowUpstream } from "./upstream.ts";
 
 /** The sweeper lets dead holds go within a second or so. */
 const SWEEP_MS = 15_000;
+const ANSWER_MS = 20_000;
 
 export interface CrashPlan {
   seed: number;
   users: number;
   callers_per_user: number;
-  /** Bounds of the time between a start and the kill. */
+  /** Bounds of the time between the first answer after a start and the kill. */
   life_ms: { least: number; most: number };
   /** Whether to go on after so many kills. */
   goOn(kills: number): boolean;
@@ -51,6 +52,7 @@ export async function crashRun(place: Place, plan: CrashPlan): Promise<CrashRepo
     try {
       while (violations.length === 0 && plan.goOn(kills)) {
         callers.point(service.url);
+        await untilAnswered(callers);
         await setTimeout(plan.life_ms.least + random() * (plan.life_ms.most - plan.life_ms.least));
         await service.kill();
         kills += 1;
@@ -72,6 +74,13 @@ export async function crashRun(place: Place, plan: CrashPlan): Promise<CrashRepo
     await service.stop();
     await upstream.close();
   }
+}
+
+/** A kill proves something only once a caller was told something: on a busy machine the first answer takes a while. */
+async function untilAnswered(callers: Callers): Promise<void> {
+  const before = countsOfCalls(callers).acknowledged;
+  const deadline_ms = performance.now() + ANSWER_MS;
+  while (countsOfCalls(callers).acknowledged === before && performance.now() < deadline_ms) await setTimeout(10);
 }
 
 function countsOfCalls(callers: Callers) {

@@ -4,32 +4,34 @@ import { availableParallelism, cpus, totalmem } from "node:os";
 import { join } from "node:path";
 import { postgresBinaries } from "../../test/support/postgres-server.ts";
 import { barChart } from "./chart.ts";
-import type { Outcome, Table } from "./outcome.ts";
+import type { Effort, Outcome, Table } from "./outcome.ts";
 import { figureText, ratioText } from "./print.ts";
 import { canPin } from "./processes.ts";
 
-const INTRODUCTION = `# Benchmarks
+const introduction = (effort: Effort) => `# Benchmarks
 
 Written by \`npm run bench -- --peers --write\`; nothing here is edited by hand. All runs on one machine, over loopback,
 with PostgreSQL's and the embedded database's syncing to disk switched on. Contenders run in turn, and each figure is the
-median of three rounds. Absolute figures change from machine to machine; **the ratios, between programs measured in the
-same run, are what counts.**
-
-- \`npm run bench\` runs all of it, \`npm run bench -- completions\` one part, \`-- --quick\` a smoke run whose figures
-  mean nothing.
+median of ${effort.rounds} round${effort.rounds === 1 ? "" : "s"}. Absolute figures change from machine to machine; **the ratios, between programs
+measured in the same run, are what counts.**
+${effort.scale < 1 ? "\n**These come from a quick run (`--quick`), short and on a machine that had other work: orders of magnitude only.**\n" : ""}
+- \`npm run bench\` runs all of it, \`npm run bench -- completions\` one part, \`-- --quick\` a short run.
 - \`npm run crash -- --minutes 10 --seed 1\` is the other half: \`kill -9\` under load, and every acknowledged charge
   accounted for.
 `;
 
 /** Writes `benchmarks.md` and its pictures into `folder`. */
-export function writeReport(folder: string, outcomes: readonly Outcome[], date: string): void {
+export function writeReport(folder: string, outcomes: readonly Outcome[], run: { date: string; effort: Effort }): void {
   mkdirSync(join(folder, "benchmarks"), { recursive: true });
   const sections = outcomes.map((outcome) => {
     const tables = outcome.tables.map((table, index) => tableSection(folder, `${outcome.name}-${index + 1}`, table));
     const ratios = outcome.ratios.map((ratio) => `- ${ratioText(ratio)}`).join("\n");
     return [`## ${outcome.title}`, ...tables, ...(ratios === "" ? [] : [ratios])].join("\n\n");
   });
-  writeFileSync(join(folder, "benchmarks.md"), `${[INTRODUCTION + machine(date), ...sections].join("\n\n")}\n`);
+  writeFileSync(
+    join(folder, "benchmarks.md"),
+    `${[introduction(run.effort) + machine(run.date), ...sections].join("\n\n")}\n`,
+  );
 }
 
 function tableSection(folder: string, name: string, { caption, columns, rows, drawn = [] }: Table): string {

@@ -40,7 +40,10 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     const subscription = subscription_id === null ? undefined : await subscriptions.byId(subscription_id, tx);
     const bucket_id = await grantFor(tx, payment, subscription);
     const { reference, amount_cents: paid_cents } = event;
-    await orders.update(tx, payment, { status: "succeeded", reference, paid_cents, bucket_id, send_at: null });
+    // an upgrade stays in the outbox: its provider may be still to be told of the new price
+    const sent = payment.plan === null ? { send_at: null } : {};
+    const done = { status: "succeeded" as const, checkout_url: null, ...sent };
+    await orders.update(tx, payment, { ...done, reference, paid_cents, bucket_id });
     if (payment.plan !== null && subscription !== undefined) await takePlan(tx, subscription, payment, payment.plan);
     else if (payment.purpose === "overage") await syncOverage(tx, payment.user_id);
     return bucket_id === null ? APPLIED : { outcome: "applied", granted: payment.user_id };

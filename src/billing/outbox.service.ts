@@ -17,16 +17,21 @@ export function createOutbox(room: BillingRoom, apply: (event: PaymentEvent) => 
   const { db, orders, subscriptions, clock } = room;
 
   const startOrder = async (payment: PaymentRow, payments: Payments): Promise<Started> => {
-    const { id: payment_id, amount_cents, currency, subscription_id } = payment;
+    const { id: payment_id, currency, subscription_id } = payment;
+    // paid already, and what it pays for has not been seen to: that alone is done again
+    const amount_cents = payment.status === "succeeded" ? 0 : payment.amount_cents;
     const payer = await room.payerOf(payment.user_id);
+    const row = subscription_id === null ? undefined : await subscriptions.byId(subscription_id);
+    const subscription_reference = row?.reference ?? null;
     if (payment.plan === null) {
       const description = `Overage: ${payment.tokens.toLocaleString("en-US")} tokens`;
-      return payments.chargeOverage({ payment_id, payer, amount_cents, currency, description });
+      return payments.chargeOverage({ payment_id, payer, amount_cents, currency, description, subscription_reference });
     }
-    const row = subscription_id === null ? undefined : await subscriptions.byId(subscription_id);
     if (row === undefined) throw new Error("an upgrade without its subscription");
-    const subscription = { subscription_id: row.id, subscription_reference: row.reference };
-    const change = { payer, plan: payment.plan, when: "now" as const, payment_id, amount_cents, at: clock.now() };
+    const subscription = { subscription_id: row.id, subscription_reference };
+    // another change may have followed the one that was paid: what holds by now is what is told
+    const plan = payment.status === "succeeded" ? (row.pending_plan ?? row.plan) : payment.plan;
+    const change = { payer, plan, when: "now" as const, payment_id, amount_cents, at: clock.now() };
     return payments.changePlan({ ...subscription, ...change });
   };
 

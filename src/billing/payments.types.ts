@@ -60,6 +60,8 @@ export interface OverageOrder {
   amount_cents: number;
   currency: string;
   description: string;
+  /** The subscription whose overage it is, with the means it is paid by; null when the provider runs none. */
+  subscription_reference: string | null;
 }
 
 /** What became of an order at once. */

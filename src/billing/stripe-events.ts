@@ -105,7 +105,7 @@ function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
 
 function invoiceUnpaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
   const subscription = subscriptionOf(invoice);
-  if (subscription === null || invoice.status === "paid") return [];
+  if (subscription === null || invoice.status !== "open") return [];
   const { subscription_id, subscription_reference } = subscription;
   return [{ ...base, kind: "subscription_past_due", subscription_id, subscription_reference }];
 }

@@ -34,6 +34,10 @@ export interface StripePayments extends Payments {
   eventsOf(raw_body: string, signature: string | undefined): Promise<PaymentEvent[]>;
 }
 
+interface Bill extends OverageOrder {
+  owed: boolean;
+}
+
 /** Money through Stripe: hosted Checkout for top-ups and subscriptions, invoices for differences and overage. */
 export function createStripePayments(settings: StripeSettings): StripePayments {
   const stripe = new Stripe(settings.secret_key, {
@@ -77,15 +81,12 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
     return { checkout_url: session.url, customer_reference: customer, reference: session.id, events: [] };
   };
 
-  /** An invoice of one line, collected at once where the customer's card allows it. */
-  const invoice = async (bill: {
-    payment_id: string;
-    payer: Payer;
-    amount_cents: number;
-    currency: string;
-    description: string;
-  }) => {
-    const { payment_id, amount_cents, currency, description } = bill;
+  /**
+   * An invoice of one line, collected at once. Refused, it stays open for Stripe to collect later when it is `owed`, and
+   * is void otherwise: what was refused is not charged for after all.
+   */
+  const invoice = async (bill: Bill) => {
+    const { payment_id, amount_cents, currency, description, owed } = bill;
     const customer = await customerOf(bill.payer);
     const key = (step: string) => ({ idempotencyKey: `${payment_id}:${step}` });
     const draft = await stripe.invoices.create(
@@ -93,7 +94,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
         customer,
         currency,
         pending_invoice_items_behavior: "exclude",
-        auto_advance: true,
+        auto_advance: owed,
         metadata: { [METADATA.payment_id]: payment_id },
       },
       key("invoice"),
@@ -102,9 +103,24 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
       { customer, invoice: draft.id, amount: amount_cents, currency, description },
       key("item"),
     );
-    await stripe.invoices.finalizeInvoice(draft.id, {}, key("finalize"));
-    const paid = await stripe.invoices.pay(draft.id, { expand: ["payments"] }, key("pay"));
-    return { customer, paid };
+    const open = await stripe.invoices.finalizeInvoice(draft.id, { expand: ["payments"] }, key("finalize"));
+    // below Stripe's least charge there is nothing to pay now: it goes on the customer's balance
+    return { customer, paid: open.status === "paid" ? open : await collect(open.id, bill, key) };
+  };
+
+  const collect = async (id: string, bill: Bill, key: (step: string) => Stripe.RequestOptions) => {
+    const payment_method = await paymentMethodOf(stripe, bill.subscription_reference);
+    const pay = { expand: ["payments"], ...(payment_method === null ? {} : { payment_method }) };
+    try {
+      // another card is another attempt; the invoice itself is paid once
+      return await stripe.invoices.pay(id, pay, key(`pay:${payment_method ?? "default"}`));
+    } catch (error) {
+      if (!isRefusal(error)) throw error;
+      const left = await stripe.invoices.retrieve(id, { expand: ["payments"] });
+      if (left.status === "paid") return left;
+      if (!bill.owed && left.status === "open") await stripe.invoices.voidInvoice(id, {}, key("void"));
+      throw errors.paymentFailed();
+    }
   };
   const paidEvent = (payment_id: string, paid: Stripe.Invoice): PaymentEvent[] =>
     paid.status === "paid"
@@ -161,6 +177,8 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
             amount_cents,
             currency: plan.currency,
             description: `Change to ${plan.name}`,
+            subscription_reference: reference,
+            owed: false,
           };
           events = paidEvent(payment_id, (await invoice(bill)).paid);
         }
@@ -180,7 +198,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
       }),
     chargeOverage: (order: OverageOrder) =>
       called(async (): Promise<Started> => {
-        const { customer, paid } = await invoice(order);
+        const { customer, paid } = await invoice({ ...order, owed: true });
         return {
           checkout_url: null,
           customer_reference: customer,
@@ -198,6 +216,7 @@ async function switchPrice(
   { subscription_id, plan }: PlanChangeOrder,
 ): Promise<void> {
   const subscription = await stripe.subscriptions.retrieve(reference);
+  if (subscription.status === "canceled") return;
   const [item] = subscription.items.data;
   if (item === undefined) throw new Error("a Stripe subscription without an item");
   const product = typeof item.price.product === "string" ? item.price.product : item.price.product.id;
@@ -216,6 +235,18 @@ async function switchPrice(
       },
     ],
   });
+}
+
+/** What the subscription is paid with: Checkout keeps it there, and not with the customer. */
+async function paymentMethodOf(stripe: Stripe, reference: string | null): Promise<string | null> {
+  if (reference === null) return null;
+  const { default_payment_method: method } = await stripe.subscriptions.retrieve(reference);
+  return typeof method === "string" ? method : (method?.id ?? null);
+}
+
+/** The card was declined, or there is none. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof Stripe.errors.StripeCardError || error instanceof Stripe.errors.StripeInvalidRequestError;
 }
 
 function subscriptionMetadata(subscription_id: string, plan: Plan): Record<string, string> {

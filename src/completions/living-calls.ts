@@ -37,13 +37,15 @@ export function createLivingCalls(ledger: Ledger): LivingCalls {
   async function note(): Promise<void> {
     if (noting) return;
     noting = true;
-    const due = [...calls].flatMap(([hold_id, call]) => progressOf(hold_id, call));
-    // What fails is due again at the next turn.
-    await ledger.progress(due).then(
-      () => markNoted(calls, due),
-      () => {},
-    );
-    noting = false;
+    try {
+      const due = [...calls].flatMap(([hold_id, call]) => progressOf(hold_id, call));
+      await ledger.progress(due);
+      markNoted(calls, due);
+    } catch {
+      // what was not noted is due again at the next turn
+    } finally {
+      noting = false;
+    }
   }
   function begin(hold_id: string, user_id: string): void {
     calls.set(hold_id, { user_id, renewed_ms: monotonicMs(), noted_tokens: 0, sofar: null });

@@ -14,7 +14,9 @@ export async function takeCrossings(tx: Tx, limit: number): Promise<Crossing[]> 
         'kind', crossing.kind, 'percent', crossing.percent) as crossing`,
     values: [limit],
   });
-  return taken
-    .map(({ crossing }) => crossing)
-    .toSorted((one, other) => (one.hold_id < other.hold_id ? -1 : 1) || one.percent - other.percent);
+  return taken.map(({ crossing }) => crossing).toSorted(byChargeAndKind);
+}
+
+function byChargeAndKind(one: Crossing, other: Crossing): number {
+  return one.hold_id.localeCompare(other.hold_id) || one.kind.localeCompare(other.kind) || one.percent - other.percent;
 }

@@ -2,7 +2,7 @@ import { csvLine, defused, parseCsv, undefused } from "./csv.ts";
 import type { Entry, UsageLine } from "./ledger.types.ts";
 
 /** An entry as an export carries it: with its owner, who is part of its hash. */
-export interface ExportedEntry extends Omit<Entry, "id" | "source"> {
+export interface ExportedEntry extends Omit<Entry, "source"> {
   user_id: string;
 }
 
@@ -71,6 +71,7 @@ export async function* readExport(pieces: AsyncIterable<string>): AsyncGenerator
     if (columns === undefined) {
       const missing = ENTRY_COLUMNS.filter((column) => !line.includes(column));
       if (missing.length > 0) throw new RangeError(`it is no export of transactions: it has no ${missing.join(", ")}`);
+      if (new Set(line).size < line.length) throw new RangeError("it names a column twice");
       columns = line;
       continue;
     }
@@ -87,6 +88,7 @@ function entryOf(fields: Record<string, string>): ExportedEntry {
   return {
     user_id: text("user_id"),
     seq: Number(text("seq")),
+    id: text("id"),
     type: text("type") as Entry["type"],
     amount: Number(text("amount")),
     balance_after: Number(text("balance_after")),

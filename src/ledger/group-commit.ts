@@ -69,8 +69,8 @@ export function createGroupCommit<Operation, Outcome>(options: {
     });
 }
 
-/** Whether the database judged the statement (an SQLSTATE), rather than being out of reach, shutting down or full. */
+/** Whether the database judged the statement (an SQLSTATE), rather than a deadlock, or being out of reach or full. */
 function isRefusal(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
-  return typeof code === "string" && /^(?!08|53|57|58)[0-9A-Z]{5}$/.test(code);
+  return typeof code === "string" && /^(?!08|40|53|57|58)[0-9A-Z]{5}$/.test(code);
 }

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { entryId } from "./entry-id.ts";
 import type { ExportedEntry } from "./export-file.ts";
 
 /** Violations that are told; one is enough to act, and after the first of an account the rest follow from it. */
@@ -45,6 +46,7 @@ function violationOf(entry: ExportedEntry, before: Chain): string | null {
   const balance = before.balance + (moves_balance ? entry.amount : 0);
   if (entry.balance_after !== balance) return `balance_after is ${entry.balance_after}, not ${balance}`;
   if (entry.hash !== entryHash(before.hash, entry)) return "its hash is not that of its fields and the hash before";
+  if (entry.id !== entryId(entry)) return `its id is ${entry.id}, not that of its time and hash`;
   return null;
 }
 

@@ -306,6 +306,25 @@ describe("a subscription that its provider runs", () => {
     expect((await house.ledger.overage(user_id)).cap_tokens).toBe(18_000_000);
   });
 
+  it("tells the provider of an upgrade again where its money was taken and the new price was not", async () => {
+    const { periodPaid } = await house.orderSubscription(user_id, "starter");
+    await apply(periodPaid(1));
+    house.payments.answers.changePlan = errors.upstream("The payment provider did not take the order.");
+    await expect(house.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "upstream_error" });
+    const changes = () =>
+      house.payments.asked
+        .filter(({ what }) => what === "changePlan")
+        .map(({ order }) => order as { payment_id: string; amount_cents: number; plan: { id: string } });
+    const [{ payment_id, amount_cents } = { payment_id: "", amount_cents: 0 }] = changes();
+    await apply({ ...house.named(), kind: "paid", payment_id, reference: `money-${payment_id}`, amount_cents });
+    delete house.payments.answers.changePlan;
+    await db.query({ text: "update payment set send_at = now() where send_at is not null" });
+    await house.sweep();
+    await house.sweep();
+    expect(changes()).toMatchObject([{ amount_cents }, { payment_id, amount_cents: 0, plan: { id: "pro" } }]);
+    expect((await house.balance(user_id)).posted).toBe(55_000_000);
+  });
+
   it("upgrades when the difference is paid, not before; a refused card changes nothing", async () => {
     const { periodPaid } = await house.orderSubscription(user_id, "starter");
     await apply(periodPaid(1));

@@ -165,6 +165,13 @@ describe("GET /users/me/transactions?format=csv", () => {
       code: 1,
       stdout: expect.stringContaining("it follows on entry 1"),
     });
+    const id = lines[2]?.split(",")[2] ?? "";
+    expect(await verify(body.replace(id, user.user_id))).toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining("its id is"),
+    });
+    const twice = body.replaceAll(/\r\n(?=.)/g, ",0\r\n").replace(/,0\r\n/, ",amount\r\n");
+    expect(await verify(twice)).toMatchObject({ code: 1, stdout: expect.stringContaining("names a column twice") });
     expect(await verify("a,b\r\n1,2\r\n")).toMatchObject({ code: 1, stdout: expect.stringContaining("no export") });
     expect(await verify("")).toMatchObject({ code: 1 });
   });

@@ -167,6 +167,8 @@ describe("a subscription through Stripe", () => {
     expect(refused.status).toBe(402);
     expect(refused.body.error.code).toBe("payment_failed");
     expect((await subscriptionOf(user)).plan_id).toBe("starter");
+    // nothing is left open that could be collected later
+    expect(stripe.invoices().filter(({ status }) => status === "open" || status === "draft")).toEqual([]);
     stripe.declineCards(false);
     expect((await subscribe(user, "pro")).status).toBe(200);
     await deliverAll();

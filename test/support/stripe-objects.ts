@@ -35,6 +35,8 @@ export interface Subscription {
   customer: string;
   status: "active" | "past_due" | "canceled";
   cancel_at_period_end: boolean;
+  /** Where Checkout keeps the card; the customer has none of their own. */
+  default_payment_method: string;
   metadata: Metadata;
   items: { object: "list"; data: SubscriptionItem[] };
 }

@@ -141,6 +141,7 @@ export async function startStripe(options: { now(): string }) {
       customer: session.customer,
       status: "active",
       cancel_at_period_end: false,
+      default_payment_method: "pm_1",
       metadata: session.inner_metadata,
       items: {
         object: "list",
@@ -168,7 +169,8 @@ export async function startStripe(options: { now(): string }) {
     ],
     ["POST", /^\/v1\/invoiceitems$/, (form) => addItem(form)],
     ["POST", /^\/v1\/invoices\/(\w+)\/finalize$/, (_, id) => Object.assign(get<Invoice>(id), { status: "open" })],
-    ["POST", /^\/v1\/invoices\/(\w+)\/pay$/, (_, id) => settleInvoice(get<Invoice>(id))],
+    ["POST", /^\/v1\/invoices\/(\w+)\/pay$/, (form, id) => payInvoice(form, id)],
+    ["POST", /^\/v1\/invoices\/(\w+)\/void$/, (_, id) => voidInvoice(id)],
     ["GET", /^\/v1\/invoices\/(\w+)$/, (_, id) => get<Invoice>(id)],
     ["GET", /^\/v1\/charges\/(\w+)$/, (_, id) => get<Charge>(id)],
     ["GET", /^\/v1\/disputes\/(\w+)$/, (_, id) => get<Dispute>(id)],
@@ -225,6 +227,19 @@ export async function startStripe(options: { now(): string }) {
     subscription.status = "canceled";
     tell("customer.subscription.deleted", subscription);
     return subscription;
+  }
+  function payInvoice(form: Form, id: string): Invoice {
+    const invoice = get<Invoice>(id);
+    if (invoice.status !== "open") throw invalid("Invoice is not open.");
+    if (form.payment_method === undefined) throw invalid("There is no `default_payment_method` set on this Customer.");
+    return settleInvoice(invoice);
+  }
+  function voidInvoice(id: string): Invoice {
+    const invoice = get<Invoice>(id);
+    if (invoice.status !== "open") throw invalid("You can only pass in open invoices.");
+    invoice.status = "void";
+    tell("invoice.voided", invoice);
+    return invoice;
   }
   function addItem(form: Form): object {
     const invoice = get<Invoice>(String(form.invoice));
@@ -285,6 +300,8 @@ export async function startStripe(options: { now(): string }) {
     declineCards: (decline: boolean) => {
       card_declines = decline;
     },
+    /** The invoices of a payment of ours. */
+    invoices: () => [...objects.values()].filter((each): each is Invoice => each.object === "invoice"),
     /** The payer completes the checkout page. */
     pay(checkout_url: string): Session {
       const session = this.sessionAt(checkout_url);

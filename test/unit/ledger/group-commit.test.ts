@@ -76,3 +76,11 @@ test("a database that is away for a while is waited for, pause after pause", asy
   expect(await commit("a")).toBe("a done");
   expect(batches.length).toBe(4);
 });
+
+test("an operation that fell to a deadlock is done when it is sent again", async () => {
+  const { batches, commit } = recorded((_, call) => {
+    if (call === 1) throw Object.assign(new Error("deadlock detected"), { code: "40P01" });
+  });
+  expect(await commit("a")).toBe("a done");
+  expect(batches).toEqual([["a"], ["a"]]);
+});
