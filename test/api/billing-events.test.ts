@@ -3,7 +3,7 @@ import type { PaymentEvent } from "../../src/billing/payments.types.ts";
 import { errors } from "../../src/errors.ts";
 import { addMonths } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { createBillingFixture } from "../support/billing.ts";
+import { createBillingFixture, permutations } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
@@ -57,10 +57,6 @@ const closed = (reference: string, cents: number, won: boolean): PaymentEvent =>
   won,
 });
 const expectCleanBooks = async () => expect((await house.ledger.audit()).violations).toEqual([]);
-const permutations = <Item>(items: Item[]): Item[][] =>
-  items.length < 2
-    ? [items]
-    : items.flatMap((item, at) => permutations(items.toSpliced(at, 1)).map((rest) => [item, ...rest]));
 
 describe("a purchase", () => {
   it("is pending until it is paid, and grants once, however often that is told (opencode#28402)", async () => {

@@ -101,3 +101,9 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
     },
   };
 }
+
+/** Every order of `items`. */
+export const permutations = <Item>(items: Item[]): Item[][] =>
+  items.length < 2
+    ? [items]
+    : items.flatMap((item, at) => permutations(items.toSpliced(at, 1)).map((rest) => [item, ...rest]));
