@@ -16,7 +16,7 @@ import {
 } from "./support/service.ts";
 import { seededRandom } from "./support/statistics.ts";
 
-// `npm run crash -- [--kills 200] [--storage embedded|postgres] [--seed n]`: kill -9 at random moments under load, then
+// `npm run crash -- [--kills 200 | --minutes 10] [--storage embedded|postgres] [--seed n]`: kill -9 at random moments under load, then
 // what was acknowledged is compared with what is there. Exit 1 when anything does not hold.
 
 const USERS = 4;
@@ -25,13 +25,20 @@ const KILL_MS = { from: 20, to: 900 };
 const UPSTREAM = new URL("peers/upstream.ts", import.meta.url).pathname;
 
 const { values: options } = parseArgs({
-  options: { kills: { type: "string", default: "200" }, storage: { type: "string" }, seed: { type: "string" } },
+  options: {
+    kills: { type: "string" },
+    minutes: { type: "string" },
+    storage: { type: "string" },
+    seed: { type: "string" },
+  },
 });
-const kills = Number(options.kills);
+/** On each storage: so many kills, or as many as fit into so many minutes. */
+const minutes = Number(options.minutes ?? Number.POSITIVE_INFINITY);
+const kills = Number(options.kills ?? (options.minutes === undefined ? 200 : Number.POSITIVE_INFINITY));
 const seed = Number(options.seed ?? randomInt(2 ** 31));
 const storages = (["embedded", "postgres"] as const).filter((storage) => (options.storage ?? storage) === storage);
-if (!(kills > 0) || storages.length === 0)
-  throw new Error("--kills is a number above 0, --storage embedded or postgres");
+if (!(kills > 0 && minutes > 0) || storages.length === 0)
+  throw new Error("--kills and --minutes are numbers above 0, --storage is embedded or postgres");
 
 interface Tally {
   kills: number;
@@ -55,7 +62,8 @@ async function crashAgainAndAgain(place: Place): Promise<Tally> {
   let service = await startService(place);
   const users: LoadedUser[] = [];
   for (let index = 0; index < USERS; index += 1) users.push(await newUser(service));
-  while (tally.kills < kills && tally.problems.length === 0) {
+  const until_ms = performance.now() + minutes * 60_000;
+  while (tally.kills < kills && performance.now() < until_ms && tally.problems.length === 0) {
     const since = new Date().toISOString();
     const load = startLoad(service, users, random);
     const delay_ms = KILL_MS.from + random() * (KILL_MS.to - KILL_MS.from);
