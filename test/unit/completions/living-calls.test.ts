@@ -1,0 +1,69 @@
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
+import { createLivingCalls } from "../../../src/completions/living-calls.ts";
+import type { Charge, Ledger, Progress } from "../../../src/ledger/ledger.types.ts";
+
+let noted: Progress[][];
+let fails: boolean;
+const ledger = {
+  hold: async ({ hold_id }: { hold_id: string }) => ({ status: "held", hold_id, held_tokens: 10 }),
+  settle: async () => ({ status: "settled" }),
+  release: async () => {},
+  progress: async (calls: Progress[]) => {
+    if (fails) throw new Error("the database is away");
+    if (calls.length > 0) noted.push(calls);
+  },
+} as unknown as Ledger;
+
+beforeEach(() => {
+  noted = [];
+  fails = false;
+  vi.useFakeTimers();
+});
+afterEach(() => vi.useRealTimers());
+
+const hold = (living: ReturnType<typeof createLivingCalls>, hold_id: string) =>
+  living.ledger.hold({ user_id: "u", hold_id } as never);
+const charge = (cost_tokens: number) => ({ cost_tokens }) as Charge;
+
+it("notes every second what all streams have come to, in one go, and only those that have come further", async () => {
+  const living = createLivingCalls(ledger);
+  const costs: Record<string, number> = { one: 5, two: 7 };
+  for (const hold_id of ["one", "two"]) {
+    await hold(living, hold_id);
+    living.watch(hold_id, () => charge(costs[hold_id] ?? 0));
+  }
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(noted.splice(0)).toEqual([
+    [
+      { user_id: "u", hold_id: "one", charge: charge(5) },
+      { user_id: "u", hold_id: "two", charge: charge(7) },
+    ],
+  ]);
+  costs.two = 9;
+  await vi.advanceTimersByTimeAsync(3_000);
+  expect(noted).toEqual([[{ user_id: "u", hold_id: "two", charge: charge(9) }]]);
+});
+
+it("renews the lease of a call that says nothing, and stops when it has ended", async () => {
+  const living = createLivingCalls(ledger);
+  await hold(living, "quiet");
+  await vi.advanceTimersByTimeAsync(29_000);
+  expect(noted).toEqual([]);
+  await vi.advanceTimersByTimeAsync(40_000);
+  expect(noted).toEqual(Array(2).fill([{ user_id: "u", hold_id: "quiet", charge: null }]));
+  await living.ledger.release({ user_id: "u", hold_id: "quiet" });
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(noted).toHaveLength(2);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it("notes what failed again at the next turn", async () => {
+  const living = createLivingCalls(ledger);
+  await hold(living, "one");
+  living.watch("one", () => charge(5));
+  fails = true;
+  await vi.advanceTimersByTimeAsync(2_000);
+  fails = false;
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(noted).toEqual([[{ user_id: "u", hold_id: "one", charge: charge(5) }]]);
+});
