@@ -97,18 +97,15 @@ function passTo(model: m.Model, world: World, offset_ms: number): void {
   m.modelPass(model, next + offset_ms);
 }
 
-const reversing = fc.record({
-  ago,
-  /** the bucket that a call holds, where there is one */
-  is_held: fc.boolean(),
-  amount: fc.integer({ min: 1, max: 250 }),
-  key: fc.nat({ max: 60 }),
-});
-type Reversing = typeof reversing extends fc.Arbitrary<infer Value> ? Value : never;
+const reversing = fc.record({ ago, amount: fc.integer({ min: 1, max: 250 }), key: fc.nat({ max: 40 }) });
 
-async function reverse(model: m.Model, world: World, how: "clawBack" | "reinstate", asked: Reversing): Promise<void> {
-  const held = asked.is_held ? model.buckets.find((bucket) => bucket.held > 0) : undefined;
-  const bucket_id = held?.id ?? recent(world.buckets, asked.ago);
+async function reverse(
+  model: m.Model,
+  world: World,
+  how: "clawBack" | "reinstate",
+  asked: { ago: number; amount: number; key: number },
+): Promise<void> {
+  const bucket_id = recent(world.buckets, asked.ago);
   const bucket = model.buckets.find(({ id }) => id === bucket_id);
   if (bucket_id === undefined || bucket === undefined) return;
   const key = `event ${asked.key}`;
@@ -187,92 +184,64 @@ const together = fc
     }),
   );
 
-const onOpenHold = <Value extends object>(
-  name: string,
-  values: fc.Arbitrary<Value>,
-  run: (model: m.Model, world: World, hold_id: string, value: Value) => Promise<void>,
-) =>
-  commands(name, fc.record({ ago, value: values }), ({ ago, value }) => async (model, world) => {
-    const open = [...model.holds.keys()];
-    const hold_id = recent(open, open.length === 0 ? 0 : ago % open.length);
-    if (hold_id !== undefined) await run(model, world, hold_id, value);
-  });
-
-const costs = fc.record({ cost: fc.option(fc.nat({ max: 150 })) });
-const noting = onOpenHold("note progress of", costs, (model, world, hold_id, { cost }) =>
-  progress(model, world, hold_id, cost),
-);
-const noteAny = commands("note progress of any", fc.record({ ago }), (value) => async (model, world) => {
-  const asked = recent(world.holds, value.ago);
-  if (asked !== undefined) await progress(model, world, asked.hold_id, 10);
-});
-const dying = onOpenHold("die", fc.constant({}), die);
-
-const granting = commands(
-  "grant",
-  fc.record({
-    amount: fc.integer({ min: 1, max: 250 }),
-    lasting_s: fc.integer({ min: 1, max: 900 }),
-    source: fc.constantFrom("subscription", "top_up", "bonus"),
-    key: fc.option(fc.nat({ max: 12 })),
+/** Everything that happens to an account, each kind as often as its weight says. */
+export const ledgerCommands: fc.Arbitrary<Ledger>[] = [
+  ...Array<fc.Arbitrary<Ledger>>(5).fill(holding),
+  ...Array<fc.Arbitrary<Ledger>>(4).fill(settling),
+  onHold("settle exactly", (model, world, { hold_id }) =>
+    settle(model, world, hold_id, model.holds.get(hold_id)?.held ?? 7),
+  ),
+  commands("settle without a hold", fc.record({ cost: fc.nat({ max: 90 }) }), ({ cost }) => (model, world) => {
+    return settle(model, world, newHold(world, { amount: 0, slack: 0, budget: null }).hold_id, cost);
   }),
-  (value) => (model, world) => grant(model, world, value),
-);
-
-const passing = commands("pass", fc.record({ seconds: fc.integer({ min: 1, max: 300 }) }), (value) => {
-  return async (model, world) => {
-    world.pass(value.seconds);
-    m.modelPass(model, Date.parse(world.clock.now()));
-  };
-});
-const expiring = commands("pass to an expiry", fc.record({ offset_ms: fc.constantFrom(-1, 0, 1) }), (value) => {
-  return async (model, world) => passTo(model, world, value.offset_ms);
-});
-
-const capping = commands("overage", fc.record({ cap: fc.option(fc.nat({ max: 300 })) }), ({ cap }) => {
-  return async (model, world) => {
+  onHold("release", (model, world, { hold_id }) => release(model, world, hold_id)),
+  onHold("hold again", hold),
+  together,
+  ...Array<fc.Arbitrary<Ledger>>(3).fill(
+    commands(
+      "grant",
+      fc.record({
+        amount: fc.integer({ min: 1, max: 250 }),
+        lasting_s: fc.integer({ min: 1, max: 900 }),
+        source: fc.constantFrom("subscription", "top_up", "bonus"),
+        key: fc.option(fc.nat({ max: 12 })),
+      }),
+      (value) => (model, world) => grant(model, world, value),
+    ),
+  ),
+  ...Array<fc.Arbitrary<Ledger>>(2).fill(
+    commands(
+      "pass",
+      fc.record({ seconds: fc.integer({ min: 1, max: 300 }) }),
+      ({ seconds }) =>
+        async (model, world) => {
+          world.pass(seconds);
+          m.modelPass(model, Date.parse(world.clock.now()));
+        },
+    ),
+  ),
+  commands(
+    "pass to an expiry",
+    fc.record({ offset_ms: fc.constantFrom(-1, 0, 1) }),
+    (value) => async (model, world) => passTo(model, world, value.offset_ms),
+  ),
+  commands("progress", fc.record({ ago, cost: fc.option(fc.nat({ max: 150 })) }), (value) => async (model, world) => {
+    const asked = recent(world.holds, value.ago);
+    if (asked !== undefined) await progress(model, world, asked.hold_id, value.cost);
+  }),
+  onHold("die", (model, world, { hold_id }) => die(model, world, hold_id)),
+  ...Array<fc.Arbitrary<Ledger>>(2).fill(fc.constant(command("sweep", sweep))),
+  commands("overage", fc.record({ cap: fc.option(fc.nat({ max: 300 })) }), ({ cap }) => async (model, world) => {
     await world.ledger.setOverage({ user_id: world.user_id, cap_tokens: cap });
     model.overage_cap = cap;
-  };
-});
-const closing = commands("close overage", fc.record({ unit: fc.integer({ min: 1, max: 60 }) }), ({ unit }) => {
-  return (model, world) => closeOverage(model, world, unit);
-});
-
-const clawing = commands("claw back", reversing, (value) => (model, world) => reverse(model, world, "clawBack", value));
-const reinstating = commands("reinstate", reversing, (value) => (model, world) => {
-  return reverse(model, world, "reinstate", value);
-});
-
-const settlingExactly = onHold("settle exactly", (model, world, { hold_id }) => {
-  return settle(model, world, hold_id, model.holds.get(hold_id)?.held ?? 7);
-});
-const settlingUnheld = commands("settle without a hold", fc.record({ cost: fc.nat({ max: 90 }) }), ({ cost }) => {
-  return (model, world) => settle(model, world, newHold(world, { amount: 0, slack: 0, budget: null }).hold_id, cost);
-});
-const releasing = onHold("release", (model, world, { hold_id }) => release(model, world, hold_id));
-const sweeping = fc.constant(command("sweep", sweep));
-
-const often = (times: number, arbitrary: fc.Arbitrary<Ledger>) => Array<fc.Arbitrary<Ledger>>(times).fill(arbitrary);
-
-/** Everything that happens to an account, each kind as often as it says. */
-export const ledgerCommands: fc.Arbitrary<Ledger>[] = [
-  ...often(6, holding),
-  ...often(3, settling),
-  ...often(1, settlingExactly),
-  ...often(1, settlingUnheld),
-  ...often(1, releasing),
-  ...often(1, onHold("hold again", hold)),
-  ...often(1, together),
-  ...often(3, granting),
-  ...often(2, passing),
-  ...often(1, expiring),
-  ...often(3, noting),
-  ...often(1, noteAny),
-  ...often(2, dying),
-  ...often(2, sweeping),
-  ...often(1, capping),
-  ...often(1, closing),
-  ...often(4, clawing),
-  ...often(3, reinstating),
+  }),
+  commands(
+    "close overage",
+    fc.record({ unit: fc.integer({ min: 1, max: 60 }) }),
+    ({ unit }) =>
+      (model, world) =>
+        closeOverage(model, world, unit),
+  ),
+  commands("claw back", reversing, (value) => (model, world) => reverse(model, world, "clawBack", value)),
+  commands("reinstate", reversing, (value) => (model, world) => reverse(model, world, "reinstate", value)),
 ];
