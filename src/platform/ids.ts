@@ -1,8 +1,12 @@
-import { createHash, randomUUIDv7 } from "node:crypto";
+import { createHash } from "node:crypto";
+import { v7 } from "uuid";
 
-/** A new UUIDv7: ids sort by the real time they were made at, so "newest first" is `order by id desc`. */
+/**
+ * A new UUIDv7, greater than every one this process made before, so "newest first" is `order by id desc`. Node's own
+ * `randomUUIDv7` does not promise that: two ids of one millisecond come in either order.
+ */
 export function newId(): string {
-  return randomUUIDv7();
+  return v7();
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
