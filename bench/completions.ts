@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { startPostgres } from "../test/support/postgres-server.ts";
+import { startNginx } from "./peers/nginx.ts";
 import { portkeyHeaders, startPortkey } from "./peers/portkey.ts";
 import { closedLoop, type LoadMeasure, openLoop, type Target } from "./support/load.ts";
 import type { Effort, Outcome, Ratio, Table } from "./support/outcome.ts";
@@ -18,6 +19,7 @@ const PURSER_EMBEDDED = "Purser, embedded";
 const DIRECT = "the upstream alone";
 const BARE = "bare Node proxy";
 const PORTKEY = "@portkey-ai/gateway 1.15.2";
+const NGINX = "nginx";
 
 const UPSTREAM = fileURLToPath(import.meta.resolve("./peers/upstream.ts"));
 const BARE_PROXY = fileURLToPath(import.meta.resolve("./peers/bare-proxy.ts"));
@@ -25,6 +27,14 @@ const MESSAGES = [
   { role: "system", content: "You are a helpful assistant." },
   { role: "user", content: "Tell me in one paragraph what a purser does on a ship." },
 ];
+
+type Goals = { "32 callers"?: string; "256 callers"?: string; streams?: string };
+/** What is wanted of one in the figures of another. */
+const GOALS: Record<string, Goals> = {
+  [`${PURSER_ON_POSTGRES} / ${PORTKEY}`]: { "32 callers": "≥ 2", "256 callers": "≥ 2", streams: "≥ 2" },
+  [`${PURSER_EMBEDDED} / ${PORTKEY}`]: { "32 callers": "≥ 1", "256 callers": "≥ 1", streams: "≥ 1" },
+  [`${PURSER_ON_POSTGRES} / ${NGINX}`]: { streams: "≥ 0.7" },
+};
 
 /** One way to the upstream. */
 interface Route {
@@ -68,6 +78,8 @@ async function startRoutes(effort: Effort, started: { stop(): Promise<void> }[])
   if (effort.peers) {
     const portkey = keep(await startPortkey());
     routes.set(PORTKEY, { process: portkey, ...plain, headers: portkeyHeaders(upstream.url) });
+    const nginx = await startNginx(upstream.url);
+    if (nginx !== null) routes.set(NGINX, { process: keep(nginx), ...plain });
   }
   return routes;
 }
@@ -189,21 +201,18 @@ async function measure(routes: Map<string, Route>, effort: Effort): Promise<Outc
         residentMb(routes.get(name)?.process.pid ?? 0),
       ]),
     ],
-    ratios: [...ratiosTo(BARE, ""), ...(effort.peers ? ratiosTo(PORTKEY, "≥ 2") : [])],
+    ratios: [BARE, NGINX, PORTKEY].filter((name) => routes.has(name)).flatMap(ratiosTo),
   };
 
-  function ratiosTo(to: string, goal: string): Ratio[] {
-    const ratio = (name: string, what: string, found: Map<string, LoadSample[]> | undefined, wanted: string) => {
+  function ratiosTo(to: string): Ratio[] {
+    const ratio = (name: string, what: keyof Goals, found: Map<string, LoadSample[]> | undefined): Ratio => {
       const value = per_second(found)(name) / per_second(found)(to);
-      return { of: `${name}, ${what}`, to, value, goal: wanted };
+      return { of: `${name}, ${what}`, to, value, goal: GOALS[`${name} / ${to}`]?.[what] ?? "" };
     };
-    return [PURSER_ON_POSTGRES, PURSER_EMBEDDED].flatMap((name) => {
-      const wanted = goal !== "" && name === PURSER_EMBEDDED ? "≥ 1" : goal;
-      return [
-        ratio(name, "32 callers", whole[1], wanted),
-        ratio(name, "256 callers", whole[2], wanted),
-        ratio(name, "streams", streams, wanted),
-      ];
-    });
+    return [PURSER_ON_POSTGRES, PURSER_EMBEDDED].flatMap((name) => [
+      ratio(name, "32 callers", whole[1]),
+      ratio(name, "256 callers", whole[2]),
+      ratio(name, "streams", streams),
+    ]);
   }
 }

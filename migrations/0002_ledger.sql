@@ -18,7 +18,7 @@ create table account (
   -- overage of the periods that have ended
   overage_closed bigint not null default 0 check (overage_closed >= 0),
   debt bigint not null default 0 check (debt >= 0),
-  -- posted after the last grant, and the highest percentage of it that a call was told to have used up
+  -- posted after the last grant, and the highest percentage of it that was told to be used up
   granted bigint not null default 0,
   told_percent integer not null default 0,
   trial_ends_at timestamptz(3),
@@ -58,7 +58,8 @@ create index bucket_due on bucket (expires_at) where closed_reason is null;
 create table reversal (
   user_id uuid not null,
   key text not null,
-  bucket_id uuid not null,
+  -- null: of overage, which no grant gave
+  bucket_id uuid,
   amount bigint not null,
   -- of amount: what became debt, or what debt was let off, at once
   debt bigint not null,
@@ -84,8 +85,6 @@ create table hold (
   request_id text not null,
   agent_id uuid,
   run_id uuid,
-  -- the budget of its API key, for the settle to tell when it nears its end
-  key_budget bigint,
   -- what the amount was made from (HoldEstimate), and what the call has come to so far (Charge)
   estimate jsonb,
   progress jsonb,
@@ -101,7 +100,9 @@ create table entry (
   amount bigint not null check (amount <> 0),
   -- posted − debt after this entry; overage and absorbed are not taken from the balance and leave it as it was
   balance_after bigint not null,
+  -- and its source
   bucket_id uuid,
+  source text,
   hold_id uuid,
   model text,
   agent_id uuid,
@@ -116,6 +117,7 @@ create table entry (
 );
 create index entry_by_run on entry (user_id, run_id, seq) where run_id is not null;
 create index entry_by_agent on entry (user_id, agent_id, seq) where agent_id is not null;
+create index entry_by_time on entry (user_id, created_at, seq);
 create index entry_by_type on entry (user_id, type, seq) where type <> 'usage';
 
 -- One settled call: what it used, at which rates, what was held for it and who bore its cost.
@@ -150,7 +152,7 @@ create table usage_event (
   price_version text,
   -- of the hold (HoldEstimate)
   estimate jsonb,
-  -- the hold expired, and this is what was last known of the call
+  -- the hold expired, and this is what was last known of the call: a settle that comes yet adds the rest
   from_progress boolean not null default false,
   primary key (user_id, hold_id),
   check (cost = charged + overage + absorbed)
@@ -181,14 +183,17 @@ create table key_spend (
   primary key (user_id, api_key_id)
 ) with (fillfactor = 50);
 
--- Thresholds that charges have crossed, until somebody has been told.
+-- Thresholds that have been crossed, until somebody has been told.
 create table crossing (
   user_id uuid not null,
-  hold_id uuid not null,
+  -- the entry that crossed it, or the last of its charge
+  seq bigint not null,
   kind text not null check (kind in ('balance', 'overage', 'key_budget')),
   percent integer not null,
+  -- of the charge; null: the balance expired or was clawed back
+  hold_id uuid,
   detail jsonb not null,
-  primary key (user_id, hold_id, kind, percent)
+  primary key (user_id, seq, kind, percent)
 );
 
 -- The thresholds, in per cent of `whole`, that lie above `before` and not above `after`.
@@ -198,15 +203,26 @@ language sql immutable as $$
     where before::numeric * 100 < whole::numeric * percent and after::numeric * 100 >= whole::numeric * percent
 $$;
 
+-- How much of `granted`, the balance after the last grant, is used up or gone: 100, 80, 50 or 0 per cent.
+create function ledger_used_percent(granted bigint, posted bigint) returns integer language sql immutable as $$
+  select case
+    when granted = 0 then 0
+    when posted = 0 then 100
+    when (granted - posted) * 5 >= granted * 4 then 80
+    when (granted - posted) * 2 >= granted then 50
+    else 0
+  end
+$$;
+
 -- sha256 of the UTF-8 text of a JSON array (elements parted by ", "), so that an export can be checked by its owner:
--- previous hash (hex; of the first entry: 64 zeros), user_id, seq, type, amount, balance_after, bucket_id, hold_id,
--- model, agent_id, run_id, request_id, api_key_id, description, created_at (ISO 8601, UTC, three decimals, Z).
+-- previous hash (hex; of the first entry: 64 zeros), user_id, seq, type, amount, balance_after, bucket_id, source,
+-- hold_id, model, agent_id, run_id, request_id, api_key_id, description, created_at (ISO 8601, UTC, three decimals, Z).
 create function entry_hash(
-  previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, hold_id uuid,
-  model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamptz
+  previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text,
+  hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamptz
 ) returns bytea language sql stable as $$
   select sha256(convert_to(json_build_array(
-    encode(previous, 'hex'), user_id, seq, type, amount, balance_after, bucket_id, hold_id,
+    encode(previous, 'hex'), user_id, seq, type, amount, balance_after, bucket_id, source, hold_id,
     model, agent_id, run_id, request_id, api_key_id, description,
     to_char(created_at::timestamptz(3) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')
   )::text, 'UTF8'))
@@ -219,14 +235,33 @@ create function ledger_post(
 ) returns void language plpgsql as $$
 declare
   a account;
+  of_source text;
 begin
+  select source into of_source from bucket where user_id = of_user and id = of_bucket;
   update account set seq = seq + 1, posted = posted + posted_change, debt = debt + debt_change
     where user_id = of_user returning * into strict a;
-  a.last_hash := entry_hash(a.last_hash, of_user, a.seq, of_type, of_amount, a.posted - a.debt, of_bucket, null,
-    null, null, null, null, null, of_description, instant);
-  insert into entry (user_id, seq, type, amount, balance_after, bucket_id, description, created_at, hash)
-    values (of_user, a.seq, of_type, of_amount, a.posted - a.debt, of_bucket, of_description, instant, a.last_hash);
+  a.last_hash := entry_hash(a.last_hash, of_user, a.seq, of_type, of_amount, a.posted - a.debt, of_bucket, of_source,
+    null, null, null, null, null, null, of_description, instant);
+  insert into entry (user_id, seq, type, amount, balance_after, bucket_id, source, description, created_at, hash)
+    values (of_user, a.seq, of_type, of_amount, a.posted - a.debt, of_bucket, of_source, of_description, instant, a.last_hash);
   update account set last_hash = a.last_hash where user_id = of_user;
+end $$;
+
+-- Notes which thresholds of the balance were crossed by what no call did: an expiry or a claw-back.
+create function ledger_note_balance(of_user uuid) returns void language plpgsql as $$
+declare
+  a account;
+  reached integer;
+begin
+  select * into strict a from account where user_id = of_user;
+  reached := ledger_used_percent(a.granted, a.posted);
+  if reached > a.told_percent then
+    insert into crossing
+      select of_user, a.seq, 'balance', percent, null,
+          jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted)
+        from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached;
+    update account set told_percent = reached where user_id = of_user;
+  end if;
 end $$;
 
 -- Closes what has expired of one account by `instant`, in the order and at the time it expired. What is held stays.
@@ -244,19 +279,30 @@ begin
       where user_id = of_user and id = b.id;
     perform ledger_post(of_user, 'expiry', b.held - b.remaining, b.id, b.held - b.remaining, 0, 'Expired', b.expires_at);
   end loop;
+  if found then
+    perform ledger_note_balance(of_user);
+  end if;
 end $$;
 
--- Closes the expired buckets of at most `most` accounts; returns how many accounts that were.
-create function ledger_sweep(instant timestamptz, most integer) returns integer language plpgsql as $$
-declare
-  due uuid[];
+-- Closes the expired buckets of at most `most` accounts, in the order of their ids from beyond `after`. Answers which
+-- accounts these were; one that fails is left as it was, with its error.
+create function ledger_sweep(instant timestamptz, after uuid, most integer) returns table (account_id uuid, failure text)
+language plpgsql as $$
 begin
-  select array_agg(user_id order by user_id) into due from (
+  for account_id in
     select distinct user_id from bucket
-      where closed_reason is null and expires_at <= instant and remaining > held limit most
-  ) as accounts_due;
-  perform ledger_expire(user_id, instant) from unnest(due) as user_id;
-  return coalesce(cardinality(due), 0);
+      where closed_reason is null and expires_at <= instant and remaining > held
+        and (after is null or user_id > after)
+      order by user_id limit most
+  loop
+    failure := null;
+    begin
+      perform ledger_expire(account_id, instant);
+    exception when others then
+      failure := sqlerrm;
+    end;
+    return next;
+  end loop;
 end $$;
 
 -- Adds a bucket, once per grant_key, and repays debt from it first. Returns the id of the bucket that stands.
@@ -292,7 +338,7 @@ end $$;
 
 -- Takes back up to `amount` of a grant, once per key: first what is free, then what expired unspent (which is gone
 -- already, and is only called by its new name), then what calls hold, as soon as they let go of it. What was spent
--- becomes debt.
+-- becomes debt; so does all of what was used as overage, which no grant gave (no bucket).
 create function ledger_claw_back(
   of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
 ) returns setof reversal language plpgsql as $$
@@ -310,6 +356,11 @@ begin
     return;
   end if;
   perform ledger_expire(of_user, instant);
+  if of_bucket is null then
+    perform ledger_post(of_user, 'clawback', -asked, null, 0, asked, of_reason, instant);
+    return query insert into reversal values (of_user, of_key, null, asked, asked, of_reason, instant) returning *;
+    return;
+  end if;
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
   taken := least(asked, b.original - b.clawed_back);
   free := least(taken, b.remaining - b.held);
@@ -330,11 +381,13 @@ begin
   if owed > 0 then
     perform ledger_post(of_user, 'clawback', -owed, null, 0, owed, of_reason, instant);
   end if;
+  perform ledger_note_balance(of_user);
   return query insert into reversal values (of_user, of_key, of_bucket, taken, owed, of_reason, instant) returning *;
 end $$;
 
 -- Gives back up to `amount` of what was clawed back of a grant, once per key: first calls may keep what they hold, then
--- debt is let off, and the rest returns to the bucket, where it expires at once if the bucket has.
+-- debt is let off, and the rest returns to the bucket, where it expires at once if the bucket has. Of overage, only what
+-- debt is let off is given back.
 create function ledger_reinstate(
   of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
 ) returns setof reversal language plpgsql as $$
@@ -352,6 +405,14 @@ begin
     return;
   end if;
   perform ledger_expire(of_user, instant);
+  if of_bucket is null then
+    let_off := least(asked, let_off);
+    if let_off > 0 then
+      perform ledger_post(of_user, 'adjustment', let_off, null, 0, -let_off, of_reason, instant);
+    end if;
+    return query insert into reversal values (of_user, of_key, null, -let_off, -let_off, of_reason, instant) returning *;
+    return;
+  end if;
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
   is_expired := b.expires_at <= instant;
   given := least(asked, b.clawed_back);
@@ -375,7 +436,8 @@ begin
   return query insert into reversal values (of_user, of_key, of_bucket, -given, -let_off, of_reason, instant) returning *;
 end $$;
 
--- Renews the leases of calls that live, and notes what they have come to. It waits for nobody, so that it can stand in
+-- Renews the leases of calls that live, and notes what they have come to. A lease that has run out is renewed as well,
+-- as long as nothing has ended the hold: who notes this lives. It waits for nobody, so that it can stand in
 -- no deadlock: a hold that is being ended at this moment needs nothing. Nor does it wait for the disk.
 create function ledger_progress(calls json, hold_seconds integer) returns void language plpgsql as $$
 begin
@@ -386,10 +448,33 @@ begin
       select h.user_id, h.id, call.charge
         from json_to_recordset(calls) as call(user_id uuid, hold_id uuid, charge jsonb)
         join hold h on h.user_id = call.user_id and h.id = call.hold_id
-        where h.expires_at > clock_timestamp()
         for update of h skip locked
     ) as living
     where hold.user_id = living.user_id and hold.id = living.id;
+end $$;
+
+-- Replaces what was last known of a call by what it really came to. `rest` has its counts and rates whole, and of its
+-- cost what is charged now. The usage of the day on which it was first charged follows.
+create function ledger_amend(rest usage_event) returns void language plpgsql as $$
+declare
+  none constant uuid := '00000000-0000-0000-0000-000000000000';
+  known usage_event;
+begin
+  select * into strict known from usage_event where user_id = rest.user_id and hold_id = rest.hold_id;
+  update usage_event set
+      input_tokens = rest.input_tokens, cached_input_tokens = rest.cached_input_tokens,
+      output_tokens = rest.output_tokens, input_rate_micro = rest.input_rate_micro,
+      cached_input_rate_micro = rest.cached_input_rate_micro, output_rate_micro = rest.output_rate_micro,
+      price_version = rest.price_version, cost = known.cost + rest.cost, charged = known.charged + rest.charged,
+      overage = known.overage + rest.overage, absorbed = known.absorbed + rest.absorbed,
+      entries_to = rest.entries_to, from_progress = false
+    where user_id = rest.user_id and hold_id = rest.hold_id;
+  update usage_daily set
+      input_tokens = input_tokens + rest.input_tokens - known.input_tokens,
+      cached_input_tokens = cached_input_tokens + rest.cached_input_tokens - known.cached_input_tokens,
+      output_tokens = output_tokens + rest.output_tokens - known.output_tokens, cost = cost + rest.cost
+    where user_id = known.user_id and day = (known.created_at at time zone 'UTC')::date and model = known.model
+      and agent_id = coalesce(known.agent_id, none) and api_key_id = coalesce(known.api_key_id, none);
 end $$;
 
 -- Does a batch of holds, settles, releases and expiries of holds, each whole, and returns one JSON outcome for each, in order.
@@ -418,6 +503,7 @@ declare
   -- their open buckets, each bucket at the same place of every array, oldest first; those of a are first to last
   bucket_owners uuid[];
   bucket_ids uuid[];
+  bucket_sources text[];
   bucket_remaining bigint[];
   bucket_held bigint[];
   bucket_recalled bigint[];
@@ -437,7 +523,8 @@ declare
   slice_places integer[];
   slice_buckets uuid[];
   slice_tokens bigint[];
-  -- a settle: what is still to be paid, and its entries to be
+  -- a settle: what it costs now, what of that is still to be paid, and its entries to be
+  payable bigint;
   unmet bigint;
   part bigint;
   take bigint;
@@ -450,6 +537,8 @@ declare
   description text;
   entries_after bigint;
   is_charge boolean;
+  is_rest boolean;
+  charge usage_event;
   calling text;
   reached integer;
   spent_before bigint;
@@ -475,10 +564,11 @@ begin
   loop
     select array_agg(mine), array_agg((mine).user_id) into accounts, account_ids
       from (select account as mine from account where user_id = any (account_ids) order by user_id for update) as locked;
-    select array_agg(user_id), array_agg(id), array_agg(remaining), array_agg(held), array_agg(recalled),
-        array_agg(expires_at > instant), array_agg(case when expires_at > instant then 'spent' else 'expired' end),
+    select array_agg(user_id), array_agg(id), array_agg(source), array_agg(remaining), array_agg(held),
+        array_agg(recalled), array_agg(expires_at > instant), array_agg(case when expires_at > instant then 'spent' else 'expired' end),
         bool_or(expires_at <= instant and remaining > held)
-      into bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled, bucket_live, bucket_ends, is_due
+      into bucket_owners, bucket_ids, bucket_sources, bucket_remaining, bucket_held, bucket_recalled, bucket_live,
+        bucket_ends, is_due
       from (
         select * from bucket where user_id = any (account_ids) and closed_reason is null order by user_id, granted_at, id
       ) as open_ones;
@@ -489,9 +579,10 @@ begin
   for op in
     select o.*,
         h.id is not null as is_held, h.api_key_id as held_for_key, h.requested, h.held, h.slice_buckets,
-        h.slice_tokens, h.overage as overage_held, h.key_budget, h.expires_at <= clock_timestamp() as is_dead,
+        h.slice_tokens, h.overage as overage_held, h.expires_at <= clock_timestamp() as is_dead,
         h.estimate as estimated,
-        e.hold_id is not null as is_settled, e.cost, e.charged, e.overage, e.absorbed, e.held as settled_hold
+        e.hold_id is not null as is_settled, e.cost, e.charged, e.overage, e.absorbed, e.held as settled_hold,
+        e.from_progress
       from rows from (json_to_recordset(operations) as (
         kind text, user_id uuid, hold_id uuid, request_id text, api_key_id uuid, agent_id uuid, run_id uuid,
         key_budget_tokens bigint, amount_tokens bigint, minimum_tokens bigint,
@@ -582,7 +673,7 @@ begin
       a.overage_held := a.overage_held + overage;
       new_holds := new_holds || row(op.user_id, op.hold_id, op.api_key_id, op.amount_tokens, amount, slice_buckets,
         slice_tokens, overage, clock_timestamp() + make_interval(secs => hold_seconds), op.request_id, op.agent_id,
-        op.run_id, op.key_budget_tokens, op.estimate, null)::hold;
+        op.run_id, op.estimate, null)::hold;
       if op.api_key_id is not null then
         key_users := key_users || op.user_id;
         key_ids := key_ids || op.api_key_id;
@@ -594,14 +685,20 @@ begin
     end if;
 
     -- A settle pays its cost out of the hold first; a release, or a settle that its rider refuses, pays nothing. A hold
-    -- that has expired is settled as what was last known of its call, when anything was.
+    -- that has expired is settled as what was last known of its call, when anything was; a settle that comes after that
+    -- pays the rest. What was last known may have been an estimate above the real cost: that charge stands.
     if op.kind = 'expire' and op.is_dead is not true then
       outcomes := outcomes || json_build_object('status', 'released');
       continue;
     end if;
     is_charge := op.kind = 'settle' or (op.kind = 'expire' and op.model is not null);
-    calling := case op.kind when 'expire' then 'Model call, settled as last known' else 'Model call' end;
-    if is_charge and op.is_settled then
+    is_rest := coalesce(op.kind = 'settle' and op.from_progress and op.cost_tokens > op.cost, false);
+    calling := case
+      when op.kind = 'expire' then 'Model call, settled as last known'
+      when is_rest then 'Model call, the rest of it'
+      else 'Model call'
+    end;
+    if is_charge and op.is_settled and not is_rest then
       outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true, 'cost_tokens', op.cost,
         'charged_tokens', op.charged, 'overage_tokens', op.overage, 'absorbed_tokens', op.absorbed);
       continue;
@@ -609,7 +706,8 @@ begin
     if is_charge and op.rider is not null then
       execute format('select %I($1)', op.rider ->> 'procedure') into strict is_charge using op.rider -> 'argument';
     end if;
-    unmet := case when is_charge then op.cost_tokens else 0 end;
+    payable := case when not is_charge then 0 when is_rest then op.cost_tokens - op.cost else op.cost_tokens end;
+    unmet := payable;
     overage := 0;
     entries_after := a.seq;
     leg_types := '{}';
@@ -718,65 +816,69 @@ begin
       if leg_types[leg] in ('expiry', 'clawback') then
         description := case leg_types[leg] when 'expiry' then 'Expired' else 'Clawed back' end;
         a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
-          bucket_ids[leg_places[leg]], null, null, null, null, null, null, description, instant);
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], null, null, null, null, null, null, description,
+          instant);
         entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
-          bucket_ids[leg_places[leg]], null, null, null, null, null, null, description, instant, a.last_hash)::entry;
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], null, null, null, null, null, null, description,
+          instant, a.last_hash)::entry;
       else
         a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
-          bucket_ids[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id, op.request_id, op.api_key_id,
-          calling, instant);
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id,
+          op.request_id, op.api_key_id, calling, instant);
         entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
-          bucket_ids[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id, op.request_id, op.api_key_id,
-          calling, instant, a.last_hash)::entry;
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id,
+          op.request_id, op.api_key_id, calling, instant, a.last_hash)::entry;
       end if;
     end loop;
 
+    -- What thresholds of the balance that has crossed. They are remembered, since more than charges moves it.
+    reached := ledger_used_percent(a.granted, a.posted);
+    if reached > a.told_percent then
+      crossings := crossings || (
+        select array_agg(row(op.user_id, a.seq, 'balance', percent, case when is_charge then op.hold_id end,
+            jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted))::crossing)
+          from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached);
+      a.told_percent := reached;
+    end if;
     if is_charge then
-      events := events || row(op.user_id, op.hold_id, op.request_id, op.api_key_id, op.agent_id, op.run_id, op.model,
+      charge := row(op.user_id, op.hold_id, op.request_id, op.api_key_id, op.agent_id, op.run_id, op.model,
         op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
-        op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, op.cost_tokens,
-        op.cost_tokens - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
+        op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, payable,
+        payable - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
         op.kind = 'expire')::usage_event;
-      -- What thresholds it has crossed. Those of the balance are remembered, since more than charges moves it.
-      reached := case
-        when a.posted = 0 then 100
-        when (a.granted - a.posted) * 5 >= a.granted * 4 then 80
-        when (a.granted - a.posted) * 2 >= a.granted then 50
-        else 0
-      end;
-      if reached > a.told_percent and op.cost_tokens > overage + unmet then
-        crossings := crossings || (
-          select array_agg(row(op.user_id, op.hold_id, 'balance', percent,
-              jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted))::crossing)
-            from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached);
-        a.told_percent := reached;
+      if is_rest then
+        perform ledger_amend(charge);
+      else
+        events := events || charge;
       end if;
       if overage > 0 and a.overage_cap > 0 then
         crossings := crossings || (
-          select array_agg(row(op.user_id, op.hold_id, 'overage', percent,
+          select array_agg(row(op.user_id, a.seq, 'overage', percent, op.hold_id,
               jsonb_build_object('cap_tokens', a.overage_cap, 'used_tokens', a.overage))::crossing)
             from ledger_crossed(a.overage - overage, a.overage, a.overage_cap) as percent);
       end if;
-      if op.key_budget > 0 then
+      if payable > 0 and op.key_budget_tokens > 0 then
         select coalesce(sum(used), 0) into spent_before from (
           select spent from key_spend where user_id = op.user_id and api_key_id = op.api_key_id
           union all
           select spent from unnest(key_ids, key_spent) as pending(id, spent) where id = op.api_key_id
         ) as key_use(used);
         crossings := crossings || (
-          select array_agg(row(op.user_id, op.hold_id, 'key_budget', percent,
-              jsonb_build_object('api_key_id', op.api_key_id, 'budget_tokens', op.key_budget,
-                'spent_tokens', spent_before + op.cost_tokens))::crossing)
-            from ledger_crossed(spent_before, spent_before + op.cost_tokens, op.key_budget) as percent);
+          select array_agg(row(op.user_id, a.seq, 'key_budget', percent, op.hold_id,
+              jsonb_build_object('api_key_id', op.api_key_id, 'budget_tokens', op.key_budget_tokens,
+                'spent_tokens', spent_before + payable))::crossing)
+            from ledger_crossed(spent_before, spent_before + payable, op.key_budget_tokens) as percent);
       end if;
       if op.api_key_id is not null then
         key_users := key_users || op.user_id;
         key_ids := key_ids || op.api_key_id;
-        key_spent := key_spent || op.cost_tokens;
+        key_spent := key_spent || payable;
         key_held := key_held || 0::bigint;
       end if;
       outcomes := outcomes || json_build_object('status', 'settled', 'replayed', false, 'cost_tokens', op.cost_tokens,
-        'charged_tokens', op.cost_tokens - overage - unmet, 'overage_tokens', overage, 'absorbed_tokens', unmet);
+        'charged_tokens', charge.charged + case when is_rest then op.charged else 0 end,
+        'overage_tokens', overage + case when is_rest then op.overage else 0 end,
+        'absorbed_tokens', unmet + case when is_rest then op.absorbed else 0 end);
     else
       outcomes := outcomes || json_build_object('status', case op.kind when 'settle' then 'superseded' else 'released' end);
     end if;

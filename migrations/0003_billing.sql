@@ -23,6 +23,8 @@ create table subscription (
   reference text,
   checkout_reference text,
   checkout_url text,
+  -- on the real clock: until then a node is opening the checkout; null once it is open
+  opening_until timestamptz,
   status text not null check (status in ('incomplete', 'active', 'past_due', 'ended')),
   -- the plans as they were when they were chosen: terms do not change under a subscriber
   plan jsonb not null,

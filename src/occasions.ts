@@ -29,10 +29,10 @@ export function renewalNotice({ user_id, plan_id, period_start, period_end }: Re
   return { user_id, event: "subscription.renewed", dedupe_key: period_start, data };
 }
 
-/** A threshold, named by the charge that crossed it. */
+/** A threshold, named by the entry that crossed it. */
 export function crossingNotice(crossing: Crossing): NewNotice {
   const { user_id, kind, percent } = crossing;
-  const told = { user_id, dedupe_key: `${crossing.hold_id}:${percent}` };
+  const told = { user_id, dedupe_key: `${crossing.seq}:${percent}` };
   switch (kind) {
     case "balance": {
       const { granted_tokens, remaining_tokens } = crossing;

@@ -1,69 +1,87 @@
 import { setTimeout } from "node:timers/promises";
 import { newId } from "../../src/platform/ids.ts";
-import type { BenchUser } from "../support/service.ts";
+import type { BenchService, BenchUser } from "../support/service.ts";
 import { costOf } from "./upstream.ts";
 
 /** More than any answer of the upstream, so that a hold's worst case is above its cost. */
 const MAX_TOKENS = 64;
+const TOP_UP_TOKENS = 1_000_000;
+const TOP_UP_CENTS = 160;
 const RETRY_MS = 5;
+
+/** A user with an agent to run. */
+export interface CrashUser extends BenchUser {
+  agent_id: string;
+}
 
 /** What became of a user's requests, as their callers saw it. */
 export interface Seen {
-  /** Answered in full, with usage: by request id, what the answer said that it cost. */
+  /** Calls answered in full, with usage: by request id, what the answer said that it cost. */
   acknowledged: Map<string, number>;
-  /** Sent, and the connection broke before the answer was complete. */
+  /** Calls sent whose connection broke before the answer was complete. */
   unanswered: Set<string>;
+  /** Ids of the buckets that grants and purchases were answered with. */
+  buckets: Set<string>;
+  /** Grants and purchases whose connection broke. */
+  unanswered_top_ups: number;
+  /** Ids of the runs that were accepted. */
+  runs: Set<string>;
   /** What should never have come back. */
   surprises: string[];
 }
 
-/** Calls that run until they are told to stop; while the service is away they wait for it. */
+/** Callers that go on until they are told to stop; while the service is away they wait for it. */
 export interface Callers {
   seen: ReadonlyMap<string, Seen>;
-  /** Where the service is from now on. */
-  point(url: string): void;
-  /** Sends nothing more until there is a new address; resolves when every call sent has come to its end. */
+  /** The service from now on. */
+  point(service: BenchService): void;
+  /** Sends nothing more until there is a new service; resolves when every request sent has come to its end. */
   pause(): Promise<void>;
-  /** Lets the calls in flight finish. */
+  /** Lets the requests in flight finish. */
   stop(): Promise<void>;
 }
 
-/** `per_user` callers for each user; every other call is streamed. */
-export function startCallers(users: readonly BenchUser[], per_user: number): Callers {
+/** `per_user` callers for each user, who call models, whole and streamed, start runs, get grants and buy, as `random` says. */
+export function startCallers(users: readonly CrashUser[], per_user: number, random: () => number): Callers {
   const seen = new Map<string, Seen>();
-  let url: string | null = null;
+  let service: BenchService | null = null;
   let stopping = false;
   let in_flight = 0;
 
-  const caller = async (user: BenchUser, mine: Seen, index: number) => {
-    for (let turn = index; !stopping; turn += 1) {
-      if (url === null) {
+  const caller = async (user: CrashUser, mine: Seen) => {
+    while (!stopping) {
+      if (service === null) {
         await setTimeout(RETRY_MS);
         continue;
       }
-      const request_id = newId();
       in_flight += 1;
       try {
-        mine.acknowledged.set(request_id, await call(url, user, { request_id, stream: turn % 2 === 0 }));
+        await act(service, { user, seen: mine, lot: random() });
       } catch (error) {
-        if (error instanceof Surprise) mine.surprises.push(`${request_id}: ${error.message}`);
-        else if (!isRefused(error)) mine.unanswered.add(request_id);
+        mine.surprises.push(String(error));
       }
       in_flight -= 1;
     }
   };
   const running = users.flatMap((user) => {
-    const mine: Seen = { acknowledged: new Map(), unanswered: new Set(), surprises: [] };
+    const mine: Seen = {
+      acknowledged: new Map(),
+      unanswered: new Set(),
+      buckets: new Set(),
+      unanswered_top_ups: 0,
+      runs: new Set(),
+      surprises: [],
+    };
     seen.set(user.id, mine);
-    return Array.from({ length: per_user }, (_, index) => caller(user, mine, index));
+    return Array.from({ length: per_user }, () => caller(user, mine));
   });
   return {
     seen,
     point: (to) => {
-      url = to;
+      service = to;
     },
     async pause() {
-      url = null;
+      service = null;
       while (in_flight > 0) await setTimeout(RETRY_MS);
     },
     async stop() {
@@ -73,39 +91,73 @@ export function startCallers(users: readonly BenchUser[], per_user: number): Cal
   };
 }
 
-/** An answer that no crash explains. */
-class Surprise extends Error {}
+/** One request and what became of it; throws what no crash explains. */
+async function act(service: BenchService, { user, seen, lot }: { user: CrashUser; seen: Seen; lot: number }) {
+  if (lot < 0.7) return complete(service, user, { seen, stream: lot < 0.35 });
+  if (lot < 0.85) {
+    const path = `/api/v1/agents/${user.agent_id}/runs`;
+    const run = await unlessCut(service.call<{ id: string }>("POST", path, { key: user.key, body: {} }));
+    if (run !== null) seen.runs.add(run.id);
+    return;
+  }
+  const bucket_id = await unlessCut(lot < 0.93 ? grant(service, user) : purchase(service, user));
+  if (bucket_id === null) seen.unanswered_top_ups += 1;
+  else seen.buckets.add(bucket_id);
+}
 
-/** One call; the cost that its answer states. */
-async function call(url: string, user: BenchUser, { request_id, stream }: { request_id: string; stream: boolean }) {
-  const response = await fetch(`${url}/api/v1/chat/completions`, {
+async function grant(service: BenchService, user: CrashUser): Promise<string> {
+  const body = { amount_tokens: TOP_UP_TOKENS, source: "top_up" };
+  return (await service.call<{ id: string }>("POST", `/api/v1/admin/users/${user.id}/grants`, { body })).id;
+}
+
+async function purchase(service: BenchService, { key }: CrashUser): Promise<string> {
+  const body = { amount_cents: TOP_UP_CENTS };
+  const bought = await service.call<{ bucket_id: string }>("POST", "/api/v1/billing/purchase", { key, body });
+  return bought.bucket_id;
+}
+
+async function complete(service: BenchService, user: CrashUser, { seen, stream }: { seen: Seen; stream: boolean }) {
+  const request_id = newId();
+  const cost = await unlessCut(call(service, user, { request_id, stream }));
+  if (cost === null) seen.unanswered.add(request_id);
+  else seen.acknowledged.set(request_id, cost);
+}
+
+/** A model call; the cost that its answer states. */
+async function call(service: BenchService, user: CrashUser, sent: { request_id: string; stream: boolean }) {
+  const { request_id, stream } = sent;
+  const messages = [{ role: "user", content: request_id }];
+  const response = await fetch(`${service.url}/api/v1/chat/completions`, {
     method: "POST",
     headers: {
       authorization: `Bearer ${user.key}`,
       "content-type": "application/json",
       "x-request-id": request_id,
     },
-    body: JSON.stringify({
-      model: "bench/instant",
-      messages: [{ role: "user", content: request_id }],
-      max_tokens: MAX_TOKENS,
-      stream,
-    }),
+    body: JSON.stringify({ model: "bench/instant", messages, max_tokens: MAX_TOKENS, stream }),
   });
   const text = await response.text();
-  if (response.status !== 200) throw new Surprise(`${response.status} ${text}`);
+  if (response.status !== 200) throw new Error(`${request_id}: ${response.status} ${text}`);
   const usage = stream ? streamedUsage(text) : JSON.parse(text).usage;
-  if (usage?.cost_tokens !== costOf(request_id)) throw new Surprise(`a wrong cost: ${JSON.stringify(usage)}`);
+  if (usage?.cost_tokens !== costOf(request_id)) throw new Error(`${request_id}: cost ${JSON.stringify(usage)}`);
   return usage.cost_tokens as number;
 }
 
 function streamedUsage(text: string) {
   const events = text.split("\n\n").filter((event) => event !== "");
-  if (events.at(-1) !== "data: [DONE]") throw new Surprise(`a stream that ended without [DONE]: ${text.slice(-300)}`);
-  return JSON.parse(events.at(-2)?.slice(6) ?? "null")?.usage;
+  if (events.at(-1) !== "data: [DONE]") throw new Error(`a stream that ended without [DONE]: ${text.slice(-300)}`);
+  return JSON.parse(events.at(-2)?.slice("data: ".length) ?? "null")?.usage;
 }
 
-/** Nobody listened, so nothing was sent. */
-function isRefused(error: unknown): boolean {
-  return ((error as Error).cause as { code?: string } | undefined)?.code === "ECONNREFUSED";
+/** How fetch says that a connection could not be made, and that it broke. */
+const CUT = new Set(["fetch failed", "terminated"]);
+
+/** What was answered; null when the connection could not be made or broke. */
+async function unlessCut<Answer>(answer: Promise<Answer>): Promise<Answer | null> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (error instanceof TypeError && CUT.has(error.message)) return null;
+    throw error;
+  }
 }

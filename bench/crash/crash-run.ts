@@ -1,14 +1,15 @@
 import { setTimeout } from "node:timers/promises";
 import { createLog } from "../../src/platform/log.ts";
 import { openDb } from "../../src/platform/open-db.ts";
-import { type BenchUser, configure, type Place, startService } from "../support/service.ts";
+import { type BenchService, configure, type Place, startService } from "../support/service.ts";
 import { seededRandom } from "../support/statistics.ts";
-import { type Callers, startCallers } from "./callers.ts";
+import { type Callers, type CrashUser, startCallers } from "./callers.ts";
 import { createChecks } from "./checks.ts";
 import { startSlowUpstream } from "./upstream.ts";
 
-/** The sweeper lets dead holds go within a second or so. */
-const SWEEP_MS = 15_000;
+/** All runs that were accepted are to end within this time, and the sweep is to let dead holds go. */
+const REST_MS = 300_000;
+const REST_POLL_MS = 200;
 const ANSWER_MS = 20_000;
 
 export interface CrashPlan {
@@ -22,101 +23,102 @@ export interface CrashPlan {
 }
 
 export interface CrashReport {
-  seed: number;
   kills: number;
+  /** Model calls answered, and those that a kill cut off. */
   acknowledged: number;
-  /** Calls that a kill cut off. */
   cut_off: number;
-  /** Tokens that those held at the end, all let go once their holds had expired. */
-  held_by_dead: number;
+  top_ups: number;
+  runs: number;
   violations: string[];
 }
 
 /**
  * Kills the service under load (kill -9) at moments that the seed decides, starts it again and compares what its callers
- * were told with what it has written; goes on until `goOn` says no. At the end the holds of the calls that died are
- * brought to their expiry in the database, rather than waited for, and must go.
+ * were told with what it has written; goes on until `goOn` says no. At the end the leases of what died are brought to
+ * their expiry in the database, rather than waited for: its holds must go, and its runs must end.
  */
 export async function crashRun(place: Place, plan: CrashPlan): Promise<CrashReport> {
   const random = seededRandom(plan.seed);
   const upstream = await startSlowUpstream();
   configure(place, upstream.url);
+  place.env.PURSER_PAYMENTS = "sandbox";
   let service = await startService(place);
   try {
-    const users: BenchUser[] = [];
-    for (let index = 0; index < plan.users; index += 1) users.push(await service.newUser());
-    const checks = createChecks(users);
+    const users: CrashUser[] = [];
+    for (let index = 0; index < plan.users; index += 1) users.push(await newUser(service));
     const violations: string[] = [];
     let kills = 0;
-    const callers = startCallers(users, plan.callers_per_user);
+    const callers = startCallers(users, plan.callers_per_user, random);
+    const checks = createChecks(users, callers.seen);
     try {
       while (violations.length === 0 && plan.goOn(kills)) {
-        callers.point(service.url);
+        callers.point(service);
         await untilAnswered(callers);
         await setTimeout(plan.life_ms.least + random() * (plan.life_ms.most - plan.life_ms.least));
         await service.kill();
         kills += 1;
         await callers.pause();
         service = await startService(place);
-        violations.push(...(await checks.violations(service, callers.seen)));
+        violations.push(...(await checks.afterKill(service)));
       }
     } finally {
       await callers.stop();
     }
-    const held_by_dead = await checks.held(service);
     await service.stop();
-    violations.push(...(await expireHolds(place, users, callers)));
+    violations.push(...(await endLeases(place, users, callers)));
     service = await startService(place);
-    if (!(await untilNothingHeld(() => checks.held(service)))) violations.push("dead calls still hold tokens");
-    violations.push(...(await checks.violations(service, callers.seen)));
-    return { seed: plan.seed, kills, held_by_dead, violations, ...countsOfCalls(callers) };
+    const deadline_ms = performance.now() + REST_MS;
+    while ((await checks.isBusy(service)) && performance.now() < deadline_ms) await setTimeout(REST_POLL_MS);
+    violations.push(...(await checks.afterKill(service)), ...(await checks.atRest(service)));
+    return { kills, violations, ...countsOf(callers) };
   } finally {
     await service.stop();
     await upstream.close();
   }
 }
 
+async function newUser(service: BenchService): Promise<CrashUser> {
+  const user = await service.newUser();
+  const body = { name: "runner", model_id: "bench/instant", run_prompt: "Say: hello" };
+  const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });
+  return { ...user, agent_id: id };
+}
+
 /** A kill proves something only once a caller was told something: on a busy machine the first answer takes a while. */
 async function untilAnswered(callers: Callers): Promise<void> {
-  const before = countsOfCalls(callers).acknowledged;
+  const before = countsOf(callers).acknowledged;
   const deadline_ms = performance.now() + ANSWER_MS;
-  while (countsOfCalls(callers).acknowledged === before && performance.now() < deadline_ms) await setTimeout(10);
+  while (countsOf(callers).acknowledged === before && performance.now() < deadline_ms) await setTimeout(10);
 }
 
-function countsOfCalls(callers: Callers) {
-  let acknowledged = 0;
-  let cut_off = 0;
-  for (const seen of callers.seen.values()) {
-    acknowledged += seen.acknowledged.size;
-    cut_off += seen.unanswered.size;
+function countsOf(callers: Callers) {
+  const counts = { acknowledged: 0, cut_off: 0, top_ups: 0, runs: 0 };
+  for (const { acknowledged, unanswered, buckets, runs } of callers.seen.values()) {
+    counts.acknowledged += acknowledged.size;
+    counts.cut_off += unanswered.size;
+    counts.top_ups += buckets.size;
+    counts.runs += runs.size;
   }
-  return { acknowledged, cut_off };
+  return counts;
 }
 
-/** Makes the open holds due, as 15 minutes would; each must belong to a call that died. */
-async function expireHolds(place: Place, users: readonly BenchUser[], callers: Callers): Promise<string[]> {
+/** Makes the leases of holds and runs due, as time would; each open hold must belong to a call that died or to a run. */
+async function endLeases(place: Place, users: readonly CrashUser[], callers: Callers): Promise<string[]> {
   const db = await openDb({ database_url: place.database_url, data_dir: place.folder, log: createLog("silent") });
   try {
     const wrong: string[] = [];
+    await db.query({ text: "update run set lease_until = clock_timestamp() where lease_until is not null" });
     for (const { id } of users) {
-      const holds = await db.query({
-        text: "update hold set expires_at = clock_timestamp() - interval '1 second' where user_id = $1 returning id",
+      const holds = await db.query<{ run_id: string | null }>({
+        text: "update hold set expires_at = clock_timestamp() where user_id = $1 returning run_id",
         values: [id],
       });
+      const of_calls = holds.filter(({ run_id }) => run_id === null).length;
       const died = callers.seen.get(id)?.unanswered.size ?? 0;
-      if (holds.length > died) wrong.push(`user ${id}: ${holds.length} open holds, with ${died} calls that died`);
+      if (of_calls > died) wrong.push(`user ${id}: ${of_calls} holds of calls are open, and ${died} calls died`);
     }
     return wrong;
   } finally {
     await db.close();
   }
-}
-
-async function untilNothingHeld(held: () => Promise<number>): Promise<boolean> {
-  const deadline_ms = performance.now() + SWEEP_MS;
-  while ((await held()) > 0) {
-    if (performance.now() > deadline_ms) return false;
-    await setTimeout(100);
-  }
-  return true;
 }

@@ -8,12 +8,15 @@ import { BENCH_RATES } from "../support/service.ts";
 
 const MAX_WORDS = 24;
 const MAX_DELAY_MS = 20;
+/** One call in ten takes this long, so that a kill finds it held for a while. */
+const SLOW_MS = 200;
 
 /** What the upstream reports for a prompt: decided by the prompt alone, so that its cost is known whoever was told it. */
 export function countsOf(prompt: string): { input_tokens: number; output_tokens: number; delay_ms: number } {
   const hash = createHash("sha256").update(prompt).digest();
   const below = (at: number, limit: number) => hash.readUInt32BE(at) % limit;
-  return { input_tokens: 1 + below(0, 500), output_tokens: 1 + below(4, MAX_WORDS), delay_ms: below(8, MAX_DELAY_MS) };
+  const delay_ms = below(12, 10) === 0 ? SLOW_MS : below(8, MAX_DELAY_MS);
+  return { input_tokens: 1 + below(0, 500), output_tokens: 1 + below(4, MAX_WORDS), delay_ms };
 }
 
 /** Billed tokens of a whole answer to `prompt`. */

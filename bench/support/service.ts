@@ -10,9 +10,11 @@ import { type Core, type ServerProcess, startServer } from "./processes.ts";
 export type Storage = "embedded" | "postgres";
 
 const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
+/** As in package.json's "start". */
+const COMPILE_CACHE = fileURLToPath(import.meta.resolve("../../node_modules/.cache/purser"));
 const ADMIN_KEY = "operator-key-of-the-bench";
 /** What each user of the bench is granted. */
-export const PLENTY_TOKENS = 1_000_000_000_000;
+const PLENTY_TOKENS = 1_000_000_000_000;
 /** Odd on purpose, so that no product of counts and rates is whole. */
 export const BENCH_RATES = { input_rate_micro: 333_333, output_rate_micro: 1_000_001, cached_input_rate_micro: null };
 
@@ -90,7 +92,8 @@ export async function startService(
   options: { core?: Core; node_args?: readonly string[] } = {},
 ): Promise<BenchService> {
   const command = [process.execPath, ...(options.node_args ?? []), MAIN];
-  const server = await startServer(command, { env: place.env, ...(options.core ? { core: options.core } : {}) });
+  const env = { ...place.env, NODE_COMPILE_CACHE: COMPILE_CACHE };
+  const server = await startServer(command, { env, ...(options.core ? { core: options.core } : {}) });
 
   const call: BenchService["call"] = async (method, path, { key = ADMIN_KEY, body } = {}) => {
     const response = await fetch(`${server.url}${path}`, {

@@ -49,14 +49,16 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
   const stopListening = await db.listen("api_key_changed", forget, forgetAll);
 
   const standingOf = async (key: string, key_hash: Buffer): Promise<KeyStanding> => {
-    const cached = cache.get(key);
+    const cache_key = key_hash.toString("base64");
+    const cached = cache.get(cache_key);
     if (cached !== undefined && cached.until_ms > monotonicMs() && db.isListening()) return cached.standing;
+    if (!isApiKey(key)) throw errors.invalidApiKey();
     const changes_before = changes;
     const standing = await store.keyByHash(key_hash);
     if (standing === undefined) throw errors.invalidApiKey();
     if (changes !== changes_before || !db.isListening()) return standing;
     if (cache.size >= CACHE_MAX) cache.clear();
-    cache.set(key, { standing, until_ms: monotonicMs() + CACHE_MS });
+    cache.set(cache_key, { standing, until_ms: monotonicMs() + CACHE_MS });
     return standing;
   };
 
@@ -71,9 +73,9 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
     async authenticate(authorization: string | undefined): Promise<Caller> {
       if (authorization === undefined || authorization === "") throw errors.missingApiKey();
       const key = BEARER.exec(authorization)?.[1];
-      if (key === undefined || !isApiKey(key)) throw errors.invalidApiKey();
+      if (key === undefined) throw errors.invalidApiKey();
       const key_hash = hashApiKey(key);
-      const caller = judgeKey(await standingOf(key_hash.toString("base64"), key_hash), key_hash, clock.now());
+      const caller = judgeKey(await standingOf(key, key_hash), key_hash, clock.now());
       used.add(caller.api_key_id as string);
       return caller;
     },

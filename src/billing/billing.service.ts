@@ -5,6 +5,7 @@ import { addMonths } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import { createInbox } from "./inbox.service.ts";
+import { createInvoices } from "./invoices.service.ts";
 import { createOutbox } from "./outbox.service.ts";
 import { createOverage } from "./overage.service.ts";
 import type { ReturnUrls } from "./payments.types.ts";
@@ -50,6 +51,7 @@ export function createBilling(options: BillingOptions) {
     plans: options.plans,
     purchases,
     overage,
+    invoices: createInvoices(room, inbox),
     /** In the order in which they are to be carried out. */
     sources: [inbox.waiting, periods.renewals, thresholds, outbox.source] satisfies DueSource[],
     /** Takes in what a payment provider tells. Idempotent; harmless in any order. */

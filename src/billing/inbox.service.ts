@@ -40,10 +40,10 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     const subscription = subscription_id === null ? undefined : await subscriptions.byId(subscription_id, tx);
     const bucket_id = await grantFor(tx, payment, subscription);
     const { reference, amount_cents: paid_cents } = event;
-    // an upgrade stays in the outbox: its provider may be still to be told of the new price
-    const sent = payment.plan === null ? { send_at: null } : {};
-    const done = { status: "succeeded" as const, checkout_url: null, ...sent };
+    const done = { status: "succeeded" as const, checkout_url: null, send_at: null };
     await orders.update(tx, payment, { ...done, reference, paid_cents, bucket_id });
+    // whoever runs the subscription is told of its new price, once that has been paid for
+    if (payment.plan !== null && payment.provider === "stripe") await orders.sendNow(tx, payment);
     if (payment.plan !== null && subscription !== undefined) await takePlan(tx, subscription, payment, payment.plan);
     else if (payment.purpose === "overage") await syncOverage(tx, payment.user_id);
     return bucket_id === null ? APPLIED : { outcome: "applied", granted: payment.user_id };
@@ -77,8 +77,19 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
   const failed = async (tx: Tx, event: Of<"failed">): Promise<Applied> => {
     const payment = await lockPayment(tx, await orders.byId(event.payment_id, tx));
     if (payment?.status !== "pending") return IGNORED;
-    await orders.update(tx, payment, { status: "failed", send_at: null, checkout_url: null });
-    if (payment.purpose === "overage") await syncOverage(tx, payment.user_id);
+    // an unpaid invoice can still be paid where that was possible before
+    const is_owed = payment.purpose === "overage";
+    await orders.update(tx, payment, { status: "failed", send_at: null, ...(is_owed ? {} : { checkout_url: null }) });
+    if (is_owed) await syncOverage(tx, payment.user_id);
+    return APPLIED;
+  };
+
+  const voided = async (tx: Tx, event: Of<"voided">): Promise<Applied> => {
+    const payment = await lockPayment(tx, await orders.byId(event.payment_id, tx));
+    if (payment?.purpose !== "overage") return failed(tx, { ...event, kind: "failed" });
+    if (payment.status === "succeeded") return IGNORED;
+    await orders.update(tx, payment, { status: "void", send_at: null, checkout_url: null });
+    await syncOverage(tx, payment.user_id);
     return APPLIED;
   };
 
@@ -95,7 +106,9 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
 
   const pastDue = async (tx: Tx, event: Of<"subscription_past_due">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
-    if (row?.status !== "active") return IGNORED;
+    if (row?.status !== "active" || row.current_period_start === null) return IGNORED;
+    // late news of a period that is known to be paid by now, or that a paid one has followed
+    if (event.period_start <= row.current_period_start) return IGNORED;
     await overage.sync(tx, row.user_id, await subscriptions.update(tx, row, { status: "past_due" }));
     return APPLIED;
   };
@@ -116,9 +129,12 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     const payment = await lockPayment(tx, await orders.byReference(tx, event));
     if (payment === undefined) return { outcome: "waiting" };
     const { user_id, id: payment_id } = payment;
-    const refunded_cents =
-      event.kind === "refunded" ? Math.max(event.refunded_cents, payment.refunded_cents) : payment.refunded_cents;
-    if (event.kind !== "refunded") {
+    let { refunded_cents, refund_failed_cents } = payment;
+    if (event.kind === "refunded") {
+      // sums that only grow: whichever event is the later one says more
+      refunded_cents = Math.max(refunded_cents, event.refunded_cents);
+      refund_failed_cents = Math.max(refund_failed_cents, event.refund_failed_cents);
+    } else {
       const state = event.kind === "disputed" ? "open" : event.won ? "won" : "lost";
       const { dispute_reference, disputed_cents } = event;
       await orders.upsertDispute(tx, {
@@ -131,15 +147,29 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
       });
     }
     const disputed_cents = await orders.disputedCents(tx, payment);
-    const clawed_back_tokens = clawBackTarget({ ...payment, refunded_cents, disputed_cents });
+    const back_cents = refunded_cents - refund_failed_cents + disputed_cents;
+    const clawed_back_tokens = clawBackTarget({ ...payment, back_cents });
     const change = clawed_back_tokens - payment.clawed_back_tokens;
-    await orders.update(tx, payment, { refunded_cents, clawed_back_tokens });
+    await orders.update(tx, payment, { refunded_cents, refund_failed_cents, clawed_back_tokens });
+    if (change === 0) return APPLIED;
     const { bucket_id } = payment;
-    if (bucket_id === null || change === 0) return APPLIED;
-    const movement = { user_id, bucket_id, amount_tokens: Math.abs(change), key: `${provider}:${event_id}` };
-    if (change > 0) await ledger.clawBack({ ...movement, reason: REASON[event.kind] }, tx);
-    else await ledger.reinstate({ ...movement, reason: REASON[event.kind] }, tx);
-    return change < 0 ? { outcome: "applied", granted: user_id } : APPLIED;
+    const key = `${provider}:${event_id}`;
+    const movement = { user_id, bucket_id, amount_tokens: Math.abs(change), reason: REASON[event.kind], key };
+    if (change > 0) {
+      await ledger.clawBack(movement, tx);
+      return APPLIED;
+    }
+    const { reversed_tokens } = await ledger.reinstate(movement, tx);
+    if (bucket_id === null) await giveBack(tx, movement, -change - reversed_tokens);
+    return { outcome: "applied", granted: user_id };
+  };
+
+  /** Overage that was paid for after all, and whose debt a grant has repaid meanwhile: its tokens, to be used anew. */
+  const giveBack = async (tx: Tx, { user_id, key }: { user_id: string; key: string }, amount_tokens: number) => {
+    if (amount_tokens === 0) return;
+    const lasting = { granted_at: clock.now(), expires_at: addMonths(clock.now(), TOP_UP_MONTHS) };
+    const grant = { user_id, amount_tokens, source: "top_up" as const, grant_key: `given-back:${key}` };
+    await ledger.grant({ ...grant, ...lasting, note: "Overage, paid for after all" }, tx);
   };
 
   /** The payment as it stands once the user's billing is locked. */
@@ -163,6 +193,8 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
         return paid(tx, event);
       case "failed":
         return failed(tx, event);
+      case "voided":
+        return voided(tx, event);
       case "period_paid":
         return periodPaid(tx, event);
       case "subscription_past_due":

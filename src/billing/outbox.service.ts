@@ -14,12 +14,10 @@ export const RETRY_SECONDS = 60;
  * and sent after that is committed, again and again until the provider has taken it; ids keep it from charging twice.
  */
 export function createOutbox(room: BillingRoom, apply: (event: PaymentEvent) => Promise<unknown>) {
-  const { db, orders, subscriptions, clock } = room;
+  const { db, orders, subscriptions } = room;
 
   const startOrder = async (payment: PaymentRow, payments: Payments): Promise<Started> => {
-    const { id: payment_id, currency, subscription_id } = payment;
-    // paid already, and what it pays for has not been seen to: that alone is done again
-    const amount_cents = payment.status === "succeeded" ? 0 : payment.amount_cents;
+    const { id: payment_id, amount_cents, currency, subscription_id } = payment;
     const payer = await room.payerOf(payment.user_id);
     const row = subscription_id === null ? undefined : await subscriptions.byId(subscription_id);
     const subscription_reference = row?.reference ?? null;
@@ -28,31 +26,43 @@ export function createOutbox(room: BillingRoom, apply: (event: PaymentEvent) => 
       return payments.chargeOverage({ payment_id, payer, amount_cents, currency, description, subscription_reference });
     }
     if (row === undefined) throw new Error("an upgrade without its subscription");
-    const subscription = { subscription_id: row.id, subscription_reference };
-    // another change may have followed the one that was paid: what holds by now is what is told
-    const plan = payment.status === "succeeded" ? (row.pending_plan ?? row.plan) : payment.plan;
-    const change = { payer, plan, when: "now" as const, payment_id, amount_cents, at: clock.now() };
-    return payments.changePlan({ ...subscription, ...change });
+    const change = { subscription_id: row.id, subscription_reference, payer };
+    if (payment.status === "pending") {
+      return payments.changePlan({ ...change, plan: payment.plan, when: "now", payment_id, amount_cents });
+    }
+    // it is paid, so the new price is told. Another change may have followed: what holds by now is what is told.
+    return payments.changePlan({ ...change, plan: row.pending_plan ?? row.plan, when: "period_end" });
   };
 
-  /** Sends one order and applies what is certain at once. Throws what the provider throws; a refusal fails the payment. */
+  /**
+   * Sends one order and applies what is certain at once. An upgrade that is paid is sent again, as its price. Throws what
+   * the provider throws; a refusal fails the payment.
+   */
   const send = async (payment: PaymentRow): Promise<void> => {
     const payments = room.paymentsOf(payment.provider);
     if (payments === null) return;
     const { provider, id: payment_id } = payment;
     try {
-      const started = await startOrder(payment, payments);
-      await room.rememberCustomer(payment.user_id, provider, started);
-      await orders.update(db, payment, { send_at: null });
-      for (const event of started.events) await apply(event);
-      // where there is nothing to pay, no provider will ever say that it was paid
-      if (payment.amount_cents === 0) await apply(freeOf(payment));
+      if (payment.status === "pending" && payment.amount_cents === 0) await apply(freeOf(payment));
+      else {
+        const started = await startOrder(payment, payments);
+        await room.rememberCustomer(payment.user_id, provider, started);
+        await orders.setTaken(payment, started.checkout_url);
+        for (const event of started.events) await apply(event);
+      }
     } catch (error) {
       if (error instanceof PurserError && error.code === "payment_failed") {
         await apply({ provider, event_id: `refused:${payment_id}`, kind: "failed", payment_id });
       }
       throw error;
     }
+    if (payment.status === "pending" && payment.plan !== null) await sendPrice(payment_id);
+  };
+
+  /** At once, so that no other change comes between; what the provider does not take now, the next sweep sends. */
+  const sendPrice = async (payment_id: string): Promise<void> => {
+    const upgrade = await orders.byId(payment_id);
+    if (upgrade?.status === "succeeded" && upgrade.send_at !== null) await send(upgrade).catch(() => {});
   };
 
   /** What is to be sent, and ended, now. */
@@ -81,6 +91,7 @@ export function createOutbox(room: BillingRoom, apply: (event: PaymentEvent) => 
 
 export type Outbox = ReturnType<typeof createOutbox>;
 
+/** Where there is nothing to pay, no provider would ever say that it was paid. */
 function freeOf({ provider, id: payment_id }: PaymentRow): PaymentEvent {
   const event_id = `free:${payment_id}`;
   return { provider, event_id, kind: "paid", payment_id, reference: event_id, amount_cents: 0 };

@@ -15,6 +15,7 @@ export interface OverageStatus {
   used_tokens: number;
   held_tokens: number;
   remaining_tokens: number;
+  /** What the period's overage costs so far; `invoiced_cents` of it are invoiced already. */
   amount_due_cents: number;
   invoiced_cents: number;
   period_start: Instant | null;
@@ -40,7 +41,7 @@ export function overageStatus(given: {
     used_tokens,
     held_tokens,
     remaining_tokens: Math.max(0, allowed - used_tokens - held_tokens),
-    amount_due_cents: Math.max(0, overageCost(used_tokens).cents - invoiced_cents),
+    amount_due_cents: overageCost(used_tokens).cents,
     invoiced_cents,
     period_start: period?.start ?? null,
     period_end: period?.end ?? null,

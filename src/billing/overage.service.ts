@@ -4,14 +4,25 @@ import type { Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { BillingAccountRow } from "./accounts.store.ts";
 import { type OverageStatus, overageCost, overageStatus } from "./overage-record.ts";
+import { highestCap, overageCollector } from "./overage-terms.ts";
 import type { BillingRoom } from "./room.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** On-demand overage: who may use how much, and its invoices. The ledger counts it, within the cap that it is told here. */
 export function createOverage(room: BillingRoom) {
-  const { db, clock, ledger, accounts, subscriptions, orders } = room;
+  const { db, clock, ledger, accounts, subscriptions, orders, payments } = room;
 
   const isUnpaid = (user_id: string, tx?: Tx) => orders.some(user_id, { purpose: "overage", status: "failed" }, tx);
+  const collectorOf = (row: SubscriptionRow, account: BillingAccountRow | undefined) =>
+    overageCollector(row, account, payments.provider);
+
+  /** The cap that holds: the user's own, else the plan's included tokens; null when neither is there. */
+  const capOf = (account: BillingAccountRow | undefined, row: SubscriptionRow | undefined): number | null => {
+    const own = account?.overage_cap_tokens ?? null;
+    if (row === undefined) return own;
+    // another plan or another means of payment may allow less than what was once set
+    return Math.min(own ?? row.plan.included_tokens, highestCap(row, collectorOf(row, account)));
+  };
 
   /** Tells the ledger the cap that follows from the subscription, the user's wish and unpaid invoices. */
   const sync = async (tx: Tx, user_id: string, row: SubscriptionRow | undefined): Promise<void> => {
@@ -22,12 +33,14 @@ export function createOverage(room: BillingRoom) {
 
   const change = async (user_id: string, set: Partial<BillingAccountRow>): Promise<OverageStatus> => {
     await db.transaction(async (tx) => {
-      await accounts.lock(tx, user_id);
+      const account = await accounts.lock(tx, user_id);
       const row = await subscriptions.current(user_id, tx);
       if (row?.status !== "active" && set.overage_enabled !== false) throw errors.overageRequiresSubscription();
       if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
-        throw errors.conflict("overage_unpaid", "An overage invoice is unpaid. Pay it first.");
+        const where = "GET /api/v1/billing/invoices shows it";
+        throw errors.conflict("overage_unpaid", `An overage invoice is unpaid. Pay it first: ${where}.`);
       }
+      if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, collectorOf(row, account)));
       await accounts.update(tx, user_id, set);
       await sync(tx, user_id, row);
     });
@@ -53,23 +66,25 @@ export function createOverage(room: BillingRoom) {
     });
   };
 
-  /** Orders an invoice over `cents` of overage; the outbox sends it. */
-  const invoice = (tx: Tx, row: SubscriptionRow, cents: number) =>
-    orders.insert(
+  /** Writes an invoice over `cents` of overage. The outbox sends it, or the operator collects it by hand. */
+  const invoice = (tx: Tx, row: SubscriptionRow, account: BillingAccountRow, cents: number) => {
+    const provider = collectorOf(row, account);
+    return orders.insert(
       tx,
       {
         user_id: row.user_id,
         id: newId(),
         purpose: "overage",
-        provider: row.provider,
+        provider,
         amount_cents: cents,
         currency: row.plan.currency,
         tokens: cents * TOKENS_PER_CENT,
         subscription_id: row.id,
         created_at: clock.now(),
       },
-      0,
+      provider === "operator" ? null : 0,
     );
+  };
 
   return {
     sync,
@@ -85,23 +100,24 @@ export function createOverage(room: BillingRoom) {
      */
     async close(tx: Tx, row: SubscriptionRow): Promise<void> {
       const { user_id } = row;
-      const { overage_invoiced_cents } = await accounts.lock(tx, user_id);
+      const account = await accounts.lock(tx, user_id);
       const { cents, carried_tokens } = overageCost((await ledger.overage(user_id, tx)).used_tokens);
       await ledger.closeOveragePeriod({ user_id, carried_tokens }, tx);
       await accounts.update(tx, user_id, { overage_invoiced_cents: 0 });
-      if (cents > overage_invoiced_cents) await invoice(tx, row, cents - overage_invoiced_cents);
+      const due_cents = cents - account.overage_invoiced_cents;
+      if (due_cents > 0) await invoice(tx, row, account, due_cents);
     },
 
     /** Invoices what has come to the threshold within a period. */
     async invoiceAtThreshold(user_id: string): Promise<void> {
       await db.transaction(async (tx) => {
-        const { overage_invoiced_cents } = await accounts.lock(tx, user_id);
+        const account = await accounts.lock(tx, user_id);
         const row = await subscriptions.current(user_id, tx);
         const { cents } = overageCost((await ledger.overage(user_id, tx)).used_tokens);
-        const due_cents = cents - overage_invoiced_cents;
+        const due_cents = cents - account.overage_invoiced_cents;
         if (row === undefined || due_cents < OVERAGE_INVOICE_CENTS) return;
         await accounts.update(tx, user_id, { overage_invoiced_cents: cents });
-        await invoice(tx, row, due_cents);
+        await invoice(tx, row, account, due_cents);
       });
     },
   };
@@ -109,7 +125,6 @@ export function createOverage(room: BillingRoom) {
 
 export type Overage = ReturnType<typeof createOverage>;
 
-/** The cap that holds: the user's own, else the plan's included tokens; null when neither is there. */
-function capOf(account: BillingAccountRow | undefined, row: SubscriptionRow | undefined): number | null {
-  return account?.overage_cap_tokens ?? row?.plan.included_tokens ?? null;
+function checkCap(cap_tokens: number, highest: number): void {
+  if (cap_tokens > highest) throw errors.invalidValue("cap_tokens", `cap_tokens is ${highest} at most here.`);
 }

@@ -5,7 +5,7 @@ import type { Billing } from "./billing.service.ts";
 
 /** Subscribing, top-ups and overage. */
 export function paymentsRoutes({ billing }: { billing: Billing }) {
-  const { purchases, overage } = billing;
+  const { purchases, overage, invoices } = billing;
   const router = createRouter();
 
   router.openapi(contract.getSubscription, async (c) =>
@@ -42,6 +42,14 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
   );
   router.openapi(contract.enableOverage, async (c) => c.json(await overage.enable(c.get("caller").user_id), 200));
   router.openapi(contract.disableOverage, async (c) => c.json(await overage.disable(c.get("caller").user_id), 200));
+  router.openapi(contract.listInvoices, async (c) => {
+    const { limit, cursor, status } = c.req.valid("query");
+    const { user_id } = c.get("caller");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const rows = await invoices.list({ user_id, status }, { limit: limit + 1, before_id });
+    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    return c.json({ invoices: page.map(({ user_id: _, ...invoice }) => invoice), next_cursor }, 200);
+  });
   return router;
 }
 

@@ -8,7 +8,7 @@ interface PaymentTable {
   user_id: string;
   id: string;
   purpose: "top_up" | "period" | "upgrade" | "overage";
-  status: "pending" | "succeeded" | "failed";
+  status: "pending" | "succeeded" | "failed" | "void";
   provider: Provider;
   reference: string | null;
   amount_cents: number;
@@ -21,6 +21,7 @@ interface PaymentTable {
   bucket_id: string | null;
   paid_cents: number;
   refunded_cents: number;
+  refund_failed_cents: number;
   clawed_back_tokens: number;
   send_at: unknown;
   created_at: Instant;
@@ -106,6 +107,33 @@ export function createPaymentsStore(db: Db) {
       const query = all().where("user_id", "=", user_id).where("purpose", "=", "top_up").orderBy("id", "desc");
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).limit(page.limit).execute();
     },
+    /** Invoices of overage, newest first; of one user, or of all. */
+    invoices: (
+      filter: { user_id?: string; status?: PaymentRow["status"] | undefined },
+      page: { limit: number; before_id: string | null },
+    ) => {
+      let query = all().where("purpose", "=", "overage").orderBy("id", "desc").limit(page.limit);
+      if (filter.user_id !== undefined) query = query.where("user_id", "=", filter.user_id);
+      if (filter.status !== undefined) query = query.where("status", "=", filter.status);
+      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+    },
+    /** The provider has taken the order as `row` has it; nothing is changed if more is known of it by now. */
+    setTaken: (row: Pick<PaymentRow, "user_id" | "id" | "status">, checkout_url: string | null) =>
+      tables()
+        .updateTable("payment")
+        .set({ send_at: null, checkout_url })
+        .where("user_id", "=", row.user_id)
+        .where("id", "=", row.id)
+        .where("status", "=", row.status)
+        .execute(),
+    /** Lets the outbox send the order at once. */
+    sendNow: (tx: Tx, row: Pick<PaymentRow, "user_id" | "id">) =>
+      tables(tx)
+        .updateTable("payment")
+        .set({ send_at: raw`now()` })
+        .where("user_id", "=", row.user_id)
+        .where("id", "=", row.id)
+        .execute(),
     /** Takes orders whose time to be sent has come, and puts their next time off, so that each is sent by one node. */
     takeUnsent: (options: { limit: number; retry_seconds: number }) =>
       db.query<PaymentRow>({
@@ -156,7 +184,7 @@ export function createPaymentsStore(db: Db) {
       return rows.map(({ event }) => event);
     },
 
-    /** Notes a dispute. One that is over stays over, whatever comes late. */
+    /** Notes a dispute. One that is over stays over, whatever comes late; only what was lost may yet be won, by appeal. */
     upsertDispute: (tx: Tx, row: DisputeTable) =>
       tables(tx)
         .insertInto("payment_dispute")
@@ -165,7 +193,7 @@ export function createPaymentsStore(db: Db) {
           conflict
             .columns(["provider", "reference"])
             .doUpdateSet({ state: row.state, disputed_cents: row.disputed_cents })
-            .where("payment_dispute.state", "=", "open"),
+            .where("payment_dispute.state", "in", row.state === "won" ? ["open", "lost"] : ["open"]),
         )
         .execute(),
     /** Σ of the payment's disputes that are open or lost. */

@@ -2,7 +2,8 @@ import type { Instant } from "../platform/db.ts";
 import type { Plan } from "./plan.ts";
 
 /**
- * How money comes in, or, with the provider `operator`, tokens as if money had come in. Purser decides what is bought and what it grants; a provider moves the money and tells of it in
+ * How money comes in, or, with the provider `operator`, tokens as if money had come in, and invoices that the operator
+ * collects by hand. Purser decides what is bought and what it grants; a provider moves the money and tells of it in
  * PaymentEvents. Amounts are whole cents. Every id that Purser makes (`payment_id`, `subscription_id`) is handed to the
  * provider as metadata and comes back in its events; every `…reference` is the provider's own id.
  */
@@ -45,11 +46,12 @@ export interface RunningSubscription {
 
 /**
  * Another plan for a running subscription, whose periods stay where they are. `now` charges the price's difference for
- * the rest of the period, `amount_cents` by Purser's reckoning, as the payment `payment_id`; `period_end` charges
- * nothing and takes the new price from the next period on. Called again with the present plan to take a change back.
+ * the rest of the period, `amount_cents` by Purser's reckoning, as the payment `payment_id`, and nothing else: the
+ * price is told with `period_end` once that is paid. `period_end` charges nothing and takes the new price from the next
+ * period on. Called again with the present plan to take a change back.
  */
 export type PlanChangeOrder = RunningSubscription & { payer: Payer; plan: Plan } & (
-    | { when: "now"; payment_id: string; amount_cents: number; at: Instant }
+    | { when: "now"; payment_id: string; amount_cents: number }
     | { when: "period_end" }
   );
 
@@ -72,14 +74,15 @@ export interface Started {
   customer_reference: string | null;
   /** The provider's id of the open checkout or the subscription, null when there is none. */
   reference: string | null;
-  /** What is certain already: billing applies these at once, just as if they had come in by webhook. */
+  /** What is certain already, a refusal too: billing applies these at once, just as if they had come in by webhook. */
   events: PaymentEvent[];
 }
 
 /**
  * A provider. Every method may be called again with the same id after a crash and must then not charge twice (send the
- * id as the idempotency key). Failures throw `errors.paymentsNotConfigured()`, `errors.paymentFailed(…)` when the money
- * was refused, or `errors.upstream(…)`.
+ * id as the idempotency key, and look for what was begun under it where such keys are forgotten). Failures throw
+ * `errors.paymentsNotConfigured()`, `errors.paymentFailed(…)` when the money was refused, or `errors.upstream(…)`, whose
+ * message says what is known of the money.
  */
 export interface Payments {
   readonly provider: Provider | "none";
@@ -90,6 +93,7 @@ export interface Payments {
   readonly runs_periods: boolean;
   topUp(order: TopUpOrder): Promise<Started>;
   changePlan(order: PlanChangeOrder): Promise<Started>;
+  /** A refusal does not throw: it is a `failed` event, for what was used stays owed. `checkout_url` is where it can be paid. */
   chargeOverage(order: OverageOrder): Promise<Started>;
   subscribe(order: SubscriptionOrder): Promise<Started>;
   /** true: no further period after this one; false takes that back. */
@@ -115,8 +119,10 @@ interface EventBase {
 export type PaymentEvent = EventBase &
   (
     | { kind: "paid"; payment_id: string; reference: string; amount_cents: number }
-    /** Given up or refused for good: a checkout that expired, an invoice that is uncollectible. Never undoes `paid`. */
+    /** Given up or refused: a checkout that expired, an invoice that is unpaid or written off. Never undoes `paid`. */
     | { kind: "failed"; payment_id: string }
+    /** An invoice that is not asked for any more. Money may have come in all the same: it never undoes `paid`. */
+    | { kind: "voided"; payment_id: string }
     | {
         kind: "period_paid";
         subscription_id: string;
@@ -128,12 +134,17 @@ export type PaymentEvent = EventBase &
         reference: string;
         amount_cents: number;
       }
-    /** A period was not paid (yet). The next `period_paid` makes it active again. */
-    | { kind: "subscription_past_due"; subscription_id: string; subscription_reference: string }
+    /** The period that begins at `period_start` was not paid (yet). The next `period_paid` makes it active again. */
+    | {
+        kind: "subscription_past_due";
+        subscription_id: string;
+        subscription_reference: string;
+        period_start: Instant;
+      }
     /** Over at the provider, whoever ended it; or its checkout was given up. */
     | { kind: "subscription_ended"; subscription_id: string; subscription_reference: string | null }
-    /** `refunded_cents` is the sum of all refunds of this payment so far. */
-    | { kind: "refunded"; reference: string; refunded_cents: number }
+    /** The sums, so far, of all refunds of this payment that were ever made, and of those that failed after all: both only grow. */
+    | { kind: "refunded"; reference: string; refunded_cents: number; refund_failed_cents: number }
     | { kind: "disputed"; reference: string; dispute_reference: string; disputed_cents: number }
     /** A dispute is over: won, the money stays here; lost, it is gone for good. */
     | { kind: "dispute_closed"; reference: string; dispute_reference: string; disputed_cents: number; won: boolean }

@@ -45,7 +45,7 @@ export function createPurchases(room: BillingRoom, inbox: Inbox) {
         throw error;
       });
       await room.rememberCustomer(user_id, provider, started);
-      await orders.update(db, payment, { checkout_url: started.checkout_url });
+      await orders.setTaken(payment, started.checkout_url);
       for (const event of started.events) await inbox.apply(event);
       return this.one(user_id, payment.id);
     },
@@ -65,11 +65,12 @@ export function createPurchases(room: BillingRoom, inbox: Inbox) {
 }
 
 function purchaseRecord(row: PaymentRow): Purchase {
-  const { id, amount_cents, refunded_cents, currency, tokens, checkout_url, bucket_id, created_at } = row;
+  const { id, amount_cents, currency, tokens, checkout_url, bucket_id, created_at } = row;
+  const refunded_cents = row.refunded_cents - row.refund_failed_cents;
   const refunded = row.status === "succeeded" && refunded_cents > 0 && refunded_cents >= row.paid_cents;
   return {
     id,
-    status: refunded ? "refunded" : row.status,
+    status: refunded ? "refunded" : row.status === "void" ? "failed" : row.status,
     amount_cents,
     refunded_cents,
     currency,

@@ -23,26 +23,24 @@ export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Prom
     case "invoice.paid":
       return invoicePaid(base, await stripe.invoices.retrieve(event.data.object.id ?? "", { expand: ["payments"] }));
     case "invoice.payment_failed":
-      return invoiceUnpaid(base, await stripe.invoices.retrieve(event.data.object.id ?? ""));
+      return invoiceUnpaid(stripe, base, await stripe.invoices.retrieve(event.data.object.id ?? ""));
     case "invoice.voided":
+      return aboutBill(base, event.data.object, "voided");
     case "invoice.marked_uncollectible":
-      return invoiceGivenUp(base, event.data.object);
+      return aboutBill(base, event.data.object, "failed");
     case "customer.subscription.deleted":
       return subscriptionEnded(base, event.data.object);
-    case "charge.refunded": {
-      const charge = await stripe.charges.retrieve(event.data.object.id);
-      return [
-        {
-          ...base,
-          kind: "refunded",
-          reference: idOf(charge.payment_intent) ?? charge.id,
-          refunded_cents: charge.amount_refunded,
-        },
-      ];
-    }
+    case "charge.refunded":
+      return refunded(stripe, base, { payment_intent: event.data.object.payment_intent, charge: event.data.object.id });
+    case "charge.refund.updated":
+    case "refund.failed":
+      return refunded(stripe, base, event.data.object);
     case "charge.dispute.created":
+    case "charge.dispute.updated":
+    case "charge.dispute.funds_withdrawn":
+    case "charge.dispute.funds_reinstated":
     case "charge.dispute.closed":
-      return disputed(base, event.type, await stripe.disputes.retrieve(event.data.object.id));
+      return disputed(base, await stripe.disputes.retrieve(event.data.object.id));
     default:
       return [];
   }
@@ -54,12 +52,17 @@ export function moneyReference(invoice: Stripe.Invoice): string {
   return idOf(payment?.payment_intent) ?? idOf(payment?.charge) ?? invoice.id ?? "";
 }
 
+/** The most that Stripe lists at once. */
+const PAGE = 100;
+
 interface Base {
   provider: "stripe";
   event_id: string;
 }
 
-function idOf(object: string | { id: string } | null | undefined): string | null {
+type Expandable = string | { id: string } | null | undefined;
+
+function idOf(object: Expandable): string | null {
   return typeof object === "string" ? object : (object?.id ?? null);
 }
 
@@ -95,24 +98,36 @@ function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
   const payment_id = invoice.metadata?.[METADATA.payment_id];
   if (payment_id !== undefined) return [{ ...paid, kind: "paid", payment_id }];
   const subscription = subscriptionOf(invoice);
-  const line = invoice.lines.data.find((each) => each.parent?.subscription_item_details?.proration === false);
-  if (subscription === null || line === undefined) return [];
-  const period_start = instantOf(line.period.start * 1000);
-  return [
-    { ...paid, ...subscription, kind: "period_paid", period_start, period_end: instantOf(line.period.end * 1000) },
-  ];
+  const period = periodOf(invoice);
+  if (subscription === null || period === null) return [];
+  return [{ ...paid, ...subscription, kind: "period_paid", ...period }];
 }
 
-function invoiceUnpaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
+async function invoiceUnpaid(stripe: Stripe, base: Base, invoice: Stripe.Invoice): Promise<PaymentEvent[]> {
+  if (invoice.status !== "open") return [];
+  const bill = aboutBill(base, invoice, "failed");
+  // what is not owed, an upgrade, is not to be collected later either
+  if (bill.length > 0 && !invoice.auto_advance) await stripe.invoices.voidInvoice(invoice.id ?? "");
+  if (bill.length > 0) return bill;
   const subscription = subscriptionOf(invoice);
-  if (subscription === null || invoice.status !== "open") return [];
+  const period = periodOf(invoice);
+  if (subscription === null || period === null) return [];
   const { subscription_id, subscription_reference } = subscription;
-  return [{ ...base, kind: "subscription_past_due", subscription_id, subscription_reference }];
+  const { period_start } = period;
+  return [{ ...base, kind: "subscription_past_due", subscription_id, subscription_reference, period_start }];
 }
 
-function invoiceGivenUp(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
+/** Of an invoice that Purser made itself: an upgrade or overage. */
+function aboutBill(base: Base, invoice: Stripe.Invoice, kind: "failed" | "voided"): PaymentEvent[] {
   const payment_id = invoice.metadata?.[METADATA.payment_id];
-  return payment_id === undefined ? [] : [{ ...base, kind: "failed", payment_id }];
+  return payment_id === undefined ? [] : [{ ...base, kind, payment_id }];
+}
+
+/** The period that an invoice of a subscription is for. */
+function periodOf(invoice: Stripe.Invoice) {
+  const line = invoice.lines.data.find((each) => each.parent?.subscription_item_details?.proration === false);
+  if (line === undefined) return null;
+  return { period_start: instantOf(line.period.start * 1000), period_end: instantOf(line.period.end * 1000) };
 }
 
 /** The subscription that an invoice is for, as it was when the invoice was made: its plan is the one that was paid. */
@@ -130,13 +145,36 @@ function subscriptionEnded(base: Base, subscription: Stripe.Subscription): Payme
   return [{ ...base, kind: "subscription_ended", subscription_id, subscription_reference: subscription.id }];
 }
 
-function disputed(
+/** Every refund of the money is looked at anew, since a charge does not say which of its refunds failed after all. */
+async function refunded(
+  stripe: Stripe,
   base: Base,
-  type: "charge.dispute.created" | "charge.dispute.closed",
-  dispute: Stripe.Dispute,
-): PaymentEvent[] {
+  money: { payment_intent: Expandable; charge: Expandable },
+): Promise<PaymentEvent[]> {
+  const [payment_intent, charge] = [idOf(money.payment_intent), idOf(money.charge)];
+  const of = payment_intent === null ? { charge: charge ?? "" } : { payment_intent };
+  const sums = { refunded_cents: 0, refund_failed_cents: 0 };
+  for await (const { amount, status } of stripe.refunds.list({ ...of, limit: PAGE })) {
+    sums.refunded_cents += amount;
+    if (status === "failed" || status === "canceled") sums.refund_failed_cents += amount;
+  }
+  return [{ ...base, kind: "refunded", reference: payment_intent ?? charge ?? "", ...sums }];
+}
+
+/** By the dispute's state, and not by the event's name. An inquiry (`warning_…`) moves no money unless it becomes a dispute. */
+function disputed(base: Base, dispute: Stripe.Dispute): PaymentEvent[] {
   const reference = idOf(dispute.payment_intent) ?? idOf(dispute.charge) ?? "";
   const about = { ...base, reference, dispute_reference: dispute.id, disputed_cents: dispute.amount };
-  if (type === "charge.dispute.created") return [{ ...about, kind: "disputed" }];
-  return [{ ...about, kind: "dispute_closed", won: dispute.status !== "lost" }];
+  switch (dispute.status) {
+    case "needs_response":
+    case "under_review":
+      return [{ ...about, kind: "disputed" }];
+    case "lost":
+      return [{ ...about, kind: "dispute_closed", won: false }];
+    case "won":
+    case "prevented":
+      return [{ ...about, kind: "dispute_closed", won: true }];
+    default:
+      return [];
+  }
 }

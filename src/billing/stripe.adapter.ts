@@ -13,11 +13,20 @@ import type {
   TopUpOrder,
 } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
-import { METADATA, moneyReference, paymentEventsOf } from "./stripe-events.ts";
+import { billEvents, collectBill } from "./stripe-bills.adapter.ts";
+import { METADATA, paymentEventsOf } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
 /** The SDK's own retries; each carries the idempotency key, so that none charges twice. */
 const RETRIES = 2;
+
+/** What is known when Stripe took no order, or took it and did not answer. */
+const NO_PAGE = "The payment provider opened no checkout page. Nothing was charged; retry.";
+const STAYS_ORDERED =
+  "The payment provider has not answered for the payment yet. It stays ordered, is tried again by itself and is charged " +
+  "once at most: look at the subscription before you order anything else.";
+const NOT_CHANGED = "The payment provider did not confirm the change. Nothing was charged for it; retry.";
+const NOT_ASKED = "The payment provider could not be asked about this event. Send it again.";
 
 export interface StripeSettings {
   secret_key: string;
@@ -32,10 +41,6 @@ export interface StripeSettings {
 export interface StripePayments extends Payments {
   /** What a delivery tells, each object fetched anew so that old or reordered news does no harm. 400 when the signature is not Stripe's. */
   eventsOf(raw_body: string, signature: string | undefined): Promise<PaymentEvent[]>;
-}
-
-interface Bill extends OverageOrder {
-  owed: boolean;
 }
 
 /** Money through Stripe: hosted Checkout for top-ups and subscriptions, invoices for differences and overage. */
@@ -54,7 +59,7 @@ export function createStripePayments(settings: StripeSettings): StripePayments {
     ...orders,
     async eventsOf(raw_body, signature) {
       const event = verified(stripe, settings.webhook_secret, raw_body, signature);
-      return called(() => paymentEventsOf(stripe, event));
+      return called(NOT_ASKED, () => paymentEventsOf(stripe, event));
     },
   };
 }
@@ -81,64 +86,9 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
     return { checkout_url: session.url, customer_reference: customer, reference: session.id, events: [] };
   };
 
-  /**
-   * An invoice of one line, collected at once. Refused, it stays open for Stripe to collect later when it is `owed`, and
-   * is void otherwise: what was refused is not charged for after all.
-   */
-  const invoice = async (bill: Bill) => {
-    const { payment_id, amount_cents, currency, description, owed } = bill;
-    const customer = await customerOf(bill.payer);
-    const key = (step: string) => ({ idempotencyKey: `${payment_id}:${step}` });
-    const draft = await stripe.invoices.create(
-      {
-        customer,
-        currency,
-        pending_invoice_items_behavior: "exclude",
-        auto_advance: owed,
-        metadata: { [METADATA.payment_id]: payment_id },
-      },
-      key("invoice"),
-    );
-    await stripe.invoiceItems.create(
-      { customer, invoice: draft.id, amount: amount_cents, currency, description },
-      key("item"),
-    );
-    const open = await stripe.invoices.finalizeInvoice(draft.id, { expand: ["payments"] }, key("finalize"));
-    // below Stripe's least charge there is nothing to pay now: it goes on the customer's balance
-    return { customer, paid: open.status === "paid" ? open : await collect(open.id, bill, key) };
-  };
-
-  const collect = async (id: string, bill: Bill, key: (step: string) => Stripe.RequestOptions) => {
-    const payment_method = await paymentMethodOf(stripe, bill.subscription_reference);
-    const pay = { expand: ["payments"], ...(payment_method === null ? {} : { payment_method }) };
-    try {
-      // another card is another attempt; the invoice itself is paid once
-      return await stripe.invoices.pay(id, pay, key(`pay:${payment_method ?? "default"}`));
-    } catch (error) {
-      if (!isRefusal(error)) throw error;
-      const left = await stripe.invoices.retrieve(id, { expand: ["payments"] });
-      if (left.status === "paid") return left;
-      if (!bill.owed && left.status === "open") await stripe.invoices.voidInvoice(id, {}, key("void"));
-      throw errors.paymentFailed();
-    }
-  };
-  const paidEvent = (payment_id: string, paid: Stripe.Invoice): PaymentEvent[] =>
-    paid.status === "paid"
-      ? [
-          {
-            provider: "stripe",
-            event_id: `paid:${payment_id}`,
-            kind: "paid",
-            payment_id,
-            reference: moneyReference(paid),
-            amount_cents: paid.amount_paid,
-          },
-        ]
-      : [];
-
   return {
     topUp: (order: TopUpOrder) =>
-      called(() => {
+      called(NO_PAGE, () => {
         const metadata = { [METADATA.payment_id]: order.payment_id };
         const line = priceLine(order, `${order.tokens.toLocaleString("en-US")} tokens`);
         return checkout(
@@ -147,7 +97,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
         );
       }),
     subscribe: (order: SubscriptionOrder) =>
-      called(() => {
+      called(NO_PAGE, () => {
         const metadata = subscriptionMetadata(order.subscription_id, order.plan);
         const line = priceLine(
           { amount_cents: order.plan.price_cents, currency: order.plan.currency },
@@ -160,53 +110,40 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
         );
       }),
     changePlan: (order: PlanChangeOrder) =>
-      called(async (): Promise<Started> => {
-        const reference = order.subscription_reference;
-        const nothing: Started = {
-          checkout_url: null,
-          customer_reference: order.payer.customer_reference,
-          reference,
-          events: [],
-        };
-        let events: PaymentEvent[] = [];
-        if (order.when === "now" && order.amount_cents > 0) {
-          const { payment_id, payer, amount_cents, plan } = order;
-          const bill = {
-            payment_id,
-            payer,
-            amount_cents,
-            currency: plan.currency,
-            description: `Change to ${plan.name}`,
-            subscription_reference: reference,
-            owed: false,
-          };
-          events = paidEvent(payment_id, (await invoice(bill)).paid);
-        }
-        if (reference !== null) await switchPrice(stripe, reference, order);
-        return { ...nothing, events };
-      }),
+      order.when === "now"
+        ? called(STAYS_ORDERED, () => chargeDifference(order))
+        : called(NOT_CHANGED, async () => {
+            if (order.subscription_reference !== null) await switchPrice(stripe, order.subscription_reference, order);
+            return startedWith(order.payer.customer_reference, order.subscription_reference);
+          }),
     setCancelAtPeriodEnd: ({ subscription_reference, cancel }: RunningSubscription & { cancel: boolean }) =>
-      called(async () => {
+      called(NOT_CHANGED, async () => {
         if (subscription_reference !== null)
           await stripe.subscriptions.update(subscription_reference, { cancel_at_period_end: cancel });
       }),
     endSubscription: (order: RunningSubscription & { checkout_reference: string | null }) =>
-      called(async () => {
+      called(NOT_CHANGED, async () => {
         const { subscription_reference, checkout_reference } = order;
         if (subscription_reference !== null) await ifThere(stripe.subscriptions.cancel(subscription_reference));
         if (checkout_reference !== null) await ifThere(stripe.checkout.sessions.expire(checkout_reference));
       }),
     chargeOverage: (order: OverageOrder) =>
-      called(async (): Promise<Started> => {
-        const { customer, paid } = await invoice({ ...order, owed: true });
-        return {
-          checkout_url: null,
-          customer_reference: customer,
-          reference: paid.id,
-          events: paidEvent(order.payment_id, paid),
-        };
+      called(STAYS_ORDERED, async (): Promise<Started> => {
+        const customer = await customerOf(order.payer);
+        const { invoice, refused } = await collectBill(stripe, { ...order, customer, owed: true });
+        const started = startedWith(customer, invoice.id, billEvents(order.payment_id, { invoice, refused }));
+        return { ...started, checkout_url: invoice.status === "open" ? (invoice.hosted_invoice_url ?? null) : null };
       }),
   };
+
+  async function chargeDifference(order: PlanChangeOrder & { when: "now" }): Promise<Started> {
+    const { payment_id, payer, amount_cents, plan, subscription_reference } = order;
+    const customer = await customerOf(payer);
+    const what = { payment_id, amount_cents, currency: plan.currency, description: `Change to ${plan.name}` };
+    const bill = await collectBill(stripe, { ...what, customer, subscription_reference, owed: false });
+    if (bill.refused || bill.invoice.status === "void") throw errors.paymentFailed();
+    return startedWith(customer, bill.invoice.id, billEvents(payment_id, bill));
+  }
 }
 
 /** The subscription at its new price from the next period on; what this period costs is not touched. */
@@ -237,16 +174,12 @@ async function switchPrice(
   });
 }
 
-/** What the subscription is paid with: Checkout keeps it there, and not with the customer. */
-async function paymentMethodOf(stripe: Stripe, reference: string | null): Promise<string | null> {
-  if (reference === null) return null;
-  const { default_payment_method: method } = await stripe.subscriptions.retrieve(reference);
-  return typeof method === "string" ? method : (method?.id ?? null);
-}
-
-/** The card was declined, or there is none. */
-function isRefusal(error: unknown): boolean {
-  return error instanceof Stripe.errors.StripeCardError || error instanceof Stripe.errors.StripeInvalidRequestError;
+function startedWith(
+  customer_reference: string | null,
+  reference: string | null,
+  events: PaymentEvent[] = [],
+): Started {
+  return { checkout_url: null, customer_reference, reference, events };
 }
 
 function subscriptionMetadata(subscription_id: string, plan: Plan): Record<string, string> {
@@ -289,17 +222,14 @@ async function ifThere(call: Promise<unknown>): Promise<void> {
   }
 }
 
-/** Stripe's failures as ours, without a word of theirs: they may quote what was sent. */
-async function called<T>(call: () => Promise<T>): Promise<T> {
+/** Stripe's failures as ours, without a word of theirs: they may quote what was sent. `known` says what is known of the money. */
+async function called<T>(known: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {
     if (error instanceof Stripe.errors.StripeCardError) throw errors.paymentFailed();
     if (error instanceof Stripe.errors.StripeError) {
-      throw errors.upstream(
-        "The payment provider did not take the order. Nothing was charged; retry.",
-        new Error(`stripe: ${error.type} ${error.code ?? ""}`),
-      );
+      throw errors.upstream(known, new Error(`stripe: ${error.type} ${error.code ?? ""}`));
     }
     throw error;
   }

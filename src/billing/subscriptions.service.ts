@@ -1,11 +1,10 @@
 import { errors } from "../errors.ts";
-import { addSeconds } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { Payments, Provider, ReturnUrls } from "./payments.types.ts";
+import type { Payments, Provider, ReturnUrls, Started } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { type Plan, planWith } from "./plan.ts";
 import { planChange } from "./plan-change.ts";
@@ -34,6 +33,9 @@ const NONE: Subscription = {
   pending_plan_id: null,
 };
 
+/** Real time after which a node that was opening a checkout is taken for dead. */
+const OPENING_SECONDS = 120;
+
 /** What choosing a plan comes to, decided under the lock of the user's billing. */
 type Choice =
   | { kind: "new" | "open" | "keep" | "downgrade"; row: SubscriptionRow }
@@ -54,7 +56,7 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
     const provider = paying(by);
     const about = { user_id, id: newId(), provider, status: "incomplete" as const, periods: 0 };
     const begun = { plan: JSON.stringify(plan), cancel_at_period_end: false, end_at_provider: false };
-    const row = await subscriptions.insert(tx, { ...about, ...begun, created_at: clock.now() });
+    const row = await subscriptions.insert(tx, { ...about, ...begun, created_at: clock.now() }, OPENING_SECONDS);
     if (!by.runs_periods) await periods.beginNext(tx, row);
     return row;
   };
@@ -82,8 +84,7 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
     const row = await periods.caughtUp(tx, user_id);
     if (row === undefined) return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
     if (row.status === "incomplete") {
-      const is_opening = row.checkout_url === null && clock.now() < addSeconds(row.created_at, RETRY_SECONDS);
-      if (is_opening) throw changeInFlight();
+      if (await subscriptions.isOpening(tx, row)) throw changeInFlight();
       if (row.plan.id === plan.id && row.checkout_url !== null && by.runs_periods) return { kind: "open", row };
       await periods.end(tx, row, { tell_provider: true });
       return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
@@ -93,17 +94,29 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
     return { kind, row };
   };
 
+  /** Notes what became of opening a checkout; its subscription may have been paid for or ended meanwhile. */
+  const noteOpened = (row: SubscriptionRow, started: Started | null) =>
+    db.transaction(async (tx) => {
+      await accounts.lock(tx, row.user_id);
+      const now = await subscriptions.byId(row.id, tx);
+      if (now === undefined) return;
+      if (started !== null) {
+        const { checkout_url, reference: checkout_reference } = started;
+        const page = now.status === "incomplete" ? { checkout_url } : { end_at_provider: now.status === "ended" };
+        await subscriptions.update(tx, now, { checkout_reference, opening_until: null, ...page });
+      } else if (now.status === "incomplete") await periods.end(tx, now, { tell_provider: false });
+    });
+
   /** Opens the checkout of a new subscription, where a provider runs it. */
   const checkOut = async (row: SubscriptionRow, by: Payments, urls: ReturnUrls): Promise<void> => {
     const payer = await room.payerOf(row.user_id);
     const order = { subscription_id: row.id, payer, plan: row.plan, ...urls };
     const started = await by.subscribe(order).catch(async (error) => {
-      await db.transaction((tx) => periods.end(tx, row, { tell_provider: false }));
+      await noteOpened(row, null);
       throw error;
     });
     await room.rememberCustomer(row.user_id, row.provider, started);
-    const { checkout_url, reference: checkout_reference } = started;
-    await subscriptions.update(db, row, { checkout_url, checkout_reference });
+    await noteOpened(row, started);
     for (const event of started.events) await inbox.apply(event);
   };
 

@@ -1,4 +1,5 @@
 import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
+import { sql as raw } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import type { Provider } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
@@ -10,6 +11,7 @@ interface SubscriptionTable {
   reference: string | null;
   checkout_reference: string | null;
   checkout_url: string | null;
+  opening_until: unknown;
   status: "incomplete" | "active" | "past_due" | "ended";
   plan: JSONColumnType<Plan>;
   pending_plan: JSONColumnType<Plan | null, string | null, string | null>;
@@ -38,8 +40,20 @@ export function createSubscriptionsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   const all = (sql?: Sql) => tables(sql).selectFrom("subscription").selectAll();
   return {
-    insert: (tx: Tx, row: Insertable<SubscriptionTable>) =>
-      tables(tx).insertInto("subscription").values(row).returningAll().executeTakeFirstOrThrow(),
+    /** `opening_seconds` of real time: for so long a node may take to open its checkout. */
+    insert: (tx: Tx, row: Omit<Insertable<SubscriptionTable>, "opening_until">, opening_seconds: number) =>
+      tables(tx)
+        .insertInto("subscription")
+        .values({ ...row, opening_until: raw`now() + make_interval(secs => ${opening_seconds})` })
+        .returningAll()
+        .executeTakeFirstOrThrow(),
+    /** Whether a node is opening its checkout at this moment. */
+    isOpening: async (tx: Tx, row: Pick<SubscriptionRow, "user_id" | "id">) =>
+      (await all(tx)
+        .where("user_id", "=", row.user_id)
+        .where("id", "=", row.id)
+        .where("opening_until", ">", raw`now()`)
+        .executeTakeFirst()) !== undefined,
     /** The user's one subscription that has not ended; its checkout may still be open. */
     current: (user_id: string, sql?: Sql) =>
       all(sql).where("user_id", "=", user_id).where("status", "!=", "ended").executeTakeFirst(),

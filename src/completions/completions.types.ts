@@ -58,7 +58,7 @@ export interface Completions {
   complete(call: CompletionCall): Promise<CompletionResult>;
   /** Resolves with the first event; what fails before is thrown, what fails later becomes an error event. */
   stream(call: CompletionCall): Promise<CompletionStream>;
-  /** Resolves once no charge is under way: those of callers that hung up outlive their requests. */
+  /** The process stops: resolves once no charge is under way. Those of callers that hung up outlive their requests. */
   idle(): Promise<void>;
 }
 

@@ -10,7 +10,7 @@ interface LivingCall {
   user_id: string;
   renewed_ms: number;
   noted_tokens: number;
-  /** What a stream has come to; null before its first output. */
+  /** What the call has come to: of a stream so far, null before its first output; of a call that is being charged, all. */
   sofar: (() => Charge | null) | null;
 }
 
@@ -20,7 +20,10 @@ export interface LivingCalls {
   ledger: Ledger;
   /** Says how to learn what a held call has come to. */
   watch(hold_id: string, sofar: () => Charge | null): void;
-  /** Resolves once no charge is under way: those of callers that hung up outlive their requests. */
+  /**
+   * Resolves once no charge is under way: those of callers that hung up outlive their requests. One that waits for a
+   * database that is away is tried a last time.
+   */
   idle(): Promise<void>;
 }
 
@@ -51,6 +54,10 @@ export function createLivingCalls(ledger: Ledger): LivingCalls {
     calls.set(hold_id, { user_id, renewed_ms: monotonicMs(), noted_tokens: 0, sofar: null });
     timer ??= setInterval(() => void note(), PROGRESS_MS).unref();
   }
+  function watch(hold_id: string, sofar: () => Charge | null): void {
+    const call = calls.get(hold_id);
+    if (call !== undefined) call.sofar = sofar;
+  }
   function end<T>(hold_id: string, done: Promise<T>): Promise<T> {
     ending.add(done);
     const ended = () => {
@@ -72,14 +79,17 @@ export function createLivingCalls(ledger: Ledger): LivingCalls {
         if (outcome.status === "held") begin(request.hold_id, request.user_id);
         return outcome;
       },
-      settle: (request) => end(request.hold_id, ledger.settle(request)),
+      settle(request) {
+        // A settle lasts as long as the database is away, and the call lives on until then. With a rider, nothing is
+        // charged but with it.
+        if (request.rider === undefined) watch(request.hold_id, () => request);
+        return end(request.hold_id, ledger.settle(request));
+      },
       release: (hold) => end(hold.hold_id, ledger.release(hold)),
     },
-    watch(hold_id, sofar) {
-      const call = calls.get(hold_id);
-      if (call !== undefined) call.sofar = sofar;
-    },
+    watch,
     async idle() {
+      ledger.beginStop();
       while (ending.size > 0) await Promise.allSettled(ending);
     },
   };

@@ -88,12 +88,13 @@ export async function settle(
 /** What a call comes to by these counts. */
 export function chargeOf(call: CompletionCall, { model, price_version }: Reservation, counts: Counts): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
-  const { user_id, api_key_id } = call.caller;
+  const { user_id, api_key_id, key_budget_tokens } = call.caller;
   return {
     hold_id,
     request_id,
     user_id,
     api_key_id,
+    key_budget_tokens,
     agent_id,
     run_id,
     model: model.id,

@@ -10,8 +10,9 @@ import {
   listQuerySchema,
   nextCursorSchema,
   textSchema,
+  uuidSchema,
 } from "./common.ts";
-import { subscriptionSchema } from "./payments.ts";
+import { INVOICE_STATUSES, invoiceSchema, subscriptionSchema } from "./payments.ts";
 
 /** The operator's API: contract 8. */
 
@@ -122,6 +123,31 @@ export const subscribeUser = createRoute({
     201: json(subscriptionSchema, "the new subscription"),
     ...failures(400, 404, 409),
   },
+});
+
+const adminInvoiceSchema = invoiceSchema.extend({ user_id: uuidSchema }).openapi("AdminInvoice");
+
+export const listAllInvoices = createRoute({
+  method: "get",
+  path: "/api/v1/admin/invoices",
+  tags,
+  summary: "Invoices of overage of all users, newest first",
+  security,
+  request: { query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }) },
+  responses: {
+    200: json(z.object({ invoices: z.array(adminInvoiceSchema), next_cursor: nextCursorSchema }), "a page of invoices"),
+    ...failures(400, 404),
+  },
+});
+
+export const settleInvoice = createRoute({
+  method: "put",
+  path: "/api/v1/admin/invoices/{id}",
+  tags,
+  summary: "Note what became of an invoice that the operator collects",
+  security,
+  request: { params: idParams, ...jsonBody(z.strictObject({ status: z.enum(["paid", "unpaid", "void"]) })) },
+  responses: { 200: json(adminInvoiceSchema, "the invoice"), ...failures(400, 404, 409) },
 });
 
 export const getAudit = createRoute({

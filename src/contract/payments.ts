@@ -1,4 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
   failures,
@@ -57,12 +58,38 @@ export const overageSchema = z
     used_tokens: tokensSchema,
     held_tokens: tokensSchema,
     remaining_tokens: tokensSchema,
-    amount_due_cents: centsSchema.openapi({ description: "whole cents not invoiced yet; the rest is carried on" }),
-    invoiced_cents: centsSchema.openapi({ description: "of this period, invoiced before its end" }),
+    amount_due_cents: centsSchema.openapi({
+      description: "what this period's overage costs, in whole cents; the rest is carried on",
+    }),
+    invoiced_cents: centsSchema.openapi({ description: "of `amount_due_cents`, invoiced before the period's end" }),
     period_start: instantSchema.nullable(),
     period_end: instantSchema.nullable(),
   })
   .openapi("Overage");
+
+export const INVOICE_STATUSES = ["open", "paid", "unpaid", "void"] as const;
+
+export const invoiceSchema = z
+  .object({
+    id: uuidSchema,
+    status: z
+      .enum(INVOICE_STATUSES)
+      .openapi({ description: "unpaid: refused or written off; overage stops until it is paid or void" }),
+    amount_cents: centsSchema,
+    refunded_cents: centsSchema,
+    currency: z.string(),
+    tokens: tokensSchema.openapi({ description: "the overage it is for" }),
+    collected_by: z
+      .enum(["stripe", "sandbox", "operator"])
+      .openapi({ description: "operator: nothing is charged here; whoever runs this service asks for the money" }),
+    checkout_url: z
+      .string()
+      .nullable()
+      .openapi({ description: "where to pay; null when there is nothing to do there" }),
+    created_at: instantSchema,
+    sandbox: sandboxSchema,
+  })
+  .openapi("Invoice");
 
 const urlSchema = z
   .url({ protocol: /^https?$/ })
@@ -165,9 +192,12 @@ export const putOverage = createRoute({
         .number()
         .int()
         .min(0)
-        .max(1e15)
+        .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
         .nullable()
-        .openapi({ description: "null: the plan's included tokens" }),
+        .openapi({
+          description:
+            "null: the plan's included tokens. Where the operator collects by hand, at most ten times these, or what 100 dollars buy where that is more",
+        }),
     }),
   ),
   responses: { 200: overageAnswer, ...failures(400, 403) },
@@ -189,4 +219,17 @@ export const disableOverage = createRoute({
   summary: "Stop overage; what was used is invoiced at the period's end",
   ...needs("billing:write"),
   responses: { 200: overageAnswer, ...failures(403) },
+});
+
+export const listInvoices = createRoute({
+  method: "get",
+  path: "/api/v1/billing/invoices",
+  tags,
+  summary: "Invoices of overage, newest first",
+  ...needs("billing:read"),
+  request: { query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }) },
+  responses: {
+    200: json(z.object({ invoices: z.array(invoiceSchema), next_cursor: nextCursorSchema }), "a page of invoices"),
+    ...failures(400, 403),
+  },
 });

@@ -2,6 +2,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
 
+const JSON_MEDIA = "application/json";
 const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 
 /** The body's bytes, refused as soon as they pass `limit`, whatever Content-Length claims. */
@@ -37,13 +38,16 @@ export function jsonBodies(limit_bytes: number): MiddlewareHandler<HttpEnv> {
     if (c.req.method === "GET" || c.req.method === "HEAD") return next();
     const sent = await jsonText(c, limit_bytes);
     const empty = sent.trim() === "";
-    if (!empty && !JSON_TYPE.test(c.req.header("Content-Type") ?? "")) throw errors.unsupportedMediaType();
-    // An empty body counts as {}, whatever type its sender gave it. The routes' validators look at type and text, and
-    // know fewer spellings of the type.
-    c.req.raw.headers.set("Content-Type", "application/json");
+    const type = c.req.header("Content-Type") ?? "";
+    if (!empty && !JSON_TYPE.test(type)) throw errors.unsupportedMediaType();
+    // An empty body counts as {}, whatever type its sender gave it. The routes' validators look at the type, and know
+    // fewer spellings of it.
+    if (type !== JSON_MEDIA) c.req.raw.headers.set("Content-Type", JSON_MEDIA);
     const text = empty ? "{}" : sent;
+    const value = parse(text);
     c.req.bodyCache.text = Promise.resolve(text) as never;
-    c.req.bodyCache.json = Promise.resolve(parse(text)) as never;
+    // The validators would parse the text once more.
+    c.req.json = async () => value as never;
     return next();
   };
 }

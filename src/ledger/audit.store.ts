@@ -1,3 +1,4 @@
+import { RATE_SCALE } from "../constants.ts";
 import type { Db } from "../platform/db.ts";
 import type { AuditReport } from "./ledger.types.ts";
 
@@ -63,8 +64,8 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
             lead(hash) over (partition by user_id order by seq) as following
           from entry
       ) e on e.user_id = a.user_id
-      where e.hash <> entry_hash(e.previous, e.user_id, e.seq, e.type, e.amount, e.balance_after, e.bucket_id, e.hold_id,
-          e.model, e.agent_id, e.run_id, e.request_id, e.api_key_id, e.description, e.created_at)
+      where e.hash <> entry_hash(e.previous, e.user_id, e.seq, e.type, e.amount, e.balance_after, e.bucket_id,
+          e.source, e.hold_id, e.model, e.agent_id, e.run_id, e.request_id, e.api_key_id, e.description, e.created_at)
         or (e.following is null and e.hash is distinct from nullif(a.last_hash, decode(repeat('00', 32), 'hex')))`,
   },
   {
@@ -91,6 +92,16 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
       where (u.charged, u.overage, u.absorbed) is distinct from
           (coalesce(e.charged, 0), coalesce(e.overage, 0), coalesce(e.absorbed, 0))
         or e.low <= u.entries_after or e.high > u.entries_to`,
+  },
+  {
+    invariant: "a charge costs its tokens at its rates, rounded up once",
+    text: `select user_id, format('hold %s cost %s, exactly %s millionths', hold_id, cost, micro) as detail
+      from (
+        select user_id, hold_id, cost, (input_tokens - cached_input_tokens)::numeric * input_rate_micro
+            + cached_input_tokens::numeric * coalesce(cached_input_rate_micro, input_rate_micro)
+            + output_tokens::numeric * output_rate_micro as micro
+          from usage_event
+      ) priced where cost <> ceil(micro / ${RATE_SCALE})`,
   },
   {
     invariant: "every entry of a charge has its usage event",
@@ -148,7 +159,10 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
     invariant: "the entries of reversals are what was clawed back, less what calls hold of it",
     text: `select a.user_id, format('clawed back %s, entries %s', b.total, e.total) as detail
       from account a cross join lateral (
-        select coalesce(sum(clawed_back - recalled), 0) as total from bucket where user_id = a.user_id
+        select coalesce(sum(clawed_back - recalled), 0) + (
+            select coalesce(sum(amount), 0) from reversal where user_id = a.user_id and bucket_id is null
+          ) as total
+          from bucket where user_id = a.user_id
       ) b cross join lateral (
         select -coalesce(sum(amount), 0) as total
           from entry where user_id = a.user_id and type in ('clawback', 'adjustment')

@@ -1,22 +1,34 @@
-import type { Tx } from "../platform/db.ts";
+import type { Sql, Tx } from "../platform/db.ts";
 import type { Crossing } from "./ledger.types.ts";
 
-/** Takes up to `limit` crossings that nobody was told of; those that another node is telling of are left to it. */
-export async function takeCrossings(tx: Tx, limit: number): Promise<Crossing[]> {
-  const taken = await tx.query<{ crossing: Crossing }>({
-    text: `delete from crossing using (
-        select user_id, hold_id, kind, percent from crossing
-          order by user_id, hold_id, kind, percent limit $1 for update skip locked
-      ) as next
-      where (crossing.user_id, crossing.hold_id, crossing.kind, crossing.percent)
-        = (next.user_id, next.hold_id, next.kind, next.percent)
-      returning crossing.detail || jsonb_build_object('user_id', crossing.user_id, 'hold_id', crossing.hold_id,
-        'kind', crossing.kind, 'percent', crossing.percent) as crossing`,
-    values: [limit],
+/** What names a crossing. */
+export type CrossingKey = Pick<Crossing, "user_id" | "seq" | "kind" | "percent">;
+
+/** Crossings that nobody was told of, by their keys, from beyond `after`. */
+export function listCrossings(sql: Sql, after: CrossingKey | null, limit: number): Promise<CrossingKey[]> {
+  return sql.query({
+    text: `select user_id, seq, kind, percent from crossing
+      where $1::uuid is null or (user_id, seq, kind, percent) > ($1, $2::bigint, $3::text, $4::integer)
+      order by user_id, seq, kind, percent limit $5`,
+    values: [after?.user_id ?? null, after?.seq ?? null, after?.kind ?? null, after?.percent ?? null, limit],
   });
-  return taken.map(({ crossing }) => crossing).toSorted(byChargeAndKind);
 }
 
-function byChargeAndKind(one: Crossing, other: Crossing): number {
-  return one.hold_id.localeCompare(other.hold_id) || one.kind.localeCompare(other.kind) || one.percent - other.percent;
+/** Takes a crossing; undefined when another node has, or is telling of it at this moment. */
+export async function takeCrossing(
+  tx: Tx,
+  { user_id, seq, kind, percent }: CrossingKey,
+): Promise<Crossing | undefined> {
+  const [taken] = await tx.query<{ crossing: Crossing }>({
+    text: `delete from crossing using (
+        select user_id, seq, kind, percent from crossing
+          where (user_id, seq, kind, percent) = ($1, $2, $3, $4) for update skip locked
+      ) as mine
+      where (crossing.user_id, crossing.seq, crossing.kind, crossing.percent)
+        = (mine.user_id, mine.seq, mine.kind, mine.percent)
+      returning crossing.detail || jsonb_build_object('user_id', crossing.user_id, 'seq', crossing.seq,
+        'hold_id', crossing.hold_id, 'kind', crossing.kind, 'percent', crossing.percent) as crossing`,
+    values: [user_id, seq, kind, percent],
+  });
+  return taken?.crossing;
 }

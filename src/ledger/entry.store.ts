@@ -8,10 +8,15 @@ interface Selection {
   order: "asc" | "desc";
   /** Only those beyond this number, in the order's direction. */
   beyond_seq: number | null;
+  /** Only those of a charge, and up to its last. */
+  charge?: { hold_id: string; entries_to: number };
   limit: number;
 }
 
-/** Entries, newest first, from before `before_seq`. `from` is included, `to` is not. */
+/**
+ * Entries, newest first, from before `before_seq`. `from` is included, `to` is not; with either, the order is that of
+ * their instants, which is another one where the clock of a node was behind.
+ */
 export function listEntries(
   sql: Sql,
   user_id: string,
@@ -28,47 +33,58 @@ export async function* readEntries(
   filter: EntryFilter,
   limit: number,
 ): AsyncGenerator<Entry[]> {
-  for (let beyond_seq = 0; ; ) {
-    const part = await selectEntries(sql, user_id, { filter, order: "asc", beyond_seq, limit });
+  for (let beyond_seq: number | null = null; ; ) {
+    const part: Entry[] = await selectEntries(sql, user_id, { filter, order: "asc", beyond_seq, limit });
     if (part.length > 0) yield part;
     if (part.length < limit) return;
     beyond_seq = part.at(-1)?.seq ?? beyond_seq;
   }
 }
 
-/** The entries of one charge, which are numbered from after `entries_after` to `entries_to`. */
+/** The entries of one charge, which are among those numbered from after `entries_after` to `entries_to`. */
 export async function listEntriesOfCharge(
   sql: Sql,
   charge: { user_id: string; hold_id: string; entries_after: number; entries_to: number },
 ): Promise<Entry[]> {
   const { user_id, hold_id, entries_after, entries_to } = charge;
-  const page = { order: "asc" as const, beyond_seq: entries_after, limit: entries_to - entries_after };
-  if (page.limit === 0) return [];
-  const entries = await selectEntries(sql, user_id, { filter: {}, ...page });
-  return entries.filter((entry) => entry.hold_id === hold_id);
+  const limit = entries_to - entries_after;
+  if (limit === 0) return [];
+  const selection = { filter: {}, order: "asc" as const, beyond_seq: entries_after, limit };
+  return selectEntries(sql, user_id, { ...selection, charge: { hold_id, entries_to } });
 }
 
 async function selectEntries(
   sql: Sql,
   user_id: string,
-  { filter, order, beyond_seq, limit }: Selection,
+  { filter, order, beyond_seq, limit, charge }: Selection,
 ): Promise<Entry[]> {
   const values: (string | number | Instant)[] = [user_id, limit];
-  const conditions: string[] = ["e.user_id = $1"];
+  const conditions: string[] = ["user_id = $1"];
   const only = (condition: string, value: string | number | null | undefined) => {
     if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
   };
-  only(order === "desc" ? "e.seq <" : "e.seq >", beyond_seq);
-  only("e.type =", filter.type);
-  only("e.run_id =", filter.run_id);
-  only("e.agent_id =", filter.agent_id);
-  only("e.created_at >=", filter.from);
-  only("e.created_at <", filter.to);
+  const beyond = order === "desc" ? "<" : ">";
+  // A window of time is walked in the order of its index: by number, the planner would read from the end of the ledger.
+  const by_time = filter.from !== undefined || filter.to !== undefined;
+  if (by_time && beyond_seq !== null) {
+    const place = `$${values.push(beyond_seq)}::bigint`;
+    const instant = `(select created_at from entry where user_id = $1 and seq = ${place})`;
+    conditions.push(`(created_at, seq) ${beyond} (${instant}, ${place})`);
+  } else {
+    only(`seq ${beyond}`, beyond_seq);
+  }
+  only("seq <=", charge?.entries_to);
+  only("hold_id =", charge?.hold_id);
+  only("type =", filter.type);
+  only("run_id =", filter.run_id);
+  only("agent_id =", filter.agent_id);
+  only("created_at >=", filter.from);
+  only("created_at <", filter.to);
   const rows = await sql.query<Omit<Entry, "id">>({
-    text: `select e.seq, e.type, e.amount, e.balance_after, e.bucket_id, e.hold_id, b.source, e.model, e.agent_id,
-        e.run_id, e.request_id, e.api_key_id, e.description, e.created_at, encode(e.hash, 'hex') as hash
-      from entry e left join bucket b on b.user_id = e.user_id and b.id = e.bucket_id
-      where ${conditions.join(" and ")} order by e.seq ${order} limit $2`,
+    text: `select seq, type, amount, balance_after, bucket_id, hold_id, source, model, agent_id, run_id, request_id,
+        api_key_id, description, created_at, encode(hash, 'hex') as hash
+      from entry where ${conditions.join(" and ")}
+      order by ${by_time ? `created_at ${order}, ` : ""}seq ${order} limit $2`,
     values,
   });
   return rows.map((row) => ({ id: entryId(row), ...row }));

@@ -2,7 +2,7 @@ import { csvLine, defused, parseCsv, undefused } from "./csv.ts";
 import type { Entry, UsageLine } from "./ledger.types.ts";
 
 /** An entry as an export carries it: with its owner, who is part of its hash. */
-export interface ExportedEntry extends Omit<Entry, "source"> {
+export interface ExportedEntry extends Entry {
   user_id: string;
 }
 
@@ -93,6 +93,7 @@ function entryOf(fields: Record<string, string>): ExportedEntry {
     amount: Number(text("amount")),
     balance_after: Number(text("balance_after")),
     bucket_id: optional("bucket_id"),
+    source: optional("source") as Entry["source"],
     hold_id: optional("hold_id"),
     model: optional("model"),
     agent_id: optional("agent_id"),

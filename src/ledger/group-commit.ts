@@ -7,6 +7,13 @@ interface Waiting<Operation, Outcome> {
   reject(error: unknown): void;
 }
 
+/** Operations one by one, done in batches. */
+export interface GroupCommit<Operation, Outcome> {
+  commit(operation: Operation): Promise<Outcome>;
+  /** From now on nothing waits for a database that is away. */
+  beginStop(): void;
+}
+
 /**
  * Turns single operations into batches: one call of `apply` is in flight, and whatever has queued meanwhile, at most
  * `size_limit`, is the next batch. No timer: alone, an operation waits for nobody.
@@ -14,15 +21,19 @@ interface Waiting<Operation, Outcome> {
  * `apply` does a whole batch or nothing, and answers in order. When the database refuses a batch, it is tried again in
  * halves, until the operation at fault fails alone; when the database was not reached or its answer was lost, it is
  * tried again as it was, after each of the pauses `retry_ms`: a provider's answer is not to go unpaid because of a
- * restart. Both are safe only because an operation that is repeated changes nothing.
+ * restart. Those that must not be lost are queued again then, until `beginStop`: it cuts the pauses short, and what
+ * fails once more fails. All of this is safe only because an operation that is repeated changes nothing.
  */
 export function createGroupCommit<Operation, Outcome>(options: {
   apply(operations: Operation[]): Promise<Outcome[]>;
   size_limit: number;
   retry_ms: readonly number[];
-}): (operation: Operation) => Promise<Outcome> {
+  /** Whether an operation waits for the database as long as the process lives. */
+  isLasting(operation: Operation): boolean;
+}): GroupCommit<Operation, Outcome> {
   let queue: Waiting<Operation, Outcome>[] = [];
   let running = false;
+  const stopping = new AbortController();
 
   const attempt = async (batch: Waiting<Operation, Outcome>[]) => {
     const outcomes = await options.apply(batch.map(({ operation }) => operation));
@@ -34,19 +45,24 @@ export function createGroupCommit<Operation, Outcome>(options: {
         return await attempt(batch);
       } catch (error) {
         if (isRefusal(error)) throw error;
-        await setTimeout(pause_ms);
+        if (stopping.signal.aborted) break;
+        await setTimeout(pause_ms, undefined, { signal: stopping.signal }).catch(() => {});
       }
     }
     return attempt(batch);
+  };
+  const giveUp = (batch: Waiting<Operation, Outcome>[], error: unknown) => {
+    for (const waiting of batch) {
+      if (options.isLasting(waiting.operation) && !stopping.signal.aborted) queue.push(waiting);
+      else waiting.reject(error);
+    }
   };
   const commit = async (batch: Waiting<Operation, Outcome>[]): Promise<void> => {
     try {
       await persist(batch);
     } catch (error) {
-      if (batch.length === 1 || !isRefusal(error)) {
-        for (const waiting of batch) waiting.reject(error);
-        return;
-      }
+      if (!isRefusal(error)) return giveUp(batch, error);
+      if (batch.length === 1) return batch[0]?.reject(error);
       const half = Math.ceil(batch.length / 2);
       await commit(batch.slice(0, half));
       await commit(batch.slice(half));
@@ -62,15 +78,21 @@ export function createGroupCommit<Operation, Outcome>(options: {
     }
     running = false;
   };
-  return (operation) =>
-    new Promise((resolve, reject) => {
-      queue.push({ operation, resolve, reject });
-      if (!running) void run();
-    });
+  return {
+    commit: (operation) =>
+      new Promise((resolve, reject) => {
+        queue.push({ operation, resolve, reject });
+        if (!running) void run();
+      }),
+    beginStop: () => stopping.abort(),
+  };
 }
 
-/** Whether the database judged the statement (an SQLSTATE), rather than a deadlock, or being out of reach or full. */
+/**
+ * Whether the database judged the statement (an SQLSTATE), rather than a deadlock, being out of reach or full, letting
+ * nobody in, or being a standby that has not taken over yet.
+ */
 function isRefusal(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
-  return typeof code === "string" && /^(?!08|40|53|57|58)[0-9A-Z]{5}$/.test(code);
+  return typeof code === "string" && /^(?!08|25006|28|3D|40|53|55000|57|58)[0-9A-Z]{5}$/.test(code);
 }

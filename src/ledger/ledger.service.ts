@@ -3,7 +3,6 @@ import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges } from "./charge.store.ts";
-import { takeCrossings } from "./crossing.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
@@ -13,38 +12,35 @@ import {
   insertAccount,
   insertGrant,
   listBuckets,
-  listDeadHolds,
   listKeySpend,
   noteProgress,
   type Operation,
   type Outcome,
-  sweepExpired,
 } from "./ledger.store.ts";
-import type { Crossing, HoldOutcome, Ledger, SettleOutcome } from "./ledger.types.ts";
+import type { HoldOutcome, Ledger, SettleOutcome } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
 import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
 import { standingOf } from "./standing.ts";
+import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { readUsage, readUsageLines } from "./usage.store.ts";
 
 /** Operations of one batch: as many as callers can be waiting for without the account being locked for long. */
 const BATCH_LIMIT = 256;
-/** Pauses while the database is away: a restart or a failover takes seconds. */
+/** Pauses while the database is away: a restart or a failover takes seconds. Settles begin anew after the last. */
 const RETRY_MS = [0, 100, 400, 1_500, 5_000];
-/** Accounts or holds that one step of a sweep takes, so that it never locks much for long. */
-const SWEEP_LIMIT = 200;
 /** Rows that an export reads at once. */
 const EXPORT_ROWS = 1_000;
-
-type OnCrossing = (crossing: Crossing, tx: Tx) => Promise<void>;
 
 /** The ledger over a migrated database. */
 export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
   const listeners: ((user_id: string) => Promise<void>)[] = [];
   const crossing_listeners: OnCrossing[] = [];
-  const commit = createGroupCommit<Operation, Outcome>({
+  const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
     apply: (operations) => applyOperations(db, operations, clock.now()),
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,
+    // the call was made, and its cost is known nowhere else
+    isLasting: ({ kind }) => kind === "settle",
   });
   const notifyGrant = async (user_id: string) => {
     await Promise.all(listeners.map((listener) => listener(user_id)));
@@ -112,34 +108,9 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
     async keySpend(user_id) {
       return new Map((await listKeySpend(db, user_id)).map(({ api_key_id, spent }) => [api_key_id, spent]));
     },
-    async sweep() {
-      await sweepHolds(db, commit);
-      while ((await sweepExpired(db, clock.now(), SWEEP_LIMIT)) === SWEEP_LIMIT);
-      await tellCrossings(db, crossing_listeners);
-    },
+    sweep: () => sweepLedger({ db, clock, commit, listeners: crossing_listeners }),
+    beginStop,
     nextDueAt: (until) => findNextDue(db, clock.now(), until),
     audit: () => runAudit(db),
   };
-}
-
-/** Ends dead holds, a step at a time; one that is settled meanwhile is simply gone. */
-async function sweepHolds(db: Db, commit: (operation: Operation) => Promise<Outcome>): Promise<void> {
-  for (;;) {
-    const dead = await listDeadHolds(db, SWEEP_LIMIT);
-    await Promise.all(dead.map(commit));
-    if (dead.length < SWEEP_LIMIT) return;
-  }
-}
-
-/** Hands crossings over, and forgets them in the same transactions. Without a listener they wait. */
-async function tellCrossings(db: Db, listeners: readonly OnCrossing[]): Promise<void> {
-  if (listeners.length === 0) return;
-  for (;;) {
-    const told = await db.transaction(async (tx) => {
-      const crossings = await takeCrossings(tx, SWEEP_LIMIT);
-      for (const crossing of crossings) for (const listener of listeners) await listener(crossing, tx);
-      return crossings.length;
-    });
-    if (told < SWEEP_LIMIT) return;
-  }
 }

@@ -108,13 +108,19 @@ export function listKeySpend(sql: Sql, user_id: string): Promise<{ api_key_id: s
   return sql.query({ text: "select api_key_id, spent from key_spend where user_id = $1", values: [user_id] });
 }
 
-/** Closes the expired buckets of at most `limit` accounts; says of how many. */
-export async function sweepExpired(sql: Sql, now: Instant, limit: number): Promise<number> {
-  const [row] = await sql.query<{ accounts: number }>({
-    text: "select ledger_sweep($1, $2) as accounts",
-    values: [now, limit],
+/**
+ * Closes the expired buckets of at most `limit` accounts, in the order of their ids from beyond `after`; answers which
+ * these were. One with a `failure` was left as it was.
+ */
+export function sweepExpired(
+  sql: Sql,
+  now: Instant,
+  { after, limit }: { after: string | null; limit: number },
+): Promise<{ user_id: string; failure: string | null }[]> {
+  return sql.query({
+    text: "select account_id as user_id, failure from ledger_sweep($1, $2, $3)",
+    values: [now, after, limit],
   });
-  return row?.accounts ?? 0;
 }
 
 /** Renews leases and notes charges so far, in one round trip that waits for no lock. */
@@ -126,12 +132,15 @@ export async function noteProgress(sql: Sql, calls: Progress[]): Promise<void> {
   });
 }
 
-/** Holds that nobody ended or renewed in time, by the database's real clock. What was noted of them stays as it is. */
-export async function listDeadHolds(sql: Sql, limit: number): Promise<DeadHold[]> {
+/** Holds that nobody ended or renewed in time, by the database's real clock, but for those of the ids `except`. */
+export async function listDeadHolds(
+  sql: Sql,
+  { except, limit }: { except: readonly string[]; limit: number },
+): Promise<DeadHold[]> {
   const dead = await sql.query<{ user_id: string; hold_id: string; progress: Charge | null }>({
     text: `select user_id, id as hold_id, progress from hold
-      where expires_at <= clock_timestamp() order by expires_at limit $1`,
-    values: [limit],
+      where expires_at <= clock_timestamp() and id <> all ($1) order by expires_at limit $2`,
+    values: [except, limit],
   });
   return dead.map(({ user_id, hold_id, progress }) => ({ kind: "expire", user_id, hold_id, ...progress }));
 }

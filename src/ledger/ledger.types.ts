@@ -90,6 +90,8 @@ export interface Charge extends TokenCounts, Rates {
   /** The model's id, as listed. */
   model: string;
   cost_tokens: number;
+  /** Its key's budget, to tell when that is nearly spent; null or absent: none. */
+  key_budget_tokens?: number | null;
 }
 
 export interface SettleRequest extends Charge {
@@ -111,13 +113,20 @@ export type SettleOutcome =
       charged_tokens: number;
       overage_tokens: number;
       absorbed_tokens: number;
-      /** true when this hold_id had been settled before: nothing was changed. */
+      /** true when this hold_id had been settled before: nothing was changed, and this is what was charged then. */
       replayed: boolean;
     }
   | { status: "superseded" };
 
-/** A threshold that a charge has crossed. */
-export type Crossing = { user_id: string; hold_id: string; percent: 50 | 80 | 100 } & (
+/** A threshold that was crossed: by a charge, or of the balance also by an expiry or a claw-back. */
+export type Crossing = {
+  user_id: string;
+  /** The number of the entry that crossed it, or of the last of its charge. */
+  seq: number;
+  /** null: no charge did. */
+  hold_id: string | null;
+  percent: 50 | 80 | 100;
+} & (
   | {
       kind: "balance";
       /** what the balance was after the last grant */
@@ -156,8 +165,8 @@ export interface GrantRequest {
 /** Takes back what a payment had granted, or gives it back again. */
 export interface Reversal {
   user_id: string;
-  /** The bucket of the payment's grant. */
-  bucket_id: string;
+  /** The bucket of the payment's grant; null: overage was paid for, which is used already. */
+  bucket_id: string | null;
   /** Beside what was reversed before: partial refunds add up. No more than the bucket's grant is ever taken. */
   amount_tokens: number;
   /** What the ledger's line says. */
@@ -167,7 +176,7 @@ export interface Reversal {
 }
 
 export interface ReversalOutcome {
-  /** Less than asked for where the grant, or what had been taken of it, was less. */
+  /** Less than asked for where the grant, or what had been taken of it, was less; or, of overage, where debt was. */
   reversed_tokens: number;
   /** Of these, what became debt, or what debt was let off. */
   debt_tokens: number;
@@ -282,8 +291,9 @@ export interface Ledger {
   /** Lets a hold go uncharged; harmless when it is gone. */
   release(hold: { user_id: string; hold_id: string }): Promise<void>;
   /**
-   * Renews the leases of calls that live, all in one statement, and notes how far they are. One whose lease has run
-   * out already is left alone: a sweep settles it as what was last noted, or releases it when nothing was.
+   * Renews the leases of calls that live, all in one statement, and notes how far they are. A hold whose lease runs out
+   * is ended by a sweep: settled as what was last noted, or released when nothing was. A settle that comes after that
+   * charges the rest.
    */
   progress(calls: Progress[]): Promise<void>;
   /** Without `tx`, subscribers are told before it resolves. With `tx`, call `notifyGrant` once that is committed. */
@@ -319,16 +329,18 @@ export interface Ledger {
   /** Subscribes to grants, after they are committed: a paused schedule resumes by this. */
   onGrant(listener: (user_id: string) => Promise<void>): void;
   /**
-   * Subscribes to thresholds that charges have crossed: 50, 80 and 100 % of the balance after the last grant, of the
-   * overage cap in a period, of an API key's budget. The charge's transaction decides it and writes it down; a sweep
-   * hands it over in a transaction of its own, which also forgets it. So each is told once, whatever dies meanwhile.
+   * Subscribes to thresholds that were crossed: 50, 80 and 100 % of the balance after the last grant, of the overage cap
+   * in a period, of an API key's budget. The transaction that crosses one writes it down; a sweep hands it over in a
+   * transaction of its own, which also forgets it. So each is told once, whatever dies meanwhile.
    */
   onCrossing(listener: (crossing: Crossing, tx: Tx) => Promise<void>): void;
   /**
    * Closes buckets past their expiry with an entry each, ends holds whose lease has run out, and tells of crossings.
-   * Idempotent.
+   * Idempotent. Rejects with what failed, once all the rest is done.
    */
   sweep(): Promise<void>;
+  /** A settle waits for a database that is away; from now on it tries once more, then rejects. */
+  beginStop(): void;
   /** The next instant, up to `until`, at which a bucket expires or a trial ends; null if none. */
   nextDueAt(until: Instant): Promise<Instant | null>;
   audit(): Promise<AuditReport>;

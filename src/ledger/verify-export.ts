@@ -52,10 +52,22 @@ function violationOf(entry: ExportedEntry, before: Chain): string | null {
 
 /** The hash of an entry (README.md, "Checking an export"), in hex. */
 export function entryHash(previous: string, entry: ExportedEntry): string {
-  const { user_id, seq, type, amount, balance_after, bucket_id, hold_id, model, agent_id, run_id } = entry;
+  const { user_id, seq, type, amount, balance_after, bucket_id, source, hold_id, model, agent_id, run_id } = entry;
   const { request_id, api_key_id, description, created_at } = entry;
   const of_call = [hold_id, model, agent_id, run_id, request_id, api_key_id];
-  const fields = [previous, user_id, seq, type, amount, balance_after, bucket_id, ...of_call, description, created_at];
+  const fields = [
+    previous,
+    user_id,
+    seq,
+    type,
+    amount,
+    balance_after,
+    bucket_id,
+    source,
+    ...of_call,
+    description,
+    created_at,
+  ];
   const text = `[${fields.map((field) => JSON.stringify(field)).join(", ")}]`;
   return createHash("sha256").update(text).digest("hex");
 }

@@ -20,7 +20,7 @@ const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 const FINISH_REASON = /"finish_reason"\s*:\s*"/;
 const ERROR_FIELD = /"error"\s*:/;
 /** Raw signs that a block may hold an event which must not simply go on. */
-const SIGNS = ['"usage"', "[DONE]", '"error"'] as const;
+const SIGN = /"usage"|\[DONE\]|"error"/;
 
 export interface EventRelay {
   /** Takes the next text and returns the events to write out, "" when none is whole yet. Throws on what is no chunk. */
@@ -91,7 +91,7 @@ export function createEventRelay(model: Model): EventRelay {
 
   function relayBlock(block: string): string {
     if (theirs === null) learn(block);
-    const sign = firstSign(block);
+    const sign = block.search(SIGN);
     const usage_before = usage;
     let out = block;
     if (finished) out = "";
@@ -144,15 +144,6 @@ function keptText(kept: readonly string[]): string {
   let text = "";
   for (const event of kept.flatMap(eventsOf)) text += generatedText(parsedOrNull(payloadOf(event))?.choices);
   return text;
-}
-
-function firstSign(block: string): number {
-  let first = -1;
-  for (const sign of SIGNS) {
-    const at = block.indexOf(sign);
-    if (at !== -1 && (first === -1 || at < first)) first = at;
-  }
-  return first;
 }
 
 function startOfEvent(block: string, at: number): number {

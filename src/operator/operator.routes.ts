@@ -79,6 +79,16 @@ export function operatorRoutes(options: OperatorOptions) {
     const { subscription, created } = await billing.subscribeAsIfPaid(user.id, c.req.valid("json").plan_id);
     return c.json(subscription, created ? 201 : 200);
   });
+  router.openapi(contract.listAllInvoices, async (c) => {
+    const { limit, cursor, status } = c.req.valid("query");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const rows = await billing.invoices.list({ status }, { limit: limit + 1, before_id });
+    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    return c.json({ invoices: page, next_cursor }, 200);
+  });
+  router.openapi(contract.settleInvoice, async (c) =>
+    c.json(await billing.invoices.settle(c.req.valid("param").id, c.req.valid("json").status), 200),
+  );
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
   router.openapi(contract.getClock, (c) => {
     if (options.advanceClock === null) throw errors.notFound("The test clock (start with PURSER_TEST_CLOCK)");

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { PaymentEvent } from "../../src/billing/payments.types.ts";
 import { errors } from "../../src/errors.ts";
-import { addMonths } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture, permutations } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -35,11 +34,12 @@ const spend = async (tokens: number) => {
   if (held.status !== "held") throw new Error(`not held: ${held.code}`);
   await house.settle(user_id, held.hold_id, tokens);
 };
-const refunded = (reference: string, refunded_cents: number): PaymentEvent => ({
+const refunded = (reference: string, refunded_cents: number, refund_failed_cents = 0): PaymentEvent => ({
   ...house.named(),
   kind: "refunded",
   reference,
   refunded_cents,
+  refund_failed_cents,
 });
 const aboutDispute = (reference: string, disputed_cents: number) => ({
   ...house.named(),
@@ -141,6 +141,22 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
     await expectCleanBooks();
   });
 
+  it("that fails after all gives its tokens back, in any order of what is told and however often", async () => {
+    for (const order of permutations([0, 1, 2, 3])) {
+      const own = await house.account();
+      const { purchase, paid, reference } = await house.orderTopUp(own, 200);
+      const sums = [refunded(reference, 50), refunded(reference, 200), refunded(reference, 200, 150)];
+      const events = [paid, ...sums];
+      for (const at of [...order, ...order]) await apply(events[at] as PaymentEvent);
+      expect(await house.balance(own), order.join()).toEqual({ posted: 937_500, debt: 0 });
+      expect(await house.billing.purchases.one(own, purchase.id)).toMatchObject({
+        status: "succeeded",
+        refunded_cents: 50,
+      });
+    }
+    await expectCleanBooks();
+  });
+
   it("of one payment leaves the tokens of another alone", async () => {
     const [first, second] = [await house.orderTopUp(user_id, 100), await house.orderTopUp(user_id, 300)];
     await applyAll(first.paid, second.paid);
@@ -181,6 +197,17 @@ describe("a dispute", () => {
     await apply(closed(reference, 100, true));
     expect(await house.balance(user_id)).toEqual({ posted: 25_000, debt: 0 });
     await expectCleanBooks();
+  });
+
+  it("that was lost and then won by appeal gives the tokens back, whichever is told of first", async () => {
+    for (const order of permutations([0, 1, 2])) {
+      const own = await house.account();
+      const { paid, reference } = await house.orderTopUp(own, 100);
+      await apply(paid);
+      const events = [disputed(reference, 100), closed(reference, 100, false), closed(reference, 100, true)];
+      for (const at of order) await apply(events[at] as PaymentEvent);
+      expect(await house.balance(own), order.join()).toEqual({ posted: 625_000, debt: 0 });
+    }
   });
 
   it("that was won stays won when its opening is told of later", async () => {
@@ -252,145 +279,5 @@ describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
       what: "endSubscription",
       order: { subscription_id, subscription_reference },
     });
-  });
-});
-
-describe("a subscription that its provider runs", () => {
-  it("is incomplete until its first period is paid, is no plan until then, and the open page is offered again", async () => {
-    const opened = await house.billing.subscribe(user_id, "starter");
-    expect(opened).toMatchObject({
-      created: true,
-      subscription: { status: "incomplete", plan_id: "starter", checkout_url: "https://pay.example/page" },
-    });
-    expect(await house.billing.subscribe(user_id, "starter")).toEqual({ ...opened, created: false });
-    await expect(house.billing.overage.enable(user_id)).rejects.toMatchObject({
-      code: "overage_requires_subscription",
-    });
-    expect((await house.balance(user_id)).posted).toBe(0);
-  });
-
-  it("of two that were paid for keeps the first one, grants both periods and ends the other at the provider", async () => {
-    const abandoned = await house.orderSubscription(user_id, "starter");
-    const chosen = await house.orderSubscription(user_id, "professional");
-    await applyAll(chosen.periodPaid(1), abandoned.periodPaid(1));
-    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "professional", status: "active" });
-    expect((await house.balance(user_id)).posted).toBe(48_000_000);
-    await house.sweep();
-    const ended = house.payments.asked.filter(({ what }) => what === "endSubscription").map(({ order }) => order);
-    expect(ended).toMatchObject([{ subscription_id: abandoned.subscription_id }]);
-  });
-
-  it("is not renewed by our clock, but by what was paid", async () => {
-    const { periodPaid } = await house.orderSubscription(user_id, "starter");
-    await apply(periodPaid(1));
-    house.clock.put("2026-03-01T00:00:00.000Z");
-    await house.sweep();
-    expect((await house.balance(user_id)).posted).toBe(18_000_000);
-    await apply(periodPaid(2));
-    expect((await house.balance(user_id)).posted).toBe(36_000_000);
-  });
-
-  it("past due keeps its tokens but not its overage, until the period is paid", async () => {
-    const { periodPaid, ...ids } = await house.orderSubscription(user_id, "starter");
-    await apply(periodPaid(1));
-    await house.billing.overage.enable(user_id);
-    await apply({ ...house.named(), ...ids, kind: "subscription_past_due" });
-    expect(await house.billing.overage.status(user_id)).toMatchObject({ enabled: true, eligible: false });
-    expect((await house.ledger.overage(user_id)).cap_tokens).toBeNull();
-    expect((await house.billing.subscription(user_id)).status).toBe("past_due");
-    await apply(periodPaid(2));
-    expect((await house.ledger.overage(user_id)).cap_tokens).toBe(18_000_000);
-  });
-
-  it("tells the provider of an upgrade again where its money was taken and the new price was not", async () => {
-    const { periodPaid } = await house.orderSubscription(user_id, "starter");
-    await apply(periodPaid(1));
-    house.payments.answers.changePlan = errors.upstream("The payment provider did not take the order.");
-    await expect(house.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "upstream_error" });
-    const changes = () =>
-      house.payments.asked
-        .filter(({ what }) => what === "changePlan")
-        .map(({ order }) => order as { payment_id: string; amount_cents: number; plan: { id: string } });
-    const [{ payment_id, amount_cents } = { payment_id: "", amount_cents: 0 }] = changes();
-    await apply({ ...house.named(), kind: "paid", payment_id, reference: `money-${payment_id}`, amount_cents });
-    delete house.payments.answers.changePlan;
-    await db.query({ text: "update payment set send_at = now() where send_at is not null" });
-    await house.sweep();
-    await house.sweep();
-    expect(changes()).toMatchObject([{ amount_cents }, { payment_id, amount_cents: 0, plan: { id: "pro" } }]);
-    expect((await house.balance(user_id)).posted).toBe(55_000_000);
-  });
-
-  it("upgrades when the difference is paid, not before; a refused card changes nothing", async () => {
-    const { periodPaid } = await house.orderSubscription(user_id, "starter");
-    await apply(periodPaid(1));
-    house.payments.answers.changePlan = errors.paymentFailed();
-    await expect(house.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "payment_failed" });
-    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "starter" });
-    delete house.payments.answers.changePlan;
-    const { subscription } = await house.billing.subscribe(user_id, "pro");
-    expect(subscription.plan_id).toBe("starter");
-    await expect(house.billing.subscribe(user_id, "enterprise")).rejects.toMatchObject({
-      code: "plan_change_in_flight",
-    });
-    const order = house.payments.asked.at(-1)?.order as { payment_id: string; amount_cents: number } | undefined;
-    const { payment_id = "", amount_cents = 0 } = order ?? {};
-    expect(amount_cents).toBe(6000);
-    await apply({ ...house.named(), kind: "paid", payment_id, reference: "money-upgrade", amount_cents });
-    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "pro" });
-    expect((await house.balance(user_id)).posted).toBe(55_000_000);
-    await apply(refunded("money-upgrade", 6000));
-    expect((await house.balance(user_id)).posted).toBe(18_000_000);
-    await expectCleanBooks();
-  });
-
-  it("tells the provider of downgrades and cancellations before it believes them", async () => {
-    const { periodPaid } = await house.orderSubscription(user_id, "pro");
-    await apply(periodPaid(1));
-    house.payments.answers.changePlan = errors.upstream("The payment provider did not take the order.");
-    await expect(house.billing.subscribe(user_id, "starter")).rejects.toMatchObject({ shape: { status: 502 } });
-    expect(await house.billing.subscription(user_id)).toMatchObject({ pending_plan_id: null });
-    delete house.payments.answers.changePlan;
-    await house.billing.subscribe(user_id, "starter");
-    await house.billing.cancelSubscription(user_id);
-    await house.billing.subscribe(user_id, "pro");
-    expect(house.payments.asked.slice(-4)).toMatchObject([
-      { what: "changePlan", order: { plan: { id: "starter" }, when: "period_end" } },
-      { what: "setCancelAtPeriodEnd", order: { cancel: true } },
-      { what: "setCancelAtPeriodEnd", order: { cancel: false } },
-      { what: "changePlan", order: { plan: { id: "pro" }, when: "period_end" } },
-    ]);
-    expect(await house.billing.subscription(user_id)).toMatchObject({
-      cancel_at_period_end: false,
-      pending_plan_id: null,
-    });
-    await apply(periodPaid(2, "starter"));
-    expect(await house.billing.subscription(user_id)).toMatchObject({ plan_id: "starter" });
-  });
-
-  it("is ended at the provider when its user is erased, once the erasure is committed", async () => {
-    const { periodPaid, subscription_reference } = await house.orderSubscription(user_id, "starter");
-    await apply(periodPaid(1));
-    await db.transaction((tx) => house.billing.forgetUser(tx, user_id));
-    house.payments.answers.endSubscription = errors.upstream("down");
-    await expect(house.sweep()).rejects.toThrow("1 orders failed");
-    delete house.payments.answers.endSubscription;
-    await house.sweep();
-    await house.sweep();
-    const ended = house.payments.asked.filter(({ what }) => what === "endSubscription");
-    expect(ended).toHaveLength(2);
-    expect(ended[1]?.order).toMatchObject({ subscription_reference });
-  });
-
-  it("tells of its renewals, in their transaction, and not of its beginning", async () => {
-    const heard: unknown[] = [];
-    house.billing.onRenewed(async (renewal) => void heard.push(renewal));
-    const { periodPaid } = await house.orderSubscription(user_id, "starter");
-    const second = periodPaid(2);
-    await applyAll(periodPaid(1), second, second);
-    const period_start = "2026-02-28T00:00:00.000Z";
-    expect(heard).toEqual([
-      { user_id, plan_id: "starter", period_start, period_end: addMonths("2026-01-31T00:00:00.000Z", 2) },
-    ]);
   });
 });

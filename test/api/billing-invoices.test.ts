@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { errors } from "../../src/errors.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture } from "../support/billing.ts";
@@ -66,15 +66,15 @@ it("overage that comes to the threshold is invoiced within the period, and still
   expect(await status()).toMatchObject({
     used_tokens: 62_500_000,
     remaining_tokens: ENTERPRISE - 62_500_000,
-    amount_due_cents: 0,
+    amount_due_cents: 10_000,
     invoiced_cents: 10_000,
   });
   await overrun(6300);
-  expect(await status()).toMatchObject({ amount_due_cents: 1 });
+  expect(await status()).toMatchObject({ amount_due_cents: 10_001, invoiced_cents: 10_000 });
   await house.billing.applyPaymentEvent(periodPaid(2));
   await house.sweep();
   expect(charges()).toMatchObject([{ amount_cents: 10_000 }, { amount_cents: 1 }]);
-  expect(await status()).toMatchObject({ used_tokens: 50, invoiced_cents: 0 });
+  expect(await status()).toMatchObject({ used_tokens: 50, amount_due_cents: 0, invoiced_cents: 0 });
 });
 
 it("an invoice that the provider did not take is sent again, under the same id", async () => {
@@ -93,16 +93,105 @@ it("an invoice that the provider did not take is sent again, under the same id",
   expect(second).toEqual(first);
 });
 
-it("an unpaid invoice stops overage until it is paid", async () => {
+/** One cent of overage, invoiced at the period's end and refused. */
+const unpaidInvoice = async () => {
   await overrun(6250);
   house.payments.answers.chargeOverage = errors.paymentFailed();
   await house.billing.applyPaymentEvent(periodPaid(2));
   await expect(house.sweep()).rejects.toThrow("1 orders failed");
+  const [charge] = charges();
+  if (charge === undefined) throw new Error("no invoice");
+  return charge;
+};
+const told = (kind: "failed" | "voided", { payment_id }: { payment_id: string }) =>
+  house.billing.applyPaymentEvent({ ...house.named(), kind, payment_id });
+const invoices = async () =>
+  (await house.billing.invoices.list({ user_id }, { limit: 10, before_id: null })).map((invoice) => invoice.status);
+
+it("an unpaid invoice stops overage until it is paid", async () => {
+  await unpaidInvoice();
   expect(await status()).toMatchObject({ enabled: true, eligible: false, remaining_tokens: 0 });
   expect((await house.ledger.overage(user_id)).cap_tokens).toBeNull();
   await expect(house.billing.overage.enable(user_id)).rejects.toMatchObject({ code: "overage_unpaid" });
   for (const charge of charges()) await paid(charge);
   expect(await status()).toMatchObject({ enabled: true, eligible: true, remaining_tokens: ENTERPRISE });
+});
+
+it("an invoice that is void is owed no more; one that is written off is, until it is void or paid", async () => {
+  const charge = await unpaidInvoice();
+  expect(await invoices()).toEqual(["unpaid"]);
+  // written off, as its provider says some weeks later
+  await told("failed", charge);
+  expect([await invoices(), (await status()).eligible]).toEqual([["unpaid"], false]);
+  await told("voided", charge);
+  expect([await invoices(), (await status()).eligible]).toEqual([["void"], true]);
+  expect((await house.ledger.overage(user_id)).cap_tokens).toBe(ENTERPRISE);
+  // neither comes back, but money does
+  await told("failed", charge);
+  expect([await invoices(), (await status()).eligible]).toEqual([["void"], true]);
+  await paid(charge);
+  await told("voided", charge);
+  expect([await invoices(), (await status()).eligible]).toEqual([["paid"], true]);
+});
+
+describe("an overage invoice whose money goes back: its tokens are used already", () => {
+  /** Two cents of overage, 12,500 tokens, invoiced and paid; nothing is left of the plan's tokens. */
+  const paidInvoice = async () => {
+    await overrun(12_500);
+    await house.billing.applyPaymentEvent(periodPaid(2));
+    await house.sweep();
+    for (const charge of charges()) await paid(charge);
+    await overrun(0);
+    return charges()[0]?.payment_id ?? "";
+  };
+  const about = (reference: string) => ({ ...house.named(), reference, dispute_reference: `dispute-${reference}` });
+  const disputed = (reference: string) =>
+    house.billing.applyPaymentEvent({ ...about(reference), kind: "disputed", disputed_cents: 2 });
+  const won = (reference: string) =>
+    house.billing.applyPaymentEvent({ ...about(reference), kind: "dispute_closed", disputed_cents: 2, won: true });
+  const refunded = (reference: string, refunded_cents: number, refund_failed_cents = 0) =>
+    house.billing.applyPaymentEvent({
+      ...house.named(),
+      ...{ kind: "refunded", reference, refunded_cents, refund_failed_cents },
+    });
+  const cleanBooks = async () => expect((await house.ledger.audit()).violations).toEqual([]);
+
+  it("refunded, they become debt in proportion, which the next grant repays first", async () => {
+    const reference = await paidInvoice();
+    await refunded(reference, 1);
+    await refunded(reference, 1);
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 6250 });
+    await refunded(reference, 2);
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 12_500 });
+    const listed = await house.billing.invoices.list({ user_id }, { limit: 1, before_id: null });
+    expect(listed).toMatchObject([{ status: "paid", amount_cents: 2, refunded_cents: 2 }]);
+    await house.billing.applyPaymentEvent(periodPaid(3));
+    expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE - 12_500, debt: 0 });
+    await cleanBooks();
+  });
+
+  it("whose refund fails after all, or whose dispute is won, the debt is let off", async () => {
+    const reference = await paidInvoice();
+    await refunded(reference, 1);
+    await refunded(reference, 1, 1);
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    await disputed(reference);
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 12_500 });
+    await won(reference);
+    await won(reference);
+    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    await cleanBooks();
+  });
+
+  it("whose dispute is won after a grant has repaid the debt, they are given back", async () => {
+    const reference = await paidInvoice();
+    await disputed(reference);
+    await house.billing.applyPaymentEvent(periodPaid(3));
+    expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE - 12_500, debt: 0 });
+    await won(reference);
+    expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE, debt: 0 });
+    await cleanBooks();
+  });
 });
 
 it("paid overage grants nothing", async () => {

@@ -112,6 +112,16 @@ describe("the usage of a stream (contract 4)", () => {
     expect(all.filter((data) => data.includes('"usage"'))).toHaveLength(1);
   });
 
+  it("is charged once, and shown once, though the upstream puts it into every chunk", async () => {
+    const word = (content: string) =>
+      event({ choices: [{ index: 0, delta: { content } }], usage: { prompt_tokens: 10, completion_tokens: 4 } });
+    lab.upstream.answer(events(word("a"), word("b"), "data: [DONE]\n\n"));
+    const { all } = await streamed();
+    expect(textOf(all)).toBe("ab");
+    expect(all.filter((data) => data.includes('"usage"'))).toHaveLength(1);
+    expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
+  });
+
   it("is taken also from the chunk that finishes", async () => {
     const finish = event({
       choices: [{ index: 0, delta: { content: "!" }, finish_reason: "stop" }],

@@ -50,6 +50,20 @@ describe("the price of a completion (contract 4)", () => {
     },
   );
 
+  it("is told in a usage object of exactly the promised fields", async () => {
+    const { body } = await user.post(CHAT, ask("lab/plain"));
+    expect(body.usage).toEqual({
+      input_tokens: 10,
+      output_tokens: 4,
+      total_tokens: 14,
+      cost_tokens: 18,
+      prompt_tokens: 10,
+      completion_tokens: 4,
+      prompt_tokens_details: { cached_tokens: 0 },
+      completion_tokens_details: { reasoning_tokens: 0 },
+    });
+  });
+
   it("counts reasoning as output and cached input once, at the input's rate", async () => {
     const details = {
       prompt_tokens_details: { cached_tokens: 60 },

@@ -161,6 +161,7 @@ describe("GET /users/me/transactions?format=csv", () => {
       stdout: expect.stringContaining("entry 3 of"),
     });
     expect(await verify(body.replace("1000000,1000000", "2000000,2000000"))).toMatchObject({ code: 1 });
+    expect(await verify(body.replace(/,(top_up|subscription),/, ",bonus,"))).toMatchObject({ code: 1 });
     expect(await verify(without(2))).toMatchObject({
       code: 1,
       stdout: expect.stringContaining("it follows on entry 1"),

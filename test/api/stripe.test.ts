@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Client, type Service, startService } from "../support/service.ts";
-import { STRIPE_KEY, type StripeEvent, startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import { type StripeEvent, startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import { STRIPE_KEY } from "../support/stripe-server.ts";
 
 // contract 5: payments through Stripe, against a local stand-in; events are delivered as often and in any order.
 
@@ -63,6 +64,18 @@ describe("a top-up through Stripe", () => {
     expect(paid.bucket_id).not.toBeNull();
   });
 
+  it("leads back to where the caller wants", async () => {
+    const user = await service.newUser({ trial: false });
+    const urls = { success_url: "https://shop.example/thanks", cancel_url: "https://shop.example/back" };
+    const top_up = await user.post("/api/v1/billing/purchase", { amount_cents: 100, ...urls });
+    expect(stripe.sessionAt(top_up.body.checkout_url)).toMatchObject({ mode: "payment", amount_total: 100, ...urls });
+    const plan = await user.post("/api/v1/billing/subscription", { plan_id: "pro", ...urls });
+    expect(stripe.sessionAt(plan.body.checkout_url)).toMatchObject({
+      ...{ mode: "subscription", amount_total: 8900 },
+      ...urls,
+    });
+  });
+
   it("fails when its checkout is given up, and a forged or missing signature grants nothing", async () => {
     const user = await service.newUser({ trial: false });
     const { body } = await purchase(user);
@@ -120,6 +133,41 @@ describe("a top-up through Stripe", () => {
     stripe.refund(session.payment_intent ?? "", 1_000);
     await deliver(...stripe.takeEvents(), ...paid);
     expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+  });
+
+  it("whose refund fails at the bank is granted again", async () => {
+    const { user, payment_intent, purchase_id } = await buyer();
+    stripe.refund(payment_intent, 100);
+    stripe.refund(payment_intent, 200);
+    const failing = stripe.refund(payment_intent, 700);
+    const made = stripe.takeEvents();
+    await deliver(...made);
+    expect((await balance(user)).posted).toBe(0);
+    stripe.failRefund(failing);
+    const failed = stripe.takeEvents();
+    await deliver(...failed, ...made, ...failed);
+    expect(await balance(user)).toMatchObject({ posted: 6_250_000 - 300 * 6_250, debt: 0 });
+    expect((await user.get(`/api/v1/billing/purchases/${purchase_id}`)).body).toMatchObject({
+      status: "succeeded",
+      refunded_cents: 300,
+    });
+  });
+
+  it("inquired about keeps its tokens, unless the inquiry becomes a dispute", async () => {
+    const { user, payment_intent } = await buyer();
+    const inquiry = stripe.dispute(payment_intent, "warning_needs_response");
+    await deliverAll();
+    expect((await balance(user)).posted).toBe(6_250_000);
+    stripe.closeDispute(inquiry.id, "warning_closed");
+    await deliverAll();
+    expect((await balance(user)).posted).toBe(6_250_000);
+    const second = stripe.dispute(payment_intent, "warning_needs_response");
+    stripe.escalate(second);
+    await deliverAll();
+    expect((await balance(user)).posted).toBe(0);
+    stripe.closeDispute(second.id, "won");
+    await deliverAll();
+    expect(await balance(user)).toMatchObject({ posted: 6_250_000, debt: 0 });
   });
 
   it("disputed is taken back, and comes again when the dispute is won", async () => {

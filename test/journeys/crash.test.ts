@@ -5,17 +5,19 @@ import { createTestDatabase } from "../support/database.ts";
 
 // The long run of this is `npm run crash`.
 
-it("kill -9 under load loses no acknowledged charge, makes none twice, and lets the holds of the dead go", async () => {
+const SEED = 20_261_120;
+
+it("kill -9 under load loses no acknowledged charge, top-up or run, makes none twice, and lets the holds of the dead go", async () => {
   const { data_dir, database_url, drop } = await createTestDatabase();
   const report = await crashRun(placeOf({ folder: data_dir, database_url, drop }), {
-    seed: 20_261_120,
+    seed: SEED,
     users: 2,
     callers_per_user: 5,
     life_ms: { least: 200, most: 700 },
     goOn: (kills) => kills < 3,
   });
   await drop();
-  expect(report.violations, `seed ${report.seed}`).toEqual([]);
+  expect(report.violations, `seed ${SEED}`).toEqual([]);
   expect(report.kills).toBe(3);
   expect(report.acknowledged).toBeGreaterThan(0);
 });

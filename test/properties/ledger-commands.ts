@@ -15,7 +15,48 @@ export interface World extends ReturnType<typeof createLedgerFixture> {
   buckets: string[];
   told: string[];
   dead: number;
+  /** notes that something of this kind has happened */
+  seen(kind: Kind): void;
 }
+
+/** What a long run must have met. */
+export const KINDS = [
+  "hold",
+  "hold of less than was asked for",
+  "hold of overage",
+  "hold refused",
+  "hold again",
+  "settle of what was held",
+  "settle of less than was held",
+  "settle of more than was held",
+  "settle without a hold",
+  "settle again",
+  "settle of the rest of a lost call",
+  "overage",
+  "absorbed",
+  "release",
+  "release of nothing",
+  "progress",
+  "progress of a dead call",
+  "expiry of a hold",
+  "expiry of a hold with progress",
+  "grant",
+  "grant of a period",
+  "grant again",
+  "grant that repays debt",
+  "jump of time",
+  "expiry of a bucket",
+  "expiry of a bucket that is held",
+  "claw-back",
+  "claw-back of what is held",
+  "claw-back into debt",
+  "reinstatement",
+  "reversal again",
+  "cap",
+  "period of overage",
+  "threshold",
+] as const;
+type Kind = (typeof KINDS)[number];
 
 interface Asked {
   hold_id: string;
@@ -38,6 +79,8 @@ const commands = <Value extends object>(name: string, values: fc.Arbitrary<Value
 const recent = <Item>(items: Item[], ago: number): Item | undefined => items[items.length - 1 - ago];
 const amount = fc.integer({ min: 0, max: 120 });
 const ago = fc.nat({ max: 6 });
+/** A call: mostly one that holds; or one that was lost, or any of the last ones, ended or not. */
+const calling = fc.record({ ago, of: fc.constantFrom("open", "open", "open", "lost", "any") });
 const asking = fc.record({ amount, slack: amount, budget: fc.option(fc.nat({ max: 900 })) });
 
 // Operations that are asked for together are done in that order: the model does them when they are asked for.
@@ -51,13 +94,41 @@ async function hold(model: m.Model, world: World, asked: Asked): Promise<void> {
   expect(outcome).toMatchObject(expected);
 }
 
-async function settle(model: m.Model, world: World, hold_id: string, cost: number): Promise<void> {
-  const expected = { status: "settled", ...m.modelSettle(model, hold_id, cost) };
-  const request: Partial<SettleRequest> = { api_key_id: world.key };
-  expect(await world.ledger.settle(settleOf(world.user_id, hold_id, cost, request))).toEqual(expected);
+function seenHold(model: m.Model, { seen }: World, { hold_id, amount }: Asked): void {
+  const open = model.holds.get(hold_id);
+  seen(open === undefined ? "hold refused" : "hold");
+  if (open === undefined) return;
+  if (open.held < amount) seen("hold of less than was asked for");
+  if (open.overage > 0) seen("hold of overage");
 }
 
-async function release(model: m.Model, world: World, hold_id: string): Promise<void> {
+async function settle(model: m.Model, world: World, { hold_id, budget }: Asked, cost_tokens: number): Promise<void> {
+  const held = model.holds.get(hold_id)?.held;
+  const was_lost = model.lost.has(hold_id);
+  const expected = m.modelSettle(model, hold_id, { cost_tokens, budget });
+  seenSettle(world, expected, { held, was_lost });
+  const request: Partial<SettleRequest> = { api_key_id: world.key, key_budget_tokens: budget };
+  const outcome = await world.ledger.settle(settleOf(world.user_id, hold_id, cost_tokens, request));
+  expect(outcome).toEqual({ status: "settled", ...expected });
+}
+
+function seenSettle(
+  { seen }: World,
+  charge: m.ModelCharge & { replayed: boolean },
+  { held, was_lost }: { held: number | undefined; was_lost: boolean },
+): void {
+  const { cost_tokens, replayed } = charge;
+  if (replayed) seen("settle again");
+  else if (was_lost) seen("settle of the rest of a lost call");
+  else if (held === undefined) seen("settle without a hold");
+  else if (cost_tokens === held) seen("settle of what was held");
+  else seen(cost_tokens < held ? "settle of less than was held" : "settle of more than was held");
+  if (!replayed && charge.overage_tokens > 0) seen("overage");
+  if (!replayed && charge.absorbed_tokens > 0) seen("absorbed");
+}
+
+async function release(model: m.Model, world: World, { hold_id }: Asked): Promise<void> {
+  world.seen(model.holds.has(hold_id) ? "release" : "release of nothing");
   m.modelRelease(model, hold_id);
   await world.ledger.release({ user_id: world.user_id, hold_id });
 }
@@ -82,7 +153,12 @@ async function grant(
   const request = { user_id: world.user_id, amount_tokens: amount, source, granted_at, expires_at, note: null };
   const { id } = await world.ledger.grant({ ...request, ...grant_key });
   const known = asked.key === null ? undefined : model.grants.get(`payment ${asked.key}`);
-  if (known !== undefined) return expect(id).toBe(known.id);
+  if (known !== undefined) {
+    world.seen("grant again");
+    return expect(id).toBe(known.id);
+  }
+  world.seen(source === "subscription" ? "grant of a period" : "grant");
+  if (model.debt > 0) world.seen("grant that repays debt");
   const times = { granted_at: Date.parse(granted_at), expires_at: Date.parse(expires_at) };
   const bucket = m.modelGrant(model, { id, amount, ...times }, source !== "bonus");
   if (asked.key !== null) model.grants.set(`payment ${asked.key}`, bucket);
@@ -94,38 +170,63 @@ function passTo(model: m.Model, world: World, offset_ms: number): void {
   const next = Math.min(...model.buckets.map((bucket) => bucket.expires_at).filter((at) => at > model.now));
   if (!Number.isFinite(next) || next + offset_ms < model.now) return;
   world.clock.put(instantOf(next + offset_ms));
-  m.modelPass(model, next + offset_ms);
+  pass(model, world);
 }
 
-const reversing = fc.record({ ago, amount: fc.integer({ min: 1, max: 250 }), key: fc.nat({ max: 40 }) });
+/** The model's time follows the clock. */
+function pass(model: m.Model, world: World): void {
+  const now = Date.parse(world.clock.now());
+  world.seen("jump of time");
+  for (const { expires_at, held } of model.buckets) {
+    if (expires_at <= model.now || expires_at > now) continue;
+    world.seen(held > 0 ? "expiry of a bucket that is held" : "expiry of a bucket");
+  }
+  m.modelPass(model, now);
+}
+
+const reversing = fc.record({
+  ago,
+  is_held: fc.boolean(),
+  amount: fc.integer({ min: 1, max: 250 }),
+  key: fc.nat({ max: 6 }),
+});
 
 async function reverse(
   model: m.Model,
   world: World,
   how: "clawBack" | "reinstate",
-  asked: { ago: number; amount: number; key: number },
+  asked: { ago: number; is_held: boolean; amount: number; key: number },
 ): Promise<void> {
-  const bucket_id = recent(world.buckets, asked.ago);
-  const bucket = model.buckets.find(({ id }) => id === bucket_id);
-  if (bucket_id === undefined || bucket === undefined) return;
+  const any = recent(world.buckets, Math.min(asked.ago, world.buckets.length - 1));
+  const pinned = asked.is_held ? model.buckets.find(({ held, recalled }) => held > recalled) : undefined;
+  const bucket = pinned ?? model.buckets.find(({ id }) => id === any);
+  if (bucket === undefined) return;
   const key = `event ${asked.key}`;
-  const request = { user_id: world.user_id, bucket_id, amount_tokens: asked.amount, reason: how, key };
+  const request = { user_id: world.user_id, bucket_id: bucket.id, amount_tokens: asked.amount, reason: how, key };
   const outcome = await world.ledger[how](request);
+  const [recalled, is_again] = [bucket.recalled, model.reversals.has(key)];
   const reverseModel = how === "clawBack" ? m.modelClawBack : m.modelReinstate;
   expect(outcome).toEqual(reverseModel(model, bucket, asked.amount, key));
+  world.seen(is_again ? "reversal again" : how === "clawBack" ? "claw-back" : "reinstatement");
+  if (bucket.recalled > recalled) world.seen("claw-back of what is held");
+  if (!is_again && how === "clawBack" && outcome.debt_tokens > 0) world.seen("claw-back into debt");
 }
 
 /** A stream's second: what it has come to, or that it lives. */
-async function progress(model: m.Model, world: World, hold_id: string, cost: number | null): Promise<void> {
+async function progress(model: m.Model, world: World, { hold_id, budget }: Asked, cost: number | null): Promise<void> {
   const { user_id, key } = world;
-  const charge = cost === null ? null : settleOf(user_id, hold_id, cost, { api_key_id: key });
+  const more = { api_key_id: key, key_budget_tokens: budget };
+  const charge = cost === null ? null : settleOf(user_id, hold_id, cost, more);
   await world.ledger.progress([{ user_id, hold_id, charge }]);
   const open = model.holds.get(hold_id);
-  if (open !== undefined && !open.dead && cost !== null) open.progress = cost;
+  if (open === undefined) return;
+  world.seen(open.dead ? "progress of a dead call" : "progress");
+  open.dead = false;
+  open.progress = cost ?? open.progress;
 }
 
 /** The call's process died long ago. Holds die in the order in which they were made dead. */
-async function die(model: m.Model, world: World, hold_id: string): Promise<void> {
+async function die(model: m.Model, world: World, { hold_id }: Asked): Promise<void> {
   const open = model.holds.get(hold_id);
   if (open === undefined || open.dead) return;
   open.dead = true;
@@ -141,7 +242,11 @@ async function die(model: m.Model, world: World, hold_id: string): Promise<void>
 
 async function sweep(model: m.Model, world: World): Promise<void> {
   await world.ledger.sweep();
+  for (const { dead, progress } of model.holds.values()) {
+    if (dead) world.seen(progress === null ? "expiry of a hold" : "expiry of a hold with progress");
+  }
   m.modelSweep(model);
+  if (model.crossings.length > 0) world.seen("threshold");
   expect(world.told.toSorted()).toEqual(model.crossings.toSorted());
 }
 
@@ -149,99 +254,144 @@ async function closeOverage(model: m.Model, world: World, unit: number): Promise
   const carried_tokens = model.overage % unit;
   const closed = await world.ledger.closeOveragePeriod({ user_id: world.user_id, carried_tokens });
   expect(closed).toEqual({ used_tokens: model.overage });
+  world.seen("period of overage");
   model.overage = carried_tokens;
 }
 
-const onHold = (name: string, run: (model: m.Model, world: World, asked: Asked) => Promise<void>) =>
-  commands(name, fc.record({ ago }), (value) => async (model, world) => {
-    const asked = recent(world.holds, value.ago);
+function callOf(model: m.Model, world: World, { ago, of }: { ago: number; of: string }): Asked | undefined {
+  const calls = of === "open" ? model.holds : of === "lost" ? model.lost : null;
+  const wanted = world.holds.filter(({ hold_id }) => calls?.has(hold_id));
+  const among = wanted.length > 0 ? wanted : world.holds;
+  return recent(among, Math.min(ago, among.length - 1));
+}
+
+const onCall = (name: string, run: (model: m.Model, world: World, asked: Asked) => Promise<void>) =>
+  commands(name, calling, (value) => async (model, world) => {
+    const asked = callOf(model, world, value);
     if (asked !== undefined) await run(model, world, asked);
   });
 
-const settling = commands("settle", fc.record({ ago, cost: fc.nat({ max: 200 }) }), (value) => async (model, world) => {
-  const asked = recent(world.holds, value.ago);
-  if (asked !== undefined) await settle(model, world, asked.hold_id, value.cost);
+const settling = commands("settle", fc.record({ call: calling, cost: fc.nat({ max: 200 }) }), ({ call, cost }) => {
+  return async (model, world) => {
+    const asked = callOf(model, world, call);
+    if (asked !== undefined) await settle(model, world, asked, cost);
+  };
 });
 
-const holding = commands("hold", asking, (value) => (model, world) => hold(model, world, newHold(world, value)));
+const progressing = commands(
+  "progress",
+  fc.record({ call: calling, cost: fc.option(fc.nat({ max: 150 })) }),
+  ({ call, cost }) =>
+    async (model, world) => {
+      const asked = callOf(model, world, call);
+      if (asked !== undefined) await progress(model, world, asked, cost);
+    },
+);
+
+/** A call whose process dies after it had come to something. */
+const losing = commands("lose", fc.record({ call: calling, cost: fc.nat({ max: 150 }) }), ({ call, cost }) => {
+  return async (model, world) => {
+    const asked = callOf(model, world, call);
+    if (asked === undefined) return;
+    await progress(model, world, asked, cost);
+    await die(model, world, asked);
+    await sweep(model, world);
+  };
+});
+
+const holding = commands("hold", asking, (value) => async (model, world) => {
+  const asked = newHold(world, value);
+  await hold(model, world, asked);
+  seenHold(model, world, asked);
+});
+
+/** In one batch the model has gone on by the time of the answer, so what has happened cannot be told then. */
+const holdingBlindly = commands("hold", asking, (value) => (model, world) => hold(model, world, newHold(world, value)));
 
 /** Operations that are asked for at once, and so go into one batch, are done in their order. */
 const together = fc
-  .array(
-    fc.oneof(
-      holding,
-      settling,
-      onHold("release", (model, world, { hold_id }) => release(model, world, hold_id)),
-    ),
-    {
-      minLength: 2,
-      maxLength: 5,
-    },
-  )
+  .array(fc.oneof(holdingBlindly, settling, onCall("release", release)), { minLength: 2, maxLength: 5 })
   .map((parts) =>
     command(`together [${parts.join(", ")}]`, async (model, world) => {
       await Promise.all(parts.map((part) => part.run(model, world)));
     }),
   );
 
-/** Everything that happens to an account, each kind as often as its weight says. */
-export const ledgerCommands: fc.Arbitrary<Ledger>[] = [
-  ...Array<fc.Arbitrary<Ledger>>(5).fill(holding),
-  ...Array<fc.Arbitrary<Ledger>>(4).fill(settling),
-  onHold("settle exactly", (model, world, { hold_id }) =>
-    settle(model, world, hold_id, model.holds.get(hold_id)?.held ?? 7),
-  ),
-  commands("settle without a hold", fc.record({ cost: fc.nat({ max: 90 }) }), ({ cost }) => (model, world) => {
-    return settle(model, world, newHold(world, { amount: 0, slack: 0, budget: null }).hold_id, cost);
+const granting = commands(
+  "grant",
+  fc.record({
+    amount: fc.integer({ min: 1, max: 600 }),
+    lasting_s: fc.integer({ min: 1, max: 1_500 }),
+    source: fc.constantFrom("subscription", "top_up", "bonus"),
+    key: fc.option(fc.nat({ max: 12 })),
   }),
-  onHold("release", (model, world, { hold_id }) => release(model, world, hold_id)),
-  onHold("hold again", hold),
-  together,
-  ...Array<fc.Arbitrary<Ledger>>(3).fill(
-    commands(
-      "grant",
-      fc.record({
-        amount: fc.integer({ min: 1, max: 250 }),
-        lasting_s: fc.integer({ min: 1, max: 900 }),
-        source: fc.constantFrom("subscription", "top_up", "bonus"),
-        key: fc.option(fc.nat({ max: 12 })),
-      }),
-      (value) => (model, world) => grant(model, world, value),
-    ),
-  ),
-  ...Array<fc.Arbitrary<Ledger>>(2).fill(
-    commands(
-      "pass",
-      fc.record({ seconds: fc.integer({ min: 1, max: 300 }) }),
-      ({ seconds }) =>
-        async (model, world) => {
-          world.pass(seconds);
-          m.modelPass(model, Date.parse(world.clock.now()));
-        },
-    ),
-  ),
-  commands(
-    "pass to an expiry",
-    fc.record({ offset_ms: fc.constantFrom(-1, 0, 1) }),
-    (value) => async (model, world) => passTo(model, world, value.offset_ms),
-  ),
-  commands("progress", fc.record({ ago, cost: fc.option(fc.nat({ max: 150 })) }), (value) => async (model, world) => {
-    const asked = recent(world.holds, value.ago);
-    if (asked !== undefined) await progress(model, world, asked.hold_id, value.cost);
-  }),
-  onHold("die", (model, world, { hold_id }) => die(model, world, hold_id)),
-  ...Array<fc.Arbitrary<Ledger>>(2).fill(fc.constant(command("sweep", sweep))),
-  commands("overage", fc.record({ cap: fc.option(fc.nat({ max: 300 })) }), ({ cap }) => async (model, world) => {
+  (value) => (model, world) => grant(model, world, value),
+);
+
+const passing = commands("pass", fc.record({ seconds: fc.integer({ min: 1, max: 300 }) }), ({ seconds }) => {
+  return async (model, world) => {
+    world.pass(seconds);
+    pass(model, world);
+  };
+});
+
+const capping = commands("overage", fc.record({ cap: fc.option(fc.nat({ max: 300 })) }), ({ cap }) => {
+  return async (model, world) => {
     await world.ledger.setOverage({ user_id: world.user_id, cap_tokens: cap });
     model.overage_cap = cap;
-  }),
-  commands(
-    "close overage",
-    fc.record({ unit: fc.integer({ min: 1, max: 60 }) }),
-    ({ unit }) =>
-      (model, world) =>
-        closeOverage(model, world, unit),
-  ),
-  commands("claw back", reversing, (value) => (model, world) => reverse(model, world, "clawBack", value)),
-  commands("reinstate", reversing, (value) => (model, world) => reverse(model, world, "reinstate", value)),
+    world.seen("cap");
+  };
+});
+
+/** Everything that happens to an account, and how often beside the rest. */
+const WEIGHTS: readonly (readonly [weight: number, arbitrary: fc.Arbitrary<Ledger>])[] = [
+  [8, holding],
+  [
+    1,
+    onCall("hold again", async (model, world, asked) => {
+      if (model.holds.has(asked.hold_id)) world.seen("hold again");
+      await hold(model, world, asked);
+    }),
+  ],
+  [4, settling],
+  [
+    1,
+    onCall("settle exactly", (model, world, asked) => {
+      return settle(model, world, asked, model.holds.get(asked.hold_id)?.held ?? 7);
+    }),
+  ],
+  [
+    1,
+    commands("settle without a hold", fc.record({ cost: fc.nat({ max: 90 }) }), ({ cost }) => (model, world) => {
+      return settle(model, world, newHold(world, { amount: 0, slack: 0, budget: null }), cost);
+    }),
+  ],
+  [1, onCall("release", release)],
+  [2, together],
+  [6, granting],
+  [2, passing],
+  [
+    2,
+    commands("pass to an expiry", fc.record({ offset_ms: fc.constantFrom(-1, 0, 1) }), ({ offset_ms }) => {
+      return async (model, world) => passTo(model, world, offset_ms);
+    }),
+  ],
+  [3, progressing],
+  [3, onCall("die", die)],
+  [2, losing],
+  [3, fc.constant(command("sweep", sweep))],
+  [1, capping],
+  [
+    1,
+    commands("close overage", fc.record({ unit: fc.integer({ min: 1, max: 60 }) }), ({ unit }) => {
+      return (model, world) => closeOverage(model, world, unit);
+    }),
+  ],
+  [2, commands("claw back", reversing, (value) => (model, world) => reverse(model, world, "clawBack", value))],
+  [1, commands("reinstate", reversing, (value) => (model, world) => reverse(model, world, "reinstate", value))],
 ];
+
+/** Each kind of command as often as its weight says. */
+export const ledgerCommands = WEIGHTS.flatMap(([weight, arbitrary]) =>
+  Array<fc.Arbitrary<Ledger>>(weight).fill(arbitrary),
+);

@@ -1,10 +1,10 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Crossing, HoldOutcome } from "../../src/ledger/ledger.types.ts";
+import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
 import { addMonths, addSeconds, instantOf } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
+import { createLedgerFixture } from "./ledger-fixture.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -38,11 +38,6 @@ async function linesOf(user_id: string) {
 async function grantUntil(user_id: string, amount_tokens: number, expires_at: string) {
   const granted_at = fixture.clock.now();
   return fixture.ledger.grant({ user_id, amount_tokens, source: "subscription", granted_at, expires_at, note: null });
-}
-
-/** The lease of a hold runs out, as when its process died. */
-async function die(hold_id: string): Promise<void> {
-  await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
 }
 
 describe("an expiry", () => {
@@ -250,103 +245,4 @@ test("a key's budget that is reached while calls are under way refuses the next,
   expect(await fixture.settle(user_id, hold_id, 130, charge)).toMatchObject({ charged_tokens: 130 });
   expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
   expect(await fixture.hold(user_id, 1)).toMatchObject({ status: "held" });
-});
-
-describe("a hold whose lease runs out", () => {
-  const charge = (user_id: string, hold_id: string, cost: number) => settleOf(user_id, hold_id, cost);
-
-  test("is settled as what was last known of its call, and a later settle changes nothing (litellm#14457)", async () => {
-    const user_id = await fixture.account(100);
-    const hold_id = await heldBy(fixture.hold(user_id, 80));
-    await fixture.ledger.progress([{ user_id, hold_id, charge: charge(user_id, hold_id, 20) }]);
-    await fixture.ledger.progress([{ user_id, hold_id, charge: charge(user_id, hold_id, 35) }]);
-    await fixture.ledger.progress([{ user_id, hold_id, charge: null }]);
-    await die(hold_id);
-    await fixture.ledger.progress([{ user_id, hold_id, charge: charge(user_id, hold_id, 60) }]); // too late
-    await fixture.ledger.sweep();
-    await fixture.ledger.sweep();
-    expect(await standing(user_id)).toMatchObject({ posted: 65, held: 0 });
-    expect(await fixture.settle(user_id, hold_id, 60)).toMatchObject({ cost_tokens: 35, replayed: true });
-    const [entry] = await fixture.ledger.entries(user_id, {}, everything);
-    expect(entry).toMatchObject({ type: "usage", amount: -35, hold_id, model: "lab/small", request_id: "request" });
-    expect(entry?.description).toBe("Model call, settled as last known");
-    const [record] = await fixture.ledger.charges(user_id, "request", 1);
-    expect(record?.charge).toMatchObject({ from_progress: true, output_tokens: 20 });
-  });
-
-  test("is let go when nothing was generated", async () => {
-    const user_id = await fixture.account(100);
-    const hold_id = await heldBy(fixture.hold(user_id, 80));
-    await fixture.ledger.progress([{ user_id, hold_id, charge: null }]);
-    await die(hold_id);
-    await fixture.ledger.sweep();
-    expect(await standing(user_id)).toMatchObject({ posted: 100, held: 0 });
-  });
-
-  test("lives on when it was renewed in time, even when a sweep had seen it nearly dead", async () => {
-    const user_id = await fixture.account(100);
-    const hold_id = await heldBy(fixture.hold(user_id, 80));
-    const nearly =
-      "update hold set expires_at = clock_timestamp() + interval '1 second' where id = $1 returning expires_at";
-    const [before] = await db.query<{ expires_at: string }>({ text: nearly, values: [hold_id] });
-    await fixture.ledger.progress([{ user_id, hold_id, charge: null }]);
-    const [after] = await db.query<{ expires_at: string }>({
-      text: "select expires_at from hold where id = $1",
-      values: [hold_id],
-    });
-    expect(Date.parse(after?.expires_at ?? "") - Date.parse(before?.expires_at ?? "")).toBeGreaterThan(60_000);
-  });
-});
-
-describe("thresholds", () => {
-  test("are told once for each grant, cap and budget, of the charge that crossed them", async () => {
-    const told: Crossing[] = [];
-    const world = createLedgerFixture(db);
-    world.ledger.onCrossing(async (crossing) => void told.push(crossing));
-    const user_id = await world.account(100);
-    const key = { api_key_id: newId(), key_budget_tokens: 200 };
-    const spend = async (cost: number) => {
-      const hold_id = await heldBy(world.hold(user_id, cost, key));
-      await world.settle(user_id, hold_id, cost, { api_key_id: key.api_key_id });
-      await world.ledger.sweep();
-      await world.ledger.sweep();
-      return told.splice(0).filter((crossing) => crossing.user_id === user_id);
-    };
-    expect(await spend(49)).toEqual([]);
-    expect(await spend(1)).toMatchObject([{ kind: "balance", percent: 50, granted_tokens: 100, remaining_tokens: 50 }]);
-    expect(await spend(1)).toEqual([]);
-    const jump = await spend(49);
-    expect(jump.map(({ kind, percent }) => `${kind} ${percent}`)).toEqual([
-      "balance 80",
-      "balance 100",
-      "key_budget 50",
-    ]);
-    expect(jump).toContainEqual(
-      expect.objectContaining({ api_key_id: key.api_key_id, budget_tokens: 200, spent_tokens: 100 }),
-    );
-    await world.grant(user_id, 10);
-    await world.ledger.setOverage({ user_id, cap_tokens: 40 });
-    expect(await spend(30)).toMatchObject([
-      { kind: "balance", percent: 50, granted_tokens: 10, remaining_tokens: 0 },
-      { kind: "balance", percent: 80 },
-      { kind: "balance", percent: 100 },
-      { kind: "overage", percent: 50, cap_tokens: 40, used_tokens: 20 },
-    ]);
-  });
-
-  test("are told again by the next sweep when who was told failed", async () => {
-    const world = createLedgerFixture(db);
-    let fails = true;
-    const told: string[] = [];
-    const user_id = await world.account(100);
-    world.ledger.onCrossing(async (crossing) => {
-      if (fails) throw new Error("not now");
-      if (crossing.user_id === user_id) told.push(`${crossing.kind} ${crossing.percent}`);
-    });
-    await world.settle(user_id, newId(), 60);
-    await expect(world.ledger.sweep()).rejects.toThrow("not now");
-    fails = false;
-    await world.ledger.sweep();
-    expect(told).toEqual(["balance 50"]);
-  });
 });

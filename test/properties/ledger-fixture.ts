@@ -70,8 +70,9 @@ export function settleOf(
     ...counts,
     model: "lab/small",
     cost_tokens,
-    input_rate_micro: 250_000,
-    output_rate_micro: 1_250_000,
+    // input is free here, so that every cost is its output tokens at their rate
+    input_rate_micro: 0,
+    output_rate_micro: cost_tokens * 50_000,
     ...more,
   };
 }

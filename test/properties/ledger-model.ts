@@ -43,6 +43,8 @@ export interface Model {
   reversals: Map<string, { reversed_tokens: number; debt_tokens: number }>;
   holds: Map<string, ModelHold>;
   charges: Map<string, ModelCharge>;
+  /** of the charges, those that are only what was last known */
+  lost: Set<string>;
   debt: number;
   /** of the one API key */
   spent: number;
@@ -56,9 +58,10 @@ export interface Model {
 }
 
 export function newModel(now: number, trial_ends_at: number | null): Model {
-  const empty = { buckets: [], grants: new Map(), reversals: new Map(), holds: new Map(), charges: new Map() };
+  const known = { buckets: [], grants: new Map(), reversals: new Map() };
+  const calls = { holds: new Map(), charges: new Map(), lost: new Set<string>() };
   const nothing = { debt: 0, spent: 0, overage: 0, overage_cap: null, granted: 0, told_percent: 0, crossings: [] };
-  return { now, trial_ends_at, paid: false, ...empty, ...nothing };
+  return { now, trial_ends_at, paid: false, ...known, ...calls, ...nothing };
 }
 
 const sum = (numbers: number[]) => numbers.reduce((total, number) => total + number, 0);
@@ -83,6 +86,7 @@ export function modelPass(model: Model, now: number): void {
     bucket.lapsed += bucket.remaining - bucket.held;
     bucket.remaining = bucket.held;
   }
+  crossBalance(model, "nobody");
 }
 
 type Grant = Pick<ModelBucket, "id" | "granted_at" | "expires_at"> & { amount: number };
@@ -137,7 +141,7 @@ export function modelHold(
 }
 
 /** Gives the hold's tokens back: to who has clawed them back, else to the bucket, unless it has expired. */
-function letGo(model: Model, hold_id: string, spend: number): { spent: number; overage: number; hold?: ModelHold } {
+function letGo(model: Model, hold_id: string, spend: number): { spent: number; overage: number } {
   const hold = model.holds.get(hold_id);
   if (hold === undefined) return { spent: 0, overage: 0 };
   let spent = 0;
@@ -155,16 +159,38 @@ function letGo(model: Model, hold_id: string, spend: number): { spent: number; o
     model.debt += owed;
   }
   model.holds.delete(hold_id);
-  return { spent, overage: Math.min(spend - spent, hold.overage), hold };
+  return { spent, overage: Math.min(spend - spent, hold.overage) };
 }
 
 export function modelRelease(model: Model, hold_id: string): void {
   letGo(model, hold_id, 0);
+  crossBalance(model, "nobody");
 }
 
-export function modelSettle(model: Model, hold_id: string, cost: number): ModelCharge & { replayed: boolean } {
-  const before = model.charges.get(hold_id);
-  if (before !== undefined) return { ...before, replayed: true };
+const NOTHING: ModelCharge = { cost_tokens: 0, charged_tokens: 0, overage_tokens: 0, absorbed_tokens: 0 };
+
+/** What a call has come to, with the budget of its key; of a lost one that lives after all, the rest is charged. */
+export function modelSettle(
+  model: Model,
+  hold_id: string,
+  { cost_tokens, budget }: { cost_tokens: number; budget: number | null },
+): ModelCharge & { replayed: boolean } {
+  const before = model.charges.get(hold_id) ?? NOTHING;
+  const is_rest = model.lost.has(hold_id) && cost_tokens > before.cost_tokens;
+  if (before !== NOTHING && !is_rest) return { ...before, replayed: true };
+  model.lost.delete(hold_id);
+  const added = pay(model, hold_id, cost_tokens - before.cost_tokens, budget);
+  const charge = {
+    cost_tokens,
+    charged_tokens: before.charged_tokens + added.charged_tokens,
+    overage_tokens: before.overage_tokens + added.overage_tokens,
+    absorbed_tokens: before.absorbed_tokens + added.absorbed_tokens,
+  };
+  model.charges.set(hold_id, charge);
+  return { ...charge, replayed: false };
+}
+
+function pay(model: Model, hold_id: string, cost: number, budget: number | null): ModelCharge {
   const held = letGo(model, hold_id, cost);
   let unmet = cost - held.spent - held.overage;
   for (const bucket of live(model)) {
@@ -184,25 +210,31 @@ export function modelSettle(model: Model, hold_id: string, cost: number): ModelC
     overage_tokens: overage,
     absorbed_tokens: absorbed,
   };
-  model.charges.set(hold_id, charge);
-  model.crossings.push(...crossed(model, charge, held.hold?.budget ?? null).map((which) => `${hold_id} ${which}`));
-  return { ...charge, replayed: false };
+  crossBalance(model, hold_id);
+  crossShare(model, `${hold_id} overage`, { used: model.overage, added: overage, whole: model.overage_cap });
+  crossShare(model, `${hold_id} key_budget`, { used: model.spent, added: cost, whole: budget });
+  return charge;
 }
 
-function crossed(model: Model, charge: ModelCharge, budget: number | null): string[] {
-  const percents = [50, 80, 100];
-  const between = (kind: string, before: number, after: number, whole: number) =>
-    percents
-      .filter((percent) => whole > 0 && before * 100 < whole * percent && after * 100 >= whole * percent)
-      .map((percent) => `${kind} ${percent}`);
-  const reached = percents.findLast((percent) => (model.granted - posted(model)) * 100 >= model.granted * percent) ?? 0;
-  const of_balance = percents.filter((percent) => percent > model.told_percent && percent <= reached);
-  const balance = charge.charged_tokens > 0 ? of_balance.map((percent) => `balance ${percent}`) : [];
-  if (balance.length > 0) model.told_percent = reached;
-  const used_before = model.overage - charge.overage_tokens;
-  const overage = between("overage", used_before, model.overage, model.overage_cap ?? 0);
-  const key = between("key_budget", model.spent - charge.cost_tokens, model.spent, budget ?? 0);
-  return [...balance, ...overage, ...key];
+const PERCENTS = [50, 80, 100];
+
+/** What is used up or gone of the balance after the last grant, whatever took it. */
+function crossBalance(model: Model, whose: string): void {
+  for (const percent of PERCENTS) {
+    const is_reached = model.granted > 0 && (model.granted - posted(model)) * 100 >= model.granted * percent;
+    if (!is_reached || percent <= model.told_percent) continue;
+    model.crossings.push(`${whose} balance ${percent}`);
+    model.told_percent = percent;
+  }
+}
+
+/** What is used of a cap or a budget, of which `added` is new. */
+function crossShare(model: Model, which: string, share: { used: number; added: number; whole: number | null }): void {
+  const { used, added, whole } = share;
+  for (const percent of PERCENTS) {
+    const limit = (whole ?? 0) * percent;
+    if (limit > 0 && (used - added) * 100 < limit && used * 100 >= limit) model.crossings.push(`${which} ${percent}`);
+  }
 }
 
 /** Ends the holds whose lease has run out, in the order in which they are given. */
@@ -210,7 +242,10 @@ export function modelSweep(model: Model): void {
   for (const [hold_id, hold] of [...model.holds]) {
     if (!hold.dead) continue;
     if (hold.progress === null) modelRelease(model, hold_id);
-    else modelSettle(model, hold_id, hold.progress);
+    else {
+      modelSettle(model, hold_id, { cost_tokens: hold.progress, budget: hold.budget });
+      model.lost.add(hold_id);
+    }
   }
 }
 
@@ -227,6 +262,7 @@ export function modelClawBack(model: Model, bucket: ModelBucket, asked: number, 
   bucket.recalled += recalled;
   bucket.clawed_back += amount;
   model.debt += debt_tokens;
+  crossBalance(model, "nobody");
   const reversal = { reversed_tokens: amount, debt_tokens };
   model.reversals.set(key, reversal);
   return reversal;

@@ -50,6 +50,7 @@ test("the owner can check an export: each hash follows from the entry and the ha
       e.amount,
       e.balance_after,
       e.bucket_id,
+      e.source,
       ...of_call,
       e.description,
       e.created_at,
@@ -77,6 +78,26 @@ test("entries come newest first, page by page, and filtered", async () => {
   expect(await seqs({ run_id, agent_id })).toEqual([5]);
   const now = fixture.clock.now();
   expect(await seqs({ from: addSeconds(now, -2), to: now })).toEqual([4, 3]);
+});
+
+test("a window of time comes whole, page by page, in the order of its instants, whichever way it is read", async () => {
+  const user_id = await fixture.account(100); // seq 1
+  const granted_at = fixture.clock.now();
+  for (const seconds of [1, 2, 4, 3, 5, 6]) {
+    fixture.clock.put(addSeconds(granted_at, seconds)); // seq 5 comes from a node whose clock is behind
+    await fixture.settle(user_id, newId(), 1);
+  }
+  const window = { from: addSeconds(granted_at, 1), to: addSeconds(granted_at, 6) };
+  const pages: number[][] = [];
+  for (let before_seq: number | null = null; ; before_seq = pages.at(-1)?.at(-1) ?? null) {
+    const page = await fixture.ledger.entries(user_id, window, { limit: 2, before_seq });
+    if (page.length === 0) break;
+    pages.push(page.map(({ seq }) => seq));
+  }
+  const exported: number[] = [];
+  for await (const part of fixture.ledger.allEntries(user_id, window)) exported.push(...part.map(({ seq }) => seq));
+  expect(pages).toEqual([[6, 4], [5, 3], [2]]);
+  expect(exported).toEqual([2, 3, 5, 4, 6]);
 });
 
 test("usage has every UTC day of its window, today last, and sums by model, agent and key", async () => {
@@ -165,6 +186,7 @@ test("the audit finds what was altered behind the ledger's back", async () => {
     ["update usage_daily set cost = cost - 1", "the daily usage is the sum of the usage events"],
     ["update account set posted = posted - 1", "posted and held are the sums over the buckets"],
     ["update entry set description = 'Never mind' where seq = 2", "each hash is that of the entry and the hash before"],
+    ["update usage_event set output_tokens = 21", "a charge costs its tokens at its rates, rounded up once"],
     ["delete from entry where seq = 2", "entries are numbered without a gap"],
   ] as const;
   for (const [text, invariant] of tampers) {

@@ -153,7 +153,7 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "PUT /api/v1/billing/overage": {
     valid: { cap_tokens: 1000 },
-    bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 1e16)],
+    bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],
   },
   "POST /api/v1/webhook-endpoints": {
     valid: { url: "https://hooks.example.com/purser", events: ["run.failed"] },
@@ -190,6 +190,10 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { plan_id: "starter" },
     bad: [...missing("plan_id"), ...invalid("plan_id", 5, "none", "nul \0")],
   },
+  "PUT /api/v1/admin/invoices/{id}": {
+    valid: { status: "paid" },
+    bad: [...missing("status"), ...invalid("status", 5, "open", "lost")],
+  },
   "PUT /api/v1/admin/clock": {
     valid: { now: "2026-01-01T00:00:00Z" },
     bad: [
@@ -218,6 +222,8 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["to=2026-02-30T00:00:00Z", "to"],
     ...UNSTORABLE.map((instant): [string, string] => [`from=${instant}`, "from"]),
   ],
+  "GET /api/v1/billing/invoices": [["status=lost", "status"]],
+  "GET /api/v1/admin/invoices": [["status=lost", "status"]],
   "GET /api/v1/notices": [["event=run.exploded", "event"]],
   "GET /api/v1/agents/{id}/runs": [
     ["status=done", "status"],

@@ -26,7 +26,15 @@ export interface Charge {
   object: "charge";
   payment_intent: string;
   amount: number;
-  amount_refunded: number;
+}
+
+export interface Refund {
+  id: string;
+  object: "refund";
+  charge: string;
+  payment_intent: string;
+  amount: number;
+  status: "succeeded" | "failed";
 }
 
 export interface Subscription {
@@ -57,6 +65,8 @@ export interface Invoice {
   amount_paid: number;
   currency: string;
   metadata: Metadata;
+  auto_advance: boolean;
+  hosted_invoice_url: string | null;
   parent: { type: "subscription_details"; subscription_details: { subscription: string; metadata: Metadata } } | null;
   lines: { object: "list"; data: InvoiceLine[] };
   payments: { object: "list"; data: { status: "paid"; payment: { type: "payment_intent"; payment_intent: string } }[] };
@@ -74,7 +84,7 @@ export interface Dispute {
   charge: string;
   payment_intent: string;
   amount: number;
-  status: "needs_response" | "won" | "lost";
+  status: "warning_needs_response" | "warning_closed" | "needs_response" | "won" | "lost";
 }
 
 export interface Customer {
@@ -83,7 +93,7 @@ export interface Customer {
   metadata: Metadata;
 }
 
-export type StripeObject = Session | Charge | Subscription | Invoice | Dispute | Customer;
+export type StripeObject = Session | Charge | Subscription | Invoice | Refund | Dispute | Customer;
 
 /** `a[b][0]=c` as Stripe's clients send it, as nested objects. */
 export function parseForm(body: string): Record<string, unknown> {

@@ -1,24 +1,21 @@
-import { createHash } from "node:crypto";
-import { createServer, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
 import Stripe from "stripe";
-import {
-  type Charge,
-  type Customer,
-  type Dispute,
-  type Invoice,
-  type Metadata,
-  parseForm,
-  type Session,
-  type StripeObject,
-  type Subscription,
+import type {
+  Charge,
+  Customer,
+  Dispute,
+  Invoice,
+  Metadata,
+  Refund,
+  Session,
+  StripeObject,
+  Subscription,
 } from "./stripe-objects.ts";
+import { declined, type Form, invalid, noSuch, type Route, STRIPE_KEY, serveStripe } from "./stripe-server.ts";
 
 // A local stand-in for the part of Stripe that Purser uses: the same paths, form bodies, idempotency keys and objects.
 // What the payer or the bank does is done by the test: pay, expire, renew, refund, dispute. Nothing is delivered by
 // itself: the test takes the events and sends them, signed, as often and in whichever order it likes.
 
-export const STRIPE_KEY = "sk_test_local";
 export const WEBHOOK_SECRET = "whsec_local";
 
 export interface StripeEvent {
@@ -27,42 +24,13 @@ export interface StripeEvent {
   data: { object: unknown };
 }
 
-interface Refused {
-  status: number;
-  error: { type: string; code?: string; message: string };
-}
-
-type Form = Record<string, unknown>;
-
-export class StripeRefusal extends Error {
-  readonly refused: Refused;
-  constructor(refused: Refused) {
-    super(refused.error.message);
-    this.refused = refused;
-  }
-}
-
-const noSuch = () =>
-  new StripeRefusal({
-    status: 404,
-    error: { type: "invalid_request_error", code: "resource_missing", message: "No such object" },
-  });
-const invalid = (message: string) =>
-  new StripeRefusal({ status: 400, error: { type: "invalid_request_error", message } });
-const declined = () =>
-  new StripeRefusal({
-    status: 402,
-    error: { type: "card_error", code: "card_declined", message: "Your card was declined." },
-  });
-
 /** `now` is the time that Stripe reckons periods from, as an ISO instant. */
 export async function startStripe(options: { now(): string }) {
   const objects = new Map<string, StripeObject>();
-  const answers = new Map<string, { hash: string; status: number; body: string }>();
   const events: StripeEvent[] = [];
-  const requests: { method: string; path: string; form: Form }[] = [];
   let sequence = 0;
   let card_declines = false;
+  let pays_late = false;
 
   const seconds = () => Math.floor(Date.parse(options.now()) / 1000);
   const add = <T extends StripeObject>(prefix: string, object: Omit<T, "id">): T => {
@@ -84,7 +52,7 @@ export async function startStripe(options: { now(): string }) {
     if (card_declines) throw declined();
     sequence += 1;
     const payment_intent = `pi_${sequence}`;
-    add<Charge>("ch", { object: "charge", payment_intent, amount, amount_refunded: 0 });
+    add<Charge>("ch", { object: "charge", payment_intent, amount });
     return payment_intent;
   };
   const chargeOf = (payment_intent: string): Charge => {
@@ -108,6 +76,8 @@ export async function startStripe(options: { now(): string }) {
       customer,
       currency,
       metadata,
+      auto_advance: false,
+      hosted_invoice_url: null,
       status: "draft",
       amount_due: 0,
       amount_paid: 0,
@@ -131,6 +101,7 @@ export async function startStripe(options: { now(): string }) {
       parent: { subscription_item_details: { proration: false } },
     });
     invoice.status = "open";
+    invoice.auto_advance = true;
     return invoice;
   };
   const startSubscription = (session: Session): Subscription => {
@@ -150,7 +121,7 @@ export async function startStripe(options: { now(): string }) {
     });
   };
 
-  const routes: [method: string, pattern: RegExp, handle: (form: Form, id: string) => StripeObject | object][] = [
+  const routes: Route[] = [
     [
       "POST",
       /^\/v1\/customers$/,
@@ -168,14 +139,32 @@ export async function startStripe(options: { now(): string }) {
       (form) => newInvoice(String(form.customer), String(form.currency), (form.metadata ?? {}) as Metadata),
     ],
     ["POST", /^\/v1\/invoiceitems$/, (form) => addItem(form)],
-    ["POST", /^\/v1\/invoices\/(\w+)\/finalize$/, (_, id) => Object.assign(get<Invoice>(id), { status: "open" })],
+    ["GET", /^\/v1\/invoices$/, (form) => listOf("invoice", "customer", form)],
+    ["POST", /^\/v1\/invoices\/(\w+)\/finalize$/, (form, id) => finalizeInvoice(form, id)],
     ["POST", /^\/v1\/invoices\/(\w+)\/pay$/, (form, id) => payInvoice(form, id)],
     ["POST", /^\/v1\/invoices\/(\w+)\/void$/, (_, id) => voidInvoice(id)],
     ["GET", /^\/v1\/invoices\/(\w+)$/, (_, id) => get<Invoice>(id)],
-    ["GET", /^\/v1\/charges\/(\w+)$/, (_, id) => get<Charge>(id)],
+    ["GET", /^\/v1\/refunds$/, (form) => listOf("refund", "payment_intent", form)],
     ["GET", /^\/v1\/disputes\/(\w+)$/, (_, id) => get<Dispute>(id)],
   ];
 
+  /** Newest first, in pages as Stripe gives them. */
+  function listOf(object: StripeObject["object"], by: string, form: Form): object {
+    const all = [...objects.values()].filter((each) => each.object === object).reverse();
+    const mine = all.filter((each) => (each as unknown as Form)[by] === form[by]);
+    const from = mine.findIndex(({ id }) => id === form.starting_after) + 1;
+    const data = mine.slice(from, from + Math.min(Number(form.limit), 2));
+    return { object: "list", data, has_more: from + data.length < mine.length };
+  }
+  function finalizeInvoice(form: Form, id: string): Invoice {
+    const invoice = get<Invoice>(id);
+    if (invoice.status !== "draft") throw invalid("This invoice is already finalized.");
+    invoice.auto_advance = form.auto_advance === "true";
+    invoice.hosted_invoice_url = `https://invoice.stripe.example/${id}`;
+    invoice.status = "open";
+    // as Stripe does with what asks for nothing
+    return invoice.amount_due === 0 ? settleInvoice(invoice) : invoice;
+  }
   function newSession(form: Form): Session {
     // biome-ignore lint/suspicious/noExplicitAny: a form as it came
     const line = (form.line_items as any)["0"];
@@ -232,11 +221,12 @@ export async function startStripe(options: { now(): string }) {
     const invoice = get<Invoice>(id);
     if (invoice.status !== "open") throw invalid("Invoice is not open.");
     if (form.payment_method === undefined) throw invalid("There is no `default_payment_method` set on this Customer.");
-    return settleInvoice(invoice);
+    return pays_late ? invoice : settleInvoice(invoice);
   }
   function voidInvoice(id: string): Invoice {
     const invoice = get<Invoice>(id);
-    if (invoice.status !== "open") throw invalid("You can only pass in open invoices.");
+    if (invoice.status !== "open" && invoice.status !== "uncollectible")
+      throw invalid("You can only pass in open invoices.");
     invoice.status = "void";
     tell("invoice.voided", invoice);
     return invoice;
@@ -245,54 +235,14 @@ export async function startStripe(options: { now(): string }) {
     const invoice = get<Invoice>(String(form.invoice));
     if (invoice.status !== "draft") throw invalid("The invoice is no longer a draft.");
     invoice.amount_due += Number(form.amount);
+    invoice.lines.data.push({ amount: Number(form.amount), period: { start: 0, end: 0 }, parent: null });
     return { id: "ii_1", object: "invoiceitem" };
   }
 
-  const server = createServer(async (request, response) => {
-    const { status, body } = await answer(request);
-    response.writeHead(status, { "Content-Type": "application/json", "Request-Id": "req_local" }).end(body);
-  });
-  async function answer(request: IncomingMessage): Promise<{ status: number; body: string }> {
-    let text = "";
-    for await (const chunk of request) text += chunk;
-    const path = (request.url ?? "").split("?")[0] ?? "";
-    const key = request.headers["idempotency-key"];
-    const hash = createHash("sha256").update(`${request.method} ${path} ${text}`).digest("hex");
-    const known = typeof key === "string" ? answers.get(key) : undefined;
-    if (known !== undefined) {
-      if (known.hash === hash) return known;
-      return {
-        status: 400,
-        body: JSON.stringify({
-          error: {
-            type: "idempotency_error",
-            message: "Keys for idempotent requests can only be used with the same parameters",
-          },
-        }),
-      };
-    }
-    const done = { hash, ...handle(request, path, parseForm(text)) };
-    if (typeof key === "string" && done.status < 500) answers.set(key, done);
-    return done;
-  }
-  function handle(request: IncomingMessage, path: string, form: Form): { status: number; body: string } {
-    requests.push({ method: request.method ?? "", path, form });
-    try {
-      if (request.headers.authorization !== `Bearer ${STRIPE_KEY}`)
-        throw new StripeRefusal({ status: 401, error: { type: "invalid_request_error", message: "Invalid API Key" } });
-      const route = routes.find(([method, pattern]) => method === request.method && pattern.test(path));
-      if (route === undefined) throw noSuch();
-      return { status: 200, body: JSON.stringify(route[2](form, route[1].exec(path)?.[1] ?? "")) };
-    } catch (error) {
-      if (!(error instanceof StripeRefusal)) throw error;
-      return { status: error.refused.status, body: JSON.stringify({ error: error.refused.error }) };
-    }
-  }
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const server = await serveStripe(routes);
 
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    requests,
+    ...server,
     object: get,
     /** The session behind a checkout page. */
     sessionAt: (checkout_url: string) => get<Session>(checkout_url.split("/").at(-1) ?? ""),
@@ -300,6 +250,22 @@ export async function startStripe(options: { now(): string }) {
     declineCards: (decline: boolean) => {
       card_declines = decline;
     },
+    /** From now on, an invoice is paid days after it was asked to be (true), or at once. */
+    payLate: (late: boolean) => {
+      pays_late = late;
+    },
+    /** Late money arrives, or does not: the bank's answer to `pay`. */
+    settleLate(invoice: Invoice, arrives: boolean): void {
+      if (arrives) settleInvoice(invoice);
+      else tell("invoice.payment_failed", invoice);
+    },
+    writeOff(invoice: Invoice): void {
+      invoice.status = "uncollectible";
+      tell("invoice.marked_uncollectible", invoice);
+    },
+    voidInvoice,
+    /** The payer pays an open invoice on its hosted page. */
+    payInvoice: settleInvoice,
     /** The invoices of a payment of ours. */
     invoices: () => [...objects.values()].filter((each): each is Invoice => each.object === "invoice"),
     /** The payer completes the checkout page. */
@@ -331,45 +297,61 @@ export async function startStripe(options: { now(): string }) {
       if (card_declines) tell("invoice.payment_failed", invoice);
       else settleInvoice(invoice);
     },
-    refund(payment_intent: string, cents: number): void {
+    refund(payment_intent: string, cents: number): Refund {
       const charge = chargeOf(payment_intent);
-      charge.amount_refunded = Math.min(charge.amount, charge.amount_refunded + cents);
+      const about = { charge: charge.id, payment_intent, amount: cents, status: "succeeded" as const };
+      const refund = add<Refund>("re", { object: "refund", ...about });
       tell("charge.refunded", charge);
+      return refund;
     },
-    dispute(payment_intent: string): Dispute {
+    /** The bank does not take the refund after all: its money comes back. */
+    failRefund(refund: Refund): void {
+      refund.status = "failed";
+      tell("charge.refund.updated", refund);
+      tell("refund.failed", refund);
+    },
+    dispute(payment_intent: string, status: Dispute["status"] = "needs_response"): Dispute {
       const charge = chargeOf(payment_intent);
-      const about = { charge: charge.id, payment_intent, amount: charge.amount, status: "needs_response" as const };
+      const about = { charge: charge.id, payment_intent, amount: charge.amount, status };
       const dispute = add<Dispute>("dp", { object: "dispute", ...about });
       tell("charge.dispute.created", dispute);
       return dispute;
     },
-    closeDispute(id: string, status: "won" | "lost"): void {
+    /** An inquiry becomes a dispute. */
+    escalate(dispute: Dispute): void {
+      dispute.status = "needs_response";
+      tell("charge.dispute.updated", dispute);
+      tell("charge.dispute.funds_withdrawn", dispute);
+    },
+    closeDispute(id: string, status: "won" | "lost" | "warning_closed"): void {
       const dispute = get<Dispute>(id);
       dispute.status = status;
       tell("charge.dispute.closed", dispute);
     },
     /** What Stripe has to tell since the last time, oldest first. */
     takeEvents: (): StripeEvent[] => events.splice(0),
+    signed,
     /** Sends an event to the service as Stripe does; `secret` other than ours makes a forgery. */
-    async deliver(service_url: string, event: StripeEvent, secret = WEBHOOK_SECRET): Promise<Response> {
-      const payload = JSON.stringify({
-        object: "event",
-        api_version: "2026-10-28.endive",
-        created: Math.floor(Date.now() / 1000),
-        ...event,
-      });
-      const signature = new Stripe(STRIPE_KEY).webhooks.generateTestHeaderString({ payload, secret });
+    deliver(service_url: string, event: StripeEvent, secret = WEBHOOK_SECRET): Promise<Response> {
+      const { payload, signature } = signed(event, secret);
       return fetch(`${service_url}/api/v1/billing/stripe/webhook`, {
         method: "POST",
         headers: { "Content-Type": "application/json", "Stripe-Signature": signature },
         body: payload,
       });
     },
-    stop: () => {
-      server.closeAllConnections();
-      server.close();
-    },
   };
+}
+
+/** An event as Stripe sends it. */
+function signed(event: StripeEvent, secret = WEBHOOK_SECRET): { payload: string; signature: string } {
+  const payload = JSON.stringify({
+    object: "event",
+    api_version: "2026-10-28.endive",
+    created: Math.floor(Date.now() / 1000),
+    ...event,
+  });
+  return { payload, signature: new Stripe(STRIPE_KEY).webhooks.generateTestHeaderString({ payload, secret }) };
 }
 
 /** A month later, the day clamped to the month's end, as Stripe reckons. */

@@ -43,16 +43,14 @@ describe("purchasePrice", () => {
 });
 
 describe("clawBackTarget", () => {
-  const bought = { tokens: 625_001, paid_cents: 101, refunded_cents: 0, disputed_cents: 0 };
+  const bought = { tokens: 625_001, paid_cents: 101, back_cents: 0 };
   it.each([
     ["nothing while nothing went back", {}, 0],
-    ["in proportion, rounded down", { refunded_cents: 50 }, 309_406],
-    ["everything at the last cent, rounding included", { refunded_cents: 101 }, 625_001],
-    ["no more than was granted, whatever is said to have gone back", { refunded_cents: 500 }, 625_001],
-    ["a dispute like a refund", { disputed_cents: 50 }, 309_406],
-    ["a refund and a dispute together, but no cent twice", { refunded_cents: 60, disputed_cents: 101 }, 625_001],
-    ["nothing of what cost nothing", { paid_cents: 0, refunded_cents: 100 }, 0],
-    ["nothing of what granted nothing", { tokens: 0, refunded_cents: 101 }, 0],
+    ["in proportion, rounded down", { back_cents: 50 }, 309_406],
+    ["everything at the last cent, rounding included", { back_cents: 101 }, 625_001],
+    ["no more than was granted, whatever is said to have gone back", { back_cents: 500 }, 625_001],
+    ["nothing of what cost nothing", { paid_cents: 0, back_cents: 100 }, 0],
+    ["nothing of what granted nothing", { tokens: 0, back_cents: 101 }, 0],
   ])("is %s", (_, back, expected) => {
     expect(clawBackTarget({ ...bought, ...back })).toBe(expected);
   });
@@ -102,7 +100,8 @@ describe("overage", () => {
     expect(overageStatus({ ...given, ...change })).toMatchObject({ remaining_tokens, amount_due_cents: 2 });
   });
 
-  it("is due less what has been invoiced within the period", () => {
-    expect(overageStatus({ ...given, invoiced_cents: 2 })).toMatchObject({ amount_due_cents: 0, used_tokens: 12_600 });
+  it("is due for the whole period, and of that says what has been invoiced already", () => {
+    const status = overageStatus({ ...given, invoiced_cents: 1 });
+    expect(status).toMatchObject({ amount_due_cents: 2, invoiced_cents: 1, used_tokens: 12_600 });
   });
 });

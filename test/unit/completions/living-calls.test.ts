@@ -4,9 +4,14 @@ import type { Charge, Ledger, Progress } from "../../../src/ledger/ledger.types.
 
 let noted: Progress[][];
 let fails: boolean;
+let settled: PromiseWithResolvers<unknown>;
+let stopping: boolean;
 const ledger = {
   hold: async ({ hold_id }: { hold_id: string }) => ({ status: "held", hold_id, held_tokens: 10 }),
-  settle: async () => ({ status: "settled" }),
+  settle: () => settled.promise,
+  beginStop: () => {
+    stopping = true;
+  },
   release: async () => {},
   progress: async (calls: Progress[]) => {
     if (fails) throw new Error("the database is away");
@@ -17,6 +22,8 @@ const ledger = {
 beforeEach(() => {
   noted = [];
   fails = false;
+  settled = Promise.withResolvers();
+  stopping = false;
   vi.useFakeTimers();
 });
 afterEach(() => vi.useRealTimers());
@@ -66,4 +73,42 @@ it("notes what failed again at the next turn", async () => {
   fails = false;
   await vi.advanceTimersByTimeAsync(1_000);
   expect(noted).toEqual([[{ user_id: "u", hold_id: "one", charge: charge(5) }]]);
+});
+
+it("lets a call live on while its charge waits for the database, and notes the charge as what it has come to", async () => {
+  const living = createLivingCalls(ledger);
+  for (const hold_id of ["one", "two"]) await hold(living, hold_id);
+  const whole = { ...charge(9), hold_id: "one" };
+  const settling = living.ledger.settle(whole);
+  void living.ledger.settle({ ...charge(9), hold_id: "two", rider: { procedure: "record", argument: 1 } });
+  fails = true;
+  await vi.advanceTimersByTimeAsync(180_000);
+  fails = false;
+  await vi.advanceTimersByTimeAsync(1_000);
+  expect(noted.splice(0)).toEqual([
+    [
+      { user_id: "u", hold_id: "one", charge: whole },
+      { user_id: "u", hold_id: "two", charge: null }, // nothing may be charged without its rider
+    ],
+  ]);
+  settled.resolve({ status: "settled" });
+  await settling;
+  await vi.advanceTimersByTimeAsync(60_000);
+  expect(noted).toEqual([]);
+  expect(vi.getTimerCount()).toBe(0);
+});
+
+it("has charges that wait for the database tried a last time when the process stops, and waits for that", async () => {
+  const living = createLivingCalls(ledger);
+  await hold(living, "one");
+  const settling = living.ledger.settle({ ...charge(9), hold_id: "one" });
+  let is_idle = false;
+  const idle = living.idle().then(() => {
+    is_idle = true;
+  });
+  await vi.advanceTimersByTimeAsync(1);
+  expect([stopping, is_idle]).toEqual([true, false]);
+  settled.reject(new Error("still away"));
+  await expect(settling).rejects.toThrow("still away");
+  await idle;
 });

@@ -5,7 +5,7 @@ const refusal = Object.assign(new Error("a check failed"), { code: "23514" });
 
 function recorded(apply: (batch: string[], call: number) => void, size_limit = 100, retry_ms = [0]) {
   const batches: string[][] = [];
-  const commit = createGroupCommit<string, string>({
+  const { commit, beginStop } = createGroupCommit<string, string>({
     apply: async (batch) => {
       batches.push(batch);
       await null;
@@ -14,8 +14,9 @@ function recorded(apply: (batch: string[], call: number) => void, size_limit = 1
     },
     size_limit,
     retry_ms,
+    isLasting: (operation) => operation.startsWith("settle"),
   });
-  return { batches, commit };
+  return { batches, commit, beginStop };
 }
 
 test("what queues while a call is in flight is the next batch, bounded in size and in order", async () => {
@@ -83,4 +84,44 @@ test("an operation that fell to a deadlock is done when it is sent again", async
   });
   expect(await commit("a")).toBe("a done");
   expect(batches).toEqual([["a"], ["a"]]);
+});
+
+const away = Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
+
+test("what must not be lost waits for a database that is away, however long; the rest of its batch fails", async () => {
+  const { batches, commit } = recorded((_, call) => {
+    if (call <= 20) throw away;
+  });
+  const outcomes = await Promise.allSettled(["hold", "settle 1", "settle 2"].map((name) => commit(name)));
+  expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "fulfilled", "fulfilled"]);
+  expect(batches.at(-1)).toEqual(["settle 1", "settle 2"]);
+});
+
+test("what must not be lost fails alone when the database refuses it", async () => {
+  const { commit } = recorded((batch) => {
+    if (batch.includes("settle poison")) throw refusal;
+  });
+  const outcomes = await Promise.allSettled(["settle poison", "settle 1"].map((name) => commit(name)));
+  expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+});
+
+test("a process that stops tries what waits a last time, at once", async () => {
+  const one = recorded(() => {
+    throw away;
+  });
+  const lost = one.commit("settle 1");
+  const other = recorded(
+    (_, call) => {
+      if (call === 1) throw away;
+    },
+    100,
+    [60_000],
+  );
+  const saved = other.commit("settle 1");
+  await expect.poll(() => other.batches.length).toBe(1);
+  one.beginStop();
+  other.beginStop();
+  await expect(lost).rejects.toThrow("refused");
+  expect(await saved).toBe("settle 1 done");
+  expect(other.batches.length).toBe(2);
 });

@@ -1,0 +1,85 @@
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Tx } from "../platform/db.ts";
+import { type CrossingKey, listCrossings, takeCrossing } from "./crossing.store.ts";
+import { listDeadHolds, type Operation, sweepExpired } from "./ledger.store.ts";
+import type { Crossing } from "./ledger.types.ts";
+
+/** Accounts, holds or crossings that are looked at together, so that a sweep never locks or reads much at once. */
+const STEP = 200;
+/** Failures that are told of one sweep; the next one tells again of what still fails. */
+const MOST_TOLD = 5;
+
+/** What is told of a crossing, in the transaction that forgets it. */
+export type OnCrossing = (crossing: Crossing, tx: Tx) => Promise<void>;
+
+interface Sweep {
+  db: Db;
+  clock: Clock;
+  commit(operation: Operation): Promise<unknown>;
+  listeners: readonly OnCrossing[];
+  /** Notes what has failed, and goes on. */
+  failed(what: string, error: unknown): void;
+}
+
+/**
+ * Ends dead holds, closes expired buckets and tells of crossings. What fails holds up nothing else: it is left for the
+ * next sweep, and told at the end by an error.
+ */
+export async function sweepLedger(options: Omit<Sweep, "failed">): Promise<void> {
+  const failures: string[] = [];
+  const failed: Sweep["failed"] = (what, error) => failures.push(`${what}: ${(error as Error).message}`);
+  const sweep = { ...options, failed };
+  await endDeadHolds(sweep).catch((error: unknown) => failed("dead holds", error));
+  await closeExpired(sweep).catch((error: unknown) => failed("expired buckets", error));
+  await tellCrossings(sweep).catch((error: unknown) => failed("crossings", error));
+  if (failures.length > 0) {
+    throw new Error(`${failures.length} failed, the rest is done: ${failures.slice(0, MOST_TOLD).join("; ")}`);
+  }
+}
+
+/** One that is settled meanwhile is simply gone. */
+async function endDeadHolds({ db, commit, failed }: Sweep): Promise<void> {
+  const except: string[] = [];
+  for (;;) {
+    const dead = await listDeadHolds(db, { except, limit: STEP });
+    const end = (hold: (typeof dead)[number]) =>
+      commit(hold).catch((error: unknown) => {
+        except.push(hold.hold_id);
+        failed(`hold ${hold.hold_id} of ${hold.user_id}`, error);
+      });
+    await Promise.all(dead.map(end));
+    if (dead.length < STEP) return;
+  }
+}
+
+async function closeExpired({ db, clock, failed }: Sweep): Promise<void> {
+  for (let after: string | null = null; ; ) {
+    const swept = await sweepExpired(db, clock.now(), { after, limit: STEP });
+    for (const { user_id, failure } of swept) {
+      if (failure !== null) failed(`account ${user_id}`, new Error(failure));
+    }
+    after = swept.at(-1)?.user_id ?? after;
+    if (swept.length < STEP) return;
+  }
+}
+
+/** Each in a transaction of its own. Without a listener they wait. */
+async function tellCrossings({ db, listeners, failed }: Sweep): Promise<void> {
+  if (listeners.length === 0) return;
+  for (let after: CrossingKey | null = null; ; ) {
+    const untold: CrossingKey[] = await listCrossings(db, after, STEP);
+    for (const key of untold) {
+      await tell(db, key, listeners).catch((error: unknown) => failed(`crossing ${key.seq} of ${key.user_id}`, error));
+    }
+    after = untold.at(-1) ?? after;
+    if (untold.length < STEP) return;
+  }
+}
+
+async function tell(db: Db, key: CrossingKey, listeners: readonly OnCrossing[]): Promise<void> {
+  await db.transaction(async (tx) => {
+    const crossing = await takeCrossing(tx, key);
+    if (crossing === undefined) return;
+    for (const listener of listeners) await listener(crossing, tx);
+  });
+}

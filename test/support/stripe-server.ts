@@ -1,0 +1,98 @@
+import { createHash } from "node:crypto";
+import { createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
+import { parseForm, type StripeObject } from "./stripe-objects.ts";
+
+/** How Stripe is spoken to: bearer key, forms, idempotency keys and errors. What its routes do is the caller's. */
+
+export const STRIPE_KEY = "sk_test_local";
+
+export type Form = Record<string, unknown>;
+export type Route = [method: string, pattern: RegExp, handle: (form: Form, id: string) => StripeObject | object];
+
+interface Refused {
+  status: number;
+  error: { type: string; code?: string; message: string };
+}
+
+class StripeRefusal extends Error {
+  readonly refused: Refused;
+  constructor(refused: Refused) {
+    super(refused.error.message);
+    this.refused = refused;
+  }
+}
+
+export const noSuch = () =>
+  new StripeRefusal({
+    status: 404,
+    error: { type: "invalid_request_error", code: "resource_missing", message: "No such object" },
+  });
+export const invalid = (message: string) =>
+  new StripeRefusal({ status: 400, error: { type: "invalid_request_error", message } });
+export const declined = () =>
+  new StripeRefusal({
+    status: 402,
+    error: { type: "card_error", code: "card_declined", message: "Your card was declined." },
+  });
+
+const KEY_REUSED = {
+  type: "idempotency_error",
+  message: "Keys for idempotent requests can only be used with the same parameters",
+};
+
+/** Serves these routes on a free port of loopback. */
+export async function serveStripe(routes: Route[]) {
+  const answers = new Map<string, { hash: string; status: number; body: string }>();
+  const requests: { method: string; path: string; form: Form }[] = [];
+  let lost_answer: RegExp | null = null;
+
+  const handle = (request: IncomingMessage, path: string, form: Form): { status: number; body: string } => {
+    requests.push({ method: request.method ?? "", path, form });
+    try {
+      if (request.headers.authorization !== `Bearer ${STRIPE_KEY}`)
+        throw new StripeRefusal({ status: 401, error: { type: "invalid_request_error", message: "Invalid API Key" } });
+      const route = routes.find(([method, pattern]) => method === request.method && pattern.test(path));
+      if (route === undefined) throw noSuch();
+      return { status: 200, body: JSON.stringify(route[2](form, route[1].exec(path)?.[1] ?? "")) };
+    } catch (error) {
+      if (!(error instanceof StripeRefusal)) throw error;
+      return { status: error.refused.status, body: JSON.stringify({ error: error.refused.error }) };
+    }
+  };
+  const answer = (request: IncomingMessage, path: string, text: string): { status: number; body: string } => {
+    const key = request.headers["idempotency-key"];
+    const hash = createHash("sha256").update(`${request.method} ${path} ${text}`).digest("hex");
+    const known = typeof key === "string" ? answers.get(key) : undefined;
+    if (known !== undefined) {
+      return known.hash === hash ? known : { status: 400, body: JSON.stringify({ error: KEY_REUSED }) };
+    }
+    const done = { hash, ...handle(request, path, parseForm(text)) };
+    if (typeof key === "string" && done.status < 500) answers.set(key, done);
+    return done;
+  };
+  const server = createServer(async (request, response) => {
+    let text = "";
+    for await (const chunk of request) text += chunk;
+    const [path = "", query = ""] = (request.url ?? "").split("?");
+    const { status, body } = answer(request, path, text || query);
+    if (lost_answer?.test(`${request.method} ${path}`)) return void response.destroy();
+    response.writeHead(status, { "Content-Type": "application/json", "Request-Id": "req_local" }).end(body);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    requests,
+    /** Calls that match do what they do, but nobody hears of it; null: all are answered again. */
+    loseAnswers: (call: RegExp | null) => {
+      lost_answer = call;
+    },
+    /** A day goes by: Stripe forgets idempotency keys. */
+    forgetKeys: () => answers.clear(),
+    stop: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+}
