@@ -11,7 +11,7 @@ export type Storage = "embedded" | "postgres";
 
 const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
 /** As in package.json's "start". */
-const COMPILE_CACHE = fileURLToPath(import.meta.resolve("../../node_modules/.cache/purser"));
+const COMPILE_CACHE = join(MAIN, "../../node_modules/.cache/purser");
 const ADMIN_KEY = "operator-key-of-the-bench";
 /** What each user of the bench is granted. */
 const PLENTY_TOKENS = 1_000_000_000_000;
