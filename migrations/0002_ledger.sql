@@ -655,9 +655,9 @@ begin
           from unnest(bucket_owners, bucket_live, bucket_remaining, bucket_held) as b(owner, live, remaining, held)
           where b.owner = op.user_id and b.live;
         refusal := coalesce(refusal, case
-          when posted_live + a.overage_cap - a.overage < minimum then 'overage_cap_reached'
-          when a.overage_cap is null and posted_live = 0 then 'out_of_tokens'
-          when posted_live + coalesce(a.overage_cap - a.overage, 0) >= minimum then 'in_flight_exhausted'
+          when posted_live + greatest(0, a.overage_cap - a.overage) >= minimum then 'in_flight_exhausted'
+          when a.overage_cap is not null then 'overage_cap_reached'
+          when posted_live = 0 then 'out_of_tokens'
           else 'insufficient_balance'
         end);
         outcomes := outcomes || json_build_object('status', 'refused', 'code', refusal,

@@ -50,6 +50,11 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
       ) e where (a.seq, a.seq, 1) is distinct from (e.count, e.high, e.low)`,
   },
   {
+    invariant: "every entry has its account",
+    text: `select distinct user_id, 'no account' as detail from entry e
+      where not exists (select from account a where a.user_id = e.user_id)`,
+  },
+  {
     invariant: "each balance_after is the one before and the amount",
     text: `select user_id, format('entry %s', seq) as detail from (
         select *, coalesce(lag(balance_after) over (partition by user_id order by seq), 0) as balance_before from entry
@@ -80,6 +85,13 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
       ) both_sides where (remaining, original) is distinct from (total, granted)`,
   },
   {
+    invariant: "a bucket is what its grant says, and has expired no sooner than it does",
+    text: `select b.user_id, format('bucket %s, entry %s', b.id, e.seq) as detail
+      from bucket b join entry e on e.user_id = b.user_id and e.bucket_id = b.id
+      where (e.type = 'grant' and (e.source, e.created_at) is distinct from (b.source, b.granted_at))
+        or (e.type = 'expiry' and e.amount < 0 and e.created_at < b.expires_at)`,
+  },
+  {
     invariant: "the entries of a charge are what it charged, what was overage and what was absorbed",
     text: `select u.user_id, format('hold %s cost %s', u.hold_id, u.cost) as detail
       from usage_event u left join (
@@ -104,10 +116,21 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
       ) priced where cost <> ceil(micro / ${RATE_SCALE})`,
   },
   {
-    invariant: "every entry of a charge has its usage event",
+    invariant: "every entry of a charge has its usage event, of the same call",
     text: `select user_id, format('entry %s', seq) as detail from entry e
       where type in ('usage', 'overage', 'absorbed')
-        and not exists (select from usage_event u where u.user_id = e.user_id and u.hold_id = e.hold_id)`,
+        and not exists (
+          select from usage_event u where u.user_id = e.user_id and u.hold_id = e.hold_id
+            and (u.model, u.agent_id, u.run_id, u.request_id, u.api_key_id)
+              is not distinct from (e.model, e.agent_id, e.run_id, e.request_id, e.api_key_id)
+            and u.created_at <= e.created_at
+        )`,
+  },
+  {
+    invariant: "what a charge keeps of its hold is its slices and perhaps overage, no more than was asked for",
+    text: `select user_id, format('hold %s of %s', hold_id, held) as detail from usage_event
+      where held > requested
+        or held < (select coalesce(sum(tokens), 0) from unnest(slice_tokens) as tokens)`,
   },
   {
     invariant: "the daily usage is the sum of the usage events",

@@ -77,7 +77,9 @@ export async function listCharges(
       return { ...callerOf(row), status: "settled", hold, charge: { ...counted, entries } };
     }),
   );
-  return [...open, ...settled].slice(0, limit);
+  // One that was settled between the two readings is in both.
+  const ended = new Set(events.map(({ hold_id }) => hold_id));
+  return [...open.filter(({ hold_id }) => !ended.has(hold_id)), ...settled].slice(0, limit);
 }
 
 function callerOf({ hold_id, api_key_id, agent_id, run_id, estimate }: Caller): Caller {

@@ -92,12 +92,20 @@ const GIVEN_LEASES = "jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id
 const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch = mine.epoch
   and run.status in ('running', 'cancelling')`;
 
-/** Renews the leases that are still good, and tells which those are. */
+/**
+ * Renews the leases that are still good, and tells which those are. It waits for nobody, so that it can stand in no
+ * deadlock with a batch of settles that record steps: what is locked at this moment is renewed by the next heartbeat.
+ */
 export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_ms: number) {
   return sql.query<{ id: string; epoch: number; status: Exclude<LeaseState, "lost"> }>({
     name: "run_renew",
-    text: `update run set lease_until = clock_timestamp() + make_interval(secs => $2 / 1000.0)
-      from ${GIVEN_LEASES} where ${OWNED} returning run.id, run.epoch, run.status`,
+    text: `with free as materialized (
+        select run.user_id, run.id from run join ${GIVEN_LEASES} on ${OWNED} for update of run skip locked
+      ), renewed as (
+        update run set lease_until = clock_timestamp() + make_interval(secs => $2 / 1000.0)
+          from free where run.user_id = free.user_id and run.id = free.id
+      )
+      select run.id, run.epoch, run.status from run join ${GIVEN_LEASES} on ${OWNED}`,
     values: [jsonbText(leases), lease_ms],
   });
 }

@@ -117,7 +117,7 @@ export function modelHold(
   const key_used = model.spent + sum([...model.holds.values()].map((hold) => hold.held));
   const wanted = ask.budget === null ? ask.amount : Math.min(ask.amount, Math.max(0, ask.budget - key_used));
   if (wanted < ask.minimum) return { status: "refused", code: "key_budget_exceeded" };
-  const overage_left = model.overage_cap === null ? 0 : model.overage_cap - model.overage;
+  const overage_left = model.overage_cap === null ? 0 : Math.max(0, model.overage_cap - model.overage);
   const overage_free = Math.max(0, overage_left - heldOverage(model));
   if (posted - held + overage_free < ask.minimum) {
     if (model.overage_cap !== null && posted + overage_left < ask.minimum)

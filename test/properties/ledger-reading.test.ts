@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { createLedger } from "../../src/ledger/ledger.service.ts";
 import type { HoldOutcome } from "../../src/ledger/ledger.types.ts";
 import { addSeconds } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
@@ -182,12 +183,22 @@ test("the audit finds what was altered behind the ledger's back", async () => {
   const world = createLedgerFixture(fresh);
   const user_id = await world.account(100);
   await world.settle(user_id, newId(), 10);
+  await world.grant(user_id, 5, 10);
+  world.pass(10);
+  await world.ledger.sweep();
+  const like_grant = "a bucket is what its grant says, and has expired no sooner than it does";
+  const like_call = "every entry of a charge has its usage event, of the same call";
+  const kept = "what a charge keeps of its hold is its slices and perhaps overage, no more than was asked for";
   const tampers = [
+    ["update bucket set expires_at = expires_at + interval '1 day' where closed_reason = 'expired'", like_grant],
+    ["update usage_event set request_id = 'another'", like_call],
+    ["update usage_event set requested = 1, held = 2", kept],
     ["update usage_daily set cost = cost - 1", "the daily usage is the sum of the usage events"],
     ["update account set posted = posted - 1", "posted and held are the sums over the buckets"],
     ["update entry set description = 'Never mind' where seq = 2", "each hash is that of the entry and the hash before"],
     ["update usage_event set output_tokens = 21", "a charge costs its tokens at its rates, rounded up once"],
     ["delete from entry where seq = 2", "entries are numbered without a gap"],
+    ["with gone as (delete from bucket) delete from account", "every entry has its account"],
   ] as const;
   for (const [text, invariant] of tampers) {
     await fresh.query({ text });
@@ -197,4 +208,21 @@ test("the audit finds what was altered behind the ledger's back", async () => {
   }
   await fresh.close();
   await own.drop();
+});
+
+test("a call that is settled while it is being looked up is told once, as settled", async () => {
+  const user_id = await fixture.account(100);
+  const hold_id = await heldBy(fixture.hold(user_id, 50, { request_id: "looked-up" }));
+  const reader = createLedger({
+    clock: fixture.clock,
+    db: {
+      ...db,
+      query: async (statement) => {
+        const rows = await db.query(statement);
+        await fixture.settle(user_id, hold_id, 20, { request_id: "looked-up" });
+        return rows as never;
+      },
+    },
+  });
+  expect((await reader.charges(user_id, "looked-up", 5)).map(({ status }) => status)).toEqual(["settled"]);
 });

@@ -159,6 +159,17 @@ test("overage pays what the balance does not, up to its cap", async () => {
   expect(outcome).toMatchObject({ charged_tokens: 100, overage_tokens: 50, absorbed_tokens: 10 });
 });
 
+test("a cap below what was used takes nothing from the balance: a refusal for what calls hold says so", async () => {
+  const user_id = await fixture.account(100);
+  await fixture.ledger.setOverage({ user_id, cap_tokens: 200 });
+  await fixture.settle(user_id, newId(), 250);
+  await fixture.grant(user_id, 50);
+  await fixture.ledger.setOverage({ user_id, cap_tokens: 10 });
+  await heldBy(fixture.hold(user_id, 50));
+  expect(await fixture.hold(user_id, 40)).toMatchObject({ code: "in_flight_exhausted", available: 0, held: 50 });
+  expect(await fixture.hold(user_id, 51)).toMatchObject({ code: "overage_cap_reached" });
+});
+
 test("an expired bucket never counts, before any sweep, and its expiry is entered at the instant it expired", async () => {
   const user_id = await fixture.account(100);
   const short = await fixture.grant(user_id, 40, 10);

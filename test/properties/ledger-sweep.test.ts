@@ -93,7 +93,7 @@ describe("a hold whose lease runs out", () => {
     const api_key_id = newId();
     const { user_id, hold_id } = await lostCall(35, api_key_id);
     await fixture.settle(user_id, newId(), 50);
-    expect(await fixture.settle(user_id, hold_id, 60, { api_key_id })).toMatchObject({
+    expect(await fixture.settle(user_id, hold_id, 60, { api_key_id, request_id: hold_id })).toMatchObject({
       cost_tokens: 60,
       charged_tokens: 50,
       absorbed_tokens: 10,
@@ -118,7 +118,7 @@ describe("a hold whose lease runs out", () => {
     await die(hold_id);
     await world.ledger.sweep();
     world.pass(120);
-    await world.settle(user_id, hold_id, 60);
+    await world.settle(user_id, hold_id, 60, { request_id: hold_id });
     const { daily_usage } = await world.ledger.usage(user_id, 2);
     expect(daily_usage.map(({ cost_tokens, requests }) => [cost_tokens, requests])).toEqual([
       [60, 1],

@@ -1,4 +1,4 @@
-import { describe, expect, test } from "vitest";
+import { describe, expect, inject, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
@@ -154,6 +154,32 @@ describe("a run's way", () => {
     expect(await ride()).toBe(false);
   });
 });
+
+test.skipIf(inject("storage").kind === "embedded")(
+  "a heartbeat waits for no step that is being recorded: the other leases are renewed, and none counts as lost",
+  async () => {
+    const lease_until = (lease_ids: string[]) =>
+      queue.db.query<{ id: string; lease_until: string }>({
+        text: "select id, lease_until from run where id = any ($1) order by id",
+        values: [lease_ids],
+      });
+    await queue.enqueue();
+    await queue.enqueue({ user_id: newId(), agent_id: newId() });
+    const claimed = await queue.scheduling.claim("worker-1", 2, LIMITS);
+    const leases = claimed.map(({ lease }) => lease);
+    const [busy, other] = leases.map(({ run_id }) => run_id).sort() as [string, string];
+    const before = await lease_until([busy, other]);
+    await queue.db.transaction(async (tx) => {
+      await tx.query({ text: "select from run where id = $1 for update", values: [busy] });
+      const states = await queue.scheduling.heartbeat(leases);
+      expect([...states.values()]).toEqual(["running", "running"]);
+    });
+    const after = await lease_until([busy, other]);
+    expect(after[0]).toEqual(before[0]);
+    expect(Date.parse(after[1]?.lease_until ?? "")).toBeGreaterThan(Date.parse(before[1]?.lease_until ?? ""));
+  },
+  5_000,
+);
 
 describe("claiming", () => {
   test("no run is claimed twice, whoever asks at the same time", async () => {

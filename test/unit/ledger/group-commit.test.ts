@@ -86,6 +86,14 @@ test("an operation that fell to a deadlock is done when it is sent again", async
   expect(batches).toEqual([["a"], ["a"]]);
 });
 
+test.each(["EPIPE", "EBADF"])("%s is no judgement of the database: what met it is sent again", async (code) => {
+  const { batches, commit } = recorded((_, call) => {
+    if (call <= 2) throw Object.assign(new Error("write failed"), { code });
+  });
+  expect(await Promise.all([commit("settle 1"), commit("settle 2")])).toEqual(["settle 1 done", "settle 2 done"]);
+  expect(batches).toEqual(Array(3).fill(["settle 1", "settle 2"]));
+});
+
 const away = Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
 
 test("what must not be lost waits for a database that is away, however long; the rest of its batch fails", async () => {
