@@ -1,21 +1,29 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { createSystemClock } from "../src/platform/clock.ts";
+import { agentRuns } from "./agent-runs.ts";
 import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";
+import { outbound } from "./outbound.ts";
+import { schedules } from "./schedules.ts";
 import { startUp } from "./start-up.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { printOutcome } from "./support/print.ts";
 import { writeReport } from "./support/report.ts";
 import { usageSummary } from "./usage-summary.ts";
+import { vault } from "./vault.ts";
 
 // `npm run bench -- [name…] [--quick] [--peers] [--write]`: see docs/benchmarks.md.
 
 const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   completions,
   charges,
+  schedules,
+  "agent-runs": agentRuns,
   "start-up": startUp,
   "usage-summary": usageSummary,
+  vault,
+  outbound,
 };
 
 const { values: options, positionals } = parseArgs({

@@ -5,7 +5,7 @@ import { readConfig } from "../src/config.ts";
 import { type Listening, listen } from "../src/http/listen.ts";
 import { createLog } from "../src/platform/log.ts";
 import { block, grouped, heading, line, table } from "./print.ts";
-import { startSite } from "./site.ts";
+import { type DemoSite, SITE_KEY, startSite } from "./site.ts";
 
 // `npm run demo`: the main job from end to end, offline, through the public API. `--once` exits instead of serving on.
 
@@ -38,14 +38,24 @@ function showStep(step: Json): void {
   }
 }
 
-async function runAgent(call: ReturnType<typeof clientOf>, origin: string): Promise<void> {
-  heading("1. An agent that reads the web");
+async function storeSecret(call: ReturnType<typeof clientOf>, origin: string): Promise<void> {
+  heading("1. A secret, given to the vault once");
+  const allowed_hosts = [new URL(origin).host];
+  const secret = await call("POST", "/secrets", { name: "HARBOUR_KEY", value: SITE_KEY, allowed_hosts });
+  line(`${secret.name}, shown as ${secret.masked_value} from here on, sent to ${secret.allowed_hosts} only`);
+}
+
+async function runAgent(call: ReturnType<typeof clientOf>, { origin, received }: DemoSite): Promise<void> {
+  heading("2. An agent that reads the web, signs in with the secret where it is bound, and sends a webhook");
+  const auth = [
+    { secret: "HARBOUR_KEY", hosts: [new URL(origin).host], paths: ["/prices"], inject: { type: "bearer" } },
+  ];
   const agent = await call("POST", "/agents", {
     name: "Harbour watch",
     system_prompt: "You watch the harbour's pages for a sailor. Be brief.",
-    run_prompt: `Read ${origin}/harbour and ${origin}/prices and ${origin}/tides and summarise them.`,
+    run_prompt: `Read ${origin}/harbour and ${origin}/prices and ${origin}/tides and send a summary to ${origin}/hook`,
     model_id: "purser/rehearsal",
-    tools_config: { web_fetch: { enabled: true } },
+    tools_config: { web_fetch: { enabled: true, auth }, send_webhook: { enabled: true, urls: [`${origin}/hook`] } },
     schedule_enabled: true,
     schedule_interval: "daily",
     schedule_time: "09:00",
@@ -53,14 +63,18 @@ async function runAgent(call: ReturnType<typeof clientOf>, origin: string): Prom
   });
   line(`agent ${agent.id}, next run ${agent.next_run_at} (09:00 in Kolkata)`);
 
-  heading("2. One run of it: every step, and what the safety layer took out of the pages");
+  heading("3. One run of it: every step, and what the safety layer took out of the pages");
   const run = await call("POST", `/agents/${agent.id}/runs`, undefined, { Prefer: "wait=60" });
   const detail = await call("GET", `/agents/${agent.id}/runs/${run.id}`);
   detail.steps.forEach(showStep);
   line(`run ${detail.status}; its output:`);
   block(detail.output ?? JSON.stringify(detail.error));
 
-  heading("3. What it cost");
+  for (const { body, signed } of received) line(`the webhook came${signed ? ", signed" : ""}: ${body.slice(0, 90)} …`);
+  const { uses } = await call("GET", `/secrets/${(await call("GET", "/secrets")).secrets[0].id}/uses`);
+  for (const use of uses) line(`the secret was ${use.outcome} for ${use.host} by ${use.tool}, and is in no step above`);
+
+  heading("4. What it cost");
   const { input_tokens, output_tokens, cost_tokens } = detail.usage;
   const dollars = (cost_tokens / 625_000).toFixed(6);
   line(
@@ -69,7 +83,7 @@ async function runAgent(call: ReturnType<typeof clientOf>, origin: string): Prom
 }
 
 async function showAccount(call: ReturnType<typeof clientOf>): Promise<void> {
-  heading("4. The ledger: every token granted and spent");
+  heading("5. The ledger: every token granted and spent");
   const { transactions } = await call("GET", "/users/me/transactions");
   table(
     ["#", "type", "amount", "balance", "what for"],
@@ -81,7 +95,7 @@ async function showAccount(call: ReturnType<typeof clientOf>): Promise<void> {
       entry.model ?? entry.description,
     ]),
   );
-  heading("5. The buckets they are taken from, oldest first");
+  heading("6. The buckets they are taken from, oldest first");
   const { buckets } = await call("GET", "/users/me/buckets");
   table(
     ["source", "remaining", "of", "expires", "note"],
@@ -123,6 +137,7 @@ async function main(): Promise<void> {
   const server: Listening = await listen(app.http, config).catch(() =>
     listen(app.http, { host: config.host, port: 0 }),
   );
+  app.listeningAt(server.url);
   console.log(`listening on ${server.url}`);
   const stop = async () => {
     app.beginStop();
@@ -134,7 +149,8 @@ async function main(): Promise<void> {
     const operator = clientOf(server.url, admin_key);
     const { api_key } = await operator("POST", "/admin/users", { email: `demo-${Date.now()}@example.com` });
     const call = clientOf(server.url, api_key.key);
-    await runAgent(call, site.origin);
+    await storeSecret(call, site.origin);
+    await runAgent(call, site);
     await showAccount(call);
     line("");
     line(`All of that took ${((performance.now() - started) / 1000).toFixed(1)} s.`);

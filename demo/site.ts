@@ -1,7 +1,9 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 
-// The demo's own little web site: two honest pages, and one that tries to give orders to whatever reads it.
+// The demo's own little web site: two honest pages, one of them for those who have its key, one that tries to give
+// orders to whatever reads it, and a receiver of webhooks.
 
 const page = (title: string, body: string) =>
   `<!doctype html><html><head><title>${title}</title></head><body><h1>${title}</h1>${body}</body></html>`;
@@ -26,9 +28,27 @@ const PAGES: Record<string, string> = {
   ),
 };
 
+/** What `/prices` wants as a bearer token. */
+export const SITE_KEY = "harbour_key_7d1f0c52b94e";
+
+export interface DemoSite {
+  origin: string;
+  /** The webhooks received: their bodies, and whether a signature came along. */
+  received: { body: string; signed: boolean }[];
+  stop(): void;
+}
+
 /** Serves the pages on a free port of loopback; resolves to its address. */
-export async function startSite(): Promise<{ origin: string; stop(): void }> {
-  const server = createServer((request, response) => {
+export async function startSite(): Promise<DemoSite> {
+  const received: DemoSite["received"] = [];
+  const server = createServer(async (request, response) => {
+    if (request.url === "/hook") {
+      received.push({ body: await text(request), signed: request.headers["webhook-signature"] !== undefined });
+      return response.writeHead(204).end();
+    }
+    if (request.url === "/prices" && request.headers.authorization !== `Bearer ${SITE_KEY}`) {
+      return response.writeHead(401, { "Content-Type": "text/plain" }).end("a key is needed");
+    }
     const body = PAGES[request.url ?? ""];
     response.writeHead(body === undefined ? 404 : 200, { "Content-Type": "text/html; charset=utf-8" });
     response.end(body ?? "not found");
@@ -37,6 +57,7 @@ export async function startSite(): Promise<{ origin: string; stop(): void }> {
   const { port } = server.address() as AddressInfo;
   return {
     origin: `http://127.0.0.1:${port}`,
+    received,
     stop: () => {
       server.closeAllConnections();
       server.close();

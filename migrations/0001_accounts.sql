@@ -50,7 +50,7 @@ create trigger user_changed after update of suspended_at, erased_at on users
 create table idempotency_key (
   user_id uuid not null,
   key text not null,
-  -- of method, path and body: the same key with another request is a mistake
+  -- HMAC of method, path, API key and body: the same key with another request is a mistake
   request_hash bytea not null,
   -- null while the first request is still running
   status integer,

@@ -518,6 +518,8 @@ declare
   minimum bigint;
   refusal text;
   key_left bigint;
+  agent_left bigint;
+  agent_held bigint;
   posted_live bigint;
   held_live bigint;
   slice_places integer[];
@@ -585,7 +587,7 @@ begin
         e.from_progress
       from rows from (json_to_recordset(operations) as (
         kind text, user_id uuid, hold_id uuid, request_id text, api_key_id uuid, agent_id uuid, run_id uuid,
-        key_budget_tokens bigint, amount_tokens bigint, minimum_tokens bigint,
+        key_budget_tokens bigint, agent_budget jsonb, amount_tokens bigint, minimum_tokens bigint,
         model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
         input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
         estimate jsonb, rider jsonb
@@ -627,6 +629,25 @@ begin
         amount := least(amount, key_left);
         if amount < minimum then
           refusal := 'key_budget_exceeded';
+        end if;
+      end if;
+      if op.agent_budget is not null then
+        select coalesce(sum(spent), 0), coalesce(sum(held_now), 0) into agent_left, agent_held from (
+          select cost, 0 from usage_daily where user_id = op.user_id and agent_id = op.agent_id
+            and day >= (op.agent_budget ->> 'from_day')::date
+          union all
+          select e.cost, 0 from unnest(events) as e where e.user_id = op.user_id and e.agent_id = op.agent_id
+          union all
+          select 0, h.held from hold h where h.user_id = op.user_id and h.agent_id = op.agent_id
+            and h.id <> all (coalesce(ended_holds, '{}'))
+          union all
+          select 0, h.held from unnest(new_holds) as h where h.user_id = op.user_id and h.agent_id = op.agent_id
+        ) as agent_use(spent, held_now);
+        agent_left := greatest(0, (op.agent_budget ->> 'cap_tokens')::bigint - agent_left);
+        amount := least(amount, agent_left - least(agent_left, agent_held));
+        if amount < minimum then
+          refusal := coalesce(refusal, case
+            when agent_left >= minimum and agent_held > 0 then 'in_flight_exhausted' else 'agent_budget_exceeded' end);
         end if;
       end if;
       if a.trial_ends_at <= instant and a.paid_since is null then

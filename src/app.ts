@@ -1,7 +1,10 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { createAccounts } from "./accounts/accounts.service.ts";
+import { signInRoutes } from "./accounts/sign-in.routes.ts";
+import { createSignIn } from "./accounts/sign-in.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
+import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
 import { createAsIfPaid } from "./billing/as-if-paid.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { createBilling } from "./billing/billing.service.ts";
@@ -14,37 +17,46 @@ import { completionRoutes } from "./completions/completions.routes.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
+import { consoleRoutes } from "./http/console.routes.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
-import { pendingEndpoints } from "./http/pending.routes.ts";
-import { createHttp } from "./http/server.ts";
-import { serveReference, systemRoutes } from "./http/system.routes.ts";
+import { createHttp, createWorkerHttp } from "./http/server.ts";
+import { probeRoutes, serveReference } from "./http/system.routes.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
 import { observedLedger } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { createNotices } from "./notices/notices.service.ts";
-import { crossingNotice, renewalNotice, setbackNotice } from "./occasions.ts";
+import { crossingNotice, reflectionNotice, renewalNotice, setbackNotice } from "./occasions.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
-import { createSystemClock } from "./platform/clock.ts";
+import { addDays, createSystemClock } from "./platform/clock.ts";
 import type { Log } from "./platform/log.ts";
+import { createMailer } from "./platform/mail.ts";
 import { createMetrics } from "./platform/metrics.ts";
 import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
+import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock, type DueSource, startSweeper } from "./platform/timeline.ts";
 import { newMark } from "./safety/fence.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import { createScheduling } from "./scheduling/scheduling.service.ts";
 import { createTools } from "./tools/tools.service.ts";
-import { type Keyring, loadKeyring } from "./vault/keyring.ts";
+import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
+import { createDataKeys } from "./vault/data-keys.service.ts";
+import { loadKeyring } from "./vault/keyring.ts";
+import type { Keyring } from "./vault/keyring.types.ts";
+import { vaultRoutes } from "./vault/vault.routes.ts";
+import { createVault } from "./vault/vault.service.ts";
 
 const HOUSEKEEPING_MS = 3_600_000;
 
 /** The service, wired but not listening. */
 export interface App {
   http: HttpRouter;
+  /** Tells the address that was really listened on, before any request. */
+  listeningAt(url: string): void;
   /** Readiness ends; queues hand out nothing new. */
   beginStop(): void;
   /** Ends background work and closes the database. Call it once no request is in flight. */
@@ -56,19 +68,47 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
+  const keys = createDataKeys({ db, keyring, log });
+  const service_key = await keys
+    .check()
+    .then(keys.ofService)
+    .catch(async (error: Error) => {
+      await db.close();
+      throw error;
+    });
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
   const clock = settable ?? createSystemClock();
 
   const accounts = await createAccounts({ db, clock });
   const ledger = observedLedger(createLedger({ db, clock }), { metrics, log });
+  const address = createPublicAddress(config);
+  const mailer = createMailer(config.mail, log);
+  const signIn = await createSignIn({
+    db,
+    clock,
+    log,
+    mailer,
+    url: address.url,
+    signup: config.signup,
+    verification: config.verification,
+    openAccount: (tx, user_id) => {
+      const { days, tokens } = config.trial;
+      return ledger.openAccount(tx, { user_id, trial: { ends_at: addDays(clock.now(), days), tokens } });
+    },
+  });
   const models = createModels({ config });
-  const completions = createCompletions({ models, ledger });
+  const completions = createCompletions({
+    models,
+    ledger,
+    fallback_after_seconds: config.limits.fallback_after_seconds,
+    resolveAgent: (id, caller) => agents.asModel(id, caller),
+  });
   const scheduling = createScheduling({ db, clock });
   const outbound = createOutbound({ allow: config.egress_allow });
   const notices = createNotices({
     db,
     clock,
-    cipher: createCipher(keyring, "webhook endpoints"),
+    cipher: createCipher(service_key, "webhook endpoints"),
     outbound,
     egress_allow: config.egress_allow,
     log,
@@ -79,8 +119,11 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     const notice = setbackNotice(setback);
     if (notice !== null) await notices.emit(notice, tx);
   });
+  const vault = createVault({ db, clock, keys, log });
+  vault.onReflected((reflection, tx) => notices.emit(reflectionNotice(reflection), tx));
   const sanitizer = createSanitizer();
-  const tools = createTools({ outbound, sanitizer });
+  const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
+  const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log });
   const agents = createAgents({
     metrics,
     db,
@@ -92,15 +135,17 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     scheduling,
     tools,
     limits: config.limits,
+    chats_only: config.role === "api",
     newMark,
     suspended: accounts.suspended,
+    secretNames: vault.names,
   });
   ledger.onGrant(agents.onGrant);
   const stripe = config.stripe === null ? null : createStripe(config, config.stripe);
   const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
   const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
   billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
-  const idempotency = createIdempotencyStore(db, createCipher(keyring, "idempotency"));
+  const idempotency = createIdempotencyStore(db, createCipher(service_key, "idempotency"));
 
   // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
@@ -110,11 +155,14 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     carryOut: () => scheduling.tick(agents.onDue),
   };
   const sources = [expiries, ...billing.sources, schedules];
-  const sweeper = startSweeper({ sources, log });
+  const swept = config.role === "api" ? sources.filter((source) => source !== schedules) : sources;
+  const sweeper = startSweeper({ sources: swept, log });
+  // Embedded storage is this process's alone, so nobody is at a run that was at work when the last one ended.
+  if (db.kind === "embedded") await scheduling.takeBackAll();
   await agents.start();
   await notices.start();
   const housekeeping = setInterval(() => {
-    for (const sweep of [idempotency.sweep, notices.sweep]) sweep().catch(() => {});
+    for (const sweep of [idempotency.sweep, notices.sweep, vault.sweep, signIn.sweep]) sweep().catch(() => {});
   }, HOUSEKEEPING_MS);
 
   let stopping = false;
@@ -125,49 +173,64 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   };
   const advanceClock =
     settable === null ? null : (target: string) => settable.advanceTo(target, sources, scheduling.untilIdle);
-  const http = createHttp(
-    {
-      authenticate: accounts.authenticate,
-      admin_key: config.admin_key,
-      idempotency,
-      limits: config.limits,
-      log,
-      metrics,
-    },
-    [
-      systemRoutes({ metrics, ready }),
-      modelRoutes(models),
-      completionRoutes(completions),
-      agentsRoutes({ agents }),
-      noticesRoutes({ notices }),
-      safetyRoutes({ sanitizer }),
-      accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
-      billingRoutes({ accounts, ledger, billing }),
-      ledgerExportRoutes({ ledger }),
-      paymentsRoutes({ billing }),
-      ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
-      operatorRoutes({
-        db,
-        clock,
-        accounts,
-        ledger,
-        billing,
-        trial: config.trial,
-        eraseAlso: async (tx, user_id) => {
-          await agents.forgetUser(tx, user_id);
-          await idempotency.forgetUser(tx, user_id);
-          await notices.forgetUser(tx, user_id);
-        },
-        suspendAlso: agents.cancelAll,
-        advanceClock,
-      }),
-      pendingEndpoints(),
-    ],
-  );
-  serveReference(http);
+  const probes = probeRoutes({ metrics, ready });
+  const serveApi = () => {
+    const http = createHttp(
+      {
+        authenticate: accounts.authenticate,
+        authenticateSession: signIn.authenticate,
+        address,
+        admin_key: config.admin_key,
+        idempotency,
+        limits: config.limits,
+        trusted_proxies: config.trusted_proxies,
+        log,
+        metrics,
+      },
+      [
+        probes,
+        modelRoutes(models),
+        completionRoutes(completions),
+        agentsRoutes({ agents }),
+        webhookKeyRoutes({ agents, webhook_keys }),
+        noticesRoutes({ notices }),
+        safetyRoutes({ sanitizer }),
+        signInRoutes({ signIn, address }),
+        vaultRoutes({ vault }),
+        accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
+        billingRoutes({ accounts, ledger, billing }),
+        ledgerExportRoutes({ ledger }),
+        paymentsRoutes({ billing }),
+        ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
+        operatorRoutes({
+          db,
+          clock,
+          accounts,
+          ledger,
+          billing,
+          trial: config.trial,
+          eraseAlso: async (tx, user_id) => {
+            await agents.forgetUser(tx, user_id);
+            await idempotency.forgetUser(tx, user_id);
+            await notices.forgetUser(tx, user_id);
+            await webhook_keys.forgetUser(tx, user_id);
+            await vault.erase(tx, user_id);
+            await signIn.forgetUser(tx, user_id);
+          },
+          suspendAlso: agents.cancelAll,
+          advanceClock,
+        }),
+      ],
+    );
+    serveReference(http);
+    http.route("/", consoleRoutes());
+    return http;
+  };
+  const http = config.role === "worker" ? createWorkerHttp({ log, metrics }, probes) : serveApi();
 
   return {
     http,
+    listeningAt: address.listeningAt,
     beginStop: () => {
       stopping = true;
       // while requests in flight settle: a chat waits for its run, and both have the same time to finish
@@ -182,6 +245,8 @@ export async function createApp(config: Config, log: Log): Promise<App> {
       await notices.stop();
       await completions.idle();
       await accounts.close();
+      await signIn.close();
+      await mailer.close();
       await settable?.stop();
       await db.close();
     },

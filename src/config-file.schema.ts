@@ -91,6 +91,8 @@ const model = record({
   input_rate: rate,
   output_rate: rate,
   cached_input_rate: rate.nullable().default(null),
+  /** null: by its price. */
+  tier: z.enum(["economy", "standard", "premium"], "must be economy, standard or premium").nullable().default(null),
   trial_eligible: flag(false),
   context_window: count(1),
   max_output_tokens: count(1),
@@ -132,6 +134,7 @@ const settings = record({
     concurrent_runs_per_user: count(1).default(LIMITS.concurrent_runs_per_user),
     concurrent_runs: count(1).default(LIMITS.concurrent_runs),
     body_bytes: count(1_024).default(LIMITS.body_bytes),
+    fallback_after_seconds: count(1, 600).default(LIMITS.fallback_after_seconds),
   }).prefault({}),
 });
 

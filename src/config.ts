@@ -19,12 +19,15 @@ import {
   parseUrlWithScheme,
 } from "./config-values.ts";
 import type { Instant } from "./platform/db.ts";
-import { KEYRING_FORMAT, type Keyring, parseKeyring } from "./vault/keyring.ts";
+import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
+import type { Keyring } from "./vault/keyring.types.ts";
 
 export { ConfigError };
 
 /** Everything the process is told from outside, checked. */
 export interface Config extends FileSettings {
+  /** What this node does: `api` leaves runs and schedules to others, `worker` serves no API. */
+  readonly role: (typeof ROLES)[number];
   readonly host: string;
   /** 0: a free one is picked. */
   readonly port: number;
@@ -51,6 +54,8 @@ export interface Config extends FileSettings {
   readonly mail: { readonly smtp_url: string; readonly from: string } | null;
   readonly egress_allow: readonly string[];
   readonly signup: "open" | "closed";
+  /** What makes a sign-up a user: a link, or nothing more, where only this machine can reach the service. */
+  readonly verification: "link" | "none";
   readonly log_level: (typeof LOG_LEVELS)[number];
   /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
   readonly provider_keys: Readonly<Record<string, string>>;
@@ -60,6 +65,7 @@ export interface Config extends FileSettings {
 
 type Env = Record<string, string | undefined>;
 
+const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
 const SHORT_ADMIN_KEY = 16;
 /** Providers of the built-in catalogue, by the names their own conventions give to their keys. */
@@ -97,8 +103,12 @@ export function readConfig(env: Env): Config {
     ) ?? null;
   const public_url = read(env, "PURSER_PUBLIC_URL", parseOrigin, "http(s)://host[:port] and nothing after it") ?? null;
   const loopback = isLoopback(host);
+  const mail = readMail(env, public_url);
+  const signup = read(env, "PURSER_SIGNUP", parseOneOf(["open", "closed"]), "open or closed") ?? "open";
+  const verification = mail === null && loopback ? "none" : "link";
   return {
     ...file,
+    role: readRole(env, database_url),
     host,
     port: read(env, "PORT", parsePort, "a whole number from 0 to 65535") ?? 3000,
     database_url,
@@ -110,18 +120,23 @@ export function readConfig(env: Env): Config {
     public_url,
     trusted_proxies:
       read(env, "PURSER_TRUSTED_PROXIES", parseList(parseCidr), "CIDRs such as 10.0.0.0/8, separated by commas") ?? [],
-    mail: readMail(env, public_url),
+    mail,
     egress_allow:
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
       [],
-    signup: read(env, "PURSER_SIGNUP", parseOneOf(["open", "closed"]), "open or closed") ?? "open",
+    signup,
+    verification,
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
     provider_keys: readProviderKeys(env, file.providers),
-    warnings: warningsOf(env, { admin_key, providers: file.providers }),
+    warnings: warningsOf(env, { admin_key, providers: file.providers, signup, verification, public_url, loopback }),
   };
 }
 
-function warningsOf(env: Env, { admin_key, providers }: Pick<Config, "admin_key" | "providers">): string[] {
+function warningsOf(
+  env: Env,
+  settings: Pick<Config, "admin_key" | "providers" | "signup" | "verification" | "public_url"> & { loopback: boolean },
+): string[] {
+  const { admin_key, providers, public_url } = settings;
   const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
   const warnings = hidden.map(
     ({ name, api_key_env }) => `The provider ${name} and its models are hidden: its key ${api_key_env} is not set.`,
@@ -129,6 +144,17 @@ function warningsOf(env: Env, { admin_key, providers }: Pick<Config, "admin_key"
   if (admin_key !== null && admin_key.length < SHORT_ADMIN_KEY) {
     warnings.push(
       `PURSER_ADMIN_KEY is shorter than ${SHORT_ADMIN_KEY} characters: it opens every account, make it long and random.`,
+    );
+  }
+  if (public_url === null && !settings.loopback) {
+    warnings.push(
+      "PURSER_PUBLIC_URL is not set: people can sign in to the console at http://HOST:PORT only. Set it to the address that they open.",
+    );
+  }
+  const is_public = public_url !== null && !isLoopback(new URL(public_url).hostname);
+  if (is_public && settings.signup === "open" && settings.verification === "none") {
+    warnings.push(
+      "Sign-ups are not verified, since SMTP_URL is not set and HOST is loopback: whoever reaches PURSER_PUBLIC_URL gets a trial for any address. Set SMTP_URL, or PURSER_SIGNUP=closed.",
     );
   }
   return warnings;
@@ -165,8 +191,16 @@ function readFile(env: Env): FileSettings {
   return parseConfigFile(text, path);
 }
 
+function readRole(env: Env, database_url: string | null): Config["role"] {
+  const role = read(env, "PURSER_ROLE", parseOneOf(ROLES), ROLES.join(", ")) ?? "all";
+  if (role !== "all" && database_url === null) {
+    throw new ConfigError("PURSER_ROLE", `it is ${role}, and DATABASE_URL is not set`, "all on embedded storage");
+  }
+  return role;
+}
+
 function readKeyring(env: Env, database_url: string | null): Keyring | null {
-  const keyring = read(env, "PURSER_KEK", parseKeyring, KEYRING_FORMAT) ?? null;
+  const keyring = read(env, "PURSER_KEK", (text) => parseKeyring(text, env), KEYRING_FORMAT) ?? null;
   if (keyring === null && database_url !== null) {
     throw new ConfigError(
       "PURSER_KEK",

@@ -27,12 +27,13 @@ export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
 export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;
-/** contract 9: defaults of `limits`. */
+/** contract 9: defaults of `limits`; fallback_after_seconds is an addition: `auto` waits no longer for one model. */
 export const LIMITS = {
   requests_per_minute: 600,
   concurrent_runs_per_user: 10,
   concurrent_runs: 50,
   body_bytes: 4_194_304,
+  fallback_after_seconds: 60,
 } as const;
 /** contract 6: defaults of an agent's `limits`. */
 export const AGENT_LIMITS = {
@@ -42,8 +43,15 @@ export const AGENT_LIMITS = {
   max_cost_tokens_per_month: null,
   max_consecutive_failures: 5,
 } as const;
+/** Names of the days, Monday first: position + 1 is ISO 8601's number. */
+export const WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] as const;
+export type Weekday = (typeof WEEKDAYS)[number];
 /** A model call that has neither finished nor been renewed by then is taken for dead, and its hold is ended. */
 export const HOLD_SECONDS = 120;
+/** contract 3: how long somebody stays signed in, and how long mailed links are good. */
+export const SESSION_DAYS = 30;
+export const SIGN_UP_LINK_HOURS = 24;
+export const RESET_LINK_HOURS = 1;
 /**
  * contract 1, SIGTERM: what is in flight may take 30 s at most, so all has ended by then. Runs are given up before
  * requests, so that whoever waits for one is still answered.

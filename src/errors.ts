@@ -100,12 +100,15 @@ export const errors = {
     invalid("unknown_field", `${param} is not a field of this request. Remove it or correct its spelling.`, param),
   invalidCursor: () =>
     invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
-  modelNotFound: (model: string) =>
-    invalid(
+  /** `nearest`: names that may have been meant. */
+  modelNotFound: (model: string, nearest: readonly string[] = []) => {
+    const meant = nearest.length === 0 ? "" : ` Did you mean ${nearest.join(" or ")}?`;
+    return invalid(
       "model_not_found",
-      `The model ${JSON.stringify(model)} does not exist. GET /api/v1/models lists them.`,
+      `The model ${JSON.stringify(model)} does not exist.${meant} GET /api/v1/models lists them.`,
       "model",
-    ),
+    );
+  },
   contextLengthExceeded: (limit: number) =>
     invalid(
       "context_length_exceeded",
@@ -116,6 +119,12 @@ export const errors = {
   invalidApiKey: () => unauthenticated("invalid_api_key", "This API key is not valid. Check it, or create another."),
   expiredApiKey: () => unauthenticated("expired_api_key", "This API key has expired. Create another or rotate it."),
   revokedApiKey: () => unauthenticated("revoked_api_key", "This API key was revoked. Create another."),
+  sessionExpired: () => unauthenticated("session_expired", "You are signed out. Sign in again."),
+  invalidCredentials: () =>
+    unauthenticated(
+      "invalid_credentials",
+      "The e-mail address or the password is wrong, or the address is not confirmed yet. Try again, follow the link we sent, or ask for a new password.",
+    ),
   payment: (code: PaymentCode, figures: PaymentFigures) => {
     const { message, remedies, retry_after_s } = PAYMENT[code];
     const metadata = { ...figures, remedies };
@@ -131,6 +140,18 @@ export const errors = {
     forbidden("insufficient_scope", `This API key lacks the scope ${scope}. Use a key that has it.`),
   accountSuspended: () =>
     forbidden("account_suspended", "This account is suspended. Write to the operator of this service."),
+  originRefused: () =>
+    forbidden(
+      "origin_refused",
+      "This request does not come from the service's own pages. Open the console at PURSER_PUBLIC_URL, or use an API key.",
+    ),
+  signupClosed: () =>
+    forbidden("signup_closed", "Signing up is closed here. Ask the operator of this service for an account."),
+  budgetedKeyCannotMint: () =>
+    forbidden(
+      "budgeted_key",
+      "An API key with a budget cannot make or rotate other keys: each would have that budget again. Use another key.",
+    ),
   overageRequiresSubscription: () =>
     forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),
   notFound: (what = "This") =>
@@ -142,6 +163,8 @@ export const errors = {
     }),
   nameTaken: (what: string) => conflict("name_taken", `${what} already exists. Choose another name.`, "name"),
   conflict: (code: string, message: string, param?: string) => conflict(code, message, param),
+  emailTaken: () =>
+    conflict("email_taken", "This address has an account already. Sign in, or ask for a new password.", "email"),
   agentDisabled: () => conflict("agent_disabled", "This agent is disabled. Set is_active to true first."),
   runAlreadyFinished: () => conflict("run_already_finished", "This run has already finished; its result stands."),
   idempotencyInFlight: () =>
@@ -153,6 +176,12 @@ export const errors = {
     invalid("idempotency_mismatch", "This Idempotency-Key was used with another body. Use a new key.", undefined, 422),
   bodyTooLarge: (limit: number) =>
     invalid("body_too_large", `The body is larger than ${limit} bytes. Send less.`, undefined, 413),
+  malformedRequest: () =>
+    invalid("malformed_request", "This is not a valid HTTP/1.1 request. Send it with a current HTTP client."),
+  headersTooLarge: () =>
+    invalid("headers_too_large", "The request's headers are too large. Send fewer or shorter ones.", undefined, 431),
+  requestTimeout: () =>
+    invalid("request_timeout", "The request did not arrive in time. Send it again, whole.", undefined, 408),
   unsupportedMediaType: () =>
     invalid("unsupported_media_type", "Send the body as JSON with Content-Type: application/json.", undefined, 415),
   rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>
@@ -167,8 +196,8 @@ export const errors = {
       },
       cause,
     ),
-  upstream: (message: string, cause?: unknown) =>
-    failure({ status: 502, type: "api_error", code: "upstream_error", message }, cause),
+  upstream: (message: string, cause?: unknown, retry_after_s?: number) =>
+    failure({ status: 502, type: "api_error", code: "upstream_error", message, retry_after_s }, cause),
   upstreamTimeout: () =>
     failure({
       status: 504,
@@ -193,11 +222,14 @@ export const errors = {
     }),
   paymentFailed: (message = "The payment was refused. Check the payment method, or use another.") =>
     failure({ status: 402, type: "payment_required", code: "payment_failed", message }),
-  notAvailableYet: (what: string) =>
+  /** `message` names the secret, and says that it is out of use. */
+  secretReflected: (message: string) => failure({ status: 502, type: "api_error", code: "secret_reflected", message }),
+  vaultUnavailable: () =>
     failure({
-      status: 501,
+      status: 503,
       type: "api_error",
-      code: "not_available_yet",
-      message: `${what} is not part of this version. The README's status table says what is.`,
+      code: "vault_unavailable",
+      message:
+        "The vault cannot be used now; nothing was changed. Retry; if it stays, tell the operator of this service.",
     }),
 } as const;

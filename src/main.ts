@@ -1,5 +1,6 @@
 import { ConfigError, readConfig } from "./config.ts";
 import { createLog } from "./platform/log.ts";
+import { KeyringError } from "./vault/keyring.ts";
 
 /** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
 
@@ -37,6 +38,7 @@ async function main(): Promise<void> {
     await app.stop();
     throw error;
   });
+  app.listeningAt(server.url);
   process.stdout.write(`listening on ${server.url}\n`);
 
   let stopping = false;
@@ -61,4 +63,7 @@ function stopWithParent(stop: (signal: string) => Promise<void>): void {
   setInterval(() => process.ppid !== parent && stop("npm is gone"), PARENT_CHECK_MS).unref();
 }
 
-main().catch((error: Error) => fail(1, `Purser could not start: ${error.message}`));
+main().catch((error: Error) => {
+  if (error instanceof KeyringError) fail(2, error.message);
+  fail(1, `Purser could not start: ${error.message}`);
+});

@@ -3,6 +3,7 @@ import type { Crossing } from "./ledger/ledger.types.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import { newId } from "./platform/ids.ts";
 import type { Setback } from "./scheduling/scheduling.types.ts";
+import type { Reflection } from "./vault/vault.types.ts";
 
 /** What the rooms report, as notices: none of them knows the room that tells of it. */
 
@@ -27,6 +28,12 @@ export function setbackNotice(setback: Setback): NewNotice | null {
 export function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal): NewNotice {
   const data = { plan_id, period_start, period_end };
   return { user_id, event: "subscription.renewed", dedupe_key: period_start, data };
+}
+
+/** A secret that a site sent back. Each version is, once. */
+export function reflectionNotice({ user_id, id, name, version, run_id }: Reflection): NewNotice {
+  const data = { secret_id: id, secret_name: name, run_id };
+  return { user_id, event: "secret.reflected", dedupe_key: `${id}:${version}`, data };
 }
 
 /** A threshold, named by the entry that crossed it. */

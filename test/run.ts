@@ -1,7 +1,9 @@
 import { spawnSync } from "node:child_process";
+import { chromiumBinary } from "./support/chromium.ts";
 import { postgresBinaries } from "./support/postgres-server.ts";
 
-// `npm test`: the whole suite, on embedded storage and, where its server binaries are, on PostgreSQL. Arguments go on
+// `npm test`: the whole suite, on embedded storage and, where its server binaries are, on
+// PostgreSQL; and, where Chromium is, the console's journeys in it. Arguments go on
 // to vitest.
 const projects = ["unit", "tidy", "embedded"];
 if (postgresBinaries() !== null) {
@@ -13,6 +15,14 @@ if (postgresBinaries() !== null) {
   process.exit(1);
 } else {
   process.stderr.write("No PostgreSQL server binaries here: testing on embedded storage only.\n");
+}
+if (chromiumBinary() !== null) {
+  projects.push("console");
+} else if (process.env.CI !== undefined) {
+  process.stderr.write("CI must test the console too: install Chromium (Debian: apt-get install chromium)\n");
+  process.exit(1);
+} else {
+  process.stderr.write("No Chromium here: the console's journeys are left out.\n");
 }
 const args = ["vitest", "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];
 const { status } = spawnSync("npx", args, { stdio: "inherit", shell: process.platform === "win32" });

@@ -5,7 +5,7 @@ import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { type ApiKeyRow, createAccountsStore, type UserRow } from "./accounts.store.ts";
-import { hashApiKey, newApiKey, shownParts } from "./api-key.ts";
+import { hashApiKey, isApiKey, newApiKey, shownParts } from "./api-key.ts";
 import { createAuthentication } from "./authentication.ts";
 
 export interface User {
@@ -100,7 +100,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     async apiKeys(user_id: string, page: { limit: number; before_id: string | null }): Promise<ApiKey[]> {
       return (await store.keys(user_id, page)).map(keyRecord);
     },
-    /** A key for `caller`'s user, no broader than the caller's own in scopes, budget or life. */
+    /** A key for `caller`'s user, no broader than the caller's own in scopes or life. 403 to a key with a budget. */
     async createApiKey(caller: Caller, wanted: NewApiKey): Promise<ApiKey & { key: string }> {
       const own = await ownKey(caller);
       const scopes = wanted.scopes ?? caller.scopes;
@@ -142,7 +142,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     },
     /** Ends a key that somebody found, if it is one. */
     async revokeLeakedKey(key: string): Promise<void> {
-      await store.revokeKeyByHash(hashApiKey(key), clock.now());
+      if (isApiKey(key)) await store.revokeKeyByHash(hashApiKey(key), clock.now());
     },
   };
 }
@@ -157,12 +157,8 @@ function refuseBroader(
   const missing = wanted.scopes.find((scope) => !caller.scopes.includes(scope));
   if (missing !== undefined) throw errors.insufficientScope(missing);
   if (own === undefined) return;
-  if (own.budget_tokens !== null && (wanted.budget_tokens ?? Infinity) > own.budget_tokens) {
-    throw errors.invalidValue(
-      "budget_tokens",
-      `A key cannot make one with a larger budget: give at most ${own.budget_tokens}.`,
-    );
-  }
+  // Several keys of one budget would together spend more than it.
+  if (own.budget_tokens !== null) throw errors.budgetedKeyCannotMint();
   if (own.expires_at !== null && (wanted.expires_at ?? "9") > own.expires_at) {
     throw errors.invalidValue("expires_at", `A key cannot make one that lives longer: give at most ${own.expires_at}.`);
   }

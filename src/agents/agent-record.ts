@@ -1,6 +1,6 @@
 import type { AgentRecord } from "../contract/agents.ts";
 import type { RunRecord } from "../contract/runs.ts";
-import type { ToolsConfig } from "../contract/tools.ts";
+import { secretsReferred } from "../contract/tools.ts";
 import type { Instant } from "../platform/db.ts";
 import { upcoming } from "../scheduling/next-run.ts";
 import type { ScheduleStanding } from "../scheduling/scheduling.service.ts";
@@ -30,14 +30,6 @@ export function agentRecord(
     schedule_paused_reason: spec === null ? null : paused_reason,
     last_run:
       last_run === undefined ? null : { id: last_run.id, status: last_run.status, finished_at: last_run.finished_at },
-    secrets_used: secretsUsed(row.tools_config),
+    secrets_used: [...new Set(secretsReferred(row.tools_config).map(({ name }) => name))],
   };
-}
-
-/** Names of the secrets that the tools' settings refer to, each once. */
-function secretsUsed({ web_fetch, send_webhook, mcp }: ToolsConfig): string[] {
-  const names = (web_fetch?.auth ?? []).map(({ secret }) => secret);
-  if (send_webhook?.secret !== undefined) names.push(send_webhook.secret);
-  names.push(...(mcp?.servers ?? []).flatMap(({ auth }) => auth?.secret ?? []));
-  return [...new Set(names)];
 }

@@ -1,27 +1,38 @@
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
+import { secretsReferred } from "../contract/tools.ts";
+import { paramOf } from "../contract/validation.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
-import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 import type { ClaimedRun, ClaimLimits } from "../scheduling/scheduling.types.ts";
 import { type AgentConfig, changedConfig, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
+import { createAgentModel } from "./agent-model.ts";
 import { agentRecord } from "./agent-record.ts";
 import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
 import { createChat } from "./chat.service.ts";
-import { createEngine, type EngineDeps } from "./engine.ts";
+import { createConfigCache } from "./config-cache.ts";
+import { createEngine } from "./engine.ts";
+import type { EventFeed } from "./event-stream.ts";
+import { createRunFollowers, type RunFollowers } from "./run-followers.ts";
+import type { EngineDeps } from "./run-work.ts";
 import { createRuns } from "./runs.service.ts";
+import { createThreads, type Threads } from "./threads.service.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 export interface AgentsDeps extends EngineDeps {
   db: Db;
-  ledger: Pick<Ledger, "usage" | "release" | "standing" | "keySpend">;
+  ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend">;
   /** Of the users, those who are suspended: nothing of theirs runs. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   limits: ClaimLimits;
+  /** This node carries out nothing but the chats that it is asked for. */
+  chats_only: boolean;
+  /** The names of a user's secrets, which tools_config may refer to. */
+  secretNames(user_id: string): Promise<ReadonlySet<string>>;
   metrics: Pick<Metrics, "runFinished" | "runsInProgress">;
 }
 
@@ -29,39 +40,50 @@ export interface AgentsDeps extends EngineDeps {
 export function createAgents(deps: AgentsDeps) {
   const { db, clock, scheduling, models, ledger, log, limits, metrics, suspended } = deps;
   const store = createAgentsStore(db);
-  const crud = createCrud({ db, clock, scheduling, models, store });
+  const configOfVersion = createConfigCache(store);
+  const threads = createThreads({ db, clock, scheduling, models });
+  const crud = createCrud({ ...deps, store, threads });
   const runs = createRuns({ store, scheduling, ledger, models, log, suspended, find: crud.find });
-  const engine = createEngine(deps);
+  const followers = createRunFollowers({ scheduling, log });
+  const engine = createEngine({ ...deps, scheduling: telling(scheduling, followers) });
   const worker = createWorker({
     scheduling,
     limits,
+    chats_only: deps.chats_only,
+    isAwaited: () => chat.isAwaited(),
     log,
     carryOut,
     inProgress: (count) => metrics.runsInProgress(count),
   });
-  const chat = createChat({ runs, scheduling, worker_id: worker.worker_id });
+  const chat = createChat({ runs, scheduling, threads, worker_id: worker.worker_id });
 
-  async function carryOut(run: ClaimedRun, control: WorkControl): Promise<void> {
-    const listener = chat.listenerOf(run);
+  async function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
+    const { user_id, run_id } = claimed.lease;
+    const listener = chat.listenerOf(claimed);
+    const onText = (text: string) => {
+      listener?.onText?.(text);
+      followers.generated(run_id, text);
+    };
     try {
-      const key = { user_id: run.lease.user_id, agent_id: run.agent_id, version: run.agent_version };
-      const config = await store.configOf(key);
+      const config = await configOfVersion({ user_id, agent_id: claimed.agent_id, version: claimed.agent_version });
       if (config === undefined) {
         // It was queued at the very moment at which its agent was deleted.
-        await scheduling.finishRun(run.lease, { status: "cancelled" });
+        await scheduling.finishRun(claimed.lease, { status: "cancelled" });
         return listener?.onEnd(null);
       }
+      const run = await threads.withHistory(claimed, config);
       // A chat is a request in flight: it may finish where other runs are left for the next process.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
-      const result = await engine.execute(run, config, { ...control, isDraining, onText: listener?.onText ?? null });
-      const is_ours = result !== null && (await runs.finish(run, config.limits, result.finish));
+      const result = await engine.execute(run, config, { ...control, isDraining, onText });
+      const is_ours = result !== null && (await scheduling.finishRun(run.lease, result.finish));
       if (is_ours) metrics.runFinished(result.finish.status);
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
       // The lease runs out, and the run is taken up again.
-      log.error({ run_id: run.lease.run_id, error: (error as Error).message }, "a run was lost");
+      log.error({ run_id, error: (error as Error).message }, "a run was lost");
       listener?.onEnd(null);
     }
+    followers.happened(run_id);
   }
 
   return {
@@ -75,15 +97,64 @@ export function createAgents(deps: AgentsDeps) {
     cancelAll: scheduling.cancelAll,
     ...runs,
     chat: chat.turn,
+    /** For `model: "agent/{id}"` in chat completions. */
+    asModel: createAgentModel({ chat, exists: crud.exists }),
+    threads: ofAgents(threads, crud.find),
+    /** The events of a run after one that has been seen; null when there are none left. 404. */
+    async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
+      const agent = await crud.find(user_id, id);
+      const found = isUuid(which.run_id) ? await scheduling.begunRuns(user_id, [which.run_id]) : undefined;
+      if (found?.get(which.run_id)?.run.agent_id !== agent.id) throw errors.notFound("This run");
+      return followers.follow(user_id, which.run_id, which.after);
+    },
     start: worker.start,
-    stop: worker.stop,
+    async stop(): Promise<void> {
+      await worker.stop();
+      followers.end();
+    },
+  };
+}
+
+/** The same scheduling, whose writes of steps are told to whoever follows the run here. */
+function telling(scheduling: Scheduling, followers: RunFollowers): Scheduling {
+  const told = async <T>(run_id: string, written: Promise<T>): Promise<T> => {
+    const outcome = await written;
+    followers.happened(run_id);
+    return outcome;
+  };
+  return {
+    ...scheduling,
+    startStep: (lease, step) => told(lease.run_id, scheduling.startStep(lease, step)),
+    finishStep: (lease, step) => told(lease.run_id, scheduling.finishStep(lease, step)),
   };
 }
 
 export type Agents = ReturnType<typeof createAgents>;
 
-function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models: Models; store: AgentsStore }) {
-  const { db, clock, scheduling, models, store } = deps;
+type ThreadPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
+
+/** Threads of agents that are there: 404 for others. */
+function ofAgents(threads: Threads, find: (user_id: string, id: string) => Promise<AgentRow>) {
+  const keyOf = async (user_id: string, id: string) => ({ user_id, agent_id: (await find(user_id, id)).id });
+  return {
+    create: async (user_id: string, id: string, thread_id: string) =>
+      threads.create({ ...(await keyOf(user_id, id)), thread_id }),
+    list: async (user_id: string, id: string, page: Parameters<Threads["list"]>[1]) =>
+      threads.list(await keyOf(user_id, id), page),
+    detail: async (user_id: string, id: string, { thread_id, ...page }: ThreadPage) =>
+      threads.detail({ ...(await keyOf(user_id, id)), thread_id }, page),
+    remove: async (user_id: string, id: string, thread_id: string) =>
+      threads.remove({ ...(await keyOf(user_id, id)), thread_id }),
+  };
+}
+
+function createCrud(
+  deps: Pick<AgentsDeps, "db" | "clock" | "scheduling" | "models" | "secretNames"> & {
+    store: AgentsStore;
+    threads: Threads;
+  },
+) {
+  const { db, clock, scheduling, models, store, threads, secretNames } = deps;
 
   const records = async (user_id: string, rows: AgentRow[]): Promise<AgentRecord[]> => {
     const ids = rows.map(({ id }) => id);
@@ -107,9 +178,22 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
     return record;
   };
 
+  const refuseUnknownSecret = async (user_id: string, { tools_config }: AgentChanges): Promise<void> => {
+    const referred = tools_config === undefined ? [] : secretsReferred(tools_config);
+    if (referred.length === 0) return;
+    const names = await secretNames(user_id);
+    for (const { name, path } of referred) {
+      if (names.has(name)) continue;
+      const param = paramOf(["tools_config", ...path]);
+      throw errors.invalidValue(param, `${param}: you have no secret named ${name}. POST /api/v1/secrets stores one.`);
+    }
+  };
+
   return {
     /** The caller's agent, or 404. */
     find,
+    exists: async (user_id: string, id: string): Promise<boolean> =>
+      isUuid(id) && (await store.agent(user_id, id)) !== undefined,
     get,
     /** Newest first; `before_id` is the last one seen. */
     async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<AgentRecord[]> {
@@ -119,6 +203,7 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
     async create(user_id: string, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
       const config = newConfig(wanted);
       refuseUnknownModel(models, config.model_id);
+      await refuseUnknownSecret(user_id, wanted);
       const now = clock.now();
       const id = newId();
       const state = {
@@ -144,6 +229,7 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
     async update(user_id: string, id: string, changes: AgentChanges): Promise<AgentRecord> {
       if (changes.model_id !== undefined) refuseUnknownModel(models, changes.model_id);
       if (!isUuid(id)) throw errors.notFound("This agent");
+      await refuseUnknownSecret(user_id, changes);
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
@@ -164,6 +250,7 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
         });
         if (changed) await store.insertVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
         await scheduling.setSchedule(tx, { user_id, agent_id: id }, scheduleOf(config));
+        if (!config.is_active) await scheduling.cancelQueued(tx, { user_id, agent_id: id });
         if (resumes) await scheduling.pauseSchedule({ user_id, agent_id: id }, null, tx);
       });
       return get(user_id, id);
@@ -176,11 +263,14 @@ function createCrud(deps: { db: Db; clock: Clock; scheduling: Scheduling; models
         if (row === undefined) throw errors.notFound("This agent");
         await store.updateAgent(tx, { ...row, deleted_at: clock.now() });
         await scheduling.forgetAgent(tx, { user_id, agent_id: id });
+        await threads.forget(tx, user_id, id);
       });
     },
     /** Deletes all agents and runs of a user who is being erased. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await store.lockAgents(tx, user_id);
       await scheduling.forgetUser(tx, user_id);
+      await threads.forget(tx, user_id, null);
       await store.deleteUser(tx, user_id);
     },
   };

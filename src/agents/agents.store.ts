@@ -1,3 +1,4 @@
+import { createBatches } from "../platform/batches.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import type { AgentConfig } from "./agent-config.ts";
 
@@ -24,10 +25,28 @@ interface Tables {
   agent_version: VersionRow;
 }
 
+/** Agents that are asked for at the same time, read in one go. */
+const BATCH_LIMIT = 64;
+
+type AgentId = Pick<AgentRow, "user_id" | "id">;
+
+/** Each agent, in order; absent when there is none, or it was deleted. */
+async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentRow | undefined)[]> {
+  const rows = await sql.query<AgentRow>({
+    name: "agent_find",
+    text: `select agent.* from (
+        select distinct user_id, id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, id uuid)
+      ) as key join agent using (user_id, id) where deleted_at is null`,
+    values: [JSON.stringify(keys)],
+  });
+  return keys.map(({ user_id, id }) => rows.find((row) => row.user_id === user_id && row.id === id));
+}
+
 export function createAgentsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   const live = (sql: Sql, user_id: string) =>
     tables(sql).selectFrom("agent").selectAll().where("user_id", "=", user_id).where("deleted_at", "is", null);
+  const agent = createBatches(BATCH_LIMIT, (keys: AgentId[]) => selectAgents(db, keys));
   return {
     insertAgent: (tx: Tx, row: AgentRow) => tables(tx).insertInto("agent").values(stored(row)).execute(),
     insertVersion: (tx: Tx, row: VersionRow) =>
@@ -35,7 +54,7 @@ export function createAgentsStore(db: Db) {
         .insertInto("agent_version")
         .values({ ...row, config: asJson(row.config) })
         .execute(),
-    agent: (user_id: string, id: string) => live(db, user_id).where("id", "=", id).executeTakeFirst(),
+    agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
     agents: (user_id: string, page: { limit: number; before_id: string | null }) => {
@@ -46,21 +65,8 @@ export function createAgentsStore(db: Db) {
       const { user_id, id, ...set } = stored(row);
       return tables(tx).updateTable("agent").set(set).where("user_id", "=", user_id).where("id", "=", id).execute();
     },
-    /** Of the given agents, whoever owns them, those that are there. */
-    async liveAgents(tx: Tx, keys: readonly { user_id: string; agent_id: string }[]): Promise<AgentRow[]> {
-      return tables(tx)
-        .selectFrom("agent")
-        .selectAll()
-        .where((eb) =>
-          eb(
-            eb.refTuple("user_id", "id"),
-            "in",
-            keys.map(({ user_id, agent_id }) => eb.tuple(user_id, agent_id)),
-          ),
-        )
-        .where("deleted_at", "is", null)
-        .execute();
-    },
+    /** Keeps runs of the user's agents from being queued and from ending until the transaction does. */
+    lockAgents: (tx: Tx, user_id: string) => live(tx, user_id).orderBy("id").forUpdate().execute(),
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
       await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
       await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
@@ -68,17 +74,6 @@ export function createAgentsStore(db: Db) {
     async scheduledIds(user_id: string): Promise<string[]> {
       const rows = await live(db, user_id).where("schedule_enabled", "=", true).execute();
       return rows.map(({ id }) => id);
-    },
-    /** One more failure, or none any more; returns how many in a row there are now. */
-    async countOutcome(agent: { user_id: string; agent_id: string }, failed: boolean): Promise<number> {
-      const row = await tables()
-        .updateTable("agent")
-        .set((eb) => ({ consecutive_failures: failed ? eb("consecutive_failures", "+", 1) : eb.val(0) }))
-        .where("user_id", "=", agent.user_id)
-        .where("id", "=", agent.agent_id)
-        .returning("consecutive_failures")
-        .executeTakeFirst();
-      return row?.consecutive_failures ?? 0;
     },
     /** The configuration that a version stood for; absent when the agent was deleted. */
     async configOf(key: { user_id: string; agent_id: string; version: number }): Promise<AgentConfig | undefined> {

@@ -2,10 +2,13 @@ import type { FinishReason, ToolCall } from "../contract/completions.ts";
 import { type ErrorType, PurserError } from "../errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
-/** What a chunk adds to the answer; tool calls come in pieces, told apart by `index`. */
+/** A tool call, or a piece of one: pieces are told apart by `index`, which some providers leave out of whole calls. */
+type CallPiece = { index?: number; function?: Partial<ToolCall["function"]> } & Partial<Omit<ToolCall, "function">>;
+
+/** What a chunk adds to the answer. */
 interface Delta {
   content?: string | null;
-  tool_calls?: ({ index: number; function?: Partial<ToolCall["function"]> } & Partial<Omit<ToolCall, "function">>)[];
+  tool_calls?: CallPiece[];
 }
 
 interface Chunk {
@@ -17,18 +20,25 @@ interface Chunk {
 export function createAnswerReader() {
   let content = "";
   let finish_reason: FinishReason = "stop";
-  const calls: ToolCall[] = [];
+  const calls = new Map<number, ToolCall>();
 
-  const addCall = ({ index, function: piece, ...rest }: NonNullable<Delta["tool_calls"]>[number]) => {
-    const begun = calls[index] ?? { id: "", type: "function" as const, function: { name: "", arguments: "" } };
-    const name = begun.function.name + (piece?.name ?? "");
+  const addCall = ({ index, function: piece, ...rest }: CallPiece) => {
+    const at = index ?? (rest.id === undefined ? calls.size - 1 : calls.size);
+    const begun = calls.get(at) ?? {
+      id: `call_${at}`,
+      type: "function" as const,
+      function: { name: "", arguments: "" },
+    };
+    // Some providers repeat the name in every piece.
+    const name = begun.function.name || (piece?.name ?? "");
     const text = begun.function.arguments + (piece?.arguments ?? "");
-    calls[index] = {
+    calls.set(at, {
       ...begun,
       ...rest,
+      id: rest.id || begun.id,
       type: "function",
       function: { ...begun.function, ...piece, name, arguments: text },
-    };
+    });
   };
   const add = (chunk: Chunk): string => {
     if (chunk.error !== undefined) throw new PurserError({ status: 502, ...chunk.error });
@@ -48,7 +58,7 @@ export function createAnswerReader() {
     },
     /** The answer as far as it has come. */
     message(): AssistantMessage {
-      const tool_calls = calls.filter((call) => call !== undefined);
+      const tool_calls = [...calls].sort(([one], [other]) => one - other).map(([, call]) => call);
       return {
         role: "assistant",
         content: content === "" ? null : content,

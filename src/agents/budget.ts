@@ -1,27 +1,18 @@
-import type { Ledger } from "../ledger/ledger.types.ts";
+import type { CompletionCall } from "../completions/completions.types.ts";
 import type { Instant } from "../platform/db.ts";
 import type { AgentConfig } from "./agent-config.ts";
 
 /**
- * Billed tokens that an agent's next model call may cost at most; null: no limit of its own. The month is the calendar
- * month in UTC, read from the ledger's daily sums.
+ * What an agent's next model call may cost by its own caps, in billed tokens. What is left of the run is known here:
+ * its calls go one after the other. What is left of the month, which other runs of the agent spend from at the same
+ * time, the ledger works out when it holds. The month is the calendar month in UTC.
  */
-export async function budgetLeft(
-  ledger: Pick<Ledger, "usage">,
-  run: { user_id: string; agent_id: string; limits: AgentConfig["limits"]; spent_tokens: number; now: Instant },
-): Promise<number | null> {
-  const { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month } = run.limits;
-  const left: number[] = [];
-  if (per_run !== null) left.push(per_run - run.spent_tokens);
-  if (per_month !== null) left.push(per_month - (await monthSpend(ledger, run)));
-  return left.length === 0 ? null : Math.max(0, Math.min(...left));
-}
-
-async function monthSpend(
-  ledger: Pick<Ledger, "usage">,
-  { user_id, agent_id, now }: { user_id: string; agent_id: string; now: Instant },
-): Promise<number> {
-  const day_of_month = Number(now.slice(8, 10));
-  const { agent_breakdown } = await ledger.usage(user_id, day_of_month);
-  return agent_breakdown.find((row) => row.agent_id === agent_id)?.cost_tokens ?? 0;
+export function budgetOf(
+  { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: AgentConfig["limits"],
+  { spent_tokens, now }: { spent_tokens: number; now: Instant },
+): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {
+  return {
+    max_cost_tokens: per_run === null ? null : Math.max(0, per_run - spent_tokens),
+    agent_budget: per_month === null ? null : { from_day: `${now.slice(0, 7)}-01`, cap_tokens: per_month },
+  };
 }

@@ -1,4 +1,4 @@
-import type { FinishReason, Usage } from "../contract/completions.ts";
+import type { FinishReason, Routing, Usage } from "../contract/completions.ts";
 import type { RunDetail } from "../contract/runs.ts";
 
 /** What a finished turn of a chat is answered with, in OpenAI's shapes. Pure. */
@@ -24,52 +24,42 @@ export function totalUsage(usages: readonly Usage[]): Usage {
 /** A turn that has succeeded. */
 export interface FinishedTurn {
   run: RunDetail;
+  /** null: the turn is no part of a thread. */
+  thread_id: string | null;
   usage: Usage;
   finish_reason: FinishReason;
 }
 
+/** A turn as far as the chunks of its answer name it. */
+type Named = Pick<FinishedTurn, "thread_id"> & { run: Pick<RunDetail, "id" | "queued_at" | "model_id"> };
+
 /** The whole answer: a chat.completion with `run_id`. */
-export function chatAnswer({ run, usage, finish_reason }: FinishedTurn) {
+export function chatAnswer(turn: FinishedTurn) {
+  const { run, usage, finish_reason } = turn;
   const message = { role: "assistant" as const, content: run.output ?? "" };
   return {
-    ...identity(run),
+    ...identity(turn),
     object: "chat.completion" as const,
-    model: run.model_id ?? "",
     choices: [{ index: 0, message, finish_reason }],
     usage,
-    run_id: run.id,
-    ...(run.routing === null ? {} : { routing: run.routing }),
+    ...routingOf(run),
   };
 }
 
 /** One event of a streamed answer. */
 export function chatChunk(
-  run: Pick<RunDetail, "id" | "queued_at" | "model_id">,
+  turn: Named,
   delta: { role?: "assistant"; content?: string },
   last: { finish_reason: FinishReason } | null = null,
 ): string {
   const choices = [{ index: 0, delta, finish_reason: last?.finish_reason ?? null }];
-  return event({
-    ...identity(run),
-    object: "chat.completion.chunk",
-    model: run.model_id ?? "",
-    choices,
-    run_id: run.id,
-  });
+  return event({ ...identity(turn), object: "chat.completion.chunk", choices });
 }
 
 /** The last events: the usage of the whole run, and the end. */
-export function chatEnd({ run, usage }: FinishedTurn): string {
-  const routing = run.routing === null ? {} : { routing: run.routing };
-  const chunk = {
-    ...identity(run),
-    object: "chat.completion.chunk",
-    model: run.model_id ?? "",
-    choices: [],
-    usage,
-    run_id: run.id,
-    ...routing,
-  };
+export function chatEnd(turn: FinishedTurn): string {
+  const { run, usage } = turn;
+  const chunk = { ...identity(turn), object: "chat.completion.chunk", choices: [], usage, ...routingOf(run) };
   return `${event(chunk)}data: [DONE]\n\n`;
 }
 
@@ -77,6 +67,17 @@ function event(value: unknown): string {
   return `data: ${JSON.stringify(value)}\n\n`;
 }
 
-function identity({ id, queued_at }: { id: string; queued_at: string }) {
-  return { id: `chatcmpl-${id}`, created: Math.floor(Date.parse(queued_at) / 1000) };
+function identity({ run, thread_id }: Named) {
+  return {
+    id: `chatcmpl-${run.id}`,
+    created: Math.floor(Date.parse(run.queued_at) / 1000),
+    // Where the model is chosen by routing, it is not known before it has answered.
+    model: run.model_id ?? "auto",
+    run_id: run.id,
+    ...(thread_id === null ? {} : { thread_id }),
+  };
+}
+
+function routingOf({ routing }: RunDetail): { routing?: Routing } {
+  return routing === null ? {} : { routing: routing as unknown as Routing };
 }

@@ -1,17 +1,11 @@
 import { errors, PurserError } from "../errors.ts";
 import type { Turn } from "./chat.service.ts";
 import { chatChunk, chatEnd } from "./chat-answer.ts";
-
-const HEADERS = {
-  "Content-Type": "text/event-stream; charset=utf-8",
-  "Cache-Control": "no-cache",
-  // Proxies that buffer would hold back what is generated.
-  "X-Accel-Buffering": "no",
-};
+import type { EventFeed } from "./event-stream.ts";
 
 /**
- * A turn's answer as server-sent events. Headers go out with the first text, so that what fails before it is answered
- * with its own status; what fails later becomes an error event.
+ * A turn's answer as server-sent events. They begin with the first text, so that what fails before it is answered with
+ * its own status; what fails later becomes an error event.
  */
 export function createChatEvents(request_id: string) {
   const left = new AbortController();
@@ -19,6 +13,7 @@ export function createChatEvents(request_id: string) {
   let news = Promise.withResolvers<void>();
 
   const onText = (text: string) => {
+    if (left.signal.aborted) return;
     texts.push(text);
     news.resolve();
   };
@@ -31,38 +26,28 @@ export function createChatEvents(request_id: string) {
     return texts.length === 0 ? null : texts.splice(0).join("");
   };
 
-  async function* eventsOf({ run, finished }: Turn, first: string | null): AsyncGenerator<string> {
-    const over = finished.catch(() => {});
-    yield chatChunk(run, { role: "assistant", content: "" });
-    for (let text = first; text !== null; text = await nextText(over)) yield chatChunk(run, { content: text });
+  async function* eventsOf(turn: Turn, first: string | null): AsyncGenerator<string, undefined> {
+    const over = turn.finished.catch(() => {});
+    yield chatChunk(turn, { role: "assistant", content: "" });
+    for (let text = first; text !== null; text = await nextText(over)) yield chatChunk(turn, { content: text });
     try {
-      const turn = await finished;
-      yield chatChunk(run, {}, turn) + chatEnd(turn);
+      const finished = await turn.finished;
+      yield chatChunk(finished, {}, finished) + chatEnd(finished);
     } catch (error) {
       yield errorEvent(error, request_id);
     }
+    return undefined;
   }
 
   return {
     /** Aborted when the caller hangs up. */
     left: left.signal,
     onText,
-    /** Throws what the turn failed with before it had said anything. */
-    async response(turn: Turn): Promise<Response> {
+    /** Resolves with the first text. Throws what the turn failed with before it had said anything. */
+    async open(turn: Turn): Promise<EventFeed> {
       turn.finished.catch(() => {}); // it may fail before anybody reads that far; whoever does is told
-      const first = await nextText(turn.finished);
-      const events = eventsOf(turn, first);
-      const body = new ReadableStream<Uint8Array>({
-        async pull(controller) {
-          const { done, value } = await events.next();
-          if (done === true) controller.close();
-          else controller.enqueue(Buffer.from(value));
-        },
-        cancel() {
-          left.abort();
-        },
-      });
-      return new Response(body, { headers: HEADERS });
+      const events = eventsOf(turn, await nextText(turn.finished));
+      return { next: () => events.next(), leave: () => left.abort() };
     },
   };
 }

@@ -2,12 +2,16 @@ import type { AgentChat } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
+import type { Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 import type { ClaimedRun } from "../scheduling/scheduling.types.ts";
+import type { AgentRow } from "./agents.store.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
-import type { RunResult } from "./engine.ts";
+import { keepActive } from "./outcome.store.ts";
+import type { RunResult } from "./run-work.ts";
 import type { Runs } from "./runs.service.ts";
+import type { ThreadInput, Threads } from "./threads.service.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** contract 6: how long a chat waits for a place. */
@@ -25,16 +29,36 @@ interface Listener {
 /** A turn of a conversation that has been queued. */
 export interface Turn {
   run: RunRecord;
-  /** The answer. Throws what the turn failed with: 402, 429, 502 and so on. */
+  /** null: the turn is no part of a thread. */
+  thread_id: string | null;
+  /** The answer. Throws what the turn failed with: 402, 429, 502 and so on, with the run's id in its metadata. */
   finished: Promise<FinishedTurn>;
 }
 
+export interface TurnOptions {
+  request_id: string;
+  /** Aborted when the caller hangs up. */
+  signal: AbortSignal;
+  /** Hears the answer as it is generated. */
+  onText: ((text: string) => void) | null;
+}
+
+/** What ends the wait for an answer. */
+interface Wait {
+  started: AbortSignal;
+  ended: Promise<RunResult | null>;
+  /** Cancels the run when aborted; null: nothing does. */
+  hung_up: AbortSignal | null;
+}
+
 /** Chat with an agent: every turn is a run that this very node carries out, so that its caller hears it. */
-export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id: string }) {
-  const { runs, scheduling, worker_id } = deps;
+export function createChat(deps: { runs: Runs; scheduling: Scheduling; threads: Threads; worker_id: string }) {
+  const { runs, scheduling, threads, worker_id } = deps;
   const listeners = new Map<string, Listener>();
 
   return {
+    /** Whether anybody waits for an answer here. */
+    isAwaited: () => listeners.size > 0,
     /** Who waits for the run, if it is a chat of this node; from here on it has started. */
     listenerOf(run: ClaimedRun): Listener | null {
       const listener = listeners.get((run.input as RunInput).ticket ?? "") ?? null;
@@ -42,17 +66,8 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
       return listener;
     },
 
-    /** Queues a turn. `onText` hears the answer as it is generated; when `signal` is aborted the run is cancelled. */
-    async turn(
-      caller: Caller,
-      id: string,
-      chat: AgentChat,
-      options: { request_id: string; signal: AbortSignal; onText: ((text: string) => void) | null },
-    ): Promise<Turn> {
-      for (const field of ["thread_id", "on_disconnect"] as const) {
-        if (chat[field] !== undefined)
-          throw errors.invalidValue(field, `${field} is not available yet. Send the conversation in messages.`);
-      }
+    /** Queues a turn. A caller that hangs up cancels the run, unless it is to go on. */
+    async turn(caller: Caller, id: string, chat: AgentChat, options: TurnOptions): Promise<Turn> {
       const agent = await runs.ready(caller, id);
       const ticket = newId();
       const started = new AbortController();
@@ -60,22 +75,14 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
       listeners.set(ticket, { onStart: () => started.abort(), onText: options.onText, onEnd: ended.resolve });
       const forget = () => listeners.delete(ticket);
       const { api_key_id, key_budget_tokens } = caller;
-      const input: RunInput = {
-        messages: chat.messages,
-        request_id: options.request_id,
-        api_key_id,
-        key_budget_tokens,
-        ticket,
-      };
+      const input = { messages: chat.messages, request_id: options.request_id, api_key_id, key_budget_tokens, ticket };
       try {
-        const reserved = { worker_id, for_ms: RESERVED_MS };
-        const run = await scheduling.enqueue({ ...runs.newRun(agent, input), trigger: "chat", reserved });
-        const finished = answerOf(run, caller.user_id, {
-          started: started.signal,
-          ended: ended.promise,
-          signal: options.signal,
-        });
-        return { run, finished: finished.finally(forget) };
+        const run = await enqueue(agent, input, chat.thread_id);
+        const hung_up = chat.on_disconnect === "continue" ? null : options.signal;
+        const thread_id = chat.thread_id ?? null;
+        const wait = { started: started.signal, ended: ended.promise, hung_up };
+        const finished = answerOf(run, { user_id: caller.user_id, thread_id }, wait);
+        return { run, thread_id, finished: finished.finally(forget) };
       } catch (error) {
         forget();
         throw error;
@@ -83,44 +90,71 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; worker_id
     },
   };
 
+  async function enqueue(agent: AgentRow, input: RunInput, thread_id: string | undefined): Promise<RunRecord> {
+    const run = {
+      ...runs.newRun(agent, input),
+      id: newId(),
+      reserved: { worker_id, for_ms: RESERVED_MS },
+    };
+    const keepReady = async (tx: Tx) => {
+      if (!(await keepActive(tx, [run])).has(run.agent_id)) throw errors.agentDisabled();
+    };
+    if (thread_id === undefined) return scheduling.enqueueChat(run, keepReady);
+    const key = { user_id: agent.user_id, agent_id: agent.id, thread_id };
+    const model_id = agent.auto_route ? await threads.lastModel(key) : run.model_id;
+    return scheduling.enqueueChat(
+      { ...run, model_id, input: { ...input, thread_id } satisfies ThreadInput },
+      async (tx) => {
+        await keepReady(tx);
+        await threads.begin(tx, key, run.id);
+      },
+    );
+  }
+
   async function answerOf(
     run: RunRecord,
-    user_id: string,
-    wait: { started: AbortSignal; ended: Promise<RunResult | null>; signal: AbortSignal },
+    { user_id, thread_id }: { user_id: string; thread_id: string | null },
+    { started, ended, hung_up }: Wait,
   ): Promise<FinishedTurn> {
     const key = { user_id, agent_id: run.agent_id };
     const cancel = () => {
       scheduling.requestCancel(key, run.id).catch(() => {}); // it has finished: nothing is left to cancel
     };
-    if (wait.signal.aborted) cancel();
-    else wait.signal.addEventListener("abort", cancel, { once: true });
+    if (hung_up?.aborted) cancel();
+    else hung_up?.addEventListener("abort", cancel, { once: true });
     try {
       // Over when it has started, when it was cancelled in the queue, when its caller is gone, when this process ends.
-      await scheduling.waitFinished(user_id, run.id, WAIT_MS, AbortSignal.any([wait.started, wait.signal]));
-      const result = wait.started.aborted ? await wait.ended : null;
+      const over = hung_up === null ? started : AbortSignal.any([started, hung_up]);
+      await scheduling.waitFinished(user_id, run.id, WAIT_MS, over);
+      const result = started.aborted ? await ended : null;
       const now = await scheduling.getRun(key, run.id);
-      if (wait.started.aborted || now.finished_at !== null) return finishedTurn(now, result);
+      if (started.aborted || now.finished_at !== null) return finishedTurn(now, thread_id, result);
       cancel();
       throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
     } finally {
-      wait.signal.removeEventListener("abort", cancel);
+      hung_up?.removeEventListener("abort", cancel);
     }
   }
 }
 
-function finishedTurn(run: RunDetail, result: RunResult | null): FinishedTurn {
+export type Chat = ReturnType<typeof createChat>;
+
+function finishedTurn(run: RunDetail, thread_id: string | null, result: RunResult | null): FinishedTurn {
   if (run.status === "succeeded" && result !== null) {
-    return { run, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
+    return { run, thread_id, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
   }
-  throw failureOf(run, result);
+  const { shape } = failureOf(run, result);
+  throw new PurserError({ ...shape, metadata: { ...shape.metadata, run_id: run.id } }, { cause: result?.thrown });
 }
 
 /** The failure that the caller of a chat is answered with. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
-  if (result?.thrown instanceof PurserError) return result.thrown;
   if (run.status === "cancelled")
     return errors.conflict("run_cancelled", "The run was cancelled before it had answered.");
-  if (run.error?.code === "timeout") return errors.upstreamTimeout();
-  if (run.error === null || run.error.code === "internal") return errors.internal(result?.thrown);
-  return errors.conflict(run.error.code, run.error.message);
+  const { code, message } = run.error ?? { code: "internal", message: "" };
+  if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
+  // What its model call failed with says more than the run's error, and has a status.
+  if (result?.thrown instanceof PurserError) return result.thrown;
+  if (code === "worker_lost") return new PurserError({ ...errors.overloaded().shape, message });
+  return code === "internal" ? errors.internal(result?.thrown) : errors.conflict(code, message);
 }

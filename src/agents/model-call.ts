@@ -9,7 +9,7 @@ import type { Rider } from "../ledger/ledger.types.ts";
 import { createAnswerReader } from "./answer-reader.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
-/** A model's answer with what it cost. */
+/** A model's answer, or what there is of it, with what it cost. */
 export interface ModelAnswer extends CompletionAnswer {
   message: AssistantMessage;
   finish_reason: FinishReason;
@@ -20,18 +20,25 @@ export interface ModelCall extends Omit<CompletionCall, "rider"> {
   record(answer: ModelAnswer): Rider;
 }
 
-export type ModelOutcome = Pick<ModelAnswer, "message" | "finish_reason"> & CompletionOutcome;
+/** `thrown` is what an answer that is not complete broke off with. */
+export type ModelOutcome = Pick<ModelAnswer, "message" | "finish_reason"> & CompletionOutcome & { thrown: unknown };
 
 /**
- * Makes the call: as a stream when somebody listens to its text, else in one piece. Null when it was aborted before the
- * model had said anything. Throws PurserErrors.
+ * Makes the call. An answer that stops on the way, whoever stopped it, is an outcome too, once it is charged; null when
+ * it was aborted before the model had said anything. Throws PurserErrors of calls that came to nothing.
  */
 export async function callModel(
   completions: Completions,
-  { record, ...call }: ModelCall,
-  onText: ((text: string) => void) | null,
+  call: ModelCall,
+  { in_one_piece, onText }: { in_one_piece: boolean; onText: ((text: string) => void) | null },
 ): Promise<ModelOutcome | null> {
-  if (onText !== null) return streamed(completions, { record, ...call }, onText);
+  if (!in_one_piece) return streamed(completions, call, onText);
+  const outcome = await whole(completions, call);
+  if (typeof outcome.message.content === "string") onText?.(outcome.message.content);
+  return outcome;
+}
+
+async function whole(completions: Completions, { record, ...call }: ModelCall): Promise<ModelOutcome> {
   let said: Pick<ModelAnswer, "message" | "finish_reason"> | undefined;
   const outcome = await completions.complete({
     ...call,
@@ -45,21 +52,29 @@ export async function callModel(
     },
   });
   if (said === undefined) throw new Error("a model call was settled without its rider");
-  return { ...outcome, ...said };
+  return { ...outcome, ...said, thrown: null };
 }
 
 async function streamed(
   completions: Completions,
   { record, ...call }: ModelCall,
-  onText: (text: string) => void,
+  onText: ((text: string) => void) | null,
 ): Promise<ModelOutcome | null> {
   const reader = createAnswerReader();
   const said = () => ({ message: reader.message(), finish_reason: reader.finishReason() });
   const stream = await completions.stream({ ...call, rider: (answer) => record({ ...answer, ...said() }) });
-  for await (const events of stream) {
-    const text = reader.read(events);
-    if (text !== "") onText(text);
+  let thrown: unknown = null;
+  try {
+    for await (const events of stream) {
+      const text = reader.read(events);
+      if (text !== "") onText?.(text);
+    }
+  } catch (failure) {
+    thrown = failure;
   }
+  // A stream that its signal ended may still be charging.
+  await stream.return();
   const outcome = stream.outcome();
-  return outcome === null ? null : { ...outcome, ...said() };
+  if (outcome === null && thrown !== null) throw thrown;
+  return outcome === null ? null : { ...outcome, ...said(), thrown };
 }

@@ -1,22 +1,37 @@
 import type { RunError } from "../contract/runs.ts";
 import { PurserError } from "../errors.ts";
+import { isProviderFailure } from "../models/provider-errors.ts";
 
-/** Failures of a model call that no other run could get past: they keep their own code. */
-const OWN_CODE = new Set([
-  "budget_exceeded",
-  "context_length_exceeded",
-  "model_not_trial_eligible",
-  "account_suspended",
-]);
+/** A provider that wants to be left alone for longer is not waited for. */
+const MAX_RETRY_MS = 60_000;
 
-/** contract 6: what a run fails with when a model call threw. The message is fit for the user: it comes from the catalogue. */
+/**
+ * contract 6: what a run fails with when a model call threw. The message is fit for the user: it comes from the
+ * catalogue, and says also what `model_unavailable` does not: that the prompt is too long, say.
+ */
 export function modelCallError(thrown: unknown): RunError {
   if (!(thrown instanceof PurserError)) return internalError();
   const { status, code, message } = thrown.shape;
-  if (code === "key_budget_exceeded") return { code: "budget_exceeded", message };
+  if (code === "secret_reflected") return { code, message };
+  if (code === "key_budget_exceeded" || code === "budget_exceeded") return { code: "budget_exceeded", message };
   if (status === 402) return { code: "insufficient_tokens", message };
-  if (OWN_CODE.has(code)) return { code, message };
   return { code: "model_unavailable", message };
+}
+
+/** For how long a provider that failed wants to be left alone; null: the call is not to be made again. */
+export function retryDelay(thrown: unknown): number | null {
+  if (!isProviderFailure(thrown)) return null;
+  const wanted_ms = (thrown.shape.retry_after_s ?? 0) * 1_000;
+  return wanted_ms > MAX_RETRY_MS ? null : wanted_ms;
+}
+
+/** Of a step whose answer the provider broke off: what there is of it has been charged and stays on record. */
+export function brokenAnswer(was_heard: boolean): { error: RunError; internal: { retry_in_ms: number | null } } {
+  const error = {
+    code: "model_unavailable",
+    message: "The model's provider broke off its answer. What it had generated is charged.",
+  };
+  return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
 }
 
 /** A failure that nobody foresaw: its detail is in the log. */

@@ -1,16 +1,16 @@
 import type { Caller } from "../contract/caller.ts";
-import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import type { RunDetail, RunRecord, RunTrigger } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
-import { errors } from "../errors.ts";
+import { errors, type PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { AgentKey, ClaimedRun, NewRun, RunFilter, RunFinish } from "../scheduling/scheduling.types.ts";
+import type { AgentKey, EndedRun, NewRun, RunFilter } from "../scheduling/scheduling.types.ts";
 import type { DueAnswer } from "../scheduling/tick.service.ts";
-import type { AgentConfig } from "./agent-config.ts";
 import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import { countOutcome, type DueAgent, keepActive, lockCounted, selectDueAgents } from "./outcome.store.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** schedule_paused_reason while a grant is waited for. */
@@ -30,12 +30,15 @@ export function createRuns(deps: {
 }) {
   const { store, scheduling, ledger, models, log, find } = deps;
 
-  const newRun = (agent: AgentRow, input: RunInput): NewRun => ({
-    user_id: agent.user_id,
-    agent_id: agent.id,
+  const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
     agent_version: agent.version,
     model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
     input,
+  });
+  const newRun = (agent: AgentRow, input: RunInput): NewRun => ({
+    user_id: agent.user_id,
+    agent_id: agent.id,
+    ...content(agent, input),
   });
   /** Whether its model costs nothing. An empty account may use it. */
   const isFree = ({ auto_route, model_id }: AgentRow): boolean => {
@@ -44,9 +47,9 @@ export function createRuns(deps: {
   };
   /** The agent when it may run now: 404, 409, and 402 in that order. */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
-    const agent = await find(caller.user_id, id);
+    const [agent, refusal] = await Promise.all([find(caller.user_id, id), refusalOf(ledger, caller)]);
     if (!agent.is_active) throw errors.agentDisabled();
-    if (!isFree(agent)) await refuseWithoutTokens(ledger, caller);
+    if (refusal !== null && !isFree(agent)) throw refusal;
     return agent;
   };
   const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
@@ -55,30 +58,40 @@ export function createRuns(deps: {
   });
 
   /** Failures in a row, or a lack of tokens, pause the agent's schedule. */
-  const drawConsequences = async (run: ClaimedRun, limits: AgentConfig["limits"], finish: RunFinish) => {
-    const agent = { user_id: run.lease.user_id, agent_id: run.agent_id };
-    const failures = await store.countOutcome(agent, finish.status === "failed");
-    if (finish.status !== "failed") return;
-    const lacks_tokens = finish.error.code === "insufficient_tokens";
-    if (!lacks_tokens && failures < limits.max_consecutive_failures) return;
+  const drawConsequences = async ({ user_id, agent_id, error }: EndedRun, tx: Tx) => {
+    const agent = { user_id, agent_id };
+    const counted = await countOutcome(tx, agent, error !== null);
+    if (counted === undefined || error === null) return;
+    const { failures, allowed } = counted;
+    const lacks_tokens = error.code === "insufficient_tokens";
+    if (!lacks_tokens && failures < allowed) return;
     const reason = lacks_tokens
       ? OUT_OF_TOKENS
       : `${failures === 1 ? "1 failed run" : `${failures} failed runs in a row`}: set schedule_enabled to true to resume`;
-    await scheduling.pauseSchedule(agent, reason);
-    log.info({ agent_id: run.agent_id, reason }, "a schedule was paused");
+    await scheduling.pauseSchedule(agent, reason, tx);
+    log.info({ agent_id, reason }, "a schedule is being paused");
   };
+  scheduling.onRunNow(keepActive);
+  scheduling.onRunEnd(async (ending, tx) => {
+    const counted = await lockCounted(tx, ending.filter(isCounted));
+    return async (ended) => {
+      for (const run of ended) {
+        if (isCounted(run) && counted.has(run.agent_id) && run.status !== "cancelled") await drawConsequences(run, tx);
+      }
+    };
+  });
 
   return {
     ready,
     newRun,
 
-    /** Queues a run of the agent's run_prompt. 400, 402, 404, 409. */
+    /** Queues a run of the agent's run_prompt. 400, 402, 404, 409, and 429 when too many are queued. */
     async runNow(caller: Caller, id: string, request_id: string): Promise<RunRecord> {
       const agent = await ready(caller, id);
       if ((agent.run_prompt ?? "").trim() === "") throw errors.missingField("run_prompt");
       const { api_key_id, key_budget_tokens } = caller;
       const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
-      return scheduling.enqueue({ ...newRun(agent, input), trigger: "manual" });
+      return scheduling.enqueue(newRun(agent, input));
     },
     /** The run once it has finished, or as it stands after `wait_ms`. */
     async waitFor({ user_id, agent_id }: AgentKey, run_id: string, wait_ms: number): Promise<RunDetail> {
@@ -118,19 +131,11 @@ export function createRuns(deps: {
         key_budget_tokens: null,
         ticket: null,
       };
-      const agents = await store.liveAgents(tx, keys);
+      const agents = await selectDueAgents(tx, keys);
       const suspended = await deps.suspended(tx, [...new Set(agents.map(({ user_id }) => user_id))]);
-      const answer = (agent: AgentRow): DueAnswer =>
-        suspended.has(agent.user_id) ? { declined: "the account is suspended" } : { run: newRun(agent, input) };
-      return new Map(agents.map((agent) => [agent.id, answer(agent)]));
-    },
-    /**
-     * Ends a run. What it means for the agent comes first, so that whoever sees the run finished, the schedule's next
-     * instant among them, sees that too. False: the lease is lost.
-     */
-    async finish(run: ClaimedRun, limits: AgentConfig["limits"], finish: RunFinish): Promise<boolean> {
-      if (run.trigger !== "chat" && finish.status !== "cancelled") await drawConsequences(run, limits, finish);
-      return scheduling.finishRun(run.lease, finish);
+      const answer = (agent: DueAgent): DueAnswer =>
+        suspended.has(agent.user_id) ? { declined: "the account is suspended" } : { run: content(agent, input) };
+      return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
     },
     /** For the ledger: a grant resumes the user's schedules that wait for one. */
     async onGrant(user_id: string): Promise<void> {
@@ -144,17 +149,22 @@ export function createRuns(deps: {
 
 export type Runs = ReturnType<typeof createRuns>;
 
-/** contract 5: run-now's 402 is a check, not a hold. */
-async function refuseWithoutTokens(
+/** Chats count for nothing: somebody sees how they end. */
+function isCounted({ trigger }: { trigger: RunTrigger }): boolean {
+  return trigger !== "chat";
+}
+
+/** contract 5: run-now's 402 is a check, not a hold. Null: nothing is to be refused. */
+async function refusalOf(
   ledger: Pick<Ledger, "standing" | "keySpend">,
   { user_id, api_key_id, key_budget_tokens }: Caller,
-): Promise<void> {
+): Promise<PurserError | null> {
   const { refusal, available, held } = await ledger.standing(user_id);
   const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
-  if (refusal === "trial_ended") throw errors.payment(refusal, figures);
+  if (refusal === "trial_ended") return errors.payment(refusal, figures);
   if (api_key_id !== null && key_budget_tokens !== null) {
     const left = key_budget_tokens - ((await ledger.keySpend(user_id)).get(api_key_id) ?? 0);
-    if (left <= 0) throw errors.payment("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
+    if (left <= 0) return errors.payment("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
   }
-  if (refusal !== null) throw errors.payment(refusal, figures);
+  return refusal === null ? null : errors.payment(refusal, figures);
 }

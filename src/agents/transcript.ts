@@ -4,8 +4,8 @@ import type { AgentConfig } from "./agent-config.ts";
 
 /** What a run begins with besides the agent's configuration. */
 export interface RunInput {
-  /** The conversation of a chat; null: the agent's run_prompt. */
-  messages: { role: "system" | "user" | "assistant"; content: string }[] | null;
+  /** The conversation of a chat, a thread's earlier turns before it; null: the agent's run_prompt. */
+  messages: ChatMessage[] | null;
   /** What asked for the run: a request, whose key and budget its model calls count for, or (all null) its schedule. */
   request_id: string | null;
   api_key_id: string | null;
@@ -32,6 +32,8 @@ export function transcript(config: AgentConfig, input: RunInput, steps: readonly
   for (const step of steps) {
     if (step.status === "running") continue;
     if (step.type === "model") {
+      // a try that failed, or what there was of an answer when it was stopped: the call was made again
+      if (step.status !== "succeeded") continue;
       messages.push(step.result as AssistantMessage);
       open = [...callsOf(step)];
     } else {

@@ -3,10 +3,12 @@ import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import { HEARTBEAT_MS, type Scheduling } from "../scheduling/scheduling.service.ts";
 import type { ClaimedRun, ClaimLimits } from "../scheduling/scheduling.types.ts";
-import type { StopReason } from "./engine.ts";
+import type { StopReason } from "./run-work.ts";
 
 /** Notifications can get lost: the queue is looked at, and lost workers' runs are taken back, this often. */
 const POLL_MS = 1_000;
+/** Places become free one by one, and are filled together. */
+const GATHER_MS = 10;
 
 /** How a worker tells a run to end early. */
 export interface WorkControl {
@@ -28,35 +30,42 @@ interface Job {
 export function createWorker(deps: {
   scheduling: Scheduling;
   limits: ClaimLimits;
+  /** Takes nothing but the chats of this very node, and looks for those only while somebody waits for one. */
+  chats_only: boolean;
+  isAwaited(): boolean;
   log: Log;
   carryOut(run: ClaimedRun, control: WorkControl): Promise<void>;
   /** Hears how many runs are at work here, whenever that changes. */
   inProgress(count: number): void;
 }) {
-  const { scheduling, limits, log, carryOut, inProgress } = deps;
+  const { scheduling, limits, chats_only, isAwaited, log, carryOut, inProgress } = deps;
   const worker_id = newId();
   const jobs = new Map<string, Job>();
   let draining = false;
   let filling: Promise<void> | null = null;
   let fill_again = false;
+  let offered = Promise.resolve();
+  let filling_soon: NodeJS.Timeout | undefined;
   let timers: NodeJS.Timeout[] = [];
   let stopWatching = async () => {};
 
   const begin = (run: ClaimedRun) => {
     const { run_id } = run.lease;
+    // A worker that stalled may claim a run anew that it is still at under a lease which it has lost.
+    jobs.get(run_id)?.abort.abort("lost" satisfies StopReason);
     const abort = new AbortController();
     const done = carryOut(run, { signal: abort.signal, isDraining: () => draining }).finally(() => {
-      jobs.delete(run_id);
+      if (jobs.get(run_id)?.abort === abort) jobs.delete(run_id);
       inProgress(jobs.size);
-      fill();
+      fillSoon();
     });
     jobs.set(run_id, { run, abort, done });
     inProgress(jobs.size);
   };
   const claim = async () => {
     const most = limits.concurrent_runs - jobs.size;
-    if (draining || most <= 0) return;
-    for (const run of await scheduling.claim(worker_id, most, limits)) begin(run);
+    if (draining || most <= 0 || (chats_only && !isAwaited())) return;
+    for (const run of await scheduling.claim(worker_id, most, limits, chats_only)) begin(run);
   };
   /** Claims what there is; when one is at it already, it looks again after that. */
   const fill = () => {
@@ -71,6 +80,24 @@ export function createWorker(deps: {
         filling = null;
         if (fill_again) fill();
       });
+  };
+  const fillSoon = () => {
+    filling_soon ??= setTimeout(() => {
+      filling_soon = undefined;
+      fill();
+    }, GATHER_MS);
+  };
+  /** Places for run-nows that are being queued on this node; one offer at a time. */
+  const offer = () => {
+    const most = limits.concurrent_runs - jobs.size;
+    if (draining || chats_only || most <= 0) return null;
+    const taken = Promise.withResolvers<void>();
+    offered = taken.promise;
+    const beginAll = (runs: readonly ClaimedRun[]) => {
+      for (const run of runs) begin(run);
+      taken.resolve();
+    };
+    return { worker_id, most, limits, begin: beginAll };
   };
   const end = (run_id: string, reason: StopReason) => jobs.get(run_id)?.abort.abort(reason);
   const heartbeat = async () => {
@@ -88,7 +115,12 @@ export function createWorker(deps: {
     worker_id,
     /** Begins to claim. */
     async start(): Promise<void> {
-      stopWatching = await scheduling.watch({ claimable: fill, cancelling: (run_id) => end(run_id, "cancelling") });
+      stopWatching = await scheduling.watch({
+        offer,
+        queued: fill,
+        freed: fillSoon,
+        cancelling: (run_id) => end(run_id, "cancelling"),
+      });
       const poll = async () => {
         await scheduling.reap();
         fill();
@@ -99,13 +131,14 @@ export function createWorker(deps: {
     /** Lets steps in progress finish, for a while; then hands what is unfinished back to the queue. */
     async stop(): Promise<void> {
       draining = true;
-      await filling;
+      await Promise.all([filling, offered]);
       const unfinished = [...jobs.values()];
       const give_up = setTimeout(() => {
         for (const { abort } of unfinished) abort.abort("stopping" satisfies StopReason);
       }, SHUTDOWN_SECONDS.runs * 1000);
       await Promise.all(unfinished.map(({ done }) => done));
       clearTimeout(give_up);
+      clearTimeout(filling_soon);
       for (const timer of timers) clearInterval(timer);
       await stopWatching();
       await scheduling.handBack(unfinished.map(({ run }) => run.lease));

@@ -14,6 +14,8 @@ import { createPurchases } from "./purchases.service.ts";
 import { type BillingOptions, createRoom } from "./room.ts";
 import { createSubscriptions } from "./subscriptions.service.ts";
 
+const THRESHOLD_TOKENS = OVERAGE_INVOICE_CENTS * TOKENS_PER_CENT;
+
 /** A grant by the operator's hand. */
 export interface OperatorGrant {
   amount_tokens: number;
@@ -36,13 +38,13 @@ export function createBilling(options: BillingOptions) {
   const subscriptions = createSubscriptions(room, { periods, inbox, outbox });
   const purchases = createPurchases(room, inbox);
 
-  /** Overage that has come to the threshold within its period. */
+  /** Overage that has come to the threshold within its period, or that a call came to after the subscription's end. */
   const thresholds: DueSource = {
     name: "overage",
     nextDueAt: async () => null,
     async carryOut() {
-      for (const { user_id } of await ledger.overageFrom(OVERAGE_INVOICE_CENTS * TOKENS_PER_CENT)) {
-        await overage.invoiceAtThreshold(user_id);
+      for (const { user_id } of await ledger.overageFrom(THRESHOLD_TOKENS, TOKENS_PER_CENT)) {
+        await overage.invoiceDue(user_id);
       }
     },
   };

@@ -86,36 +86,42 @@ export function createOverage(room: BillingRoom) {
     );
   };
 
+  /**
+   * Ends the overage of a period, in the transaction that renews or ends the subscription: whole cents are invoiced,
+   * the rest is carried into the next period. The caller has locked the user's billing.
+   */
+  const close = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
+    const { user_id } = row;
+    const account = await accounts.lock(tx, user_id);
+    const { cents, carried_tokens } = overageCost((await ledger.overage(user_id, tx)).used_tokens);
+    await ledger.closeOveragePeriod({ user_id, carried_tokens }, tx);
+    await accounts.update(tx, user_id, { overage_invoiced_cents: 0 });
+    const due_cents = cents - account.overage_invoiced_cents;
+    if (due_cents > 0) await invoice(tx, row, account, due_cents);
+  };
+
   return {
     sync,
+    close,
     status,
     enable: (user_id: string) => change(user_id, { overage_enabled: true }),
     disable: (user_id: string) => change(user_id, { overage_enabled: false }),
     /** null: back to the plan's included tokens. */
     setCap: (user_id: string, cap_tokens: number | null) => change(user_id, { overage_cap_tokens: cap_tokens }),
 
-    /**
-     * Ends the overage of a period, in the transaction that renews or ends the subscription: whole cents are invoiced,
-     * the rest is carried into the next period. The caller has locked the user's billing.
-     */
-    async close(tx: Tx, row: SubscriptionRow): Promise<void> {
-      const { user_id } = row;
-      const account = await accounts.lock(tx, user_id);
-      const { cents, carried_tokens } = overageCost((await ledger.overage(user_id, tx)).used_tokens);
-      await ledger.closeOveragePeriod({ user_id, carried_tokens }, tx);
-      await accounts.update(tx, user_id, { overage_invoiced_cents: 0 });
-      const due_cents = cents - account.overage_invoiced_cents;
-      if (due_cents > 0) await invoice(tx, row, account, due_cents);
-    },
-
-    /** Invoices what has come to the threshold within a period. */
-    async invoiceAtThreshold(user_id: string): Promise<void> {
+    /** Invoices what has come to the threshold within a period, or was settled after the subscription's end. */
+    async invoiceDue(user_id: string): Promise<void> {
       await db.transaction(async (tx) => {
         const account = await accounts.lock(tx, user_id);
         const row = await subscriptions.current(user_id, tx);
+        if (row === undefined || row.status === "incomplete") {
+          const last = await subscriptions.lastEnded(tx, user_id);
+          if (last !== undefined) await close(tx, last);
+          return;
+        }
         const { cents } = overageCost((await ledger.overage(user_id, tx)).used_tokens);
         const due_cents = cents - account.overage_invoiced_cents;
-        if (row === undefined || due_cents < OVERAGE_INVOICE_CENTS) return;
+        if (due_cents < OVERAGE_INVOICE_CENTS) return;
         await accounts.update(tx, user_id, { overage_invoiced_cents: cents });
         await invoice(tx, row, account, due_cents);
       });

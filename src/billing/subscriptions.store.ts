@@ -57,6 +57,15 @@ export function createSubscriptionsStore(db: Db) {
     /** The user's one subscription that has not ended; its checkout may still be open. */
     current: (user_id: string, sql?: Sql) =>
       all(sql).where("user_id", "=", user_id).where("status", "!=", "ended").executeTakeFirst(),
+    /** The user's last subscription that ran and is over. */
+    lastEnded: (tx: Tx, user_id: string) =>
+      all(tx)
+        .where("user_id", "=", user_id)
+        .where("status", "=", "ended")
+        .where("current_period_start", "is not", null)
+        .orderBy("id", "desc")
+        .limit(1)
+        .executeTakeFirst(),
     byId: (id: string, sql?: Sql) => all(sql).where("id", "=", id).executeTakeFirst(),
     update: (tx: Sql, row: Pick<SubscriptionRow, "user_id" | "id">, set: Updateable<SubscriptionTable>) =>
       tables(tx)

@@ -46,7 +46,7 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
       await release(ledger, call);
       return null;
     }
-    outcome = await settle(ledger, call, { reservation, counts, routing, response: null });
+    outcome = await settle(ledger, call, { reservation, counts, routing, response: null, complete });
     return outcome;
   }
 

@@ -5,6 +5,7 @@ import type { Models } from "../models/models.service.ts";
 import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { agentIdOf } from "./agent-name.ts";
 import { createCompletionStream } from "./completion-stream.ts";
 import type {
   CompletionCall,
@@ -19,13 +20,12 @@ import { chargeOf, type Reservation, release, reserve, settle } from "./reservat
 
 /** A call may take as long, fallbacks included. */
 const CALL_MS = 600_000;
-/** Models tried for one call of `auto`. */
+/** Providers called for one call of `auto`. */
 const MAX_ATTEMPTS = 4;
 /** Users known to be past their trial; a trial never comes back, so this needs no expiry. */
 const MAX_REMEMBERED_USERS = 100_000;
-const AGENT_PREFIX = "agent/";
 /** Refusals that a cheaper model may get past. */
-const TOO_DEAR = new Set(["insufficient_balance", "budget_exceeded"]);
+const TOO_DEAR = new Set(["insufficient_balance", "budget_exceeded", "key_budget_exceeded", "overage_cap_reached"]);
 
 /** The models that may serve a call, in order; more than one only for `auto`. */
 interface Choice {
@@ -40,9 +40,12 @@ type Attempt<T> = (reservation: Reservation, options: { signal: AbortSignal; dea
 export function createCompletions(options: {
   models: Models;
   ledger: Ledger;
+  /** With `auto`, a model that has not answered (a stream: not begun) by then is left for the next. */
+  fallback_after_seconds: number;
   resolveAgent?: ResolveAgent;
 }): Completions {
   const { models, resolveAgent } = options;
+  const fallback_after_ms = options.fallback_after_seconds * 1_000;
   const { ledger, watch, idle } = createLivingCalls(options.ledger);
   const price_version = priceVersion(models.list());
   const past_trial = new Set<string>();
@@ -60,36 +63,51 @@ export function createCompletions(options: {
   async function choose({ request, caller, sticky_model_id }: CompletionCall): Promise<Choice> {
     if (request.model === "auto") {
       const is_trial = await isTrial(caller.user_id);
-      const { candidates, reason } = models.route({ request, is_trial, sticky_model_id: sticky_model_id ?? null });
-      if (candidates.length === 0) {
-        throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
+      const wanted = { request, sticky_model_id: sticky_model_id ?? null };
+      const { candidates, reason } = models.route({ ...wanted, is_trial });
+      if (candidates.length > 0) return { candidates, reason };
+      if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
+        throw errors.modelNotTrialEligible("Every model that can serve this request");
       }
-      return { candidates: candidates.slice(0, MAX_ATTEMPTS), reason };
+      throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
     const model = models.find(request.model);
-    if (model === null) throw errors.modelNotFound(request.model);
+    if (model === null) throw errors.modelNotFound(request.model, models.nearest(request.model));
     if (!model.trial_eligible && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(model.id);
     return { candidates: [model], reason: null };
   }
 
-  /** Reserves and attempts each candidate in turn until one answers; a failed attempt costs nothing. */
+  /**
+   * Reserves and attempts each candidate in turn until one answers; a failed attempt costs nothing. Models that the
+   * balance or the budget cannot pay for are passed over without an attempt.
+   */
   async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
-    const provider_options = { signal: call.signal, deadline_ms: monotonicMs() + CALL_MS };
+    const deadline_ms = monotonicMs() + CALL_MS;
     const fallbacks: Routing["fallbacks"] = [];
+    const failures: unknown[] = [];
+    let attempts = 0;
     for (const [index, model] of choice.candidates.entries()) {
+      const is_last = attempts === MAX_ATTEMPTS - 1 || index === choice.candidates.length - 1;
+      const patience = patienceOf(call.signal, is_last ? null : fallback_after_ms);
       try {
         const reservation = await reserve({ models, ledger, price_version }, call, model);
-        const value = await attempt(reservation, provider_options).catch(async (error: unknown) => {
+        attempts += 1;
+        const value = await attempt(reservation, { signal: patience.signal, deadline_ms }).catch(async (error) => {
           await release(ledger, call);
           throw error;
         });
+        models.health.answered(model.id);
         return { value, reservation, routing: routingOf(choice, model, fallbacks) };
       } catch (error) {
-        if (index === choice.candidates.length - 1 || !mayFallBack(error)) throw error;
+        if (isProviderFailure(error)) models.health.failed(model.id, error.shape.retry_after_s);
+        failures.push(error);
+        if (is_last || !mayFallBack(error)) break;
         fallbacks.push({ model: model.id, reason: error.code });
+      } finally {
+        patience.end();
       }
     }
-    throw new Error("a choice without candidates");
+    throw worstOf(failures);
   }
 
   async function complete(call: CompletionCall): Promise<CompletionResult> {
@@ -101,7 +119,7 @@ export function createCompletions(options: {
     );
     const { reservation, routing } = attempt;
     const { response, counts } = attempt.value;
-    const outcome = await settle(ledger, call, { reservation, counts, routing, response });
+    const outcome = await settle(ledger, call, { reservation, counts, routing, response, complete: true });
     return { ...outcome, response: Object.assign(response, { usage: outcome.usage }, routing && { routing }) };
   }
 
@@ -125,8 +143,9 @@ export function createCompletions(options: {
   }
 
   async function agentFor({ request, caller }: CompletionCall) {
-    if (!request.model.startsWith(AGENT_PREFIX)) return null;
-    const agent = await resolveAgent?.(request.model.slice(AGENT_PREFIX.length), caller);
+    const agent_id = agentIdOf(request.model);
+    if (agent_id === null) return null;
+    const agent = await resolveAgent?.(agent_id, caller);
     if (agent == null) throw errors.modelNotFound(request.model);
     return agent;
   }
@@ -137,6 +156,20 @@ export function createCompletions(options: {
 /** Another model may answer where this one's provider failed, or where this one is too dear for the balance. */
 function mayFallBack(error: unknown): error is PurserError {
   return isProviderFailure(error) || (error instanceof PurserError && TOO_DEAR.has(error.code));
+}
+
+/** What is thrown when no model is left: a provider's failure before a refusal for its price, which says less. */
+function worstOf(failures: readonly unknown[]): unknown {
+  const last = failures.at(-1);
+  return mayFallBack(last) ? (failures.findLast(isProviderFailure) ?? last) : last;
+}
+
+/** The signal of one attempt: the caller's, and, unless `wait_ms` is null, a time-out for the first of the answer. */
+function patienceOf(signal: AbortSignal, wait_ms: number | null): { signal: AbortSignal; end(): void } {
+  if (wait_ms === null) return { signal, end: () => {} };
+  const over = new AbortController();
+  const timer = setTimeout(() => over.abort(errors.upstreamTimeout()), wait_ms);
+  return { signal: AbortSignal.any([signal, over.signal]), end: () => clearTimeout(timer) };
 }
 
 function routingOf(

@@ -1,6 +1,6 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
-import type { Rider } from "../ledger/ledger.types.ts";
+import type { AgentBudget, Rider } from "../ledger/ledger.types.ts";
 
 /** One call of a model, made by a person, by a key or by an agent's run. */
 export interface CompletionCall {
@@ -18,6 +18,8 @@ export interface CompletionCall {
   rider?: (answer: CompletionAnswer) => Rider;
   /** The most that the call may cost, whatever the balance; null or absent: no such limit. */
   max_cost_tokens?: number | null;
+  /** The most that all calls of `agent_id` may cost since a day; null or absent: no such limit. */
+  agent_budget?: AgentBudget | null;
   /** For `auto`: the model of this thread's or run's earlier turns. */
   sticky_model_id?: string | null;
 }
@@ -26,6 +28,8 @@ export interface CompletionCall {
 export interface CompletionAnswer {
   model_id: string;
   usage: Usage;
+  /** False for a stream that ended early: its provider broke off, or nobody waited any more. */
+  complete: boolean;
   /** Set when the model was chosen by `auto`. */
   routing?: Routing;
   /** Null for a stream, whose events have told it. */

@@ -1,6 +1,6 @@
 import type { ChatResponse, Routing } from "../contract/completions.ts";
-import { errors, type PurserError } from "../errors.ts";
-import type { Charge, HoldOutcome, Ledger } from "../ledger/ledger.types.ts";
+import { errors, type PaymentCode, type PurserError } from "../errors.ts";
+import type { Charge, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
@@ -14,6 +14,9 @@ const LEAST_OUTPUT_TOKENS = 64;
 /** Room for an answer that is always left, however long the prompt is estimated to be. */
 const LEAST_ROOM_TOKENS = 1_024;
 const OVER_BUDGET = "What is left of the cost limit does not cover the next model call. Raise the limit.";
+
+const OVER_MONTH =
+  "What is left of max_cost_tokens_per_month does not cover the next model call. Raise it, or wait for the next month.";
 
 /** A held call, ready to be made. */
 export interface Reservation {
@@ -50,11 +53,16 @@ export async function reserve(
     ...call.caller,
     agent_id,
     run_id,
+    agent_budget: call.agent_budget ?? null,
     amount_tokens,
     minimum_tokens,
     estimate: { model: model.id, input_tokens, max_output_tokens: cap, ...chargedRates(model, price_version) },
   });
-  if (hold.status === "refused") throw paymentError(hold, { model, input_tokens, cap, amount_tokens });
+  if (hold.status === "refused") {
+    const { code } = hold;
+    if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH);
+    throw paymentError({ ...hold, code }, { model, input_tokens, cap, amount_tokens });
+  }
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
   const granted = Math.min(cap, affordable);
   const request = granted === first.max_output_tokens ? first : prepare(granted);
@@ -67,17 +75,19 @@ export interface Answered {
   counts: Counts;
   routing: Routing | undefined;
   response: ChatResponse | null;
+  /** False for a stream that ended early. */
+  complete: boolean;
 }
 
 /** Charges a reservation for what was used. */
 export async function settle(
   ledger: Ledger,
   call: CompletionCall,
-  { reservation, counts, routing, response }: Answered,
+  { reservation, counts, routing, response, complete }: Answered,
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
   const usage = usageOf(model, counts);
-  const answer = { model_id: model.id, usage, ...(routing === undefined ? {} : { routing }) };
+  const answer = { model_id: model.id, usage, complete, ...(routing === undefined ? {} : { routing }) };
   const settled = await ledger.settle({
     ...chargeOf(call, reservation, counts),
     ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
@@ -125,7 +135,7 @@ function roomFor({ context_window, max_output_tokens }: Model, input_tokens: num
 }
 
 function paymentError(
-  { code, available, held }: Extract<HoldOutcome, { status: "refused" }>,
+  { code, available, held }: { code: PaymentCode; available: number; held: number },
   {
     model,
     input_tokens,

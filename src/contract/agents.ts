@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { AGENT_LIMITS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
+  errorSchema,
   failures,
   instantSchema,
   json,
@@ -21,6 +22,7 @@ import {
   upcomingRunSchema,
   weekdaySchema,
 } from "./schedules.ts";
+import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
 
 /** Agents and agent chat: contract 6. */
@@ -92,11 +94,18 @@ const agentChatSchema = z
       .min(1)
       .max(1000),
     stream: z.boolean().default(false),
-    thread_id: z.string().optional(),
-    on_disconnect: z.string().optional(),
+    thread_id: threadIdSchema.optional().openapi({
+      description: "of your choice; the thread's earlier turns come before these messages. Created at its first use",
+    }),
+    on_disconnect: z.enum(["cancel", "continue"]).default("cancel").openapi({
+      description:
+        "what becomes of the run when you hang up: cancelled, with what was generated billed, or carried on to its end",
+    }),
   })
   .openapi("AgentChat");
-const agentAnswerSchema = (chatResponseSchema as z.ZodObject).extend({ run_id: uuidSchema }).openapi("AgentAnswer");
+const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
+  .extend({ run_id: uuidSchema, thread_id: z.string().optional() })
+  .openapi("AgentAnswer");
 export type AgentChat = z.infer<typeof agentChatSchema>;
 
 const tags = ["Agents"];
@@ -163,7 +172,9 @@ export const chatWithAgent = createRoute({
   summary: "Converse with the agent; every turn is a run",
   description:
     "With `stream: true` the answer is server-sent events of chat.completion.chunk objects, usage on the last one, " +
-    "then `data: [DONE]`.",
+    "then `data: [DONE]`; headers come with the first text. Over the limit of runs at a time it waits up to 30 s for a " +
+    "place, then 429. A failure names its run in `error.metadata.run_id`. With `thread_id` the service keeps the " +
+    "conversation: send the new messages only. One turn of a thread at a time: 409 `thread_busy`.",
   ...needs("chat:write"),
   request: { params: idParams, ...jsonBody(agentChatSchema) },
   responses: {
@@ -175,5 +186,7 @@ export const chatWithAgent = createRoute({
       },
     },
     ...failures(400, 402, 403, 404, 409, 503),
+    502: json(errorSchema, "the model's provider failed"),
+    504: json(errorSchema, "the model, or the whole run, took too long"),
   },
 });

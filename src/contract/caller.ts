@@ -28,7 +28,13 @@ export interface Caller {
 
 /** What the HTTP layer sets on each request's context. */
 export interface HttpEnv {
-  Variables: { request_id: string; caller: Caller };
+  Variables: {
+    request_id: string;
+    caller: Caller;
+    /** Under /api/v1/auth/ only: the session cookie, if one of our own pages sent it, and who sent it. */
+    session_token: string | null;
+    client_address: string;
+  };
 }
 
 function requireScope(scope: Scope): MiddlewareHandler<HttpEnv> {

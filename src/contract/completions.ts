@@ -152,6 +152,23 @@ const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({ role: z.literal("tool"), content: contentSchema, tool_call_id: text }),
 ]);
 
+/** Messages, their parts and tool calls together: far more than any model's context holds. */
+const MAX_PIECES = 20_000;
+
+/** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
+function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
+  const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
+  let pieces = sizeOf(value);
+  if (pieces <= MAX_PIECES) {
+    for (const message of (Array.isArray(value) ? value : []) as (Partial<ChatMessage> | null)[]) {
+      pieces += sizeOf(message?.content) + sizeOf(message?.tool_calls);
+    }
+  }
+  if (pieces <= MAX_PIECES) return value;
+  ctx.addIssue({ code: "custom", message: `there are more than ${MAX_PIECES} messages and parts of messages` });
+  return z.NEVER;
+}
+
 const toolSchema = z.looseObject({
   type: z.literal("function"),
   function: z.looseObject({
@@ -181,7 +198,7 @@ const limitSchema = z.number().int().min(1).nullish();
 const chatRequestSchema = z
   .looseObject({
     model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
-    messages: z.array(messageSchema).min(1),
+    messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
     tools: z.array(toolSchema).max(128).optional(),
     tool_choice: z
       .union([

@@ -18,6 +18,9 @@ export const modelSchema = z
     output_rate: rate.openapi({ description: "billed tokens per raw output token" }),
     cached_input_rate: rate.optional().openapi({ description: "absent: cached input costs what input costs" }),
     cost_multiplier: rate.openapi({ description: "(3 × input_rate + output_rate) / 4" }),
+    tier: z
+      .enum(["economy", "standard", "premium"])
+      .openapi({ description: "what `auto` takes it for: by its price, unless the operator said" }),
     trial_eligible: z.boolean(),
     supports: z.object({
       tools: z.boolean(),

@@ -143,3 +143,29 @@ export const cancelRun = createRoute({
   request: { params: runParams, ...emptyBody },
   responses: { 200: json(runSchema, "the run, cancelled or cancelling"), ...failures(400, 403, 404, 409) },
 });
+
+export const runEvents = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/runs/{run_id}/events",
+  tags,
+  summary: "Follow a run: its events from the beginning, then as they happen, up to its end",
+  description:
+    "Server-sent events with a JSON object each: `run.queued`, `run.started`, `step.started`, `step.finished` (the step " +
+    "as the run's record has it), `run.cancelling`, and last `run.finished` (the record without its steps). Ids count " +
+    "from 1 and are the same on every node and at every time, so that `Last-Event-ID` resumes anywhere. `run.cancelling` " +
+    "comes once the step at work has stopped. `text` events have no id: they are the answer as it is generated, of runs " +
+    "that the node you are connected to carries out, and are not repeated. A comment keeps the connection alive every " +
+    "15 seconds. The stream ends after `run.finished`; when the process stops it ends before, so connect again.",
+  ...needs("agents:read"),
+  request: {
+    params: runParams,
+    headers: z.object({
+      "last-event-id": z.string().optional().openapi({ description: "the id of the last event that you have seen" }),
+    }),
+  },
+  responses: {
+    200: { description: "the run's events", content: { "text/event-stream": { schema: z.string() } } },
+    204: { description: "the run has ended and `Last-Event-ID` is its last event" },
+    ...failures(400, 403, 404),
+  },
+});

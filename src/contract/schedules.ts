@@ -1,12 +1,9 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { WEEKDAYS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import { failures, instantSchema, json, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
 
 /** Schedules and their occurrences: contract 6. The schedule itself is set through the agent's fields. */
-
-/** Names of the days, Monday first: position + 1 is ISO 8601's number. */
-export const WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] as const;
-export type Weekday = (typeof WEEKDAYS)[number];
 
 /**
  * Whether `name` is an IANA time zone or one of its links, spelled as the database spells it. Offsets such as +05:30 are

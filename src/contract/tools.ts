@@ -1,21 +1,17 @@
 import { z } from "@hono/zod-openapi";
+import { mayCarrySecret } from "../platform/credentials.ts";
+import { hostSchema, isListedHost } from "./hosts.ts";
+import { SECRET_NAME } from "./secrets.ts";
 
-/**
- * The tools an agent may have and their settings: contract 7. Every tool's shape is here; what this version cannot do
- * yet is refused with a plain sentence rather than accepted and ignored.
- */
-
-const HOST =
-  /^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\.?(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/i;
-const SECRET_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+/** The tools an agent may have and their settings: contract 7. */
 
 const FETCH_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] as const;
 const SAFETY_LEVELS = ["strict", "balanced", "off"] as const;
+export type SafetyLevel = (typeof SAFETY_LEVELS)[number];
 /** Bounds and defaults of `max_calls`, per run. */
 export const MAX_CALLS = { min: 1, max: 1000, web_fetch: 20, send_webhook: 5, mcp: 20 } as const;
 
-const host = z.string().max(260).regex(HOST, "give `host`, `host:port` or `*.host`");
-const hosts = z.array(host).min(1).max(100);
+const hosts = z.array(hostSchema).min(1).max(100);
 const methods = z.array(z.enum(FETCH_METHODS)).min(1).max(FETCH_METHODS.length);
 const maxCalls = (fallback: number) =>
   z
@@ -30,21 +26,40 @@ const secretName = z
   .regex(SECRET_NAME, "give the name of a secret")
   .openapi({ description: "a secret's name" });
 
+const header = z
+  .string()
+  .max(100)
+  .refine(mayCarrySecret, "give a header's name, and none that says where a request goes, where it ends or what it is");
 const injectSchema = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("bearer") }),
-  z.strictObject({ type: z.literal("basic"), username: z.string().min(1).max(255) }),
-  z.strictObject({ type: z.literal("header"), name: z.string().min(1).max(100) }),
-  z.strictObject({ type: z.literal("query"), name: z.string().min(1).max(100) }),
-  z.strictObject({ type: z.literal("hmac"), header: z.string().min(1).max(100) }),
+  z.strictObject({
+    type: z.literal("basic"),
+    username: z.string().regex(/^[^\p{Cc}:]{0,255}$/u, "give up to 255 characters without colons and line breaks"),
+  }),
+  z.strictObject({ type: z.literal("header"), name: header }),
+  z.strictObject({
+    type: z.literal("query"),
+    name: z.string().regex(/^[!-~]{1,100}$/, "give 1 to 100 printable characters"),
+  }),
+  z.strictObject({
+    type: z.literal("hmac"),
+    header: header.openapi({ description: "gets HMAC-SHA256 in hex of the body; without one, of path and query" }),
+  }),
 ]);
 
+const paths = z
+  .array(z.string().startsWith("/").max(1000))
+  .min(1)
+  .max(50)
+  .openapi({ description: "`*` stands for any text; default all" });
 const authSchema = z.strictObject({
   secret: secretName,
   hosts,
-  methods: methods.optional(),
-  paths: z.array(z.string().startsWith("/").max(1000)).min(1).max(50).optional(),
+  methods: methods.optional().openapi({ description: "default GET" }),
+  paths: paths.optional(),
   inject: injectSchema,
 });
+export type AuthSettings = z.infer<typeof authSchema>;
 
 const webFetchSchema = z.strictObject({
   enabled: z.boolean(),
@@ -55,32 +70,52 @@ const webFetchSchema = z.strictObject({
   safety: z.enum(SAFETY_LEVELS).optional().openapi({ description: "default balanced" }),
 });
 
+const httpUrl = z.url({ protocol: /^https?$/ }).max(2000);
+const webhookUrl = httpUrl.refine(
+  (url) => !hasCredentials(url),
+  "leave the user name and password out: webhooks are signed",
+);
+const serverUrl = httpUrl.refine((url) => !hasCredentials(url), "leave the user name and password out: use auth");
 const sendWebhookSchema = z.strictObject({
   enabled: z.boolean(),
   urls: z
-    .array(z.url({ protocol: /^https?$/ }).max(2000))
+    .array(webhookUrl)
     .min(1)
     .max(100)
-    .optional(),
-  secret: secretName.optional(),
+    .optional()
+    .openapi({ description: "required: only to exactly these is anything sent" }),
+  secret: secretName
+    .optional()
+    .openapi({ description: "a secret's name: signs what is sent; absent: the agent's own key does" }),
   max_calls: maxCalls(MAX_CALLS.send_webhook),
+  safety: z.enum(SAFETY_LEVELS).optional().openapi({ description: "of what receivers answer; default balanced" }),
 });
 
+const mcpServerSchema = z.strictObject({
+  name: z
+    .string()
+    .max(32)
+    .regex(/^[a-z0-9]+([_-][a-z0-9]+)*$/i, "give letters, digits and single - or _ between them")
+    .openapi({ description: "its tools are called `name__tool`" }),
+  url: serverUrl,
+  auth: authSchema
+    .partial({ hosts: true })
+    .optional()
+    .openapi({ description: "hosts: default the server's; methods: default all that the protocol uses" }),
+  tools: z
+    .array(z.string().min(1).max(200))
+    .min(1)
+    .max(200)
+    .optional()
+    .openapi({ description: "only these; absent: all that the server has" }),
+  effects: z
+    .enum(["none", "any"])
+    .optional()
+    .openapi({ description: "`none`: its tools only read. Default any: refused once outside content is in the run" }),
+});
 const mcpSchema = z.strictObject({
   enabled: z.boolean(),
-  servers: z
-    .array(
-      z.strictObject({
-        name: z.string().regex(/^[a-z0-9_-]{1,64}$/i),
-        url: z.url({ protocol: /^https?$/ }).max(2000),
-        auth: authSchema.optional(),
-        tools: z.array(z.string().min(1).max(200)).max(200).optional(),
-        effects: z.enum(["none", "any"]).optional(),
-      }),
-    )
-    .min(1)
-    .max(20)
-    .optional(),
+  servers: z.array(mcpServerSchema).min(1).max(20).optional().openapi({ description: "required" }),
   max_calls: maxCalls(MAX_CALLS.mcp),
 });
 
@@ -93,20 +128,53 @@ export const toolsConfigSchema = z
   })
   .superRefine((config, context) => {
     const refuse = (path: (string | number)[], message: string) => context.addIssue({ code: "custom", path, message });
-    for (const tool of ["send_webhook", "mcp"] as const) {
-      if (config[tool]?.enabled) refuse([tool, "enabled"], `${tool} is not available yet; leave it out or disabled`);
+    const require = (path: string[]) =>
+      context.addIssue({ code: "invalid_type", expected: "array", path, message: "required" });
+    if (config.send_webhook?.enabled && config.send_webhook.urls === undefined) require(["send_webhook", "urls"]);
+    if (config.mcp?.enabled && config.mcp.servers === undefined) require(["mcp", "servers"]);
+    const names = new Set<string>();
+    for (const [index, { name, url, auth }] of (config.mcp?.servers ?? []).entries()) {
+      if (names.has(name)) refuse(["mcp", "servers", index, "name"], "another server has this name");
+      names.add(name);
+      if (auth?.hosts !== undefined && !isListedHost(new URL(url), auth.hosts)) {
+        refuse(["mcp", "servers", index, "auth", "hosts"], "the server's own host is not among them");
+      }
     }
-    config.web_fetch?.auth?.forEach((_auth, index) => {
-      refuse(["web_fetch", "auth", index, "secret"], "secrets in tools are not available yet; leave auth out");
-    });
-    if (config.web_fetch?.safety === "off") {
-      refuse(["web_fetch", "safety"], "web pages always pass the safety layer; choose strict or balanced");
+    for (const tool of ["web_fetch", "send_webhook"] as const) {
+      if (config[tool]?.safety !== "off") continue;
+      refuse([tool, "safety"], "what it brings back always passes the safety layer; choose strict or balanced");
     }
   })
   .openapi("ToolsConfig");
 
 export type ToolsConfig = z.infer<typeof toolsConfigSchema>;
 export type WebFetchSettings = NonNullable<ToolsConfig["web_fetch"]>;
+export type SendWebhookSettings = NonNullable<ToolsConfig["send_webhook"]>;
+export type McpSettings = NonNullable<ToolsConfig["mcp"]>;
+export type McpServer = NonNullable<McpSettings["servers"]>[number];
+
+/** Where `tools_config` refers to secrets: the name, and the way to it. */
+export function secretsReferred({
+  web_fetch,
+  send_webhook,
+  mcp,
+}: ToolsConfig): { name: string; path: PropertyKey[] }[] {
+  const referred = (web_fetch?.auth ?? []).map(({ secret }, index) => ({
+    name: secret,
+    path: ["web_fetch", "auth", index, "secret"] as PropertyKey[],
+  }));
+  if (send_webhook?.secret !== undefined)
+    referred.push({ name: send_webhook.secret, path: ["send_webhook", "secret"] });
+  for (const [index, { auth }] of (mcp?.servers ?? []).entries()) {
+    if (auth !== undefined) referred.push({ name: auth.secret, path: ["mcp", "servers", index, "auth", "secret"] });
+  }
+  return referred;
+}
+
+function hasCredentials(text: string): boolean {
+  const url = URL.parse(text);
+  return url !== null && (url.username !== "" || url.password !== "");
+}
 
 /** Arguments that the model gives to web_fetch. */
 export const webFetchArgumentsSchema = z.strictObject({
@@ -115,3 +183,12 @@ export const webFetchArgumentsSchema = z.strictObject({
   body: z.string().max(100_000).optional().openapi({ description: "the request's body, for POST, PUT and PATCH" }),
 });
 export type WebFetchArguments = z.infer<typeof webFetchArgumentsSchema>;
+
+/** Arguments that the model gives to send_webhook. */
+export const sendWebhookArgumentsSchema = z.strictObject({
+  url: z.string().min(1).max(4000).openapi({ description: "one of the listed URLs" }),
+  payload: z
+    .unknown()
+    .refine((value) => value !== undefined, "is required: what is to be sent")
+    .openapi({ description: "any JSON value; the body that is sent" }),
+});

@@ -30,7 +30,9 @@ export function createIdempotencyStore(db: Db, cipher: Cipher) {
   const contextOf = (key: { user_id: string; key: string }) => `${key.user_id} ${key.key}`;
   return {
     /** Claims the key for this request, or tells what became of the request that claimed it before. */
-    async claim(key: { user_id: string; key: string; request_hash: Buffer }): Promise<Claim> {
+    async claim(key: { user_id: string; key: string; request: Uint8Array }): Promise<Claim> {
+      // Not a plain hash: whoever holds the rows could guess at a short secret in the body.
+      const request_hash = cipher.fingerprint(key.request, contextOf(key));
       // "do update … where" takes over a key that is past its day or whose node died; otherwise nothing is returned.
       const taken = await db.query<{ key: string }>({
         name: "idempotency_claim",
@@ -41,19 +43,19 @@ export function createIdempotencyStore(db: Db, cipher: Cipher) {
           where k.created_at < now() - make_interval(hours => $5)
             or (k.status is null and k.locked_until < now() and k.request_hash = excluded.request_hash)
           returning key`,
-        values: [key.user_id, key.key, key.request_hash, LOCK_SECONDS, IDEMPOTENCY_HOURS],
+        values: [key.user_id, key.key, request_hash, LOCK_SECONDS, IDEMPOTENCY_HOURS],
       });
       if (taken.length > 0) return { state: "first" };
       const [row] = await db.query<Row>({
         text: `select request_hash = $3 as same_request, status, headers, body from idempotency_key
           where user_id = $1 and key = $2`,
-        values: [key.user_id, key.key, key.request_hash],
+        values: [key.user_id, key.key, request_hash],
       });
       if (row === undefined) return { state: "in_flight" }; // let go in between: the caller's retry will claim it
       if (!row.same_request) return { state: "mismatch" };
       if (row.status === null) return { state: "in_flight" };
       const body = cipher.open(row.body ?? new Uint8Array(), contextOf(key));
-      if (body === null) throw new Error("a kept answer does not open: was the master key taken away?");
+      if (body === null) throw new Error("a kept answer does not open: was its row changed?");
       return { state: "answered", answer: { status: row.status, headers: row.headers ?? {}, body } };
     },
 

@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import type { Context, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
@@ -21,7 +20,7 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
       throw errors.invalidValue("Idempotency-Key", "Idempotency-Key takes 1 to 255 printable ASCII characters.");
     }
     const key = { user_id: caller.user_id, key: header };
-    const claim = await store.claim({ ...key, request_hash: await requestHash(c, caller) });
+    const claim = await store.claim({ ...key, request: await requestOf(c, caller) });
     if (claim.state === "in_flight") throw errors.idempotencyInFlight();
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
     if (claim.state === "answered") return replay(claim.answer);
@@ -32,11 +31,12 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
   };
 }
 
-/** With the caller's scopes: a replay passes no scope check, so a lesser key must not get what another was answered. */
-async function requestHash(c: Context, { scopes }: Caller): Promise<Buffer> {
-  const body = await c.req.text();
-  const asked = [c.req.method, c.req.path, scopes.toSorted().join(" "), ""].join("\n");
-  return createHash("sha256").update(asked).update(body).digest();
+/**
+ * What makes a request the same. With the API key: a replay passes no check of scopes, budget or expiry, so a lesser key
+ * must not get what another was answered.
+ */
+async function requestOf(c: Context, { api_key_id }: Caller): Promise<Buffer> {
+  return Buffer.from([c.req.method, c.req.path, api_key_id ?? "", await c.req.text()].join("\n"));
 }
 
 function replay(answer: StoredAnswer): Response {

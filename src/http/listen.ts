@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
 import type { HttpRouter } from "../contract/router.ts";
+import { refusal, refuse } from "./client-error.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the port that was really taken. */
 export interface Listening {
@@ -16,11 +17,12 @@ const KEEP_ALIVE_MS = 65_000;
 
 /** Listens on `address`; rejects when the port is taken. */
 export async function listen(app: HttpRouter, address: { host: string; port: number }): Promise<Listening> {
-  const server = createServer(
-    { keepAliveTimeout: KEEP_ALIVE_MS },
-    // It replaces the global Response by a light one, which is written out without passing through a web stream.
-    getRequestListener(app.fetch),
-  );
+  // It replaces the global Response by a light one, which is written out without passing through a web stream.
+  const answer = getRequestListener(app.fetch, { errorHandler: refusal });
+  // Without the option, Node answers a request that has no host by itself, with nothing in it.
+  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false }, answer);
+  server.on("checkExpectation", answer);
+  server.on("clientError", refuse);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen(address.port, address.host, 4096, resolve);

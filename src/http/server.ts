@@ -7,16 +7,22 @@ import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
+import type { PublicAddress } from "../platform/public-address.ts";
 import { jsonBodies } from "./body.ts";
+import { createClientAddress } from "./client-address.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
+import { refuseOtherPages, sessionToken } from "./own-pages.ts";
 import { rateLimit } from "./rate-limit.ts";
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 /** contract 2: what needs no key under /api/v1. */
 const SIGN_IN = "/api/v1/auth/";
-const PUBLIC_POSTS = new Set(["/api/v1/billing/stripe/webhook", "/api/v1/api-keys/revoke-leaked"]);
+const LEAKED_KEYS = "/api/v1/api-keys/revoke-leaked";
+const PUBLIC_POSTS = new Set(["/api/v1/billing/stripe/webhook", LEAKED_KEYS]);
+/** From one address: no more is needed to report keys, and each costs a look into the database. */
+const LEAKED_KEYS_PER_MINUTE = 60;
 const OPERATOR = "/api/v1/admin/";
 /** The operator's idempotency keys are kept under this id, which is no user's. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
@@ -24,6 +30,12 @@ const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
 export interface HttpOptions {
   /** The caller behind an Authorization header; throws the 401. */
   authenticate(authorization: string | undefined): Promise<Caller>;
+  /** The caller behind the console's session cookie; throws the 401. */
+  authenticateSession(token: string): Promise<Caller>;
+  /** Where the console is: its cookie counts from there only. */
+  address: PublicAddress;
+  /** CIDRs whose X-Forwarded-For is believed. */
+  trusted_proxies: readonly string[];
   /** null: the operator API answers 404. */
   admin_key: string | null;
   idempotency: IdempotencyStore;
@@ -37,17 +49,34 @@ export interface HttpOptions {
  * calls is settled before a body is read.
  */
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
-  const app = createRouter();
-  app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, options.log));
-  app.notFound((c) =>
-    errorResponse(c as Context<HttpEnv>, errors.notFound(`${c.req.method} ${c.req.path}`), options.log),
-  );
-  app.use(identify(options.metrics));
+  const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
   app.use("/api/v1/*", guard(options));
-  app.use("/api/v1/*", usersOnly(rateLimit(options.limits.requests_per_minute)));
+  app.use(`${SIGN_IN}*`, signInContext(options));
+  const { requests_per_minute } = options.limits;
+  app.use("/api/v1/*", usersOnly(rateLimit(requests_per_minute, (c) => c.get("caller").user_id)));
+  app.post(LEAKED_KEYS, rateLimit(LEAKED_KEYS_PER_MINUTE, createClientAddress(options.trusted_proxies)));
   app.use("/api/v1/*", jsonBodies(options.limits.body_bytes));
   app.use("/api/v1/*", idempotency(options.idempotency, options.log));
   for (const router of routers) app.route("/", router);
+  return app;
+}
+
+/** The HTTP application of a node that serves no API. */
+export function createWorkerHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter): HttpRouter {
+  const app = createBareHttp(options, () => "The API (PURSER_ROLE is worker here: ask another node)");
+  app.route("/", probes);
+  return app;
+}
+
+/** Request ids and error bodies; `missing` names what is not there. */
+function createBareHttp(
+  { log, metrics }: Pick<HttpOptions, "log" | "metrics">,
+  missing: (request: HonoRequest) => string,
+): HttpRouter {
+  const app = createRouter();
+  app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
+  app.notFound((c) => errorResponse(c as Context<HttpEnv>, errors.notFound(missing(c.req)), log));
+  app.use(identify(metrics));
   return app;
 }
 
@@ -56,7 +85,26 @@ function guard(options: HttpOptions): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {
     const authorization = c.req.header("Authorization");
     if (c.req.path.startsWith(OPERATOR)) c.set("caller", operator(options.admin_key, authorization));
-    else if (!isPublic(c.req)) c.set("caller", await options.authenticate(authorization));
+    else if (!isPublic(c.req)) c.set("caller", await userOf(c, options));
+    await next();
+  };
+}
+
+/** A key is preferred to a cookie: a program that sends both means the key. */
+function userOf(c: Context<HttpEnv>, options: HttpOptions): Promise<Caller> {
+  const authorization = c.req.header("Authorization");
+  const token = authorization === undefined ? sessionToken(c, options.address) : null;
+  return token === null ? options.authenticate(authorization) : options.authenticateSession(token);
+}
+
+/** What signing in works with. None of it is cached by anybody. */
+function signInContext({ address, trusted_proxies }: HttpOptions): MiddlewareHandler<HttpEnv> {
+  const clientAddress = createClientAddress(trusted_proxies);
+  return async (c, next) => {
+    refuseOtherPages(c, address);
+    c.set("session_token", sessionToken(c, address));
+    c.set("client_address", clientAddress(c));
+    c.header("Cache-Control", "no-store");
     await next();
   };
 }

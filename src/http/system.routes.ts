@@ -1,4 +1,3 @@
-import { html } from "hono/html";
 import type { HttpRouter } from "../contract/router.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Metrics } from "../platform/metrics.ts";
@@ -28,8 +27,8 @@ export function serveReference(app: HttpRouter): void {
   app.get("/docs", (c) => c.html(referencePage(documentOnce())));
 }
 
-/** Health, metrics, and the page at `/` until the console moves in. `ready` resolves when requests can be served. */
-export function systemRoutes(deps: { metrics: Metrics; ready(): Promise<void> }): HttpRouter {
+/** Health and metrics, which every node has. `ready` resolves when the node can do its work. */
+export function probeRoutes(deps: { metrics: Metrics; ready(): Promise<void> }): HttpRouter {
   const router = createRouter();
   router.get("/livez", (c) => c.json({ status: "ok" }));
   router.get("/readyz", async (c) => {
@@ -42,12 +41,6 @@ export function systemRoutes(deps: { metrics: Metrics; ready(): Promise<void> })
   });
   router.get("/metrics", async (c) =>
     c.body(await deps.metrics.text(), 200, { "Content-Type": deps.metrics.content_type }),
-  );
-  router.get("/", (c) =>
-    c.html(html`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Purser</title>
-      <style>:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;max-width:40rem;margin:10vh auto;padding:0 1rem}</style>
-      <h1>Purser is running</h1>
-      <p>The console is not part of this version. The API is: read its <a href="/docs">reference</a>, or point an OpenAI client at <code>/api/v1</code>.</p></html>`),
   );
   return router;
 }

@@ -78,7 +78,7 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
     overage: (user_id, tx) => findOverage(tx ?? db, user_id, tx === undefined ? "unlocked" : "locked"),
     closeOveragePeriod: ({ user_id, carried_tokens }, tx) =>
       within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
-    overageFrom: (used_tokens) => listOverageFrom(db, used_tokens),
+    overageFrom: (used_tokens, uncapped_tokens = used_tokens) => listOverageFrom(db, used_tokens, uncapped_tokens),
     notifyGrant,
     onGrant: (listener) => {
       listeners.push(listener);

@@ -31,12 +31,20 @@ export interface HoldRequest {
   key_budget_tokens: number | null;
   agent_id: string | null;
   run_id: string | null;
+  /** The agent's cap on what its calls may cost from a day on, those in flight included; null or absent: none. */
+  agent_budget?: AgentBudget | null;
   /** The worst case. */
   amount_tokens: number;
   /** The least that is of use: less than the worst case where max_tokens may be lowered, else the same. */
   minimum_tokens: number;
   /** What the worst case was made from, kept for `explain`. */
   estimate?: HoldEstimate;
+}
+
+/** `from_day`: YYYY-MM-DD, UTC. */
+export interface AgentBudget {
+  from_day: string;
+  cap_tokens: number;
 }
 
 /** How a hold's amount came about: raw tokens, and the rates that they were taken at. */
@@ -60,7 +68,7 @@ export type HoldOutcome =
   | { status: "held"; hold_id: string; held_tokens: number }
   | {
       status: "refused";
-      code: PaymentCode;
+      code: PaymentCode | "agent_budget_exceeded";
       /** unexpired remaining, holds deducted, and no more than what the key's budget leaves */
       available: number;
       held: number;
@@ -310,8 +318,8 @@ export interface Ledger {
   overage(user_id: string, tx?: Tx): Promise<Overage>;
   /** Begins a new overage period with `carried_tokens` used; answers what the ended one came to. */
   closeOveragePeriod(period: { user_id: string; carried_tokens: number }, tx?: Tx): Promise<{ used_tokens: number }>;
-  /** Accounts whose overage of this period has come to `used_tokens`. */
-  overageFrom(used_tokens: number): Promise<{ user_id: string }[]>;
+  /** Accounts whose overage of this period has come to `used_tokens`; where none is allowed (any more), to `uncapped_tokens`. */
+  overageFrom(used_tokens: number, uncapped_tokens?: number): Promise<{ user_id: string }[]>;
   standing(user_id: string): Promise<Standing>;
   buckets(
     user_id: string,

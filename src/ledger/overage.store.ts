@@ -33,9 +33,14 @@ export async function closePeriod(tx: Tx, user_id: string, carried_tokens: numbe
   return { used_tokens };
 }
 
-export function listOverageFrom(sql: Sql, used_tokens: number): Promise<{ user_id: string }[]> {
+export function listOverageFrom(
+  sql: Sql,
+  used_tokens: number,
+  uncapped_tokens: number,
+): Promise<{ user_id: string }[]> {
   return sql.query({
-    text: "select user_id from account where overage > 0 and overage >= $1 order by user_id",
-    values: [used_tokens],
+    text: `select user_id from account
+      where overage > 0 and (overage >= $1 or overage_cap is null and overage >= $2) order by user_id`,
+    values: [used_tokens, uncapped_tokens],
   });
 }

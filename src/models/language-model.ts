@@ -12,6 +12,7 @@ import {
 import { type LanguageModel, languageModelCall } from "./language-model-prompt.ts";
 import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { retryAfterSeconds } from "./retry-after.ts";
 import { estimateCounts, holdInputTokens } from "./token-count.ts";
 
 /** No completion is larger; what is, is not read on. */
@@ -101,10 +102,20 @@ function chunkStream(
   };
 }
 
-/** The AI SDK's errors carry the provider's answer; only its status and error fields are read. */
+/** What is read of the AI SDK's errors, which carry the provider's whole answer. */
+interface SdkError {
+  name?: string;
+  statusCode?: unknown;
+  data?: unknown;
+  responseHeaders?: Record<string, string>;
+}
+
 function failureOf(thrown: unknown, model: Model, signal: AbortSignal): unknown {
-  const { name, statusCode, data } = thrown as { name?: string; statusCode?: unknown; data?: unknown };
-  if (typeof statusCode === "number" && statusCode !== 200) return failureOfStatus(statusCode, data, model);
+  const { name, statusCode, data, responseHeaders } = thrown as SdkError;
+  if (typeof statusCode === "number" && statusCode !== 200) {
+    const retry_after_s = retryAfterSeconds(responseHeaders?.["retry-after"]);
+    return failureOfStatus({ status: statusCode, body: data, retry_after_s }, model);
+  }
   if (REFUSED_HERE.has(name ?? "")) {
     return errors.invalidValue(
       "messages",

@@ -3,11 +3,13 @@ import { stableId } from "../platform/ids.ts";
 import { createAnthropicProvider } from "./anthropic.adapter.ts";
 import { BUILT_IN_PROVIDERS, CATALOGUE, type CatalogueEntry } from "./catalogue.ts";
 import { createGoogleProvider } from "./google.adapter.ts";
+import { createModelHealth, type ModelHealth } from "./model-health.ts";
 import type { Model, ModelSettings, ModelsConfig, Provider, ProviderSettings } from "./models.types.ts";
+import { nearestNames } from "./nearest.ts";
 import { createOpenAiCompatible } from "./openai-compatible.adapter.ts";
 import { costMultiplier, rateOf, rateOfPrice } from "./pricing.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
-import { type Route, type RouteRequest, routeOf } from "./routing.ts";
+import { type Route, type RouteRequest, routeOf, tierByPrice } from "./routing.ts";
 
 const OPENAI_ADDRESS = "https://api.openai.com/v1";
 
@@ -18,8 +20,12 @@ export interface Models {
   /** By id or UUID; null when none is on offer under it. */
   find(id: string): Model | null;
   provider(model: Model): Provider;
+  /** Ids that may have been meant by one that is not on offer, the likeliest first. */
+  nearest(id: string): string[];
   /** Candidates for `model: "auto"`, best first. */
-  route(request: Omit<RouteRequest, "models">): Route;
+  route(request: Omit<RouteRequest, "models" | "isResting">): Route;
+  /** Hears of every provider that failed or answered: `route` puts what has just failed last. */
+  health: ModelHealth;
 }
 
 /**
@@ -39,6 +45,7 @@ export function createModels({ config }: { config: ModelsConfig }): Models {
   ];
   const by_id = new Map(offered.filter((model) => providers.has(model.owned_by)).map((model) => [model.id, model]));
   const all = [...by_id.values()].toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
+  const health = createModelHealth();
   const by_uuid = new Map(all.map((model) => [model.uuid, model]));
   return {
     list: () => all,
@@ -48,13 +55,15 @@ export function createModels({ config }: { config: ModelsConfig }): Models {
       if (provider === undefined) throw new Error(`no provider for ${model.id}`);
       return provider;
     },
-    route: (request) => routeOf({ ...request, models: all }),
+    nearest: (id) => nearestNames(id, [...by_id.keys()]),
+    route: (request) => routeOf({ ...request, models: all, isResting: health.isResting }),
+    health,
   };
 }
 
 /** A model as the API shows it. */
 export function modelRecord(model: Model): ModelRecord {
-  const { id, uuid, owned_by, name, context_window, max_output_tokens, trial_eligible, supports } = model;
+  const { id, uuid, owned_by, name, context_window, max_output_tokens, trial_eligible, supports, tier } = model;
   return {
     id,
     uuid,
@@ -68,6 +77,7 @@ export function modelRecord(model: Model): ModelRecord {
     output_rate: rateOf(model.output_rate_micro),
     ...(model.cached_input_rate_micro === null ? {} : { cached_input_rate: rateOf(model.cached_input_rate_micro) }),
     cost_multiplier: costMultiplier(model),
+    tier,
     trial_eligible,
     supports,
   };
@@ -88,6 +98,11 @@ function createProvider(
 
 function catalogueModel(entry: CatalogueEntry, margin: number): Model {
   const { id, provider, name, context_window, max_output_tokens, trial_eligible, supports } = entry;
+  const rates = {
+    input_rate_micro: rateOfPrice(entry.usd_per_million_input, margin),
+    output_rate_micro: rateOfPrice(entry.usd_per_million_output, margin),
+    cached_input_rate_micro: null,
+  };
   return {
     id,
     uuid: stableId(`model:${id}`),
@@ -99,12 +114,12 @@ function catalogueModel(entry: CatalogueEntry, margin: number): Model {
     trial_eligible,
     supports,
     rehearsal: false,
-    input_rate_micro: rateOfPrice(entry.usd_per_million_input, margin),
-    output_rate_micro: rateOfPrice(entry.usd_per_million_output, margin),
-    cached_input_rate_micro: null,
+    tier: tierByPrice(rates),
+    ...rates,
   };
 }
 
 function configuredModel({ provider, ...settings }: ModelSettings): Model {
-  return { ...settings, uuid: stableId(`model:${settings.id}`), owned_by: provider, rehearsal: false };
+  const tier = settings.tier ?? tierByPrice(settings);
+  return { ...settings, tier, uuid: stableId(`model:${settings.id}`), owned_by: provider, rehearsal: false };
 }

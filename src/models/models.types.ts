@@ -13,9 +13,14 @@ export interface ProviderSettings {
   api_key_env: string | null;
 }
 
+/** What a model is good for, as `auto` sees it. */
+export type Tier = "economy" | "standard" | "premium";
+
 /** A model of the operator's file. */
 export interface ModelSettings extends Rates {
   id: string;
+  /** null: by its price. */
+  tier: Tier | null;
   provider: string;
   provider_model: string;
   name: string;
@@ -63,6 +68,7 @@ export interface Model extends Rates {
   max_output_tokens: number;
   trial_eligible: boolean;
   supports: Supports;
+  tier: Tier;
   /** Built in and offline: routing takes it only where nothing else is on offer. */
   rehearsal: boolean;
 }

@@ -14,6 +14,7 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { retryAfterSeconds } from "./retry-after.ts";
 import { countsOfUsage, estimateCounts, holdInputTokens } from "./token-count.ts";
 
 /** A provider may be silent for as long before its first byte and between two, on a stream. */
@@ -58,7 +59,8 @@ export function createOpenAiCompatible(settings: {
     });
     if (answer.statusCode === 200) return answer;
     const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
-    throw failureOfStatus(answer.statusCode, parsedOrNull(text), request.model);
+    const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
+    throw failureOfStatus({ status: answer.statusCode, body: parsedOrNull(text), retry_after_s }, request.model);
   }
 
   return {

@@ -10,8 +10,16 @@ const CONTEXT_LENGTH = /context.?length|context.?window|maximum context|too long
 /** A field of the request as providers name it in `error.param`; anything else is not repeated. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]*(\[\d{1,4}\]|\.[A-Za-z_][A-Za-z0-9_]*){0,8}$/;
 
-/** The failure for an HTTP status; `body` is the provider's answer, read for its code and field name only. */
-export function failureOfStatus(status: number, body: unknown, model: Model): PurserError {
+/** What a provider answered instead of a completion: of `body`, only its code and field name are read. */
+export interface Refusal {
+  status: number;
+  body: unknown;
+  /** The Retry-After header's seconds, when it had one. */
+  retry_after_s: number | undefined;
+}
+
+/** The failure for an HTTP status other than 200. */
+export function failureOfStatus({ status, body, retry_after_s }: Refusal, model: Model): PurserError {
   const cause = new Error(`provider ${model.owned_by} answered ${status}`);
   if (status === 408 || status === 504) return errors.upstreamTimeout();
   if (status === 400 || status === 413 || status === 422) return refusal(body, model);
@@ -28,9 +36,14 @@ export function failureOfStatus(status: number, body: unknown, model: Model): Pu
     return errors.upstream(
       "The model's provider is at its limit; nothing was charged. Retry shortly, or use another model.",
       cause,
+      retry_after_s,
     );
   }
-  return errors.upstream("The model's provider failed; nothing was charged. Retry, or use another model.", cause);
+  return errors.upstream(
+    "The model's provider failed; nothing was charged. Retry, or use another model.",
+    cause,
+    retry_after_s,
+  );
 }
 
 /** The provider could not be reached, or what it sent made no sense. */

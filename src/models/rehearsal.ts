@@ -25,6 +25,7 @@ export const REHEARSAL: Model = {
   max_output_tokens: 8_192,
   trial_eligible: true,
   supports: { tools: true, streaming: true, json_schema: true, vision: false },
+  tier: "economy",
   rehearsal: true,
   input_rate_micro: 100_000,
   output_rate_micro: 400_000,

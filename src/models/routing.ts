@@ -1,21 +1,23 @@
 import type { ChatRequest } from "../contract/completions.ts";
-import type { Model } from "./models.types.ts";
+import type { Model, Rates, Tier } from "./models.types.ts";
 import { costMultiplier } from "./pricing.ts";
 import { estimateTokens, promptText } from "./token-count.ts";
 
 /**
  * `model: "auto"`. Hard filters first; then the tier that the task's score asks for; in the tier the cheapest first. Pure.
- *
- * The score adds up: 1 for more than 4,000 estimated prompt tokens, 2 for more than 32,000; 1 for tools; 1 for a JSON
- * schema; 1 for code; 2 for words that ask for reasoning. 0–1 is economy, 2–3 standard, 4 and more premium.
+ * docs/guides/routing.md has the table for users; what a call costs at worst is checked against the balance when it is
+ * held.
  */
-type Tier = "economy" | "standard" | "premium";
 
 const TIERS: readonly Tier[] = ["economy", "standard", "premium"];
 /** Models belong to tiers by price: cost_multiplier below 1, below 4, and the rest. */
 const TIER_BELOW = { economy: 1, standard: 4 } as const;
+/** The lowest score that asks for each tier. */
+const TIER_FROM = { standard: 2, premium: 4 } as const;
 const LONG_PROMPT_TOKENS = 4_000;
 const VERY_LONG_PROMPT_TOKENS = 32_000;
+/** Of a long prompt, only its two ends are searched for signs: instructions stand there. */
+const SEARCHED_CHARACTERS = 16_000;
 const CODE = /```|\b(?:function|class|import|def|select)\b.{0,80}[({;:]/i;
 const REASONING = /\b(?:prove|derive|analy[sz]e|compare|debug|refactor|design|plan|step by step|think hard)\b/i;
 
@@ -26,6 +28,8 @@ export interface RouteRequest {
   is_trial: boolean;
   /** The model of this thread's or run's earlier turns, kept while it qualifies. */
   sticky_model_id: string | null;
+  /** Whether a model's provider failed just now: such models are tried last. */
+  isResting(model_id: string): boolean;
 }
 
 export interface Route {
@@ -35,25 +39,30 @@ export interface Route {
 }
 
 /** The models to try for a request, best first; none when no model qualifies. */
-export function routeOf({ request, models, is_trial, sticky_model_id }: RouteRequest): Route {
+export function routeOf({ request, models, is_trial, sticky_model_id, isResting }: RouteRequest): Route {
   const prompt_tokens = estimateTokens(promptText(request));
-  const qualified = models.filter((model) => qualifies(model, request, { prompt_tokens, is_trial }));
-  const real = qualified.filter((model) => !model.rehearsal);
-  const tier = tierOf(scoreOf(request, prompt_tokens));
-  const candidates = (real.length > 0 ? real : qualified).toSorted(
-    (a, b) => distance(a, tier) - distance(b, tier) || costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1),
+  // The rehearsal never stands in for a real model, not even for one that does not qualify.
+  const real = models.filter((model) => !model.rehearsal);
+  const offered = real.length > 0 ? real : models;
+  const qualified = offered.filter((model) => qualifies(model, request, { prompt_tokens, is_trial }));
+  const task = judge(request, prompt_tokens);
+  const ordered = qualified.toSorted(
+    (a, b) =>
+      Number(b.id === sticky_model_id) - Number(a.id === sticky_model_id) ||
+      distance(a, task.tier) - distance(b, task.tier) ||
+      costMultiplier(a) - costMultiplier(b) ||
+      (a.id < b.id ? -1 : 1),
   );
-  const sticky = candidates.find((model) => model.id === sticky_model_id);
-  if (sticky !== undefined) {
-    return {
-      candidates: [sticky, ...candidates.filter((model) => model !== sticky)],
-      reason: "kept from earlier turns",
-    };
-  }
-  const [first] = candidates;
-  const fit =
-    first === undefined || modelTier(first) === tier ? `the cheapest of tier ${tier}` : `nearest to tier ${tier}`;
-  return { candidates, reason: fit };
+  const resting = ordered.filter(({ id }) => isResting(id));
+  const candidates = resting.length === 0 ? ordered : [...ordered.filter(({ id }) => !isResting(id)), ...resting];
+  return { candidates, reason: reasonOf(candidates, { ...task, sticky_model_id, resting: resting.length }) };
+}
+
+/** The tier of a model that the operator has not put into one. */
+export function tierByPrice(rates: Rates): Tier {
+  const multiplier = costMultiplier(rates);
+  if (multiplier < TIER_BELOW.economy) return "economy";
+  return multiplier < TIER_BELOW.standard ? "standard" : "premium";
 }
 
 function qualifies(
@@ -78,31 +87,53 @@ function hasImages({ messages }: ChatRequest): boolean {
   );
 }
 
-function scoreOf(request: ChatRequest, prompt_tokens: number): number {
-  const text = promptText({ ...request, tools: undefined });
-  return (
-    (prompt_tokens > LONG_PROMPT_TOKENS ? 1 : 0) +
-    (prompt_tokens > VERY_LONG_PROMPT_TOKENS ? 1 : 0) +
-    ((request.tools?.length ?? 0) > 0 ? 1 : 0) +
-    (request.response_format?.type === "json_schema" ? 1 : 0) +
-    (CODE.test(text) ? 1 : 0) +
-    (REASONING.test(text) ? 2 : 0)
-  );
+/** What a request asks for. */
+interface Task {
+  tier: Tier;
+  score: number;
+  /** What the score is made of. */
+  signs: string[];
+}
+
+function judge(request: ChatRequest, prompt_tokens: number): Task {
+  const text = endsOf(promptText({ ...request, tools: undefined }));
+  const signs: readonly [sign: string, points: number, seen: boolean][] = [
+    ["long prompt", 1, prompt_tokens > LONG_PROMPT_TOKENS],
+    ["very long prompt", 1, prompt_tokens > VERY_LONG_PROMPT_TOKENS],
+    ["tools", 1, (request.tools?.length ?? 0) > 0],
+    ["JSON schema", 1, request.response_format?.type === "json_schema"],
+    ["code", 1, CODE.test(text)],
+    ["reasoning", 2, REASONING.test(text)],
+  ];
+  const seen = signs.filter(([, , is_seen]) => is_seen);
+  const score = seen.reduce((sum, [, points]) => sum + points, 0);
+  return { tier: tierOf(score), score, signs: seen.map(([sign]) => sign) };
+}
+
+function endsOf(text: string): string {
+  if (text.length <= 2 * SEARCHED_CHARACTERS) return text;
+  return `${text.slice(0, SEARCHED_CHARACTERS)}\n${text.slice(-SEARCHED_CHARACTERS)}`;
 }
 
 function tierOf(score: number): Tier {
-  if (score <= 1) return "economy";
-  return score <= 3 ? "standard" : "premium";
-}
-
-function modelTier(model: Model): Tier {
-  const multiplier = costMultiplier(model);
-  if (multiplier < TIER_BELOW.economy) return "economy";
-  return multiplier < TIER_BELOW.standard ? "standard" : "premium";
+  if (score >= TIER_FROM.premium) return "premium";
+  return score >= TIER_FROM.standard ? "standard" : "economy";
 }
 
 /** 0 in the tier; a better tier counts as nearer than a lesser one at the same distance. */
 function distance(model: Model, tier: Tier): number {
-  const steps = TIERS.indexOf(modelTier(model)) - TIERS.indexOf(tier);
+  const steps = TIERS.indexOf(model.tier) - TIERS.indexOf(tier);
   return steps >= 0 ? steps * 2 : -steps * 2 + 1;
+}
+
+/** Why the first candidate is the first. */
+function reasonOf(
+  [first]: readonly Model[],
+  { tier, score, signs, sticky_model_id, resting }: Task & { sticky_model_id: string | null; resting: number },
+): string {
+  if (first !== undefined && first.id === sticky_model_id) return "kept from earlier turns";
+  const asked = `score ${score}${signs.length === 0 ? "" : ` (${signs.join(", ")})`}: tier ${tier}`;
+  const fit =
+    first === undefined || first.tier === tier ? "the cheapest in it" : `none in it, ${first.tier} is nearest`;
+  return `${asked}, ${fit}${resting === 0 ? "" : "; models whose provider failed just now go last"}`;
 }

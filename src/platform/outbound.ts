@@ -2,8 +2,10 @@ import { lookup as systemLookup } from "node:dns/promises";
 import { isIP, type LookupFunction } from "node:net";
 import { Client, type Dispatcher } from "undici";
 import { type EgressAllowance, isAddressOpen, isHostAllowed, isPortOpen, parseEgressAllow, portOf } from "./address.ts";
+import { type Credential, withCredentials } from "./credentials.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
+import { holdsSecret, isScrubbed } from "./scrub.ts";
 
 /** Every address a name stands for, as text. Asked once per hop. */
 export type Resolve = (hostname: string) => Promise<string[]>;
@@ -22,6 +24,11 @@ export interface OutboundRequest {
   readonly max_redirects: number;
   /** The caller's own rule about destinations, asked for each hop; what it refuses is `egress_refused`. */
   readonly permits?: ((url: URL) => boolean) | undefined;
+  /**
+   * Put in at the moment of sending, over https (or to a host that the operator allowed by name), never after a redirect
+   * to another origin. An answer that holds one of them is `secret_reflected`, and nothing of it is handed on.
+   */
+  readonly credentials?: readonly Credential[] | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -34,12 +41,16 @@ export interface OutboundResponse {
   readonly final_url: string;
   /** Redirects followed. */
   readonly hops: number;
+  /** A secret too short to be looked for was sent: headers and body are left out. */
+  readonly withheld: boolean;
 }
 
 /** The one way out for whatever a user or a model may name. */
 export interface Outbound {
   /** Errors: OutboundError, its `code` saying why; `egress_refused` means that nothing was sent to that destination. */
   request(request: OutboundRequest): Promise<OutboundResponse>;
+  /** Whether a secret may be sent to `url` as far as its scheme goes. */
+  isConfidential(url: URL): boolean;
 }
 
 /** One hop: what is sent to one origin. */
@@ -68,19 +79,36 @@ export function createOutbound(options: { allow: readonly string[]; resolve?: Re
   const allowance = parseEgressAllow(options.allow);
   const resolve = options.resolve ?? resolveBySystem;
 
+  const isConfidential = (url: URL) => url.protocol === "https:" || isHostAllowed(url, allowance);
+
   return {
+    isConfidential,
     async request(request) {
       const timer = AbortSignal.timeout(request.timeout_ms);
       const signal = request.signal === undefined ? timer : AbortSignal.any([timer, request.signal]);
+      const { max_bytes, permits = () => true, credentials = [] } = request;
       let hop = firstHop(request);
+      const { origin } = hop.url;
+      let is_home = true;
       for (let hops = 0; ; hops++) {
-        if (request.permits?.(hop.url) === false) {
+        if (!permits(hop.url))
           throw new OutboundError("egress_refused", "the host is not one that may be reached", at(hop.url));
+        // Away from the first origin, and back again, is away.
+        is_home &&= hop.url.origin === origin;
+        const carried = is_home ? credentials.filter((each) => each.isFor(hop.url, hop.method)) : [];
+        if (carried.length > 0 && !isConfidential(hop.url)) {
+          throw new OutboundError("egress_refused", "secrets are sent over https only", at(hop.url));
         }
+        const sent = { ...hop, ...withCredentials(hop, carried) };
         const addresses = await checkedAddresses(hop.url, { allowance, resolve, signal });
-        const answer = await send(hop, addresses, { signal, max_bytes: request.max_bytes });
+        const answer = await send(sent, addresses, { signal, max_bytes });
+        if (carried.some(({ value }) => !isScrubbed(value))) {
+          return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true };
+        }
+        // Of earlier hops' secrets as well: who got one may have told whoever answers now.
+        refuseReflection(answer, credentials, hop.url);
         const next = redirectTarget(hop, answer);
-        if (next === null) return { ...answer, final_url: hop.url.href, hops };
+        if (next === null) return { ...answer, final_url: hop.url.href, hops, withheld: false };
         if (hops === request.max_redirects) {
           throw new OutboundError("too_many_redirects", `more than ${hops} redirects`, at(hop.url, answer.status));
         }
@@ -88,6 +116,21 @@ export function createOutbound(options: { allow: readonly string[]; resolve?: Re
       }
     },
   };
+}
+
+/** What is handed on of an answer in which a short secret may stand. */
+const NOTHING = { headers: {}, content_type: "", body: Buffer.alloc(0) } as const;
+
+/** Throws `secret_reflected` when the answer's headers or body hold one of the secrets. */
+function refuseReflection({ status, headers, body }: Answer, credentials: readonly Credential[], url: URL): void {
+  if (credentials.length === 0) return;
+  const head = Buffer.from(Object.entries(headers).flat().join("\n"));
+  const secrets = credentials.filter(({ value }) => holdsSecret(head, value) || holdsSecret(body, value));
+  if (secrets.length === 0) return;
+  throw new OutboundError("secret_reflected", "the host sent a secret back", {
+    ...at(url, status),
+    secrets: secrets.map(({ name }) => name),
+  });
 }
 
 async function resolveBySystem(hostname: string): Promise<string[]> {
@@ -162,7 +205,7 @@ async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<
   return await Promise.race([work, promise]).finally(() => signal.removeEventListener("abort", abort));
 }
 
-type Answer = Omit<OutboundResponse, "final_url" | "hops">;
+type Answer = Omit<OutboundResponse, "final_url" | "hops" | "withheld">;
 
 /** Sends one hop over a connection of its own, to `addresses` and nowhere else. */
 async function send(

@@ -1,4 +1,5 @@
 import { createHmac, randomBytes } from "node:crypto";
+import { SecretValue } from "./secret-value.ts";
 
 /** Signatures of the Standard Webhooks specification (standardwebhooks.com), version `v1`: HMAC-SHA256. */
 
@@ -13,13 +14,15 @@ export function newWebhookSecret(): string {
 
 /**
  * The headers of one try. `id` stays the same on every try of a message; `timestamp_s` (Unix seconds of real time) is
- * the try's own, since receivers refuse what is older than some minutes.
+ * the try's own, since receivers refuse what is older than some minutes. A secret that is not `whsec_` and base64 is the
+ * key as it is.
  */
 export function webhookHeaders(
-  secret: string,
+  secret: string | SecretValue,
   { id, timestamp_s, body }: { id: string; timestamp_s: number; body: string },
 ): Record<"webhook-id" | "webhook-timestamp" | "webhook-signature", string> {
-  const key = Buffer.from(secret.slice(PREFIX.length), "base64");
+  const text = secret instanceof SecretValue ? secret.reveal().trim() : secret;
+  const key = text.startsWith(PREFIX) ? Buffer.from(text.slice(PREFIX.length), "base64") : Buffer.from(text);
   const signature = createHmac("sha256", key).update(`${id}.${timestamp_s}.${body}`).digest("base64");
   return { "webhook-id": id, "webhook-timestamp": String(timestamp_s), "webhook-signature": `v1,${signature}` };
 }

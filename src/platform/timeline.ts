@@ -1,6 +1,6 @@
-import { setTimeout } from "node:timers/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { errors } from "../errors.ts";
-import { type Clock, monotonicMs } from "./clock.ts";
+import { type Clock, monotonicMs, realNowMs } from "./clock.ts";
 import type { Db, Instant } from "./db.ts";
 import type { Log } from "./log.ts";
 
@@ -14,10 +14,15 @@ export interface DueSource {
 }
 
 const SWEEP_MS = 1_000;
+/** A timer may fire a little before the clock is there: it aims a little later. */
+const TIMER_MARGIN_MS = 5;
 /** Setting the clock waits this long for the runs on the way before it gives up. */
 const IDLE_SECONDS = 900;
 
-/** Carries out what is due every second of real time, each source apart: one that fails or hangs holds up no other. */
+/**
+ * Carries out what is due at every whole second of real time, since that is when things fall due; each source apart: one
+ * that fails or hangs holds up no other.
+ */
 export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) {
   const { sources, log } = deps;
   const busy = new Map<string, Promise<void>>();
@@ -31,10 +36,18 @@ export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) 
       .finally(() => busy.delete(source.name));
     busy.set(source.name, work);
   };
-  const timer = setInterval(() => sources.forEach(sweep), SWEEP_MS);
+  const afterNextSecond = (): NodeJS.Timeout =>
+    setTimeout(
+      () => {
+        timer = afterNextSecond();
+        sources.forEach(sweep);
+      },
+      SWEEP_MS - (realNowMs() % SWEEP_MS) + TIMER_MARGIN_MS,
+    );
+  let timer = afterNextSecond();
   return {
     async stop() {
-      clearInterval(timer);
+      clearTimeout(timer);
       await Promise.all(busy.values());
     },
   };
@@ -80,7 +93,7 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
       const next = due.filter((at) => at !== null).sort()[0] ?? target;
       if (now >= target && next >= target) return;
       if (next > now) await moveTo(next);
-      else await setTimeout(RETRY_MS); // another node is carrying it out
+      else await delay(RETRY_MS); // another node is carrying it out
     }
   };
   return {

@@ -172,7 +172,3 @@ export const CUES: readonly Cue[] = [
       /\b(?:en tant qu'ia|als von \w+ entwickelte ki|como ia|als ki|come ia)\b|\b(?:soy|ich bin|je suis|sono|sou) (?:tu|dein|ihr|ton|votre|il tuo|o seu|um)? ?(?:desarrollador|entwickler|developpeur|sviluppatore|desenvolvedor|dieu|gott|dios|dio|deus)\b|\b(?:ahora eres|du bist jetzt|tu es maintenant|ora sei|agora voce e)\b|\b(?:modo|modus|mode) (?:de )?(?:sistema|dios|mantenimiento|maintenance|systeme|wartung\w*)\b|(?:作为|我是|你现在是)[^。\n]{0,16}(?:开发|ai|神|上帝|dan)|系统模式|私は神|モードに入り|डेवलपर|भगवान हूं|режим|как ии/gu,
   },
 ];
-
-/** Words of a text about attacks on models: what quotes an injection to explain it. */
-export const DISCUSSION =
-  /\b(?:prompt injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\w*|adversarial|guardrails?|attackers?|mitigat\w+|vulnerabilit\w+|payloads?|threat model\w*|exploit\w*|benchmark\w*|dataset\w*)\b/g;

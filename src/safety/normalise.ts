@@ -7,6 +7,8 @@ export interface Normalised {
   readonly text: string;
   /** What invisible characters spelled out, where they spelled something. */
   readonly smuggled: readonly string[];
+  /** Places where something invisible stood between two Latin letters, soft hyphens apart. */
+  readonly split_words: number;
 }
 
 /** Unicode tag characters: an invisible copy of ASCII. */
@@ -18,6 +20,8 @@ const JOINED_EMOJI = /(\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u2
 const JOINED_LETTERS =
   /([\p{Script=Arabic}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Oriya}\p{Script=Sinhala}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Khmer}\p{M}])([\u200c\u200d])(?=[\p{L}\p{M}])/gu;
 const PICTURE_SELECTOR = /([\p{Extended_Pictographic}#*0-9])\ufe0f/gu;
+/** Nobody writes these inside a Latin word but to keep others from finding it; a soft hyphen has its use. */
+const SPLIT_WORD = /[a-z][\u200b-\u200d\u2060-\u2064\ufeff]+(?=[a-z])/gi;
 /** Stand-ins for the three above while the rest is stripped; noncharacters, which no text may hold. */
 const KEPT = { "\u200c": "\ufdd0", "\u200d": "\ufdd1", "\ufe0f": "\ufdd2" } as const;
 const UNSTOOD = { "\ufdd0": "\u200c", "\ufdd1": "\u200d", "\ufdd2": "\ufe0f" } as const;
@@ -43,7 +47,7 @@ export function normalise(text: string): Normalised {
     .replace(/\u2800/g, " ")
     .replace(TOO_MANY_MARKS, "$1")
     .normalize("NFC");
-  return { text: defuseTemplates(visible), smuggled };
+  return { text: defuseTemplates(visible), smuggled, split_words: (text.match(SPLIT_WORD) ?? []).length };
 }
 
 function spelledOut(text: string): string[] {

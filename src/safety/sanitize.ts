@@ -1,11 +1,10 @@
 import { type Detection, detect, type Level } from "./detect.ts";
 import { fence } from "./fence.ts";
-import { plainJson } from "./json-text.ts";
-import { visibleMarkdown } from "./markdown.ts";
 import { normalise } from "./normalise.ts";
-import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
+import { type ContentKind, evidenceOfHiding, readable } from "./readable.ts";
+import type { Hidden } from "./visible.ts";
 
-export type ContentKind = "html" | "markdown" | "text";
+export type { ContentKind };
 
 export interface SanitizeRequest {
   readonly content: string;
@@ -37,16 +36,13 @@ export interface Sanitized {
 }
 
 /** Tells what is judged: everything, or nothing, to see what holds when detection fails. */
-export type Detector = (text: string, level: Level) => Detection;
+export type Detector = (text: string, level: Level, evidence: number) => Detection;
 
 const MAX_REMOVED = 50;
 const MAX_EXCERPT = 200;
 /** Hidden text is judged up to here; all of it is removed either way. */
 const MAX_JUDGED = 200_000;
 const MIN_JUDGED = 12;
-const MAX_LINKS_LISTED = 100;
-const MAX_LINK_TEXT = 80;
-const MAX_LINK_URL = 300;
 /** Put where a passage was taken out, so that nobody reads two ends as one. */
 const GAP = "[passage removed]";
 
@@ -58,12 +54,8 @@ const GAP = "[passage removed]";
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
   const { content, kind, level, mark } = request;
-  const seen = visible(content, kind);
-  const links = absoluteLinks(seen.links, request.base_url);
-  const { text, smuggled } = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
-  const hidden = [...seen.hidden, ...smuggled.map((spelled) => ({ technique: "invisible-characters", text: spelled }))];
-  const clean = withoutLiveImages(text);
-  const found = detector(clean, level);
+  const { text: clean, hidden, links, evidence } = readable(content, kind, request.base_url);
+  const found = detector(clean, level, evidence);
   const judged = judgeHidden(hidden, level, detector);
   const score = Math.max(found.score, judged.score);
   return {
@@ -75,43 +67,9 @@ export function sanitize(request: SanitizeRequest, detector: Detector = detect):
   };
 }
 
-function visible(content: string, kind: SanitizeRequest["kind"]): VisibleText {
-  switch (kind) {
-    case "html":
-      return visibleText(content);
-    case "markdown":
-      return visibleMarkdown(content);
-    case "json":
-      return { text: plainJson(content), hidden: [], links: [] };
-    case "text":
-      return { text: content, hidden: [], links: [] };
-  }
-}
-
-function absoluteLinks(links: VisibleText["links"], base: string | undefined): { text: string; url: string }[] {
-  return links.flatMap(({ text, url }) => {
-    const absolute = URL.parse(url, base);
-    return absolute !== null && /^https?:$/.test(absolute.protocol) ? [{ text, url: absolute.href }] : [];
-  });
-}
-
-/** Addresses follow the text instead of interrupting its sentences. */
-function linkList(links: readonly { text: string; url: string }[]): string {
-  const lines = links
-    .filter(({ text, url }) => text !== "" && text.length <= MAX_LINK_TEXT && url.length <= MAX_LINK_URL)
-    .slice(0, MAX_LINKS_LISTED)
-    .map(({ text, url }) => `- ${text}: ${url}`);
-  return lines.length === 0 ? "" : `\n\nLinks:\n${lines.join("\n")}`;
-}
-
 function cut(text: string, max_chars = Number.POSITIVE_INFINITY): string {
   if (text.length <= max_chars) return text;
   return `${text.slice(0, max_chars).toWellFormed()}\n[cut here: ${text.length - max_chars} more characters]`;
-}
-
-/** A client that renders what the model repeats would fetch a picture's address, and with it whatever stands there. */
-function withoutLiveImages(text: string): string {
-  return text.replace(/!\[/g, "! [").replace(/<(?=img\b)/gi, "(");
 }
 
 function without(text: string, { passages }: Detection): string {
@@ -142,7 +100,8 @@ function judgeHidden(
   for (const { technique, text } of hidden) {
     const sample = text.slice(0, budget);
     budget -= sample.length;
-    const found = sample.length < MIN_JUDGED ? 0 : detector(normalise(sample).text, level).score;
+    const evidence = evidenceOfHiding(technique);
+    const found = sample.length < MIN_JUDGED ? 0 : detector(normalise(sample).text, level, evidence).score;
     score = Math.max(score, found);
     if (found >= 0.5) suspicious.push(removal(technique, text));
     else if (ordinary.length < MAX_REMOVED && !/^(script|attribute-)/.test(technique))

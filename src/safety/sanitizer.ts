@@ -2,6 +2,7 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
 import { type Sanitized, type SanitizeRequest, sanitize } from "./sanitize.ts";
+import type { ThreadRequest } from "./sanitizer.worker.ts";
 
 /** Up to this length the worst page takes some 50 ms, which is less than a thread is worth. */
 const MAX_INLINE_CHARS = 16_384;
@@ -17,6 +18,8 @@ const MEMORY_MB = 512;
 export interface Sanitizer {
   /** null: the content took too long or too much memory, so that nothing of it may be used. */
   sanitize(request: SanitizeRequest): Promise<Sanitized | null>;
+  /** The text of a PDF, to be sanitized as text; null: it is none, or took too long or too much memory. */
+  pdfText(bytes: Uint8Array): Promise<string | null>;
 }
 
 /** Threads start with the first long page, and are kept. They hold up no exit of the process. */
@@ -25,14 +28,14 @@ export function createSanitizer(limits: { time_limit_ms: number } = { time_limit
   const waiting: (() => void)[] = [];
   let busy = 0;
 
-  async function inThread(request: SanitizeRequest): Promise<Sanitized | null> {
+  async function ask<Answer>(request: ThreadRequest): Promise<Answer | null> {
     const thread = idle.pop() ?? startThread();
     thread.ref();
     try {
       thread.postMessage(request);
-      const [sanitized] = await once(thread, "message", { signal: AbortSignal.timeout(limits.time_limit_ms) });
+      const [answer] = await once(thread, "message", { signal: AbortSignal.timeout(limits.time_limit_ms) });
       idle.push(thread);
-      return sanitized;
+      return answer;
     } catch {
       await thread.terminate();
       return null;
@@ -41,20 +44,24 @@ export function createSanitizer(limits: { time_limit_ms: number } = { time_limit
     }
   }
 
+  async function inThread<Answer>(request: ThreadRequest): Promise<Answer | null> {
+    if (busy < THREADS) busy += 1;
+    else if (waiting.length >= MAX_WAITING) return null;
+    else await new Promise<void>((resolve) => waiting.push(resolve));
+    try {
+      return await ask<Answer>(request);
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) busy -= 1;
+      else next();
+    }
+  }
+
   return {
     async sanitize(request) {
-      if (request.content.length <= MAX_INLINE_CHARS) return sanitize(request);
-      if (busy < THREADS) busy += 1;
-      else if (waiting.length >= MAX_WAITING) return null;
-      else await new Promise<void>((resolve) => waiting.push(resolve));
-      try {
-        return await inThread(request);
-      } finally {
-        const next = waiting.shift();
-        if (next === undefined) busy -= 1;
-        else next();
-      }
+      return request.content.length <= MAX_INLINE_CHARS ? sanitize(request) : inThread<Sanitized>(request);
     },
+    pdfText: (bytes) => inThread<string>({ pdf: bytes }),
   };
 }
 

@@ -1,4 +1,4 @@
-import { WEEKDAYS, type Weekday } from "../contract/schedules.ts";
+import { WEEKDAYS, type Weekday } from "../constants.ts";
 import { instantOf } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 

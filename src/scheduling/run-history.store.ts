@@ -39,6 +39,54 @@ export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   return row;
 }
 
+/** Which run is meant. */
+export interface RunKey {
+  user_id: string;
+  run_id: string;
+}
+
+// Two may ask for the same run.
+const GIVEN_KEYS =
+  "(select distinct user_id, run_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, run_id uuid)) as given";
+
+/** Of each run, in order, whether it has finished. */
+export async function selectFinished(sql: Sql, keys: readonly RunKey[]): Promise<boolean[]> {
+  const rows = await sql.query<{ id: string }>({
+    name: "run_finished",
+    text: `select id from ${GIVEN_KEYS} join run on run.user_id = given.user_id and run.id = run_id where finished_at is not null`,
+    values: [JSON.stringify(keys)],
+  });
+  const finished = new Set(rows.map(({ id }) => id));
+  return keys.map(({ run_id }) => finished.has(run_id));
+}
+
+export interface RunDetails {
+  run: RunRow & { output: string | null };
+  steps: JournalStep[];
+}
+
+/** Each run, in order, with its steps. The runs are read first: of one that has finished, all steps are final. */
+export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
+  const runs = await sql.query<RunDetails["run"]>({
+    name: "run_details",
+    text: `select ${RUN_COLUMNS.replaceAll(/\w+/g, "run.$&")}, run.output
+      from ${GIVEN_KEYS} join run on run.user_id = given.user_id and run.id = run_id`,
+    values: [JSON.stringify(keys)],
+  });
+  const steps = await sql.query<JournalStep & { run_id: string }>({
+    name: "run_details_steps",
+    text: `select run_id, index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal
+      from ${GIVEN_KEYS} join run_step using (user_id, run_id) order by run_id, index`,
+    values: [JSON.stringify(keys)],
+  });
+  const run_of = new Map(runs.map((run) => [run.id, run]));
+  const steps_of = Map.groupBy(steps, ({ run_id }) => run_id);
+  return keys.map(({ run_id }) => {
+    const run = run_of.get(run_id);
+    return run && { run, steps: (steps_of.get(run_id) ?? []).map(({ run_id: _, ...step }) => step) };
+  });
+}
+
 export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
   return sql.query<JournalStep>({
     name: "run_steps",
@@ -67,12 +115,24 @@ export async function selectBusyAgents(
 ): Promise<Set<string>> {
   const rows = await sql.query<{ agent_id: string }>({
     name: "run_busy_agents",
-    text: `select distinct agent_id from run
-      where (user_id, agent_id) in (select user_id, agent_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid))
-        and status in ('queued', 'running', 'cancelling') and trigger <> 'chat'`,
+    // The limit keeps the planner from reading all open runs instead of asking for each agent.
+    text: `select due.agent_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+      cross join lateral (
+        select from run where user_id = due.user_id and agent_id = due.agent_id
+          and status in ('queued', 'running', 'cancelling') and trigger <> 'chat' limit 1
+      ) as open`,
     values: [JSON.stringify(agents)],
   });
   return new Set(rows.map(({ agent_id }) => agent_id));
+}
+
+/** The runs at work whose end was asked for. */
+export async function selectCancelling(sql: Sql): Promise<string[]> {
+  const rows = await sql.query<{ id: string }>({
+    name: "run_cancelling",
+    text: "select id from run where status = 'cancelling'",
+  });
+  return rows.map(({ id }) => id);
 }
 
 /** Whether any run has not finished. */

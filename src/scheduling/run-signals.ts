@@ -1,15 +1,30 @@
 import { monotonicMs } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
+import { selectCancelling } from "./run-history.store.ts";
+import type { ClaimedRun, ClaimLimits } from "./scheduling.types.ts";
+
+/** Places of a worker for runs that are being queued on its node: those need not wait to be claimed. */
+export interface Offer {
+  worker_id: string;
+  most: number;
+  limits: ClaimLimits;
+  /** To be called once, with what was claimed; nothing is claimed when that fails. */
+  begin(runs: readonly ClaimedRun[]): void;
+}
 
 /** What a worker wants to hear of. */
 export interface WorkerSignals {
-  /** A run was queued or a place has become free: it is worth claiming. */
-  claimable(): void;
+  /** Asked when runs are queued on this node. Null: it has no place. */
+  offer(): Offer | null;
+  /** There may be runs to claim. */
+  queued(): void;
+  /** A run has finished, here or elsewhere, and so a place has become free. */
+  freed(): void;
   /** The end of this run was asked for. */
   cancelling(run_id: string): void;
 }
 
-/** Notifications may get lost with a connection: waiters look for themselves this often. */
+/** Notifications may get lost with a connection: waiters, and runs to be stopped, are looked after this often as well. */
 const POLL_MS = 1_000;
 const ANY_RUN = "";
 
@@ -27,6 +42,7 @@ export function createRunSignals(db: Db) {
   const waiting = new Map<string, Set<() => void>>();
   let listening: Promise<unknown> | undefined;
   let ended = false;
+  let offer: WorkerSignals["offer"] = () => null;
 
   const finished = (run_id: string) => {
     for (const key of [run_id, ANY_RUN]) for (const resume of waiting.get(key) ?? []) resume();
@@ -41,6 +57,10 @@ export function createRunSignals(db: Db) {
   };
 
   return {
+    /** Wakes who waits on this node; those on others hear of it from the database. */
+    finished,
+    /** What this node's worker offers. */
+    offer: () => offer(),
     /** Asks `done` at first, whenever the run finishes and now and then, until it says so; false when the wait is over before. */
     async until(done: () => Promise<boolean>, { run_id, timeout_ms, signal }: Wait): Promise<boolean> {
       const deadline_ms = monotonicMs() + timeout_ms;
@@ -70,15 +90,26 @@ export function createRunSignals(db: Db) {
       ended = true;
       for (const resumes of waiting.values()) for (const resume of resumes) resume();
     },
-    /** Resolves to the function that stops. After a lost connection `claimable` is called, since something may have been missed. */
+    /** Resolves to the function that stops. After a lost connection `queued` is called, since something may have been missed. */
     async watch(signals: WorkerSignals): Promise<() => Promise<void>> {
-      const { claimable, cancelling } = signals;
+      const { queued, freed, cancelling } = signals;
+      offer = signals.offer;
       const stops = [
-        await db.listen("run_queued", claimable, claimable),
-        await db.listen("run_finished", claimable),
+        await db.listen("run_queued", queued, queued),
+        await db.listen("run_finished", freed),
         await db.listen("run_cancelling", cancelling),
       ];
+      const lookForThemselves = async () => {
+        for (const run_id of await selectCancelling(db)) cancelling(run_id);
+      };
+      let looking = Promise.resolve();
+      const timer = setInterval(() => {
+        looking = lookForThemselves().catch(() => {}); // the next turn tries again
+      }, POLL_MS);
       return async () => {
+        offer = () => null;
+        clearInterval(timer);
+        await looking;
         for (const stop of stops) await stop();
       };
     },

@@ -1,7 +1,8 @@
 import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
-import type { Instant, Sql } from "../platform/db.ts";
+import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type {
   ClaimLimits,
+  EndingRun,
   LeaseState,
   NewRun,
   RunFinish,
@@ -9,7 +10,7 @@ import type {
   StepFinish,
   StepStart,
 } from "./scheduling.types.ts";
-import { jsonbText, storableText } from "./storable.ts";
+import { jsonbText } from "./storable.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch: of a stale one it changes nothing. */
 
@@ -42,6 +43,7 @@ export interface RunRow {
 /** A claimed run: its row with what the engine needs. */
 export interface ClaimedRow extends RunRow {
   epoch: number;
+  worked_ms: number;
   input: unknown;
 }
 
@@ -53,6 +55,9 @@ const ENDED_STEPS = `update run_step set finished_at = ended.finished_at, error 
     status = case ended.status when 'failed' then 'failed' else 'cancelled' end
   from ended where run_step.user_id = ended.user_id and run_step.run_id = ended.id and run_step.status = 'running'
     and ended.finished_at is not null`;
+
+/** Milliseconds from the claim to an instant. */
+const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
 
 /** A run to be inserted. With `reserved`, only that worker may claim it, and it ends when nobody has in time. */
 export interface RunInsert extends NewRun {
@@ -76,15 +81,55 @@ export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Inst
   });
 }
 
+/** Inserts run-nows as far as their users have fewer than `most` in the queue. */
+export async function insertManualRuns(
+  sql: Sql,
+  runs: readonly (NewRun & { id: string })[],
+  most: number,
+  now: Instant,
+): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_insert_manual",
+    text: `with given as materialized (
+        select *, row_number() over (partition by user_id order by id) as nth
+        from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text, input jsonb)
+      ), waiting as materialized (
+        select user_id, (
+          select count(*) from (
+            select from run where run.user_id = given.user_id and status = 'queued' and priority = ${PRIORITY.manual} limit $2
+          ) as counted
+        ) as runs
+        from given where nth = 1
+      )
+      insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority)
+      select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}
+      from given join waiting using (user_id) where waiting.runs + nth <= $2
+      returning ${RUN_COLUMNS}`,
+    values: [jsonbText(runs), most, now],
+  });
+}
+
+/** Tells the workers of all nodes, once the transaction has committed, that there is something to claim. */
+export async function tellQueued(tx: Tx): Promise<void> {
+  await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
+}
+
 export async function claimRuns(
   sql: Sql,
-  claim: { worker_id: string; most: number; limits: ClaimLimits; lease_ms: number; now: Instant },
+  claim: {
+    worker_id: string;
+    most: number;
+    limits: ClaimLimits;
+    reserved_only: boolean;
+    lease_ms: number;
+    now: Instant;
+  },
 ): Promise<ClaimedRow[]> {
-  const { worker_id, most, limits, lease_ms, now } = claim;
+  const { worker_id, most, limits, reserved_only, lease_ms, now } = claim;
   return sql.query<ClaimedRow>({
     name: "run_claim",
-    text: `select ${RUN_COLUMNS}, epoch, input from claim_runs($1, $2, $3, $4, $5, $6) order by priority, id`,
-    values: [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now],
+    text: `select ${RUN_COLUMNS}, epoch, worked_ms, input from claim_runs($1, $2, $3, $4, $5, $6, $7) order by priority, id`,
+    values: [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
   });
 }
 
@@ -97,7 +142,7 @@ const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch
  * deadlock with a batch of settles that record steps: what is locked at this moment is renewed by the next heartbeat.
  */
 export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_ms: number) {
-  return sql.query<{ id: string; epoch: number; status: Exclude<LeaseState, "lost"> }>({
+  return sql.query<{ run_id: string; epoch: number; status: Exclude<LeaseState, "lost"> }>({
     name: "run_renew",
     text: `with free as materialized (
         select run.user_id, run.id from run join ${GIVEN_LEASES} on ${OWNED} for update of run skip locked
@@ -105,7 +150,7 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
         update run set lease_until = clock_timestamp() + make_interval(secs => $2 / 1000.0)
           from free where run.user_id = free.user_id and run.id = free.id
       )
-      select run.id, run.epoch, run.status from run join ${GIVEN_LEASES} on ${OWNED}`,
+      select run.id as run_id, run.epoch, run.status from run join ${GIVEN_LEASES} on ${OWNED}`,
     values: [jsonbText(leases), lease_ms],
   });
 }
@@ -114,7 +159,7 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
 export async function handBackRuns(sql: Sql, leases: readonly RunLease[], now: Instant): Promise<void> {
   await sql.query({
     text: `with ended as (
-        update run set worker_id = null, lease_until = null,
+        update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${worked("clock_timestamp()")},
           status = case when run.status = 'cancelling' or run.trigger = 'chat' then 'cancelled' else 'queued' end,
           finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
         from ${GIVEN_LEASES} where ${OWNED} returning run.*
@@ -123,67 +168,124 @@ export async function handBackRuns(sql: Sql, leases: readonly RunLease[], now: I
   });
 }
 
+/** Which leases are to be taken for lost. */
+export interface Reaping {
+  /** Losses in a row, of a run that finished no step meanwhile, after which it is given up. */
+  max_losses: number;
+  lease_ms: number;
+  /** Also those that are not over yet: their worker is known to be gone. */
+  unexpired: boolean;
+  now: Instant;
+}
+
+const LOST = "(lease_until < clock_timestamp() or $1)";
+/** A run may be what brings its workers down only while a step of it is at work; others just waited beside it. */
+const AT_WORK = `exists (select from run_step step
+  where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
+/** Whatever it was lost for, a run is not taken up for ever. */
+const MAX_ATTEMPTS = 20;
+/** A chat's caller was connected to the worker that is gone. */
+const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $2 or attempt >= ${MAX_ATTEMPTS})`;
+
 /**
- * Takes runs from workers whose lease is over. A run goes back to the queue as the next attempt, or fails after the
- * last one; a chat fails at once, since its caller was connected to that worker. One being cancelled is cancelled,
- * and so is one that was reserved for a worker which never came for it.
+ * Takes runs from workers that are lost: a run goes back to the queue as the next attempt. One being cancelled is
+ * cancelled, and so is one that was reserved for a worker which never came for it. Those to be given up are left to
+ * `failLostRun`. Tells whether there may be more.
  */
-export async function reapRuns(
-  sql: Sql,
-  { max_attempts, error, now }: { max_attempts: number; error: RunError; now: Instant },
-) {
-  return sql.query<EndedRow>({
+export async function reapRuns(sql: Sql, { max_losses, lease_ms, unexpired, now }: Reaping): Promise<boolean> {
+  const rows = await sql.query({
     name: "run_reap",
-    text: `with expired as materialized (
-        select user_id, id,
-          case when status <> 'running' then 'cancelled' when trigger = 'chat' or attempt >= $1 then 'failed' else 'queued' end as outcome
-        from run where status in ('queued', 'running', 'cancelling') and lease_until < clock_timestamp()
+    text: `with lost as materialized (
+        select user_id, id, ${AT_WORK} as at_work, case status when 'running' then 'queued' else 'cancelled' end as outcome
+        from run where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and not (${GIVEN_UP})
         order by lease_until limit ${REAP_BATCH} for update skip locked
       ), ended as (
         update run set status = outcome, worker_id = null, lease_until = null,
           attempt = attempt + case outcome when 'queued' then 1 else 0 end,
-          error = case outcome when 'failed' then $2::jsonb end,
-          finished_at = case when outcome <> 'queued' then $3::timestamptz end
-        from expired where run.user_id = expired.user_id and run.id = expired.id
+          losses = losses + case outcome when 'queued' then at_work else 0 end,
+          worked_ms = worked_ms + ${worked("lease_until - make_interval(secs => $3 / 1000.0)")},
+          finished_at = case when outcome <> 'queued' then $4::timestamptz end
+        from lost where run.user_id = lost.user_id and run.id = lost.id
         returning run.*
       ), steps as (${ENDED_STEPS})
-      select user_id, id, agent_id, trigger, status, error from ended`,
-    values: [max_attempts, jsonbText(error), now],
+      select id from ended`,
+    values: [unexpired, max_losses, lease_ms, now],
+  });
+  return rows.length === REAP_BATCH;
+}
+
+/** Runs that were lost for the last time. */
+export async function selectGivenUp(sql: Sql, { unexpired, max_losses }: Reaping): Promise<OpenRow[]> {
+  return sql.query<OpenRow>({
+    name: "run_given_up",
+    text: `select user_id, id as run_id, agent_id, trigger, epoch from run
+      where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and ${GIVEN_UP} limit ${REAP_BATCH}`,
+    values: [unexpired, max_losses],
   });
 }
 
-/** Writes the intent of a step; again when a resumed run takes it up again. Nothing is written when the run is being cancelled. */
-export async function startStep(sql: Sql, lease: RunLease, step: StepStart, now: Instant): Promise<LeaseState> {
-  const [row] = await sql.query<{ status: LeaseState }>({
+/** Fails a run that nobody takes up again, unless somebody has it after all or it has ended. */
+export async function failLostRun(
+  sql: Sql,
+  run: OpenRow,
+  { unexpired, now }: Reaping,
+  error: RunError,
+): Promise<EndedRow[]> {
+  return sql.query<EndedRow>({
+    text: `with ended as (
+        update run set status = 'failed', worker_id = null, lease_until = null, error = $5::jsonb, finished_at = $6::timestamptz
+        where user_id = $2 and id = $3 and epoch = $4 and status = 'running' and ${LOST} returning run.*
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch from ended`,
+    values: [unexpired, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
+  });
+}
+
+/** A step that begins, under a lease. */
+export interface StartedStep {
+  lease: RunLease;
+  step: StepStart;
+  now: Instant;
+}
+
+/**
+ * Writes the intents of steps; again when a resumed run takes one up again. Nothing is written for a run that is being
+ * cancelled. What a worker lost could repeat outside, a tool's call, is on the disk before the answer; a batch of model
+ * calls does not wait for it.
+ */
+export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Promise<LeaseState[]> {
+  const given = starts.map(({ lease, step, now }, nth) => ({ ...lease, ...step, started_at: now, nth }));
+  const is_quick = starts.every(({ step }) => step.type === "model");
+  const rows = await sql.query<{ nth: number; status: LeaseState }>({
     name: "step_start",
-    text: `with owned as (
-        update run set steps_count = case status when 'running' then greatest(steps_count, $4 + 1) else steps_count end
-        where user_id = $1 and id = $2 and epoch = $3 and status in ('running', 'cancelling') returning status
+    text: `with given as materialized (
+        select * from jsonb_to_recordset($1::jsonb) as given(nth integer, user_id uuid, run_id uuid, epoch integer,
+          index integer, type text, name text, arguments jsonb, internal jsonb, started_at timestamptz)
+      ), owned as materialized (
+        select given.*, run.status from run join given on run.user_id = given.user_id and run.id = given.run_id
+        where run.epoch = given.epoch and run.status in ('running', 'cancelling')
+        order by run.user_id, run.id for no key update of run
+      ), counted as (
+        update run set steps_count = greatest(run.steps_count, owned.index + 1)
+        from owned where run.user_id = owned.user_id and run.id = owned.run_id and owned.status = 'running'
       ), step as (
         insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
-        select $1, $2, $4, $5, $6, 'running', $7::jsonb, $8::jsonb, $9 from owned where status = 'running'
+        select user_id, run_id, index, type, name, 'running', arguments, internal, started_at from owned where status = 'running'
         on conflict (user_id, run_id, index) do update set started_at = excluded.started_at, arguments = excluded.arguments,
           internal = coalesce(excluded.internal, run_step.internal)
         where run_step.status = 'running'
-      ) select status from owned`,
-    values: [
-      lease.user_id,
-      lease.run_id,
-      lease.epoch,
-      step.index,
-      step.type,
-      storableText(step.name),
-      jsonbText(step.arguments),
-      step.internal === undefined ? null : jsonbText(step.internal),
-      now,
-    ],
+      )
+      select nth, status, case when $2 then set_config('synchronous_commit', 'off', true) end from owned`,
+    values: [jsonbText(given), is_quick],
   });
-  return row?.status ?? "lost";
+  const states = new Map(rows.map(({ nth, status }) => [nth, status]));
+  return starts.map((_, nth) => states.get(nth) ?? "lost");
 }
 
 /** The argument of the SQL function `finish_step`, fit to be stored. */
 export function finishStepArgument(lease: RunLease, step: StepFinish, now: Instant): string {
-  return jsonbText({ ...lease, ...step, finished_at: now });
+  const { user_id, run_id, epoch } = lease;
+  return jsonbText({ user_id, run_id, epoch, ...step, finished_at: now });
 }
 
 /** False: the lease is lost, or the step has its outcome already. */
@@ -216,54 +318,67 @@ export async function setModel(
   return rows.length > 0;
 }
 
-/** A run that has ended, as far as others are told of it. */
-export type EndedRow = Pick<RunRow, "user_id" | "id" | "agent_id" | "trigger" | "status" | "error">;
+/** A run that is at work, to be ended. */
+export type OpenRow = Omit<EndingRun, "fails"> & { epoch: number };
 
-/** Ends the run and its open steps. One that was being cancelled ends cancelled, whatever came of it. Undefined: the lease is lost. */
-export async function finishRun(
-  sql: Sql,
-  lease: RunLease,
-  finish: RunFinish,
-  now: Instant,
-): Promise<EndedRow | undefined> {
-  const output = finish.output ?? null;
-  const [row] = await sql.query<EndedRow>({
-    name: "run_finish",
-    text: `with ended as (
-        update run set lease_until = null, finished_at = $4::timestamptz, output = $5,
-          status = case status when 'cancelling' then 'cancelled' else $6 end,
-          error = case status when 'cancelling' then null else $7::jsonb end
-        where user_id = $1 and id = $2 and epoch = $3 and status in ('running', 'cancelling')
-        returning user_id, id, agent_id, trigger, status, error, finished_at
-      ), steps as (${ENDED_STEPS})
-      select user_id, id, agent_id, trigger, status, error from ended`,
-    values: [
-      lease.user_id,
-      lease.run_id,
-      lease.epoch,
-      now,
-      output === null ? null : storableText(output),
-      finish.status,
-      finish.status === "failed" ? jsonbText(finish.error) : null,
-    ],
-  });
-  return row;
+/** The end of a run, under a lease. */
+export interface FinishedRun {
+  lease: RunLease;
+  finish: RunFinish;
+  now: Instant;
 }
 
-/** Asks for the end of open runs: the user's, or an agent's, or one of them. A queued one ends at once. Returns those it touched. */
-export async function cancelRuns(
-  sql: Sql,
-  which: { user_id: string; agent_id: string | null; run_id: string | null },
-  now: Instant,
-): Promise<RunRow[]> {
+/** A run that has ended, as far as others are told of it. */
+export type EndedRow = Pick<RunRow, "user_id" | "agent_id" | "trigger" | "status" | "error"> & {
+  run_id: string;
+  epoch: number;
+};
+
+/** Ends runs and their open steps. One that was being cancelled ends cancelled, whatever came of it; one whose lease is lost is left out. */
+export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Promise<EndedRow[]> {
+  const given = finishes.map(({ lease, finish, now }) => ({ ...lease, ...finish, finished_at: now }));
+  return sql.query<EndedRow>({
+    name: "run_finish",
+    text: `with mine as materialized (
+        select * from jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer, status text, output text,
+          error jsonb, finished_at timestamptz)
+      ), owned as materialized (
+        select mine.* from run join mine on ${OWNED} order by run.user_id, run.id for update of run
+      ), ended as (
+        update run set lease_until = null, finished_at = owned.finished_at, output = owned.output,
+          status = case run.status when 'cancelling' then 'cancelled' else owned.status end,
+          error = case run.status when 'cancelling' then null else owned.error end
+        from owned where run.user_id = owned.user_id and run.id = owned.run_id
+        returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch from ended order by user_id, id`,
+    values: [jsonbText(given)],
+  });
+}
+
+/** Runs to be cancelled: the user's, or an agent's, or one of them; `queued`: only those that nobody is at. */
+export interface RunSelection {
+  user_id: string;
+  agent_id: string | null;
+  run_id: string | null;
+  queued?: boolean;
+}
+
+/** Asks for the end of open runs. A queued one ends at once. Returns those it touched. */
+export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): Promise<RunRow[]> {
   return sql.query<RunRow>({
-    text: `update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
+    text: `with open as materialized (
+        select user_id, id from run
+        where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
+          and status in ('queued', 'running', 'cancelling') and (status = 'queued' or not $5)
+        order by user_id, id for update
+      )
+      update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
         status = case status when 'queued' then 'cancelled' else 'cancelling' end,
         finished_at = case status when 'queued' then $4::timestamptz end,
         lease_until = case status when 'queued' then null else lease_until end
-      where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
-        and status in ('queued', 'running', 'cancelling')
-      returning ${RUN_COLUMNS}`,
-    values: [which.user_id, which.agent_id, which.run_id, now],
+      from open where run.user_id = open.user_id and run.id = open.id
+      returning ${RUN_COLUMNS.replaceAll(/\w+/g, "run.$&")}`,
+    values: [which.user_id, which.agent_id, which.run_id, now, which.queued ?? false],
   });
 }

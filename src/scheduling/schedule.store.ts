@@ -1,4 +1,5 @@
-import type { OccurrenceRecord, Weekday } from "../contract/schedules.ts";
+import type { Weekday } from "../constants.ts";
+import type { OccurrenceRecord } from "../contract/schedules.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type { ScheduleSpec } from "./next-run.ts";
 

@@ -1,21 +1,28 @@
 import type { RunDetail, RunError, RunRecord } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
 import { errors } from "../errors.ts";
+import { createBatches } from "../platform/batches.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import { isUuid, newId } from "../platform/ids.ts";
+import { isUuid } from "../platform/ids.ts";
+import { createEnqueue } from "./enqueue.service.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
 import * as runStore from "./run.store.ts";
 import * as history from "./run-history.store.ts";
+import * as progress from "./run-progress.store.ts";
+import { claimedOf, recordOf } from "./run-record.ts";
 import { createRunSignals } from "./run-signals.ts";
 import * as scheduleStore from "./schedule.store.ts";
 import type {
   AgentKey,
+  BegunRun,
   ClaimedRun,
   ClaimLimits,
+  EndingRun,
+  FollowedRun,
   JournalStep,
   LeaseState,
-  NewRun,
+  OnRunEnd,
   OnSetback,
   RunFilter,
   RunFinish,
@@ -29,8 +36,10 @@ import { type OnDue, tick } from "./tick.service.ts";
 const LEASE_MS = 45_000;
 /** How often a worker should renew: three may fail before the lease is lost. */
 export const HEARTBEAT_MS = LEASE_MS / 4;
-/** contract 6, worker_lost: workers that a run may lose before it fails. */
-const MAX_ATTEMPTS = 3;
+/** contract 6, worker_lost: workers that a run may lose in the middle of a step, none finished in between, before it fails. */
+const MAX_LOSSES = 3;
+/** What is done or read in one go, of what many runs do at the same time. */
+const BATCH_LIMIT = 64;
 const WORKER_LOST: RunError = {
   code: "worker_lost",
   message: "The process that carried out this run was lost and the run was not taken up again. Run it again.",
@@ -49,16 +58,21 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 /** Schedules, their occurrences, and the durable queue of runs. Domain time is `clock`'s; leases are the database's real time. */
 export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
   const listeners: OnSetback[] = [];
+  const run_end_listeners: OnRunEnd[] = [];
   const tell: OnSetback = async (setback, tx) => {
     for (const listener of listeners) await listener(setback, tx);
   };
   return {
     ...createSchedules(db, clock, tell),
-    ...createQueue(db, clock, tell),
+    ...createQueue({ db, clock, tell, run_end_listeners }),
     ...createHistory(db),
     /** Subscribes to runs that fail and schedules that pause. */
     onSetback(listener: OnSetback): void {
       listeners.push(listener);
+    },
+    /** Subscribes to the end of runs that were at work. */
+    onRunEnd(listener: OnRunEnd): void {
+      run_end_listeners.push(listener);
     },
   };
 }
@@ -117,54 +131,85 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
   };
 }
 
-function createQueue(db: Db, clock: Clock, tell: OnSetback) {
+function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_listeners: readonly OnRunEnd[] }) {
+  const { db, clock, tell, run_end_listeners } = deps;
   const signals = createRunSignals(db);
-  const tellFailed = async (ended: runStore.EndedRow, tx: Tx) => {
-    const { user_id, agent_id, id: run_id, trigger, error } = ended;
-    if (error !== null) await tell({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
+  const start = createBatches(BATCH_LIMIT, (starts: runStore.StartedStep[]) => runStore.startSteps(db, starts));
+  const isFinished = createBatches(BATCH_LIMIT, (keys: history.RunKey[]) => history.selectFinished(db, keys));
+  /** Ends runs together with what their end means to others: all of it or nothing. Resolves to the leases of those that have ended. */
+  const endRuns = async (
+    tx: Tx,
+    ending: readonly EndingRun[],
+    endThem: () => Promise<runStore.EndedRow[]>,
+  ): Promise<Set<string>> => {
+    const followUps = [];
+    for (const listener of run_end_listeners) followUps.push(await listener(ending, tx));
+    const rows = await endThem();
+    const ended = rows.map(({ epoch: _, ...run }) => run);
+    for (const followUp of followUps) await followUp(ended);
+    for (const { user_id, agent_id, run_id, trigger, error } of ended) {
+      if (error !== null) await tell({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
+    }
+    return new Set(rows.map(leaseKey));
+  };
+  const end = createBatches(BATCH_LIMIT, async (finishes: runStore.FinishedRun[]) => {
+    const ending = finishes.map(({ lease, finish }) => ({ ...lease, fails: finish.status === "failed" }));
+    const ended = await db.transaction((tx) => endRuns(tx, ending, () => runStore.finishRuns(tx, finishes)));
+    const are_ended = finishes.map(({ lease }) => ended.has(leaseKey(lease)));
+    for (const [nth, { lease }] of finishes.entries()) if (are_ended[nth]) signals.finished(lease.run_id);
+    return are_ended;
+  });
+  const reap = async (unexpired: boolean) => {
+    const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, unexpired, now: clock.now() };
+    while (await runStore.reapRuns(db, reaping));
+    const failures: Error[] = [];
+    for (const run of await runStore.selectGivenUp(db, reaping)) {
+      await db
+        .transaction((tx) =>
+          endRuns(tx, [{ ...run, fails: true }], () => runStore.failLostRun(tx, run, reaping, WORKER_LOST)),
+        )
+        .catch((error: Error) => failures.push(error)); // the others are not to wait for this one
+    }
+    if (failures[0] !== undefined) throw failures[0];
   };
   return {
+    ...createEnqueue({ db, clock, lease_ms: LEASE_MS, offer: signals.offer }),
     /**
-     * Queues a run by hand. With `reserved`, for whoever waits for it on this very node: only that worker may claim it,
-     * and it is cancelled when the worker has not done so in time.
+     * Up to `most` queued runs for this worker: chats before run-nows before schedules, in turn among users, within the
+     * limits. `reserved_only`: nothing but what waits for this very worker.
      */
-    async enqueue(
-      run: NewRun & { trigger: "manual" | "chat"; reserved?: { worker_id: string; for_ms: number } },
-      sql: Sql = db,
-    ): Promise<RunRecord> {
-      const insert = { ...run, id: newId(), scheduled_for: null, reserved: run.reserved ?? null };
-      const [row] = await runStore.insertRuns(sql, [insert], clock.now());
-      if (row === undefined) throw new Error("a run was inserted without a row");
-      return recordOf(row);
-    },
-    /** Up to `most` queued runs for this worker: chats before run-nows before schedules, in turn among users, within the limits. */
-    async claim(worker_id: string, most: number, limits: ClaimLimits): Promise<ClaimedRun[]> {
-      const rows = await runStore.claimRuns(db, { worker_id, most, limits, lease_ms: LEASE_MS, now: clock.now() });
+    async claim(worker_id: string, most: number, limits: ClaimLimits, reserved_only = false): Promise<ClaimedRun[]> {
+      const rows = await runStore.claimRuns(db, {
+        worker_id,
+        most,
+        limits,
+        reserved_only,
+        lease_ms: LEASE_MS,
+        now: clock.now(),
+      });
       return rows.map(claimedOf);
     },
     /** Renews the leases; call it every HEARTBEAT_MS. Tells of each run whether it goes on, in the order given. */
     async heartbeat(leases: readonly RunLease[]): Promise<LeaseState[]> {
       if (leases.length === 0) return [];
       const rows = await runStore.renewLeases(db, leases, LEASE_MS);
-      // By epoch too: a worker that stalled can hold an old lease on a run and a new one.
-      const keyOf = (run_id: string, epoch: number) => `${run_id} ${epoch}`;
-      const states = new Map<string, LeaseState>(rows.map(({ id, epoch, status }) => [keyOf(id, epoch), status]));
-      return leases.map(({ run_id, epoch }) => states.get(keyOf(run_id, epoch)) ?? "lost");
+      const states = new Map<string, LeaseState>(rows.map((row) => [leaseKey(row), row.status]));
+      return leases.map((lease) => states.get(leaseKey(lease)) ?? "lost");
     },
     /** Gives runs back unfinished, when the process is to end: another worker goes on from their last finished step. */
     async handBack(leases: readonly RunLease[]): Promise<void> {
       if (leases.length > 0) await runStore.handBackRuns(db, leases, clock.now());
     },
     /** Takes runs from workers that are lost. Idempotent; call it every second or so. */
-    async reap(): Promise<void> {
-      const reaping = { max_attempts: MAX_ATTEMPTS, error: WORKER_LOST, now: clock.now() };
-      await db.transaction(async (tx) => {
-        for (const ended of await runStore.reapRuns(tx, reaping)) await tellFailed(ended, tx);
-      });
-    },
-    /** Writes a step's intent before its call is made. Make the call only when the answer is `running`. */
+    reap: () => reap(false),
+    /** Takes all runs that are at work, when it is known that whoever was at them is gone. */
+    takeBackAll: () => reap(true),
+    /**
+     * Writes a step's intent before its call is made. Make the call only when the answer is `running`. The intent of a
+     * tool call is on the disk then; that of a model call, like its hold, need not be: without its answer it means nothing.
+     */
     startStep(lease: RunLease, step: StepStart): Promise<LeaseState> {
-      return runStore.startStep(db, lease, step, clock.now());
+      return start({ lease, step, now: clock.now() });
     },
     /** Records what came of a call that costs nothing. False: the lease is lost, and nothing was written. */
     finishStep(lease: RunLease, step: StepFinish): Promise<boolean> {
@@ -179,12 +224,8 @@ function createQueue(db: Db, clock: Clock, tell: OnSetback) {
       return runStore.setModel(db, lease, chosen);
     },
     /** Ends the run; one being cancelled ends `cancelled`, whatever came of it. False: the lease is lost, and nothing was written. */
-    async finishRun(lease: RunLease, finish: RunFinish): Promise<boolean> {
-      return db.transaction(async (tx) => {
-        const ended = await runStore.finishRun(tx, lease, finish, clock.now());
-        if (ended !== undefined) await tellFailed(ended, tx);
-        return ended !== undefined;
-      });
+    finishRun(lease: RunLease, finish: RunFinish): Promise<boolean> {
+      return end({ lease, finish, now: clock.now() });
     },
     /** Asks for the run's end: `cancelled` at once while it is queued, else `cancelling` until its worker has stopped. 404, 409. */
     async requestCancel(agent: AgentKey, run_id: string): Promise<RunRecord> {
@@ -194,14 +235,17 @@ function createQueue(db: Db, clock: Clock, tell: OnSetback) {
       const found = await history.selectRun(db, agent.user_id, run_id);
       throw found?.agent_id === agent.agent_id ? errors.runAlreadyFinished() : errors.notFound("This run");
     },
+    /** Cancels the agent's runs that nobody is at yet. */
+    async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
+      await runStore.cancelRuns(tx, { ...agent, run_id: null, queued: true }, clock.now());
+    },
     /** Asks for the end of all the user's runs. */
     async cancelAll(user_id: string): Promise<void> {
       await runStore.cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());
     },
     /** Resolves when the run has finished, or to false after `timeout_ms` or when `signal` is aborted. */
     waitFinished(user_id: string, run_id: string, timeout_ms: number, signal?: AbortSignal): Promise<boolean> {
-      const done = async () => (await history.selectRun(db, user_id, run_id))?.finished_at !== null;
-      return signals.until(done, { run_id, timeout_ms, signal });
+      return signals.until(() => isFinished({ user_id, run_id }), { run_id, timeout_ms, signal });
     },
     /** Resolves when no run is queued or at work, or to false after `timeout_ms`. */
     untilIdle(timeout_ms: number): Promise<boolean> {
@@ -214,7 +258,13 @@ function createQueue(db: Db, clock: Clock, tell: OnSetback) {
   };
 }
 
+/** By epoch too: a worker that stalled can hold an old lease on a run and a new one. */
+function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
+  return `${run_id} ${epoch}`;
+}
+
 function createHistory(db: Db) {
+  const details = createBatches(BATCH_LIMIT, (keys: history.RunKey[]) => history.selectDetails(db, keys));
   return {
     /** Runs of an agent, newest first; `before_id` is the last one seen. */
     async listRuns(
@@ -226,61 +276,41 @@ function createHistory(db: Db) {
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     async getRun(agent: AgentKey, run_id: string): Promise<RunDetail> {
-      const row = isUuid(run_id) ? await history.selectRun(db, agent.user_id, run_id) : undefined;
-      if (row?.agent_id !== agent.agent_id) throw errors.notFound("This run");
-      const steps = await history.selectSteps(db, agent.user_id, run_id);
-      return { ...recordOf(row), output: row.output, steps: steps.map(({ internal: _, ...step }) => step) };
+      const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
+      if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
+      const { run, steps } = found;
+      return { ...recordOf(run), output: run.output, steps: steps.map(({ internal: _, ...step }) => step) };
     },
     /** The newest run of each agent, by agent; those without one are absent. */
     async lastRuns(user_id: string, agent_ids: readonly string[]): Promise<Map<string, RunRecord>> {
       const rows = await history.selectLastRuns(db, user_id, agent_ids);
       return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
     },
+    /** A run as it stands, with its steps from one on; undefined when it is there no more. */
+    async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<FollowedRun | undefined> {
+      const found = await progress.selectFollowed(db, which);
+      if (found === undefined) return undefined;
+      const { output, cancel_requested_at } = found.run;
+      const steps = found.steps.map(({ internal: _, ...step }) => step);
+      return { run: { ...recordOf(found.run), output }, cancel_requested_at, steps };
+    },
+    /** A text for each of the runs that changes when there is news of it; those that are there no more are absent. */
+    async marks(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
+      if (runs.length === 0) return new Map();
+      return new Map((await progress.selectMarks(db, runs)).map(({ run_id, mark }) => [run_id, mark]));
+    },
+    /** Runs with what they began with, by id; those that are there no more are absent. */
+    async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {
+      const rows = await progress.selectBegun(sql, user_id, run_ids);
+      return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));
+    },
+    /** The steps of runs, by run, with what only the engine sees. */
+    async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
+      return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
+    },
     /** The steps of a claimed run, with what only the engine sees: a run at its second attempt goes on from them. */
     journal({ user_id, run_id }: RunLease): Promise<JournalStep[]> {
       return history.selectSteps(db, user_id, run_id);
     },
-  };
-}
-
-/** contract 6: the run as callers see it; `row` may hold more. */
-function recordOf(row: runStore.RunRow): RunRecord {
-  const { scheduled_for, started_at, input_tokens, output_tokens, cost_tokens } = row;
-  const is_late = scheduled_for !== null && started_at !== null;
-  return {
-    id: row.id,
-    agent_id: row.agent_id,
-    agent_version: row.agent_version,
-    trigger: row.trigger,
-    status: row.status,
-    scheduled_for,
-    queued_at: row.queued_at,
-    started_at,
-    finished_at: row.finished_at,
-    lateness_ms: is_late ? Date.parse(started_at) - Date.parse(scheduled_for) : null,
-    attempt: row.attempt,
-    model_id: row.model_id,
-    routing: row.routing,
-    usage: { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, cost_tokens },
-    steps_count: row.steps_count,
-    error: row.error,
-  };
-}
-
-function claimedOf(row: runStore.ClaimedRow): ClaimedRun {
-  const { user_id, id, epoch, started_at } = row;
-  if (started_at === null) throw new Error(`run ${id} was claimed without having started`);
-  return {
-    lease: { user_id, run_id: id, epoch },
-    agent_id: row.agent_id,
-    agent_version: row.agent_version,
-    trigger: row.trigger,
-    scheduled_for: row.scheduled_for,
-    started_at,
-    attempt: row.attempt,
-    model_id: row.model_id,
-    routing: row.routing,
-    cost_tokens: row.cost_tokens,
-    input: row.input,
   };
 }

@@ -1,4 +1,4 @@
-import type { RunError, RunStatus, RunTrigger, StepRecord } from "../contract/runs.ts";
+import type { RunDetail, RunError, RunRecord, RunStatus, RunTrigger, StepRecord } from "../contract/runs.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 
 export interface AgentKey {
@@ -19,6 +19,8 @@ export interface NewRun extends AgentKey {
 export interface RunLease {
   readonly user_id: string;
   readonly run_id: string;
+  readonly agent_id: string;
+  readonly trigger: RunTrigger;
   readonly epoch: number;
 }
 
@@ -38,6 +40,8 @@ export interface ClaimedRun {
   model_id: string | null;
   routing: Record<string, unknown> | null;
   cost_tokens: number;
+  /** Real time that earlier workers were at it: a resumed run's time does not begin anew. Time in the queue is not counted. */
+  elapsed_ms: number;
   input: unknown;
 }
 
@@ -73,6 +77,19 @@ export interface JournalStep extends StepRecord {
   internal: unknown;
 }
 
+/** A run as those see it who follow it. */
+export interface FollowedRun {
+  run: Omit<RunDetail, "steps">;
+  cancel_requested_at: Instant | null;
+  steps: StepRecord[];
+}
+
+/** A run with what it began with, as it was given. */
+export interface BegunRun {
+  run: RunRecord;
+  input: unknown;
+}
+
 export type RunFinish =
   | { status: "succeeded"; output: string }
   | { status: "failed"; error: RunError; output?: string | null }
@@ -86,6 +103,29 @@ export type Setback = AgentKey &
   );
 /** Hears of a setback in the transaction that makes it one: only SQL may be awaited. */
 export type OnSetback = (setback: Setback, tx: Tx) => Promise<void>;
+
+/** A run that has ended: succeeded, failed, also because its workers were lost, or cancelled. */
+export interface EndedRun extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  status: RunStatus;
+  error: RunError | null;
+}
+
+/** A run at work that is about to end. */
+export interface EndingRun extends AgentKey {
+  run_id: string;
+  trigger: RunTrigger;
+  /** Unless it was being cancelled. */
+  fails: boolean;
+}
+
+/**
+ * Hears of the end of runs that were at work, in the transaction that ends them: only SQL may be awaited. Before the
+ * runs are touched it locks what their end is going to change, and returns what is to be done when they have ended:
+ * whoever changes an agent locks it first and its runs after that, so nobody waits in a circle.
+ */
+export type OnRunEnd = (ending: readonly EndingRun[], tx: Tx) => Promise<(ended: readonly EndedRun[]) => Promise<void>>;
 
 export interface RunFilter {
   status?: RunStatus | undefined;

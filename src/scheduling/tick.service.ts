@@ -2,7 +2,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { type DueInstant, decideDue } from "./due.ts";
-import { insertRuns, type RunInsert } from "./run.store.ts";
+import { insertRuns, type RunInsert, tellQueued } from "./run.store.ts";
 import { selectBusyAgents } from "./run-history.store.ts";
 import {
   advanceSchedules,
@@ -24,7 +24,11 @@ export type DueAnswer = { run: Pick<NewRun, "agent_version" | "model_id" | "inpu
 export type OnDue = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlyMap<string, DueAnswer>>;
 
 /** Schedules settled in one transaction. */
-const BATCH = 200;
+const BATCH = 500;
+/** Transactions at the same time: while the database works on one, the next is decided. */
+const LANES = 2;
+/** Instants settled in one transaction: after a long downtime each schedule has many. */
+const MAX_INSTANTS = 5_000;
 
 /**
  * Settles every instant that has come: occurrence, run and next instant are written in one transaction, so that each
@@ -32,20 +36,18 @@ const BATCH = 200;
  * a run.
  */
 export async function tick({ db, clock }: { db: Db; clock: Clock }, onDue: OnDue): Promise<void> {
-  for (;;) {
-    const settled = await db.transaction((tx) => settleBatch(tx, clock.now(), onDue));
-    if (settled < BATCH) return;
-  }
+  const settleAll = async () => {
+    while (!(await db.transaction((tx) => settleBatch(tx, clock.now(), onDue))));
+  };
+  const lanes = await Promise.allSettled(Array.from({ length: LANES }, settleAll));
+  for (const lane of lanes) if (lane.status === "rejected") throw lane.reason;
 }
 
-async function settleBatch(tx: Tx, now: Instant, onDue: OnDue): Promise<number> {
+/** True: nothing more is due that another node is not at. */
+async function settleBatch(tx: Tx, now: Instant, onDue: OnDue): Promise<boolean> {
   const rows = await lockDueSchedules(tx, now, BATCH);
-  if (rows.length === 0) return 0;
-  const busy = await selectBusyAgents(tx, rows);
-  const decisions = rows.map((row) => ({
-    row,
-    ...decideDue({ ...row, spec: specOf(row), busy: busy.has(row.agent_id) }, now),
-  }));
+  if (rows.length === 0) return true;
+  const decisions = decide(rows, await selectBusyAgents(tx, rows), now);
   const due = decisions.filter(({ instants }) => instants.some(({ state }) => state === "run")).map(({ row }) => row);
   const answers = due.length === 0 ? new Map<string, DueAnswer>() : await onDue(tx, due.map(agentKey));
 
@@ -60,12 +62,37 @@ async function settleBatch(tx: Tx, now: Instant, onDue: OnDue): Promise<number> 
   }
   const recorded = await insertOccurrences(tx, occurrences);
   const queued = runs.filter(({ id }) => recorded.has(id));
-  if (queued.length > 0) await insertRuns(tx, queued, now);
+  if (queued.length > 0) {
+    await insertRuns(tx, queued, now);
+    await tellQueued(tx);
+  }
   await advanceSchedules(
     tx,
     decisions.map(({ row, next_run_at }) => ({ ...agentKey(row), next_run_at })),
   );
-  return rows.length;
+  const all_settled = decisions.length === rows.length && decisions.every(({ next_run_at }) => next_run_at > now);
+  return all_settled && rows.length < BATCH;
+}
+
+type Decision = ReturnType<typeof decideDue> & { row: DueRow };
+
+/** What becomes of the instants of as many schedules as fit into one transaction. */
+function decide(rows: readonly DueRow[], busy: ReadonlySet<string>, now: Instant): Decision[] {
+  const decisions: Decision[] = [];
+  let instants = 0;
+  // Schedules that are due together are often set alike: what one of them does, all do.
+  const known = new Map<string, ReturnType<typeof decideDue>>();
+  for (const row of rows) {
+    const { next_run_at, paused_reason } = row;
+    const schedule = { spec: specOf(row), next_run_at, paused_reason, busy: busy.has(row.agent_id) };
+    const key = JSON.stringify(schedule);
+    const decision = known.get(key) ?? decideDue(schedule, now);
+    known.set(key, decision);
+    decisions.push({ row, ...decision });
+    instants += decision.instants.length;
+    if (instants >= MAX_INSTANTS) break;
+  }
+  return decisions;
 }
 
 function agentKey({ user_id, agent_id }: DueRow): AgentKey {

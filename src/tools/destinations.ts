@@ -1,3 +1,5 @@
+import { isListedHost } from "../contract/hosts.ts";
+
 /** Where a tool may go, as far as the user's configuration and the run's taint say. Pure; addresses are outbound's job. */
 
 /** What has come into a run so far. */
@@ -14,20 +16,6 @@ export interface Taint {
 const OWNER_URL = /https?:\/\/[^\s<>"'`]{1,4000}/gi;
 /** What ends a sentence, and not the address in it. */
 const TRAILING = new Set(").,;:!?]}*");
-
-/** Whether `url` is at one of `hosts`: `host` (its default port), `host:port`, or `*.host` for exactly one label more. */
-export function isListedHost(url: URL, hosts: readonly string[]): boolean {
-  return hosts.some((entry) => {
-    const [, name = "", port] = /^(.*?)(?::(\d{1,5}))?$/.exec(entry.toLowerCase()) ?? [];
-    const wanted = name.replace(/\.$/, "");
-    const hostname = url.hostname.replace(/\.$/, "");
-    const actual_port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
-    if (port === undefined ? url.port !== "" : Number(port) !== Number(actual_port)) return false;
-    if (!wanted.startsWith("*.")) return hostname === wanted;
-    const dot = hostname.indexOf(".");
-    return dot > 0 && hostname.slice(dot + 1) === wanted.slice(2);
-  });
-}
 
 /**
  * contract 7: after untrusted content has entered, only URLs that the owner wrote, or that a fetched page links to, or

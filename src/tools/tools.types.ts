@@ -1,6 +1,12 @@
 import type { ToolsConfig } from "../contract/tools.ts";
 import type { Removal, Sanitized } from "../safety/sanitize.ts";
 import type { Taint } from "./destinations.ts";
+import type { AgentRef } from "./webhook-keys.service.ts";
+
+/** Whose run a call is made in. */
+export interface RunRef extends AgentRef {
+  readonly run_id: string;
+}
 
 /** What the model is told of a tool: OpenAI's function-tool shape. Never a secret; names and hosts at most. */
 export interface ToolDefinition {
@@ -23,6 +29,9 @@ export interface ToolCall {
   readonly mark: string;
   /** Calls of this tool made before in the run, for `max_calls`. */
   readonly earlier_calls: number;
+  readonly run: RunRef;
+  /** Names the call's effect for ever: the same when the call is made again after a crash. */
+  readonly effect_id: string;
   readonly signal: AbortSignal;
 }
 
@@ -33,6 +42,15 @@ export type ToolErrorCode =
   | "max_calls_reached"
   | "egress_refused"
   | "fetch_failed"
+  | "webhook_failed"
+  | "mcp_failed"
+  | "signing_key_unreadable"
+  | "secret_missing"
+  | "secret_refused"
+  | "vault_unavailable"
+  /** These two end the run. */
+  | "secret_reflected"
+  | "unsafe_content"
   | "http_error"
   | "unsupported_content";
 

@@ -1,3 +1,4 @@
+import { isListedHost } from "../contract/hosts.ts";
 import {
   MAX_CALLS,
   type WebFetchArguments,
@@ -7,14 +8,15 @@ import {
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
-import { isListedHost, isUrlKnown } from "./destinations.ts";
-import { decodeText, kindOf, mediaType } from "./fetched-text.ts";
+import { type CredentialsDeps, type OpenedCredential, openCredentials, reflected, reflectedIn } from "./credentials.ts";
+import { isUrlKnown } from "./destinations.ts";
+import { safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { parsedArguments } from "./tool-arguments.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
 /** contract 7. */
 const LIMITS = { max_bytes: 5_000_000, timeout_ms: 20_000, max_redirects: 5 } as const;
-/** What of one page goes to the model: more would fill its context and its owner's bill. */
-const MAX_TEXT_CHARS = 100_000;
+const EXAMPLE = '{"url": "https://…"}';
 
 const PLAIN_METHODS: readonly string[] = ["GET", "HEAD"];
 
@@ -27,7 +29,7 @@ export function webFetchDefinition(settings: WebFetchSettings): ToolDefinition {
     type: "function",
     function: {
       name: "web_fetch",
-      description: `Fetches a web page or document (HTML, text, Markdown, JSON) and returns its text. Reaches ${where}.`,
+      description: `Fetches a web page or document (HTML, text, Markdown, JSON, PDF) and returns its text. Reaches ${where}.${signedIn(settings)}`,
       parameters: {
         type: "object",
         properties: {
@@ -42,48 +44,49 @@ export function webFetchDefinition(settings: WebFetchSettings): ToolDefinition {
   };
 }
 
+/** The model need not ask for credentials: of them it learns the names, and where they go. */
+function signedIn({ auth = [] }: WebFetchSettings): string {
+  if (auth.length === 0) return "";
+  const where = auth.map(({ secret, hosts }) => `${secret} at ${hosts.join(", ")}`);
+  return ` Signs in by itself with ${where.join("; ")}.`;
+}
+
+export interface WebFetchDeps extends CredentialsDeps {
+  outbound: Outbound;
+  sanitizer: Sanitizer;
+}
+
 /** One fetch, guarded on the way out and sanitized on the way in. Never throws for what a model or a page can cause. */
-export async function webFetch(
-  call: ToolCall,
-  settings: WebFetchSettings,
-  deps: { outbound: Outbound; sanitizer: Sanitizer },
-): Promise<ToolResult> {
-  const parsed = parseArguments(call.arguments_json);
+export async function webFetch(call: ToolCall, settings: WebFetchSettings, deps: WebFetchDeps): Promise<ToolResult> {
+  const parsed = parsedArguments(call.arguments_json, { schema: webFetchArgumentsSchema, example: EXAMPLE });
   if (typeof parsed === "string") return failedCall("invalid_arguments", parsed);
   const refusal = refusalOf(parsed, call, settings);
   if (refusal !== null) return refusal;
+  const method = parsed.method ?? "GET";
+  const intended = { url: new URL(parsed.url), method, tool: "web_fetch", run: call.run };
+  const credentials = await openCredentials(settings.auth ?? [], intended, deps);
+  if (!Array.isArray(credentials)) return credentials;
   try {
     const response = await deps.outbound.request({
       url: parsed.url,
-      method: parsed.method ?? "GET",
+      method,
       headers: parsed.body === undefined ? {} : { "content-type": contentTypeOf(parsed.body) },
       body: parsed.body,
       permits: (url) => settings.hosts === undefined || isListedHost(url, settings.hosts),
+      credentials,
       signal: call.signal,
       ...LIMITS,
     });
-    return await resultOf(response, call, settings, deps.sanitizer);
+    return await resultOf(response, call, { settings, credentials, deps });
   } catch (error) {
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
+    if (error.code === "secret_reflected")
+      return await reflected(error.secrets, { credentials, run: call.run }, deps.vault);
     // A redirect's host is the server's text: only the one that the model named is repeated to it.
     const at = error.host === null || error.host !== URL.parse(parsed.url)?.host ? "" : ` (${error.host})`;
     return failedCall(error.code === "egress_refused" ? "egress_refused" : "fetch_failed", `${error.message}${at}`);
   }
-}
-
-/** The arguments, or a sentence for the model about what is wrong with them. */
-function parseArguments(text: string): WebFetchArguments | string {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return 'the arguments are not valid JSON; give an object such as {"url": "https://…"}';
-  }
-  const parsed = webFetchArgumentsSchema.safeParse(value);
-  if (parsed.success) return parsed.data;
-  const [issue] = parsed.error.issues;
-  return `the arguments are not valid: ${[...(issue?.path ?? []), issue?.message ?? ""].join(" ")}`;
 }
 
 /** What the owner's settings and the run's taint forbid, before anything is sent. */
@@ -125,36 +128,18 @@ function contentTypeOf(body: string): string {
 async function resultOf(
   response: OutboundResponse,
   call: ToolCall,
-  settings: WebFetchSettings,
-  sanitizer: Sanitizer,
+  using: { settings: WebFetchSettings; credentials: readonly OpenedCredential[]; deps: WebFetchDeps },
 ): Promise<ToolResult> {
-  const { status, content_type, body, final_url } = response;
-  const kind = kindOf(content_type, new URL(final_url).pathname);
-  if (kind === null) {
-    return failedCall(
-      "unsupported_content",
-      `${nameOfType(content_type)}; only HTML, text, Markdown and JSON can be read`,
-    );
-  }
-  const sanitized = await sanitizer.sanitize({
-    content: decodeText(body, content_type),
-    kind,
-    level: settings.safety === "strict" ? "strict" : "balanced",
-    mark: call.mark,
-    base_url: final_url,
-    max_chars: MAX_TEXT_CHARS,
-  });
-  if (sanitized === null) {
-    return failedCall("unsupported_content", "the page is too intricate to be made safe; go on without it");
-  }
-  const { text, verdict, removed, links } = sanitized;
-  const outcome = { result: `HTTP ${status}\n${text}`, safety: { verdict, removed }, links };
+  const { status, withheld } = response;
+  const { settings, credentials, deps } = using;
+  const answer = withheld
+    ? { text: WITHHELD, safety: null, links: [] }
+    : await safeAnswer(response, { sanitizer: deps.sanitizer, level: settings.safety, mark: call.mark });
+  if (typeof answer === "string") return failedCall("unsupported_content", answer);
+  const names = reflectedIn(textsOf(answer), credentials);
+  if (names.length > 0) return reflected(names, { credentials, run: call.run }, deps.vault);
+  const { text, safety, links } = answer;
+  const outcome = { result: `HTTP ${status}\n${text}`, safety, links };
   if (status < 400) return { status: "succeeded", ...outcome };
   return { status: "failed", error: { code: "http_error", message: `the server answered ${status}` }, ...outcome };
-}
-
-/** The type is the server's text: only names that we know are repeated to the model. */
-function nameOfType(content_type: string): string {
-  const [known] = /^(application\/pdf|image|audio|video|font)(?=\/|$)/.exec(mediaType(content_type)) ?? [];
-  return `the answer is ${known ?? "of an unknown type"}`;
 }

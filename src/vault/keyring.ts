@@ -1,25 +1,33 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-
-/** One master key of the vault: AES-256, named by an id that the rows it wraps carry. */
-interface MasterKey {
-  readonly id: string;
-  readonly key: Buffer;
-}
-
-/** The vault's master keys; the first is current, the others only open what they once wrapped. */
-export type Keyring = readonly [MasterKey, ...MasterKey[]];
+import { parseKeyService } from "./key-service-settings.ts";
+import type { Keyring, MasterKey } from "./keyring.types.ts";
 
 /** What a keyring looks like, for messages. */
-export const KEYRING_FORMAT = "id:base64 of 32 bytes, more of them after commas, the current one first";
+export const KEYRING_FORMAT =
+  "id:base64 of 32 bytes, or id:aws-kms:…, id:gcp-kms:…, id:vault-transit:…, more of them after commas, the current one first; or file:/path of such a list";
+
+/** The service cannot run with these master keys. Its message is one line that begins with the variable's name. */
+export class KeyringError extends Error {
+  constructor(problem: string) {
+    super(`PURSER_KEK: ${problem}`);
+    this.name = "KeyringError";
+  }
+}
 
 const KEY_BYTES = 32;
 const KEY_ID = /^[A-Za-z0-9_.-]{1,64}$/;
+const FILE = /^file:(?=\/)/;
 
-/** Parses `id:base64(32 bytes)[,id:…]`. Throws with a reason that never holds key material. */
-export function parseKeyring(text: string): Keyring {
-  const [first, ...others] = text.split(",").map((part, index) => parseMasterKey(part.trim(), index + 1));
+/**
+ * Parses `id:base64(32 bytes)[,id:…]`, or the file that `file:/path` names, where a line break parts keys too. `env` has
+ * what key services take from the environment. Throws with a reason that never holds key material.
+ */
+export function parseKeyring(text: string, env: Record<string, string | undefined> = {}): Keyring {
+  const listed = FILE.test(text) ? fileText(text.replace(FILE, "")) : text;
+  const parts = listed.split(/,\s*|\s*\n\s*/).map((part, index) => parseMasterKey(part.trim(), index + 1, env));
+  const [first, ...others] = parts;
   if (first === undefined) throw new Error("it is empty");
   const seen = new Set([first.id]);
   for (const { id } of others) {
@@ -29,17 +37,26 @@ export function parseKeyring(text: string): Keyring {
   return [first, ...others];
 }
 
-function parseMasterKey(part: string, position: number): MasterKey {
+function fileText(path: string): string {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch (error) {
+    throw new Error(`${path} cannot be read (${(error as NodeJS.ErrnoException).code})`);
+  }
+}
+
+function parseMasterKey(part: string, position: number, env: Record<string, string | undefined>): MasterKey {
   const colon = part.indexOf(":");
   const id = part.slice(0, Math.max(colon, 0));
   if (!KEY_ID.test(id)) throw new Error(`key ${position} has no id of letters, digits, "_", "." or "-" before a colon`);
   const encoded = part.slice(colon + 1);
+  if (encoded.includes(":")) return parseKeyService(id, encoded, env);
   const key = Buffer.from(encoded, "base64");
   // Buffer.from skips what is not base64, so the text is compared with what its bytes encode to.
   const unpadded = (base64: string) => base64.replace(/=+$/, "");
   if (unpadded(key.toString("base64")) !== unpadded(encoded)) throw new Error(`key ${position} is not valid base64`);
   if (key.length !== KEY_BYTES) throw new Error(`key ${position} has ${key.length} bytes, not ${KEY_BYTES}`);
-  return { id, key };
+  return { kind: "local", id, key };
 }
 
 /** The keyring that embedded storage keeps for itself, and the warning to show when it was only just made. */

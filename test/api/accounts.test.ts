@@ -76,24 +76,47 @@ describe("API keys (contract 3)", () => {
     expect((await service.as(second.key).get("/api/v1/users/me")).status).toBe(200);
   });
 
-  it("cannot mint a broader key: scopes, budget or life", async () => {
+  it("show when they were last used, once that was written down", async () => {
+    const user = await service.newUser();
+    const { body } = await user.post("/api/v1/api-keys", { name: "used" });
+    await service.as(body.key).get("/api/v1/users/me");
+    await service.restart();
+    const [used] = (await user.get("/api/v1/api-keys")).body.api_keys;
+    expect(used).toMatchObject({
+      name: "used",
+      last_used_at: (await service.admin.get("/api/v1/admin/clock")).body.now,
+    });
+  });
+
+  it("cannot mint a broader key: scopes or life", async () => {
     const user = await service.newUser();
     const { body } = await user.post("/api/v1/api-keys", {
       name: "narrow",
       scopes: ["keys:write", "billing:read"],
-      budget_tokens: 100,
       expires_at: "2027-01-01T00:00:00Z",
     });
     const narrow = service.as(body.key);
     const mint = (wanted: object) => narrow.post("/api/v1/api-keys", { name: "x", ...wanted });
-    const within = { budget_tokens: 100, expires_at: "2027-01-01T00:00:00Z" };
+    const within = { expires_at: "2027-01-01T00:00:00Z" };
     expect((await mint({ ...within, scopes: ["chat:write"] })).body.error.code).toBe("insufficient_scope");
-    expect((await mint({ ...within, budget_tokens: 101 })).body.error.param).toBe("budget_tokens");
-    expect((await mint({ expires_at: within.expires_at })).body.error.param).toBe("budget_tokens");
+    expect((await mint({})).body.error.param).toBe("expires_at");
     expect((await mint({ ...within, expires_at: "2027-01-02T00:00:00Z" })).body.error.param).toBe("expires_at");
     const made = await mint(within);
     expect(made.status).toBe(201);
     expect(made.body.scopes).toEqual(["keys:write", "billing:read"]);
+  });
+
+  it("with a budget make and rotate no others: several of one budget would spend it several times", async () => {
+    const user = await service.newUser();
+    const { body } = await user.post("/api/v1/api-keys", { name: "budgeted", budget_tokens: 100 });
+    const { body: other } = await user.post("/api/v1/api-keys", { name: "other", budget_tokens: 50 });
+    const budgeted = service.as(body.key);
+    const minted = await budgeted.post("/api/v1/api-keys", { name: "child", budget_tokens: 100 });
+    expect([minted.status, minted.body.error.code]).toEqual([403, "budgeted_key"]);
+    const taken = await budgeted.post(`/api/v1/api-keys/${other.id}/rotate`, {});
+    expect([taken.status, taken.body.error.code]).toEqual([403, "budgeted_key"]);
+    const own = await budgeted.post(`/api/v1/api-keys/${body.id}/rotate`, {});
+    expect([own.status, own.body.budget_tokens]).toEqual([200, 100]);
   });
 
   it("cannot take over a broader key by rotating it, but may rotate themselves", async () => {
@@ -130,6 +153,22 @@ describe("API keys (contract 3)", () => {
     await expect
       .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
       .toBe("revoked_api_key");
+  });
+
+  it("are reported 60 times a minute from one address at most, whatever it says of other addresses", async () => {
+    const tell = (address: string) =>
+      fetch(`${service.url}/api/v1/api-keys/revoke-leaked`, {
+        method: "POST",
+        headers: { "Content-Type": "application/json", "X-Forwarded-For": address },
+        body: JSON.stringify({ key: "not a key" }),
+      });
+    const answers = await Promise.all(Array.from({ length: 80 }, (_, index) => tell(`203.0.113.${index}`)));
+    const refused = answers.filter(({ status }) => status === 429);
+    expect(refused.length).toBeGreaterThanOrEqual(15);
+    expect(refused[0]?.headers.get("retry-after")).toMatch(/^\d+$/);
+    await service.restart({ PURSER_TRUSTED_PROXIES: "127.0.0.0/8" });
+    const proxied = await Promise.all(Array.from({ length: 80 }, (_, index) => tell(`203.0.113.${index}`)));
+    expect(proxied.map(({ status }) => status)).toEqual(Array(80).fill(202));
   });
 
   it("that were rotated away end alone when somebody reports them: the key that replaced them goes on", async () => {

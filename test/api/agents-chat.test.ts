@@ -95,14 +95,15 @@ describe("a turn", () => {
     expect(await charges(user)).toMatchObject([{ amount: -18, run_id: body.run_id, agent_id: id }]);
   });
 
-  test("is refused with the field: no messages, an unknown role, threads", async () => {
+  test("is refused with the field: no messages, an unknown role, no id of a thread", async () => {
     const params: [object, string][] = [
       [{}, "messages"],
       [{ messages: [] }, "messages"],
       [{ messages: [{ role: "robot", content: "x" }] }, "messages[0].role"],
       [{ messages: [{ role: "user" }] }, "messages[0].content"],
       [{ ...hello, model: "x" }, "model"],
-      [{ ...hello, thread_id: "t" }, "thread_id"],
+      [{ ...hello, thread_id: "a b" }, "thread_id"],
+      [{ ...hello, thread_id: "t".repeat(129) }, "thread_id"],
       [{ ...hello, on_disconnect: "finish" }, "on_disconnect"],
     ];
     for (const [body, param] of params) {

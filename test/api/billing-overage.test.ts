@@ -157,6 +157,25 @@ describe("the overage of a period (contract 5)", () => {
     expect(await overageOf(user)).toMatchObject({ enabled: true, eligible: true, remaining_tokens: STARTER });
   });
 
+  it("of a call that outlives the subscription is invoiced too", async () => {
+    const user = await subscriber();
+    await spend(user, STARTER);
+    const words = "word ".repeat(10_000);
+    lab.upstream.answer(hanging(delta(words)));
+    const running = await openStream(lab.service, user, ask("lab/plain", { max_tokens: 4096 }));
+    await running.next();
+    await user.request("DELETE", SUBSCRIPTION);
+    await setClock((await overageOf(user)).period_end);
+    running.hangUp();
+    await expect.poll(async () => (await overageOf(user)).held_tokens).toBe(0);
+    const [{ amount } = { amount: 0 }] = await entriesOf(user, "overage");
+    await setClock("2026-06-30T00:00:00Z");
+    const { invoices } = (await user.get("/api/v1/billing/invoices")).body;
+    expect(invoices).toMatchObject([{ amount_cents: Math.floor(-amount / 6250), status: "paid" }]);
+    expect((await overageOf(user)).used_tokens).toBe(-amount % 6250);
+    await expectCleanAudit(lab.service);
+  });
+
   it("follows an upgrade with its default cap", async () => {
     const user = await subscriber();
     await user.post(SUBSCRIPTION, { plan_id: "professional" });

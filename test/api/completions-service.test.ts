@@ -40,9 +40,10 @@ beforeAll(async () => {
     input_rate_micro: 250_000,
     output_rate_micro: 1_250_000,
     cached_input_rate_micro: null,
+    tier: null,
   };
   const config = { providers: [provider], models: [model], margin: 1, provider_keys: {} };
-  completions = createCompletions({ models: createModels({ config }), ledger });
+  completions = createCompletions({ models: createModels({ config }), ledger, fallback_after_seconds: 60 });
 });
 afterAll(async () => {
   await upstream.close();

@@ -208,6 +208,7 @@ describe("GET /models (contract 4)", () => {
       input_rate: 0.333333,
       output_rate: 1.000001,
       cost_multiplier: 0.5,
+      tier: "economy",
       trial_eligible: true,
       supports: { tools: true, streaming: true, json_schema: true, vision: false },
     });

@@ -74,7 +74,6 @@ describe("the error body (contract 2)", () => {
     expect(shaped(await service.admin.post("/api/v1/admin/users", taken), "conflict_error", "name_taken")).toBe(409);
     expect(shaped(await user.post(chat, "x".repeat(5_000_000)), invalid, "body_too_large")).toBe(413);
     expect(shaped(await user.post(chat, "{}", text), invalid, "unsupported_media_type")).toBe(415);
-    expect(shaped(await user.get("/api/v1/secrets"), "api_error", "not_available_yet")).toBe(501);
   });
 
   it("asks who is calling before it looks at a body, a path or its parameters", async () => {
@@ -174,11 +173,13 @@ describe("lists (contract 2)", () => {
     ["transactions", "/api/v1/users/me/transactions", "newest"],
     ["buckets", "/api/v1/users/me/buckets", "oldest"],
     ["agents", "/api/v1/agents", "newest"],
+    ["secrets", "/api/v1/secrets", "newest"],
     ["users", "/api/v1/admin/users", "newest"],
   ])("%s: pages of every size walk all items exactly once, in order", async (name, path, first) => {
     const owner = await service.newUser();
     for (let index = 0; index < 6; index += 1) {
       await owner.post("/api/v1/api-keys", { name: `k${index}` });
+      await owner.post("/api/v1/secrets", { name: `S${index}`, value: "value" });
       await owner.post("/api/v1/agents", { name: `a${index}`, model_id: "purser/rehearsal" });
       const grant = { amount_tokens: 1 + index, source: "bonus" };
       await service.admin.post(`/api/v1/admin/users/${owner.user_id}/grants`, grant);

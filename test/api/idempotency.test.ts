@@ -197,6 +197,13 @@ describe("Idempotency-Key (contract 2)", () => {
     expect([stolen.status, stolen.body.key]).toEqual([422, undefined]);
   });
 
+  it("replays nothing to another key, though it has the same scopes: its budget would be got around", async () => {
+    const { body: budgeted } = await user.post("/api/v1/api-keys", { name: "budgeted", budget_tokens: 1 });
+    await user.post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
+    const stolen = await lab.service.as(budgeted.key).post("/api/v1/api-keys", { name: "new" }, withKey("mint"));
+    expect([stolen.status, stolen.body.key]).toEqual([422, undefined]);
+  });
+
   it("works for the operator's grants: a retry grants once", async () => {
     const path = `/api/v1/admin/users/${user.user_id}/grants`;
     const grant = { amount_tokens: 5, source: "bonus" };

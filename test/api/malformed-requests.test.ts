@@ -1,3 +1,4 @@
+import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_KEY, type Client, type Service, startService } from "../support/service.ts";
 
@@ -28,4 +29,69 @@ it("the operator's key opens as a bearer key only", async () => {
   for (const other of [ADMIN_KEY, `Basic ${ADMIN_KEY}`, `Bearer ${ADMIN_KEY} x`, "Bearer "]) {
     expect(await status(other)).toBe(401);
   }
+});
+
+describe("a body that is wrong in very many places", () => {
+  const many = (value: unknown, count = 400_000) => Array.from({ length: count }, () => value);
+  it.each<[string, object, string]>([
+    ["messages", { messages: many(0) }, "messages"],
+    ["parts of a message", { messages: [{ role: "user", content: many(0) }] }, "messages"],
+    ["parts of many messages", { messages: many({ role: "user", content: many(0, 400) }, 1_000) }, "messages"],
+    ["tools", { messages: COMPLETION.messages, tools: many(0) }, "tools"],
+  ])("is refused at once: %s", async (_, fields, param) => {
+    const started = performance.now();
+    const answer = await user.post("/api/v1/chat/completions", { ...COMPLETION, ...fields });
+    expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([400, "invalid_value", param]);
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+
+  it("is refused at once: scopes of a key", async () => {
+    const { status, body } = await user.post("/api/v1/api-keys", { name: "k", scopes: many("chat") });
+    expect([status, body.error.code, body.error.param]).toEqual([400, "invalid_value", "scopes"]);
+  });
+
+  it("is told the first fault where it is of a bearable length", async () => {
+    const messages = [...many({ role: "user", content: "x" }, 9_999), ...many(0, 10_000)];
+    const { status, body } = await user.post("/api/v1/chat/completions", { ...COMPLETION, messages });
+    expect([status, body.error.param]).toEqual([400, "messages[9999]"]);
+  });
+});
+
+describe("what is no request that could be handled", () => {
+  const send = (text: string): Promise<string> =>
+    new Promise((resolve, reject) => {
+      const { port } = new URL(service.url);
+      const socket = connect(Number(port), "127.0.0.1", () => socket.write(text));
+      let answer = "";
+      socket.on("data", (bytes) => {
+        answer += bytes;
+      });
+      socket.on("close", () => resolve(answer));
+      socket.on("error", reject);
+    });
+
+  it.each([
+    ["nonsense", "HELLO\r\n\r\n", 400, "malformed_request"],
+    [
+      "two lengths",
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+      400,
+      "malformed_request",
+    ],
+    ["no host", "GET /api/v1/models HTTP/1.1\r\nConnection: close\r\n\r\n", 400, "malformed_request"],
+    [
+      "headers without end",
+      `GET / HTTP/1.1\r\nHost: a\r\nX-Long: ${"x".repeat(40_000)}\r\n\r\n`,
+      431,
+      "headers_too_large",
+    ],
+  ])("%s is answered in the shape of every error, and the connection closed", async (_, text, status, code) => {
+    const answer = await send(text);
+    const [head = "", body = ""] = answer.split("\r\n\r\n");
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(head).toMatch(/^content-type: application\/json/im);
+    const { error } = JSON.parse(body);
+    expect(error).toMatchObject({ type: "invalid_request_error", code, param: null });
+    expect(head).toContain(`X-Request-Id: ${error.request_id}`);
+  });
 });

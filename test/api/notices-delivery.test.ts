@@ -158,7 +158,7 @@ describe("a delivery", () => {
   });
 
   it("whose secret does not open, since its master key was taken away, is not sent unsigned", async () => {
-    const node = await startNode({ keys: [{ key: Buffer.alloc(32) }] });
+    const node = await startNode({ key: Buffer.alloc(32) });
     await endpoint(noticesNode(db, { allow: [receiver.host] }));
     await node.emit(failedRun(user_id));
     await untilDelivery(node, { status: "pending", last_error: "secret_unreadable" });

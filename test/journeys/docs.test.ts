@@ -7,7 +7,15 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 const root = join(import.meta.dirname, "../..");
-const DOCS = ["README.md", "docs/guides/developers.md", "docs/guides/people.md", "docs/operating/README.md"];
+const DOCS = [
+  "README.md",
+  "docs/guides/developers.md",
+  "docs/guides/conversations.md",
+  "docs/guides/routing.md",
+  "docs/guides/people.md",
+  "docs/guides/tools.md",
+  "docs/operating/README.md",
+];
 
 let service: Service;
 let key: string;

@@ -1,76 +1,72 @@
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { expect, test } from "vitest";
-import { createTestDatabase } from "../support/database.ts";
-import { startProcess } from "../support/process.ts";
+import { Webhook } from "standardwebhooks";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { LAB_KEY, labConfig } from "../support/lab.ts";
+import { type RunningProcess, startProcess } from "../support/process.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { ADMIN_KEY } from "../support/service.ts";
-import { completion, hanging, startUpstream } from "../support/upstream.ts";
+import {
+  calling,
+  completion,
+  hanging,
+  type Reply,
+  startUpstream,
+  type Upstream,
+  type UpstreamRequest,
+} from "../support/upstream.ts";
 
-// failures: "running" for ever after a crash (deer-flow#1087); a pre-charge never settled (new-api#4429).
+// failures: "running" for ever after a crash (deer-flow#1087); a pre-charge never settled (new-api#4429); a resumed run
+// repeats its effects (agent-framework#3938).
 
-test("a run killed in its model call goes on in the next process with the very tokens that the dead one held", async () => {
-  const database = await createTestDatabase();
-  const upstream = await startUpstream();
-  const config = {
-    providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url, api_key_env: "LAB_KEY" }],
-    models: [
-      {
-        id: "lab/plain",
-        provider: "lab",
-        provider_model: "plain",
-        input_rate: 1,
-        output_rate: 2,
-        context_window: 128_000,
-        max_output_tokens: 4096,
-      },
-    ],
-  };
-  writeFileSync(join(database.data_dir, "purser.json"), JSON.stringify(config));
-  const env = {
+/** Less than the model's worst case: one call holds all of it. */
+const GRANTED = 1_000;
+let database: TestDatabase;
+let upstream: Upstream;
+let receiver: Receiver;
+let env: Record<string, string>;
+const running: RunningProcess[] = [];
+/** What the model answers each agent, which its run_prompt names: one reply after the other. */
+const replies = new Map<string, Reply[]>();
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  upstream = await startUpstream();
+  upstream.answer((response, request) => replies.get(promptOf(request))?.shift()?.(response, request));
+  receiver = await startReceiver();
+  const config = join(database.data_dir, "purser.json");
+  writeFileSync(config, JSON.stringify(labConfig(upstream)));
+  env = {
     PORT: "0",
     DATA_DIR: database.data_dir,
-    PURSER_CONFIG: join(database.data_dir, "purser.json"),
+    PURSER_CONFIG: config,
     PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_EGRESS_ALLOW: receiver.host,
     PURSER_KEK: `test:${randomBytes(32).toString("base64")}`,
-    LAB_KEY: "lab",
+    LAB_KEY,
     LOG_LEVEL: "silent",
     ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
   };
-  const killed = startProcess(env);
-  const { user, api_key } = await call(await killed.listening, ADMIN_KEY, "/api/v1/admin/users", {
-    email: "ada@example.com",
-    trial: false,
-  });
-  // Less than the model's worst case: one call holds all of it.
-  const grant = { amount_tokens: 1000, source: "top_up" };
-  await call(await killed.listening, ADMIN_KEY, `/api/v1/admin/users/${user.id}/grants`, grant);
-  const agent = { name: "Scout", model_id: "lab/plain", run_prompt: "Go." };
-  const { id } = await call(await killed.listening, api_key.key, "/api/v1/agents", agent);
-  upstream.answer(hanging(), completion("Done."));
-  const { id: run_id } = await call(await killed.listening, api_key.key, `/api/v1/agents/${id}/runs`, {});
-  await upstream.until(() => upstream.requests.length === 1);
-  // Alone, a hold may be lost with its process; what is committed after it makes it last.
-  await call(await killed.listening, api_key.key, "/api/v1/agents", agent);
-  killed.signal("SIGKILL");
-  await killed.ended;
-
-  // Nobody waits 45 s here for the dead worker's lease to end.
-  const db = await database.open();
-  await db.query({ text: "update run set lease_until = now() where lease_until is not null" });
-  await db.close();
-  const next = startProcess(env);
-  const url = await next.listening;
-  const run = () => call(url, api_key.key, `/api/v1/agents/${id}/runs/${run_id}`);
-  await expect.poll(async () => (await run()).finished_at, { timeout: 20_000 }).not.toBeNull();
-  expect(await run()).toMatchObject({ status: "succeeded", attempt: 2, output: "Done.", usage: { cost_tokens: 18 } });
-  const { balance } = await call(url, api_key.key, "/api/v1/users/me");
-  expect(balance).toMatchObject({ posted: 982, held: 0 });
-  next.signal("SIGTERM");
-  expect((await next.ended).code).toBe(0);
+});
+afterAll(async () => {
+  for (const each of running) each.signal("SIGKILL");
+  await Promise.all(running.map(({ ended }) => ended));
   await upstream.close();
+  await receiver.close();
   await database.drop();
 });
+
+const promptOf = ({ body }: UpstreamRequest): string => body.messages[0].content;
+const modelCallsOf = (prompt: string) => upstream.requests.filter((request) => promptOf(request) === prompt).length;
+const receivedAt = (path: string) => receiver.received.filter((delivery) => delivery.path === path);
+
+async function start(): Promise<{ process: RunningProcess; url: string }> {
+  const process = startProcess(env);
+  running.push(process);
+  return { process, url: await process.listening };
+}
 
 // biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
 async function call(url: string, key: string, path: string, body?: unknown): Promise<any> {
@@ -81,3 +77,133 @@ async function call(url: string, key: string, path: string, body?: unknown): Pro
   });
   return response.json();
 }
+
+/** A run that has been queued, of a user of its own with few tokens. */
+interface Begun {
+  key: string;
+  agent: string;
+  run: string;
+}
+
+async function begin(url: string, prompt: string, answers: Reply[], fields: object = {}): Promise<Begun> {
+  replies.set(prompt, answers);
+  const made = await call(url, ADMIN_KEY, "/api/v1/admin/users", { email: `${prompt}@example.com`, trial: false });
+  const grant = { amount_tokens: GRANTED, source: "top_up" };
+  await call(url, ADMIN_KEY, `/api/v1/admin/users/${made.user.id}/grants`, grant);
+  const { key } = made.api_key;
+  const wanted = { name: "Scout", model_id: "lab/plain", run_prompt: prompt, ...fields };
+  const agent = `/api/v1/agents/${(await call(url, key, "/api/v1/agents", wanted)).id}`;
+  return { key, agent, run: `${agent}/runs/${(await call(url, key, `${agent}/runs`, {})).id}` };
+}
+
+/** The run and its account, once it has finished. */
+async function finished(url: string, { key, run }: Begun) {
+  await expect.poll(async () => (await call(url, key, run)).finished_at, { timeout: 30_000 }).not.toBeNull();
+  return { run: await call(url, key, run), balance: (await call(url, key, "/api/v1/users/me")).balance };
+}
+
+describe("of runs whose process is killed, and the next one goes on", () => {
+  let url: string;
+  let thinking: Begun;
+  let late: Begun;
+  let telling: Begun;
+  let ordering: Begun;
+
+  beforeAll(async () => {
+    const first = await start();
+    receiver.treat((response, { path }) => {
+      if (receivedAt(path).length > 1) response.writeHead(204).end(); // the first is left without an answer
+    });
+    const hook = `${receiver.url}/hook`;
+    const order = { url: `${receiver.url}/orders`, method: "POST", body: "{}" };
+    thinking = await begin(first.url, "thinking", [hanging(), completion("Done.")]);
+    const an_hour = { limits: { max_run_seconds: 3_600 } };
+    late = await begin(first.url, "late", [hanging(), completion("Too late.")], an_hour);
+    const send = calling("send_webhook", { url: hook, payload: { n: 1 } });
+    // max_calls: the second sending is the same call
+    const send_webhook = { enabled: true, urls: [hook], max_calls: 1 };
+    telling = await begin(first.url, "telling", [send, completion("Told.")], { tools_config: { send_webhook } });
+    const web_fetch = { enabled: true, methods: ["POST"], hosts: [receiver.host] };
+    const orders = [calling("web_fetch", order), completion("Ordered.")];
+    ordering = await begin(first.url, "ordering", orders, { tools_config: { web_fetch } });
+    await receiver.until(2);
+    await upstream.until(() => upstream.requests.length === 4);
+    // Alone, a hold may be lost with its process; what is committed after it makes it last.
+    await call(first.url, thinking.key, "/api/v1/agents", { name: "Other", model_id: "lab/plain" });
+    first.process.signal("SIGKILL");
+    await first.process.ended;
+    const db = await database.open();
+    // Nobody waits here for the dead worker's lease to end; and it had been at one of them for more than an hour.
+    await db.query({ text: "update run set lease_until = now() where lease_until is not null" });
+    await db.query({
+      text: "update run set claimed_at = claimed_at - interval '2 hours' where id = $1::uuid",
+      values: [late.run.split("/").at(-1)],
+    });
+    await db.close();
+    ({ url } = await start());
+  });
+
+  test("one in its model call goes on with the very tokens that the dead one held", async () => {
+    const { run, balance } = await finished(url, thinking);
+    expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Done.", usage: { cost_tokens: 18 } });
+    expect(balance).toMatchObject({ posted: GRANTED - 18, held: 0 });
+  });
+
+  test("the time that the dead worker was at one counts: its max_run_seconds do not begin anew", async () => {
+    const { run, balance } = await finished(url, late);
+    expect(run).toMatchObject({ status: "failed", attempt: 2, error: { code: "timeout" }, usage: { cost_tokens: 0 } });
+    expect(modelCallsOf("late")).toBe(1);
+    expect(balance.posted).toBe(GRANTED);
+  });
+
+  test("one in a webhook sends it again under its webhook-id, and nothing that had finished is repeated or paid twice", async () => {
+    const { run, balance } = await finished(url, telling);
+    expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Told.", steps_count: 3 });
+    const { key } = await call(url, telling.key, `${telling.agent}/webhook-key`);
+    const deliveries = receivedAt("/hook");
+    for (const { body, headers } of deliveries) expect(new Webhook(key).verify(body, headers)).toEqual({ n: 1 });
+    const id = `msg_${run.id}_1`;
+    expect(deliveries.map(({ headers }) => headers["webhook-id"])).toEqual([id, id]);
+    expect(run.steps[1].result).toContain(id);
+    expect(modelCallsOf("telling")).toBe(2);
+    expect(balance).toMatchObject({ posted: GRANTED - 30 - 18, held: 0 });
+  });
+
+  test("one in a request whose effect is unknown does not repeat it: it fails as effect_unknown", async () => {
+    const { run } = await finished(url, ordering);
+    expect(run).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
+    expect(run.steps[1]).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
+    expect(receivedAt("/orders")).toHaveLength(1);
+    expect(modelCallsOf("ordering")).toBe(1);
+  });
+
+  test("every balance is what the ledger says", async () => {
+    expect(await call(url, ADMIN_KEY, "/api/v1/admin/audit")).toMatchObject({ ok: true, violations: [] });
+  });
+
+  test("a stopping process finishes its steps, and another goes on at once (SIGTERM)", async () => {
+    const { promise: released, resolve: release } = Promise.withResolvers<void>();
+    receiver.treat((response) => void released.then(() => response.writeHead(204).end()));
+    const hook = `${receiver.url}/slow`;
+    const answers = [calling("send_webhook", { url: hook, payload: {} }), completion("Told.")];
+    const tools_config = { send_webhook: { enabled: true, urls: [hook] } };
+    const begun = await begin(url, "stopping", answers, { tools_config });
+    await expect.poll(() => receivedAt("/slow").length, { timeout: 10_000 }).toBe(1);
+    const stopping = running.at(-1);
+    // Embedded storage belongs to one process: there the next one starts once this one has ended.
+    const early = database.kind === "postgres" ? await start() : null;
+    stopping?.signal("SIGTERM");
+    const isReady = () =>
+      fetch(`${url}/readyz`)
+        .then((answer) => answer.status === 200)
+        .catch(() => false);
+    await expect.poll(isReady, { timeout: 5000 }).toBe(false);
+    release();
+    expect((await stopping?.ended)?.code).toBe(0);
+    const next = early ?? (await start());
+    const { run } = await finished(next.url, begun);
+    expect(run).toMatchObject({ attempt: 1, steps_count: 3, output: "Told.", usage: { cost_tokens: 48 } });
+    expect(receivedAt("/slow")).toHaveLength(1);
+    expect(modelCallsOf("stopping")).toBe(2);
+  });
+});

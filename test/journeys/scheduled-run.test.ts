@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
-import { completion, json } from "../support/upstream.ts";
+import { completion, hanging, json } from "../support/upstream.ts";
 
 // design, section 2: a scheduled run, from the user's wish to the ledger. The clock is set, everything else is real.
 
@@ -101,6 +101,22 @@ test("failures in a row pause the schedule with a reason (antfarm#218); turning 
   });
   const resumed = (await user.request("PUT", path, { schedule_enabled: true })).body;
   expect(resumed).toMatchObject({ schedule_status: "active", consecutive_failures: 0, version: 1 });
+});
+
+test("turning an agent off cancels what it has in the queue, and refuses more (409)", async () => {
+  lab.upstream.answer(hanging());
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const path = `/api/v1/agents/${(await user.post("/api/v1/agents", { ...daily, schedule_enabled: false })).body.id}`;
+  // ten of a user's runs may be at work
+  const runs: string[] = [];
+  for (let index = 0; index < 11; index += 1) runs.push((await user.post(`${path}/runs`)).body.id);
+  const statuses = async () =>
+    Promise.all(runs.slice(-2).map(async (id) => (await user.get(`${path}/runs/${id}`)).body.status));
+  await expect.poll(statuses, { timeout: 10_000 }).toEqual(["running", "queued"]);
+  await user.request("PUT", path, { is_active: false });
+  expect(await statuses()).toEqual(["running", "cancelled"]);
+  expect((await user.post(`${path}/runs`)).body.error.code).toBe("agent_disabled");
+  await user.request("DELETE", path);
 });
 
 test("the books are right after all this", () => expectCleanAudit(lab.service));

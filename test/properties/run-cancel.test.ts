@@ -62,6 +62,21 @@ describe("cancelling", () => {
     }
   });
 
+  test("disabling the agent cancels those of its runs that nobody is at", async () => {
+    const at_work = await queue.enqueue();
+    await queue.claimOne();
+    const queued = await queue.enqueue();
+    const others = await queue.enqueue({ ...queue.agent, agent_id: newId() });
+    await queue.db.transaction((tx) => queue.scheduling.cancelQueued(tx, queue.agent));
+    const status = async (run: { id: string; agent_id: string }) =>
+      (await queue.scheduling.getRun({ ...queue.agent, agent_id: run.agent_id }, run.id)).status;
+    expect([await status(at_work), await status(queued), await status(others)]).toEqual([
+      "running",
+      "cancelled",
+      "queued",
+    ]);
+  });
+
   test("deleting the agent cancels its runs", async () => {
     const queued = await queue.enqueue();
     await queue.db.transaction((tx) => queue.scheduling.forgetAgent(tx, queue.agent));
@@ -129,23 +144,43 @@ describe("waiting", () => {
     expect(await waiting).toBe(true);
   });
 
+  test("a worker hears of a run to be stopped within 2 s although the notification was lost", async () => {
+    const { id } = await queue.enqueue();
+    await queue.claimOne();
+    await queue.scheduling.requestCancel(queue.agent, id);
+    const heard = Promise.withResolvers<string>();
+    const since_ms = performance.now();
+    const stop = await queue.scheduling.watch({
+      offer: () => null,
+      queued: () => {},
+      freed: () => {},
+      cancelling: heard.resolve,
+    });
+    expect(await heard.promise).toBe(id);
+    expect(performance.now() - since_ms).toBeLessThan(2_000);
+    await stop();
+  });
+
   test("a worker hears of queued, cancelling and finished runs", async () => {
     const heard: string[] = [];
     const stop = await queue.scheduling.watch({
-      claimable: () => heard.push("claimable"),
+      offer: () => null,
+      queued: () => heard.push("queued"),
+      freed: () => heard.push("freed"),
       cancelling: (run_id) => heard.push(run_id),
     });
-    const until = async (count: number) => {
-      while (heard.length < count) await setTimeout(5);
+    const until = async (news: string) => {
+      while (heard.at(-1) !== news) await setTimeout(5);
     };
     const { id } = await queue.enqueue();
-    await until(1);
+    await until("queued");
     const { lease } = await queue.claimOne();
     await queue.scheduling.requestCancel(queue.agent, id);
-    await until(2);
+    await until(id);
     await queue.scheduling.finishRun(lease, { status: "cancelled" });
-    await until(3);
-    expect(heard).toEqual(["claimable", id, "claimable"]);
+    await until("freed");
+    // Something may be told of again.
+    expect(heard.filter((news, index) => news !== heard[index - 1])).toEqual(["queued", id, "freed"]);
     await stop();
   });
 });

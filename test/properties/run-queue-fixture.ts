@@ -33,8 +33,10 @@ export function useQueue(): Queue {
     scheduling: undefined as unknown as Scheduling,
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
-    enqueue: (of = queue.agent, trigger = "manual") =>
-      queue.scheduling.enqueue({ ...of, agent_version: 1, model_id: "lab/small", input: { prompt: "go" }, trigger }),
+    enqueue(of = queue.agent, trigger = "manual") {
+      const run = { ...of, agent_version: 1, model_id: "lab/small", input: { prompt: "go" } };
+      return trigger === "chat" ? queue.scheduling.enqueueChat(run) : queue.scheduling.enqueue(run);
+    },
     async claimOne(worker_id = "worker-1") {
       const [run, ...others] = await queue.scheduling.claim(worker_id, 1, LIMITS);
       if (run === undefined || others.length > 0) throw new Error("one run was expected");

@@ -1,5 +1,6 @@
 import { describe, expect, inject, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
+import type { AgentKey, ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
@@ -219,14 +220,39 @@ describe("claiming", () => {
     expect(claimed.map(({ lease }) => lease.run_id)).toEqual([chat.id, manual.id, second.id]);
   });
 
+  test("a run-now goes to this node's worker as it is queued when that has a place, but not before one that waits", async () => {
+    const waiting = await queue.enqueue();
+    const begun: string[] = [];
+    const begin = (runs: readonly ClaimedRun[]) => {
+      begun.push(...runs.map(({ lease }) => lease.run_id));
+    };
+    const none = () => {};
+    const offer = () => ({ worker_id: "worker-1", most: 1, limits: LIMITS, begin });
+    const stop = await queue.scheduling.watch({ offer, queued: none, freed: none, cancelling: none });
+    const late = await queue.enqueue();
+    expect(begun).toEqual([waiting.id]);
+    expect((await queue.scheduling.getRun(queue.agent, late.id)).status).toBe("queued");
+    await stop();
+  });
+
+  test("of two ends of a run at the same time, only the one under the lease that holds counts", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    const stale = { ...lease, epoch: lease.epoch - 1 };
+    const ends = [stale, lease].map((of) =>
+      queue.scheduling.finishRun(of, { status: "succeeded", output: `${of.epoch}` }),
+    );
+    expect(await Promise.all(ends)).toEqual([false, true]);
+    expect((await queue.scheduling.getRun(queue.agent, id)).output).toBe(`${lease.epoch}`);
+  });
+
   test("a reserved run is claimed by its worker only, and is cancelled when that one never comes", async () => {
     const reserve = (worker_id: string) =>
-      queue.scheduling.enqueue({
+      queue.scheduling.enqueueChat({
         ...queue.agent,
         agent_version: 1,
         model_id: null,
         input: {},
-        trigger: "chat",
         reserved: { worker_id, for_ms: 30_000 },
       });
     const kept = await reserve("worker-1");
@@ -238,83 +264,59 @@ describe("claiming", () => {
   });
 });
 
-describe("a lost worker", () => {
-  test("its run goes to another as the next attempt, with the steps there are, and the old lease is worth nothing", async () => {
-    const { id } = await queue.enqueue();
-    const first = await queue.claimOne();
-    await queue.scheduling.startStep(first.lease, MODEL_CALL);
-    await queue.scheduling.finishStep(first.lease, { index: 0, status: "succeeded", usage: USAGE });
-    await queue.scheduling.startStep(first.lease, {
-      index: 1,
-      type: "tool",
-      name: "send_webhook",
-      arguments: {},
-      internal: { webhook_id: "w1" },
+describe("a long queue", () => {
+  const other = () => ({ user_id: newId(), agent_id: newId() });
+  /** Queued runs in bulk, of an agent of each user. */
+  const queueMany = (users: readonly AgentKey[], each: number, trigger: "manual" | "schedule" = "manual") =>
+    queue.db.query({
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, input, priority)
+        select user_id, gen_random_uuid(), agent_id, 1, $2::text, case $2::text when 'schedule' then $3::timestamptz end, $3, '{}',
+          case $2::text when 'manual' then 1 else 2 end
+        from jsonb_to_recordset($1::jsonb) as given(user_id uuid, agent_id uuid), generate_series(1, $4::integer)`,
+      values: [JSON.stringify(users), trigger, START, each],
     });
-    await queue.expireLeases();
-    await queue.scheduling.reap();
 
-    const second = await queue.claimOne("worker-2");
-    expect(second).toMatchObject({ attempt: 2, cost_tokens: 9, started_at: START, lease: { run_id: id } });
-    expect(await queue.scheduling.journal(second.lease)).toMatchObject([
-      { status: "succeeded" },
-      { status: "running", internal: { webhook_id: "w1" } },
-    ]);
-    expect(await queue.scheduling.heartbeat([first.lease, second.lease])).toEqual(["lost", "running"]);
-    expect(await queue.scheduling.finishRun(first.lease, FAILED)).toBe(false);
-    expect(await queue.scheduling.finishStep(first.lease, { index: 1, status: "succeeded" })).toBe(false);
-    expect(
-      await queue.scheduling.startStep(second.lease, { index: 1, type: "tool", name: "send_webhook", arguments: {} }),
-    ).toBe("running");
-    expect((await queue.scheduling.journal(second.lease))[1]?.internal).toEqual({ webhook_id: "w1" });
+  test("of 10,000 runs of one user keeps no other waiting: a user with a single run is served next", async () => {
+    await queueMany([queue.agent], queue.db.kind === "postgres" ? 10_000 : 1_000);
+    const { id } = await queue.enqueue(other());
+    const first = await queue.scheduling.claim("worker-1", 10, LIMITS);
+    expect(first.map(({ lease }) => lease.run_id)).toContain(id);
+    expect(first).toHaveLength(10);
   });
 
-  test("the third loss fails the run with worker_lost", async () => {
-    const { id } = await queue.enqueue();
-    for (const attempt of [1, 2, 3]) {
-      expect((await queue.claimOne()).attempt).toBe(attempt);
-      await queue.expireLeases();
-      await queue.scheduling.reap();
+  test("of 90 users gives each a place before anybody has a second one", async () => {
+    await queueMany(Array.from({ length: 90 }, other), 3);
+    const served = new Set<string>();
+    for (let turn = 0; turn < 9; turn += 1) {
+      const claimed = await queue.scheduling.claim("worker-1", 10, { ...LIMITS, concurrent_runs: 1_000 });
+      for (const { lease } of claimed) served.add(lease.user_id);
     }
-    expect(await queue.scheduling.claim("worker-1", 1, LIMITS)).toEqual([]);
-    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
-      status: "failed",
-      error: { code: "worker_lost" },
-      attempt: 3,
-    });
+    expect(served.size).toBe(90);
   });
 
-  test("a chat is not taken up again: its caller went with the worker", async () => {
-    const { id } = await queue.enqueue(queue.agent, "chat");
-    await queue.claimOne();
-    await queue.expireLeases();
-    await queue.scheduling.reap();
-    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
-      status: "failed",
-      error: { code: "worker_lost" },
-    });
+  test("of more users than one claim looks at leaves nobody out, although others have far more in front", async () => {
+    const first = other();
+    await queueMany([first], 300);
+    const users = [...Array.from({ length: 150 }, other), other()];
+    await queueMany(users, 1);
+    const served = new Set<string>();
+    for (let turn = 0; turn < 20; turn += 1) {
+      for (const { lease } of await queue.scheduling.claim("worker-1", 10, { ...LIMITS, concurrent_runs: 1_000 })) {
+        served.add(lease.user_id);
+      }
+    }
+    expect(users.filter(({ user_id }) => !served.has(user_id))).toEqual([]);
   });
 
-  test("a heartbeat keeps the lease", async () => {
+  test("of 1,000 runs by hand takes no more of that user (429), but takes due runs and those of others", async () => {
+    await queueMany([queue.agent], 999);
+    await queueMany([queue.agent], 5, "schedule");
     await queue.enqueue();
-    const { lease } = await queue.claimOne();
-    await queue.expireLeases();
-    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
-    await queue.scheduling.reap();
-    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
-  });
-
-  test("a chat handed back is cancelled: nobody is left to hear its answer", async () => {
-    const { id } = await queue.enqueue(queue.agent, "chat");
-    const { lease } = await queue.claimOne();
-    await queue.scheduling.handBack([lease]);
-    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({ status: "cancelled", finished_at: START });
-  });
-
-  test("a run handed back is claimed again as the same attempt", async () => {
-    await queue.enqueue();
-    const first = await queue.claimOne();
-    await queue.scheduling.handBack([first.lease]);
-    expect(await queue.claimOne("worker-2")).toMatchObject({ attempt: 1, lease: { epoch: first.lease.epoch + 1 } });
+    await expect(queue.enqueue()).rejects.toMatchObject({
+      code: "rate_limited",
+      shape: { status: 429, retry_after_s: 10 },
+    });
+    await queue.enqueue(other());
+    expect(await queue.enqueue(queue.agent, "chat")).toMatchObject({ status: "queued" });
   });
 });

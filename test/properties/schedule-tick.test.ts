@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import type { Db, Instant } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import type { ScheduleSpec } from "../../src/scheduling/next-run.ts";
@@ -112,10 +112,79 @@ test("after a downtime older instants are missed and the latest runs late", asyn
   expect(await nextRunAt()).toBe("2026-03-04T09:00:00.000Z");
 });
 
+test("a downtime of years is settled by one tick, in order: every instant once, the latest of them a run", async () => {
+  await setSchedule(DAILY);
+  now = "2029-03-01T10:00:00.000Z";
+  await scheduling.tick(everyAgentRuns);
+  const [counted] = await db.query<{ instants: number; missed: number; from: Instant; until: Instant }>({
+    text: `select count(*) as instants, count(*) filter (where state = 'missed') as missed, min(at) as "from",
+      max(at) filter (where state = 'run') as until from occurrence`,
+  });
+  expect(counted).toEqual({
+    instants: 1097,
+    missed: 1096,
+    from: "2026-03-01T09:00:00.000Z",
+    until: "2029-03-01T09:00:00.000Z",
+  });
+  expect(await nextRunAt()).toBe("2029-03-02T09:00:00.000Z");
+});
+
+test("the latest instant of a downtime runs late when it is less than 12 hours old, and says how late", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-01T20:59:59.000Z";
+  await scheduling.tick(everyAgentRuns);
+  await scheduling.claim("worker-1", 1, LIMITS);
+  expect((await runs())[0]).toMatchObject({ scheduled_for: "2026-03-01T09:00:00.000Z", lateness_ms: 43_199_000 });
+});
+
+describe("at the very moment of a tick", () => {
+  /** A tick that has locked what is due and is held back before it commits. */
+  const heldTick = () => {
+    const locked = Promise.withResolvers<void>();
+    const commit = Promise.withResolvers<void>();
+    const onDue: OnDue = async (tx, agents) => {
+      locked.resolve();
+      await commit.promise;
+      return everyAgentRuns(tx, agents);
+    };
+    return { locked: locked.promise, commit: commit.resolve, done: scheduling.tick(onDue) };
+  };
+  const change = {
+    edited: () => setSchedule({ ...DAILY, time: "10:00" }),
+    "switched off": () => setSchedule(null),
+    paused: () => scheduling.pauseSchedule(agent, "enough"),
+    deleted: () => db.transaction((tx) => scheduling.forgetAgent(tx, agent)),
+  };
+  const after = {
+    edited: [["03-01", "run", null]],
+    "switched off": [["03-01", "run", null]],
+    paused: [["03-01", "run", null]],
+    deleted: [],
+  };
+  test.each(Object.keys(change) as (keyof typeof change)[])(
+    "a schedule that is %s has its due instant once, before the change, and none that the change takes away",
+    async (kind) => {
+      await setSchedule(DAILY);
+      now = "2026-03-01T09:00:00.000Z";
+      const ticking = heldTick();
+      await ticking.locked;
+      const changing = change[kind]();
+      ticking.commit();
+      await Promise.all([ticking.done, changing]);
+      expect(await occurrences()).toEqual(after[kind]);
+      expect((await runs()).map(({ status }) => status)).toEqual([kind === "deleted" ? "cancelled" : "queued"]);
+      const next = { edited: "2026-03-01T10:00:00.000Z", paused: "2026-03-02T09:00:00.000Z" };
+      expect(await nextRunAt()).toBe(kind === "switched off" ? null : next[kind as keyof typeof next]);
+      now = "2026-03-01T09:30:00.000Z";
+      await scheduling.tick(everyAgentRuns);
+      expect(await runs()).toHaveLength(1);
+    },
+  );
+});
+
 test("an instant is skipped while the previous run is still going, but not because of a chat", async () => {
   await setSchedule(DAILY);
-  const chat = { ...agent, agent_version: 1, model_id: null, input: {}, trigger: "chat" as const };
-  await scheduling.enqueue(chat);
+  await scheduling.enqueueChat({ ...agent, agent_version: 1, model_id: null, input: {} });
   for (const day of ["01", "02"]) {
     now = `2026-03-${day}T09:00:00.000Z`;
     await scheduling.tick(everyAgentRuns);

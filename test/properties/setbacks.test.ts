@@ -1,7 +1,8 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
+import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
 import type { Setback } from "../../src/scheduling/scheduling.types.ts";
-import { FAILED, useQueue } from "./run-queue-fixture.ts";
+import { FAILED, MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
 let told: Setback[];
@@ -35,7 +36,8 @@ describe("a run that fails", () => {
     const { id } = await queue.enqueue();
     for (let attempt = 1; attempt <= 3; attempt += 1) {
       expect(told).toEqual([]);
-      await queue.claimOne(`worker-${attempt}`);
+      const { lease } = await queue.claimOne(`worker-${attempt}`);
+      await queue.scheduling.startStep(lease, MODEL_CALL);
       await queue.expireLeases();
       await queue.scheduling.reap();
     }
@@ -51,6 +53,47 @@ describe("a run that fails", () => {
     const good = await queue.claimOne();
     await queue.scheduling.finishRun(good.lease, { status: "succeeded", output: "done" });
     expect(told).toEqual([]);
+  });
+});
+
+describe("the end of a run", () => {
+  test("is told of with its outcome, in the transaction that ends it: of each run at work, once", async () => {
+    const ends: unknown[] = [];
+    let dies = false;
+    const scheduling = createScheduling({ db: queue.db, clock: { now: () => queue.now } });
+    scheduling.onRunEnd(async () => async (ended) => {
+      if (dies) throw new Error("the process died");
+      ends.push(...ended);
+    });
+    const ended = (run: { id: string }, status: string, error: unknown = null) => ({
+      ...queue.agent,
+      run_id: run.id,
+      trigger: "manual",
+      status,
+      error,
+    });
+    const good = await queue.enqueue();
+    const first = await queue.claimOne();
+    dies = true;
+    await expect(scheduling.finishRun(first.lease, { status: "succeeded", output: "" })).rejects.toThrow("died");
+    expect((await scheduling.getRun(queue.agent, good.id)).status).toBe("running");
+    dies = false;
+    await scheduling.finishRun(first.lease, { status: "succeeded", output: "" });
+    await scheduling.finishRun(first.lease, { status: "succeeded", output: "" });
+
+    const lost = await queue.enqueue();
+    for (let attempt = 1; attempt <= 3; attempt += 1) {
+      const { lease } = await queue.claimOne(`worker-${attempt}`);
+      await scheduling.startStep(lease, MODEL_CALL);
+      await queue.expireLeases();
+      dies = attempt === 3;
+      if (dies) await expect(scheduling.reap()).rejects.toThrow("died");
+      dies = false;
+      await scheduling.reap();
+    }
+    await scheduling.reap();
+    const worker_lost = expect.objectContaining({ code: "worker_lost" });
+    expect(ends).toEqual([ended(good, "succeeded"), ended(lost, "failed", worker_lost)]);
   });
 });
 

@@ -16,6 +16,7 @@ const text = (length: number) => "x".repeat(length);
 const message = (fields: object) => ({ messages: [{ role: "user", content: "hi", ...fields }] });
 const webFetch = (settings: object) => ({ tools_config: { web_fetch: { enabled: true, ...settings } } });
 const due = { schedule_enabled: true, run_prompt: "go", schedule_interval: "daily", schedule_time: "09:00" };
+const credentials = { email: "new@example.com", password: "correct horse battery" };
 const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
 /** Instants that are well written and yet beyond what can be stored. */
 const UNSTORABLE = ["0000-01-01T00:00:00Z", "9999-12-31T23:59:59-23:59"];
@@ -58,6 +59,15 @@ const agentFields: BadBody[] = [
   [{ ...due, schedule_interval: null }, "missing_field", "schedule_interval"],
   [{ ...due, schedule_time: null }, "missing_field", "schedule_time"],
   [{ ...due, schedule_interval: "weekly" }, "missing_field", "schedule_day_of_week"],
+];
+
+const secretFields: BadBody[] = [
+  ...invalid("value", 5, "", null, text(65_537), "half \ud800"),
+  ...invalid("description", 5, text(2001), "nul \0", null),
+  ...invalid("allowed_hosts", "a.example", {}),
+  ...["https://a.example", "a.example/path", "*", "*.*.example", "a b", "", "user@a.example", 5].map(
+    (host): BadBody => [{ allowed_hosts: [host] }, "invalid_value", "allowed_hosts[0]"],
+  ),
 ];
 
 /** One row for each endpoint that takes a body, by method and path as the OpenAPI document has them. */
@@ -111,9 +121,11 @@ export const BODIES: Record<string, BodyRow> = {
       [message({ content: "nul \0" }), "invalid_value", "messages[0].content"],
       [message({ name: "x" }), "unknown_field", "messages[0].name"],
       ...invalid("stream", "yes"),
-      ...invalid("thread_id", 5),
+      ...invalid("thread_id", 5, "", "a b", "a/b", text(129)),
+      ...invalid("on_disconnect", "finish", true),
     ],
   },
+  "POST /api/v1/agents/{id}/threads": { valid: {}, bad: invalid("id", 5, "", "a b", text(129)) },
   "POST /api/v1/safety/sanitize": {
     valid: { content: "hi", kind: "text" },
     bad: [...missing("content", "kind"), ...invalid("content", 5), ...invalid("kind", "pdf")],
@@ -136,6 +148,57 @@ export const BODIES: Record<string, BodyRow> = {
   "POST /api/v1/api-keys/revoke-leaked": {
     valid: { key: "purser_live_nothing" },
     bad: [...missing("key"), ...invalid("key", 5, "", text(501))],
+  },
+  "POST /api/v1/auth/sign-up/email": {
+    valid: credentials,
+    bad: [
+      ...missing("email", "password"),
+      ...invalid("email", 5, "nobody", "a@b@example.com", `${text(250)}@example.com`),
+      ...invalid("password", 5, "too short", text(201), `${text(10)}\0`),
+      [{ name: "Ada" }, "unknown_field", "name"],
+    ],
+  },
+  "POST /api/v1/auth/sign-in/email": {
+    valid: credentials,
+    bad: [
+      ...missing("email", "password"),
+      ...invalid("email", 5, "nobody"),
+      ...invalid("password", 5, "", text(201), "nul \0"),
+    ],
+  },
+  "POST /api/v1/auth/verify-email": {
+    valid: { token: "used" },
+    bad: [...missing("token"), ...invalid("token", 5, "", "used", "x".repeat(43), text(201))],
+  },
+  "POST /api/v1/auth/request-password-reset": {
+    valid: { email: "nobody@example.com" },
+    bad: [...missing("email"), ...invalid("email", 5, "nobody", ["a@example.com"])],
+  },
+  "POST /api/v1/auth/reset-password": {
+    valid: { token: "used", new_password: credentials.password },
+    bad: [
+      ...missing("token", "new_password"),
+      ...invalid("token", 5, "", "used"),
+      ...invalid("new_password", 5, "too short", text(201)),
+    ],
+  },
+  "POST /api/v1/auth/change-password": {
+    valid: { current_password: "x", new_password: credentials.password },
+    bad: [
+      ...missing("current_password", "new_password"),
+      ...invalid("current_password", 5, "", text(201)),
+      ...invalid("new_password", 5, "too short", text(201)),
+    ],
+  },
+  "POST /api/v1/auth/sign-out": { valid: {}, bad: [] },
+  "POST /api/v1/auth/sign-out-everywhere": { valid: {}, bad: [] },
+  "POST /api/v1/secrets": {
+    valid: { name: "STRIPE", value: "sk_test_abcdefghijklmnop" },
+    bad: [...missing("name", "value"), ...invalid("name", 5, "", "1A", "A-B", "A B", "É", text(65)), ...secretFields],
+  },
+  "PATCH /api/v1/secrets/{id}": {
+    valid: { description: "new" },
+    bad: [...secretFields, [{ name: "RENAMED" }, "unknown_field", "name"]],
   },
   "POST /api/v1/billing/subscription": {
     valid: { plan_id: "starter" },

@@ -8,18 +8,15 @@ import { createLog } from "../../src/platform/log.ts";
 import { createMetrics } from "../../src/platform/metrics.ts";
 import { createOutbound, type Resolve } from "../../src/platform/outbound.ts";
 
-const KEYS = [{ key: randomBytes(32) }];
+const KEY = randomBytes(32);
 
-/** The notices of one node over `db`; they deliver once started. All nodes of a test share the master key. */
-export function noticesNode(
-  db: Db,
-  options: { allow?: string[]; resolve?: Resolve; keys?: typeof KEYS } = {},
-): Notices {
-  const { allow = [], resolve, keys = KEYS } = options;
+/** The notices of one node over `db`; they deliver once started. All nodes of a test share the key. */
+export function noticesNode(db: Db, options: { allow?: string[]; resolve?: Resolve; key?: Buffer } = {}): Notices {
+  const { allow = [], resolve, key = KEY } = options;
   return createNotices({
     db,
     clock: createSystemClock(),
-    cipher: createCipher(keys, "webhook endpoints"),
+    cipher: createCipher(key, "webhook endpoints"),
     outbound: createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) }),
     egress_allow: allow,
     log: createLog("silent"),

@@ -94,6 +94,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
 async function run(env: Record<string, string>) {
   const app = await createApp(readConfig(env), createLog(env.LOG_LEVEL ?? "silent"));
   const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
+  app.listeningAt(server.url);
   const stop = async () => {
     app.beginStop();
     await server.stop();

@@ -26,6 +26,7 @@ async function listed(service: Service, user: Client): Promise<Record<string, un
   const lists = [
     "api-keys",
     "agents",
+    "secrets",
     "users/me/transactions",
     "users/me/buckets?include=closed",
     "billing/subscription",
@@ -40,7 +41,7 @@ async function listed(service: Service, user: Client): Promise<Record<string, un
 }
 
 /** All that is stored, to search for what must not be: rows as text on PostgreSQL, the files on embedded storage. */
-export async function storedBytes(service: Service): Promise<Buffer> {
+export async function storedBytes(service: Pick<Service, "database">): Promise<Buffer> {
   if (service.database.kind === "embedded") {
     const files = readdirSync(service.database.data_dir, { recursive: true, withFileTypes: true });
     return Buffer.concat(

@@ -103,18 +103,28 @@ export function completion(text = "hello from upstream", usage: UpstreamUsage | 
 
 /** An answer in which the model asks for a page, or for another tool with that argument. */
 export function fetching(url: string, name = "web_fetch"): Reply {
-  const tool_calls = [{ id: "call_1", type: "function", function: { name, arguments: JSON.stringify({ url }) } }];
-  const choices = [
-    { index: 0, message: { role: "assistant", content: null, tool_calls }, finish_reason: "tool_calls" },
-  ];
-  return json({
-    id: "x",
-    object: "chat.completion",
-    created: 1,
-    model: "m",
-    choices,
-    usage: { prompt_tokens: 20, completion_tokens: 5 },
-  });
+  return calling(name, { url });
+}
+
+/** An answer in which the model calls a tool, for plain requests and as a stream where one is asked for. */
+export function calling(name: string, given: unknown): Reply {
+  const call = { id: "call_1", type: "function", function: { name, arguments: JSON.stringify(given) } };
+  const usage = { prompt_tokens: 20, completion_tokens: 5 };
+  const finish_reason = "tool_calls";
+  const message = { role: "assistant", content: null, tool_calls: [call] };
+  return (response, request) => {
+    if (request.body?.stream !== true) {
+      const choices = [{ index: 0, message, finish_reason }];
+      return json({ id: "x", object: "chat.completion", created: 1, model: "m", choices, usage })(response, request);
+    }
+    const delta = { ...message, tool_calls: [{ index: 0, ...call }] };
+    return events(
+      event({ choices: [{ index: 0, delta, finish_reason: null }] }),
+      event({ choices: [{ index: 0, delta: {}, finish_reason }] }),
+      event({ choices: [], usage }),
+      "data: [DONE]\n\n",
+    )(response, request);
+  };
 }
 
 /** One chunk of a stream as the event that carries it. */

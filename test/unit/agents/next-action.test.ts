@@ -30,7 +30,7 @@ function next(steps: PastStep[], more: Partial<Progress> = {}) {
 
 describe("a run", () => {
   test("begins with the model", () => {
-    expect(next([])).toEqual({ do: "call_model" });
+    expect(next([])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
   test("ends with the model's words when it calls no tool", () => {
@@ -42,18 +42,38 @@ describe("a run", () => {
     const answer = asked(call("1"), call("2", "https://b.example/"));
     expect(next([answer])).toEqual({ do: "call_tool", call: call("1") });
     expect(next([answer, fetched("A")])).toEqual({ do: "call_tool", call: call("2", "https://b.example/") });
-    expect(next([answer, fetched("A"), fetched("B")])).toEqual({ do: "call_model" });
+    expect(next([answer, fetched("A"), fetched("B")])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
   test("goes on after a tool's error: the model reads it", () => {
     const failed = step({ status: "failed", error: { code: "egress_refused", message: "private address" } });
-    expect(next([asked(call("1")), failed])).toEqual({ do: "call_model" });
+    expect(next([asked(call("1")), failed])).toEqual({ do: "call_model", after_ms: 0 });
     const messages = transcript(
       config,
       { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null },
       [asked(call("1")), failed],
     );
     expect(messages.at(-1)).toEqual({ role: "tool", tool_call_id: "1", content: "Error: private address" });
+  });
+
+  test.each([
+    ["secret_reflected", "a secret came back to"],
+    ["unsafe_content", "brought back an attack, where its owner chose strict"],
+  ])("ends with %s: a tool that %s, and the model is not asked what to do about it", (code) => {
+    const error = { code, message: "KEY came back" };
+    expect(next([asked(call("1")), step({ status: "failed", error })])).toEqual({ do: "fail", error });
+  });
+
+  test("repeats an interrupted call to an MCP server only when its owner said that it has no effects", () => {
+    const interrupted = step({ name: "every__echo", status: "running" });
+    const asking = asked(call("1"));
+    expect(next([asking, { ...interrupted, internal: { repeatable: true } } as PastStep])).toMatchObject({
+      do: "call_tool",
+    });
+    expect(next([asking, { ...interrupted, internal: { repeatable: false } } as PastStep])).toMatchObject({
+      do: "fail",
+      error: { code: "effect_unknown" },
+    });
   });
 
   test("ends with a failed model step's error", () => {
@@ -74,6 +94,50 @@ describe("caps", () => {
   test("never take away an answer that is there", () => {
     const over = { limits, elapsed_ms: 99_000 };
     expect(next([asked(call("1")), fetched("A"), said("Late.")], over)).toEqual({ do: "succeed", output: "Late." });
+  });
+});
+
+describe("a model call that failed", () => {
+  const error = { code: "model_unavailable", message: "down" };
+  const failed = (retry_in_ms: number | null) => ({
+    ...step({ type: "model", status: "failed", error }),
+    internal: { retry_in_ms },
+  });
+  const again = (after_ms: number) => ({ do: "call_model", after_ms });
+
+  test("is made again twice, after longer and longer, and then fails the run", () => {
+    expect(next([failed(0)])).toEqual(again(500));
+    expect(next([failed(0), failed(0)])).toEqual(again(2_000));
+    expect(next([failed(0), failed(0), failed(0)])).toEqual({ do: "fail", error });
+    const answered = [failed(0), failed(0), asked(call("1")), fetched("A")];
+    expect(next([...answered, failed(0)])).toEqual(again(500));
+  });
+
+  test("within its answer, which is paid for, is made again once", () => {
+    const broken = { ...failed(0), result: { role: "assistant", content: "Once" } };
+    expect(next([failed(0), broken])).toEqual(again(2_000));
+    expect(next([broken, broken])).toEqual({ do: "fail", error });
+  });
+
+  test("is made again when its provider says it may, unless that is too late or never", () => {
+    expect(next([failed(7_000)])).toEqual(again(7_000));
+    const limits = { ...config.limits, max_run_seconds: 10 };
+    expect(next([failed(7_000)], { limits, elapsed_ms: 3_000 })).toEqual({ do: "fail", error });
+    expect(next([failed(null)])).toEqual({ do: "fail", error });
+  });
+
+  test("does not count as a step of max_steps, and the model never reads it", () => {
+    const limits = { ...config.limits, max_steps: 1 };
+    expect(next([failed(0)], { limits })).toEqual(again(500));
+    const broken = { ...failed(0), result: { role: "assistant", content: "Once upon" } };
+    const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+    expect(transcript(config, input, [broken]).map(({ role }) => role)).toEqual(["system", "user"]);
+  });
+
+  test("because its process ended on the way is made again at once", () => {
+    const stopped = step({ type: "model", status: "cancelled", result: { role: "assistant", content: "Once" } });
+    expect(next([stopped])).toEqual(again(0));
+    expect(next([asked(call("1")), fetched("A"), stopped])).toEqual(again(0));
   });
 });
 
@@ -107,13 +171,19 @@ describe("after a crash", () => {
   const interrupted = step({ status: "running", arguments: { url: "https://a.example/" } });
 
   test("a model call without a recorded answer is made again", () => {
-    expect(next([step({ type: "model", status: "running" })])).toEqual({ do: "call_model" });
+    expect(next([step({ type: "model", status: "running" })])).toEqual({ do: "call_model", after_ms: 0 });
   });
 
   test("a fetch that reads is made again, another fails the run as effect_unknown (agent-framework#3938)", () => {
     expect(next([asked(call("1")), interrupted])).toEqual({ do: "call_tool", call: call("1") });
     const posted = { ...interrupted, arguments: { url: "https://a.example/", method: "POST" } };
     expect(next([asked(call("1")), posted])).toMatchObject({ do: "fail", error: { code: "effect_unknown" } });
+  });
+
+  test("a webhook is sent again: its receiver knows it by its webhook-id", () => {
+    const hook: ToolCall = { id: "1", type: "function", function: { name: "send_webhook", arguments: "{}" } };
+    const sent = step({ name: "send_webhook", status: "running", arguments: {} });
+    expect(next([asked(hook), sent])).toEqual({ do: "call_tool", call: hook });
   });
 });
 

@@ -42,6 +42,7 @@ test("the contract's own sample is taken, and its empty list of plans keeps the 
       input_rate_micro: 250_000,
       output_rate_micro: 1_250_000,
       cached_input_rate_micro: null,
+      tier: null,
       trial_eligible: true,
       context_window: 128_000,
       max_output_tokens: 4096,

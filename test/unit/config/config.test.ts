@@ -39,6 +39,7 @@ test("without any variable the service listens on loopback, on embedded storage,
     mail: null,
     egress_allow: [],
     signup: "open",
+    verification: "none",
     log_level: "info",
     provider_keys: {},
     providers: [],
@@ -46,9 +47,23 @@ test("without any variable the service listens on loopback, on embedded storage,
     trial: { days: 14, tokens: 625_000 },
     rollover_months: 3,
     margin: 1,
-    limits: { requests_per_minute: 600, concurrent_runs_per_user: 10, concurrent_runs: 50, body_bytes: 4_194_304 },
+    limits: {
+      requests_per_minute: 600,
+      concurrent_runs_per_user: 10,
+      concurrent_runs: 50,
+      body_bytes: 4_194_304,
+      fallback_after_seconds: 60,
+    },
     warnings: [],
   });
+});
+
+test("a node has a role, which embedded storage leaves no choice of", () => {
+  const shared = { DATABASE_URL: "postgres://localhost/purser", PURSER_KEK: `k1:${KEY}` };
+  expect(readConfig({}).role).toBe("all");
+  for (const role of ["all", "api", "worker"]) expect(readConfig({ ...shared, PURSER_ROLE: role }).role).toBe(role);
+  expect(refusal({ ...shared, PURSER_ROLE: "workers" })).toMatch(/^PURSER_ROLE: .*all, api, worker/);
+  expect(refusal({ PURSER_ROLE: "worker" })).toMatch(/^PURSER_ROLE: it is worker, and DATABASE_URL is not set/);
 });
 
 test("the default plans are the seed's table", () => {
@@ -83,6 +98,8 @@ describe("a good value is taken", () => {
     [{ ...STRIPE, STRIPE_API_BASE: "http://127.0.0.1:9/" }, { stripe: { api_base: "http://127.0.0.1:9" } }],
     [{ PURSER_PUBLIC_URL: "https://purser.example.com/" }, { public_url: "https://purser.example.com" }],
     [{ PURSER_TRUSTED_PROXIES: "10.0.0.0/8, fd00::/8" }, { trusted_proxies: ["10.0.0.0/8", "fd00::/8"] }],
+    [{ SMTP_URL: "smtp://mail:25" }, { verification: "link" }],
+    [{ HOST: "0.0.0.0" }, { verification: "link" }],
     [{ SMTP_URL: "smtp://mail:25" }, { mail: { smtp_url: "smtp://mail:25", from: "Purser <no-reply@localhost>" } }],
     [{ SMTP_URL: "smtps://u:p@mail", MAIL_FROM: "Us <us@example.com>" }, { mail: { from: "Us <us@example.com>" } }],
     [
@@ -189,4 +206,20 @@ test("PURSER_CONFIG may be YAML or JSON, and its providers' keys are found by th
     expect(config.providers).toEqual([provider]);
     expect(config.provider_keys).toEqual({ LAB_KEY: "lab-1" });
   }
+});
+
+test.each([
+  ["sign-ups that nobody verifies and others can reach", { PURSER_PUBLIC_URL: "https://purser.example" }, /SMTP_URL/],
+  ["a console that people would open at another address", { HOST: "0.0.0.0" }, /PURSER_PUBLIC_URL/],
+])("warns of %s", (_, env, warning) => {
+  expect(readConfig(env).warnings).toEqual([expect.stringMatching(warning)]);
+});
+
+test.each([
+  { PURSER_PUBLIC_URL: "http://localhost:8080" },
+  { PURSER_PUBLIC_URL: "https://purser.example", PURSER_SIGNUP: "closed" },
+  { PURSER_PUBLIC_URL: "https://purser.example", SMTP_URL: "smtp://mail" },
+  { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "https://purser.example" },
+])("warns of nothing when %o", (env) => {
+  expect(readConfig(env).warnings).toEqual([]);
 });

@@ -1,10 +1,11 @@
 import type { ChatRequest } from "../../../src/contract/completions.ts";
 import type { Model, Provider, ProviderStream } from "../../../src/models/models.types.ts";
+import { tierByPrice } from "../../../src/models/routing.ts";
 import { monotonicMs } from "../../../src/platform/clock.ts";
 
 /** A model of the operator's, with the rates of the contract's example. */
 export function modelOf(fields: Partial<Model> = {}): Model {
-  return {
+  const model = {
     id: "lab/small",
     uuid: "00000000-0000-8000-a000-000000000001",
     name: "Lab small",
@@ -20,6 +21,7 @@ export function modelOf(fields: Partial<Model> = {}): Model {
     cached_input_rate_micro: null,
     ...fields,
   };
+  return { ...model, tier: fields.tier ?? tierByPrice(model) };
 }
 
 export function requestOf(fields: Partial<ChatRequest> = {}): ChatRequest {

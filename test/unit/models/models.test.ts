@@ -98,13 +98,14 @@ describe("routing", () => {
   const all = [best, cheap, middle, rehearsal, cheaper];
   const route = (
     fields: Partial<ChatRequest>,
-    options: { models?: Model[]; is_trial?: boolean; sticky?: string } = {},
+    options: { models?: Model[]; is_trial?: boolean; sticky?: string; resting?: string[] } = {},
   ) =>
     routeOf({
       request: requestOf({ model: "auto", ...fields }),
       models: options.models ?? all,
       is_trial: options.is_trial ?? false,
       sticky_model_id: options.sticky ?? null,
+      isResting: (id) => options.resting?.includes(id) ?? false,
     }).candidates.map((model) => model.id);
   const asks = (content: string) => ({ messages: [{ role: "user" as const, content }] });
 
@@ -146,6 +147,32 @@ describe("routing", () => {
     expect(route({}, { sticky: "middle" })[0]).toBe("middle");
     expect(route({}, { sticky: "gone" })[0]).toBe("cheaper");
     expect(route({}, { sticky: "best", is_trial: true })[0]).toBe("cheaper");
+  });
+
+  it("tries models whose provider has just failed last, also the one of the turns before", () => {
+    expect(route({}, { resting: ["cheaper", "middle"] })).toEqual(["cheap", "best", "cheaper", "middle"]);
+    expect(route({}, { sticky: "middle", resting: ["middle"] }).at(-1)).toBe("middle");
+    expect(route({}, { models: [cheap], resting: ["cheap"] })).toEqual(["cheap"]);
+  });
+
+  it("takes the operator's word for a model's tier, and a free model for the cheapest", () => {
+    const free = modelOf({ id: "free", ...rates(0, 0) });
+    const free_and_good = modelOf({ id: "good", ...rates(0, 0), tier: "premium" });
+    expect(route(asks("hello"), { models: [...all, free, free_and_good] })[0]).toBe("free");
+    const hard = asks("Analyse this: ```x```. function f(x) {}".padEnd(20_000, " word"));
+    expect(route(hard, { models: [...all, free, free_and_good] })[0]).toBe("good");
+  });
+
+  it("says what the score is made of", () => {
+    const request = requestOf({ model: "auto", ...asks("Compare `a` with ```b```") });
+    const { reason } = routeOf({
+      request,
+      models: all,
+      is_trial: false,
+      sticky_model_id: null,
+      isResting: () => false,
+    });
+    expect(reason).toBe("score 3 (code, reasoning): tier standard, the cheapest in it");
   });
 
   it("takes linear time on hostile prompts", () => {

@@ -15,6 +15,7 @@ describe("the output view", () => {
     expect(normalise(`x\u{e0068}\u{e0069}\u{e0020}\u{e0079}${bytes}`)).toEqual({
       text: "x",
       smuggled: ["hi y", "spy!"],
+      split_words: 0,
     });
   });
 

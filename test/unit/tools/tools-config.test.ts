@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
+import { isListedHost } from "../../../src/contract/hosts.ts";
 import { toolsConfigSchema } from "../../../src/contract/tools.ts";
 import { validationError } from "../../../src/contract/validation.ts";
-import { isListedHost } from "../../../src/tools/destinations.ts";
 
 function refusal(tools_config: unknown) {
   const parsed = toolsConfigSchema.safeParse(tools_config);
@@ -10,6 +10,9 @@ function refusal(tools_config: unknown) {
   const { code, param } = validationError(issues as never, { tools_config }).shape;
   return { code, param };
 }
+
+const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
+const server = { name: "a", url: "https://a.example/mcp" };
 
 describe("tools_config", () => {
   it.each([
@@ -26,10 +29,12 @@ describe("tools_config", () => {
     },
     { send_webhook: { enabled: false }, mcp: { enabled: false } },
     { send_webhook: { enabled: false, urls: ["https://a.example/x"] } },
+    { send_webhook: { enabled: true, urls: ["https://a.example/x"], max_calls: 2, safety: "strict", secret: "HOOK" } },
+    { web_fetch: { enabled: true, auth: [auth, { ...auth, methods: ["POST"], paths: ["/v1/*"] }] } },
+    { mcp: { enabled: true, servers: [{ ...server, auth: { secret: "KEY", inject: auth.inject }, effects: "none" }] } },
   ])("accepts %j", (config) => expect(refusal(config)).toBeNull());
 
-  const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
-  it.each([
+  it.each<[unknown, string, string]>([
     [{ web_search: { enabled: true } }, "unknown_field", "tools_config.web_search"],
     [{ web_fetch: {} }, "missing_field", "tools_config.web_fetch.enabled"],
     [{ web_fetch: { enabled: "yes" } }, "invalid_value", "tools_config.web_fetch.enabled"],
@@ -41,27 +46,62 @@ describe("tools_config", () => {
     ],
     [{ web_fetch: { enabled: true, max_calls: 0 } }, "invalid_value", "tools_config.web_fetch.max_calls"],
     [{ web_fetch: { enabled: true, safety: "off" } }, "invalid_value", "tools_config.web_fetch.safety"],
-    [{ web_fetch: { enabled: true, auth: [auth] } }, "invalid_value", "tools_config.web_fetch.auth[0].secret"],
+    [
+      { web_fetch: { enabled: true, auth: [{ ...auth, secret: "{{STRIPE}}" }] } },
+      "invalid_value",
+      "tools_config.web_fetch.auth[0].secret",
+    ],
+    ...["Host", "content-length", "Connection", "x\r\ny", "Mcp-Session-Id", "", "proxy-authorization"].map(
+      (name): [unknown, string, string] => [
+        { web_fetch: { enabled: true, auth: [{ ...auth, inject: { type: "header", name } }] } },
+        "invalid_value",
+        "tools_config.web_fetch.auth[0].inject.name",
+      ],
+    ),
+    [
+      { web_fetch: { enabled: true, auth: [{ ...auth, inject: { type: "basic", username: "a:b" } }] } },
+      "invalid_value",
+      "tools_config.web_fetch.auth[0].inject.username",
+    ],
+    [
+      { web_fetch: { enabled: true, auth: [{ ...auth, hosts: ["*"] }] } },
+      "invalid_value",
+      "tools_config.web_fetch.auth[0].hosts[0]",
+    ],
     [
       { web_fetch: { enabled: true, auth: [{ ...auth, secrets: 1 }] } },
       "unknown_field",
       "tools_config.web_fetch.auth[0].secrets",
     ],
+    [{ send_webhook: { enabled: true } }, "missing_field", "tools_config.send_webhook.urls"],
+    [{ send_webhook: { enabled: true, urls: [] } }, "invalid_value", "tools_config.send_webhook.urls"],
+    [{ send_webhook: { enabled: true, urls: ["a.example"] } }, "invalid_value", "tools_config.send_webhook.urls[0]"],
     [
-      { send_webhook: { enabled: true, urls: ["https://a.example/x"] } },
+      { send_webhook: { enabled: true, urls: ["https://me:pass@a.example/"] } },
       "invalid_value",
-      "tools_config.send_webhook.enabled",
+      "tools_config.send_webhook.urls[0]",
     ],
-    [{ send_webhook: { enabled: true } }, "invalid_value", "tools_config.send_webhook.enabled"],
+    [
+      { send_webhook: { enabled: true, urls: ["https://a.example/x"], safety: "off" } },
+      "invalid_value",
+      "tools_config.send_webhook.safety",
+    ],
     [
       { send_webhook: { enabled: false, urls: ["https://a.example/x"], url: 1 } },
       "unknown_field",
       "tools_config.send_webhook.url",
     ],
+    [{ mcp: { enabled: true } }, "missing_field", "tools_config.mcp.servers"],
+    [{ mcp: { enabled: true, servers: [server, server] } }, "invalid_value", "tools_config.mcp.servers[1].name"],
     [
-      { mcp: { enabled: true, servers: [{ name: "a", url: "https://a.example" }] } },
+      { mcp: { enabled: true, servers: [{ ...server, name: "a__b" }] } },
       "invalid_value",
-      "tools_config.mcp.enabled",
+      "tools_config.mcp.servers[0].name",
+    ],
+    [
+      { mcp: { enabled: true, servers: [{ ...server, auth: { ...auth, hosts: ["b.example"] } }] } },
+      "invalid_value",
+      "tools_config.mcp.servers[0].auth.hosts",
     ],
   ])("refuses %j", (config, code, param) => expect(refusal(config)).toEqual({ code, param }));
 });

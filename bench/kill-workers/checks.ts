@@ -1,0 +1,203 @@
+import { isDeepStrictEqual } from "node:util";
+import { Webhook } from "standardwebhooks";
+import type { RunDetail } from "../../src/contract/runs.ts";
+import { costOf } from "../crash/upstream.ts";
+import type { Asked } from "./load.ts";
+import type { Loss } from "./nodes.ts";
+import type { Occurrence, Told } from "./read.ts";
+import { answerOf, type ModelCall } from "./scripted-model.ts";
+import type { Delivery } from "./site.ts";
+
+/** What a run of the script is made of. */
+const STEPS = ["model", "web_fetch", "model", "send_webhook", "model"];
+const MODEL_STEPS = STEPS.flatMap((name, index) => (name === "model" ? [index] : []));
+const WEBHOOK_STEP = STEPS.indexOf("send_webhook");
+/** From what a node did to the kill that kept it from writing it down, on a machine with much to do. */
+const SLACK_MS = 5_000;
+
+/** What was asked, what the world outside saw, and what the service tells. */
+export interface Evidence {
+  asked: Asked;
+  calls: readonly ModelCall[];
+  deliveries: readonly Delivery[];
+  losses: readonly Loss[];
+  told: readonly Told[];
+}
+
+/** Everything that does not fit together. */
+export function violations(evidence: Evidence): string[] {
+  return [
+    ...evidence.asked.surprises,
+    ...evidence.told.flatMap((told) => lostProblems(evidence, told)),
+    ...evidence.told.flatMap((told) => occurrenceProblems(evidence.asked.due.get(told.agent.id) ?? new Set(), told)),
+    ...evidence.told.flatMap((told) => told.runs.flatMap((run) => runProblems(run, told))),
+    ...callProblems(evidence),
+    ...deliveryProblems(evidence),
+  ];
+}
+
+/** Every accepted run is there; one whose answer was cut off may be; nothing was run twice. */
+function lostProblems({ asked }: Evidence, { agent, runs }: Told): string[] {
+  if (agent.kind === "routine") return [];
+  const ids = runs.map(({ id }) => id);
+  const accepted = asked.accepted.get(agent.id);
+  if (accepted !== undefined) {
+    return isDeepStrictEqual(ids, [accepted]) ? [] : [`${agent.label} was accepted as ${accepted} and has ${ids}`];
+  }
+  const most = asked.unanswered.has(agent.id) ? 1 : 0;
+  return runs.length <= most ? [] : [`${agent.label} has ${runs.length} runs that nobody was told of`];
+}
+
+/** Exactly one occurrence for each due instant and none besides; exactly one run for each that says `run`. */
+function occurrenceProblems(due: ReadonlySet<string>, { agent, runs, occurrences }: Told): string[] {
+  if (agent.kind === "errand") return [];
+  const runsOf = (list: { at: string; id: string }[]) => list.map(({ at, id }) => `${at} ${id}`);
+  const promised = runsOf(occurrences.flatMap(({ at, run_id: id }: Occurrence) => (id === null ? [] : [{ at, id }])));
+  const there = runsOf(runs.map(({ id, scheduled_for }) => ({ at: scheduled_for ?? "by hand", id })));
+  const instants = occurrences.map(({ at }) => at);
+  return [
+    ...missing([...due], instants).map((at) => `${agent.label} was due at ${at}, and there is no occurrence`),
+    ...missing(instants, [...due]).map((at) => `${agent.label} has an occurrence at ${at} that was not due`),
+    ...missing(promised, there).map((run) => `${agent.label} has an occurrence whose run is not there: ${run}`),
+    ...missing(there, promised).map((run) => `${agent.label} has a run without its occurrence: ${run}`),
+  ];
+}
+
+/** What `list` has more often than `others`. */
+function missing(list: readonly string[], others: readonly string[]): string[] {
+  const left = [...others];
+  return list.filter((each) => {
+    const found = left.indexOf(each);
+    if (found !== -1) left.splice(found, 1);
+    return found === -1;
+  });
+}
+
+/** The run ended as its script says, and each of its answers was charged once, at its price. */
+function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
+  const of = `run ${run.id} of ${agent.label}`;
+  const wrong: string[] = [];
+  // Three workers in a row lost with no step finished: the service gives such a run up, and says so.
+  const is_given_up = run.error?.code === "worker_lost" && run.attempt >= 3;
+  const names = run.steps.map(({ type, name }) => (type === "model" ? type : name));
+  if (!is_given_up) {
+    if (run.status !== "succeeded") wrong.push(`${of} is ${run.status}: ${JSON.stringify(run.error)}`);
+    if (!isDeepStrictEqual(names, STEPS)) wrong.push(`${of} has the steps ${names}`);
+    for (const { index, status } of run.steps) if (status !== "succeeded") wrong.push(`${of}: step ${index} ${status}`);
+  }
+  const costs = recordedAnswers(run).map(({ answer }) => costOf(answer));
+  const ascending = (list: readonly number[]) => list.toSorted((a, b) => a - b);
+  const charged = charges.get(run.id) ?? [];
+  if (!isDeepStrictEqual(ascending(charged), ascending(costs))) {
+    wrong.push(`${of} recorded answers of ${costs} tokens, and was charged ${charged}`);
+  }
+  const total = costs.reduce((sum, cost) => sum + cost, 0);
+  if (run.usage.cost_tokens !== total) wrong.push(`${of} says ${run.usage.cost_tokens} tokens, not ${total}`);
+  return wrong;
+}
+
+/** The answers that the run's finished model steps hold, in order. */
+function recordedAnswers(run: RunDetail): { answer: string; index: number }[] {
+  return run.steps.flatMap(({ index, type, status, result }) => {
+    const answer =
+      type === "model" && status === "succeeded" ? answerOf(result as Parameters<typeof answerOf>[0]) : null;
+    return answer === null ? [] : [{ answer, index }];
+  });
+}
+
+/**
+ * A finished model call is one whose answer was recorded. After it had been delivered, nobody may make that call again; a
+ * run goes on from recorded answers only, each in its place; and an answer that was not recorded is missing because its
+ * node was lost.
+ */
+function callProblems({ calls, losses, told }: Evidence): string[] {
+  const wrong: string[] = [];
+  const by_answer = new Map(calls.map((call) => [call.answer, call]));
+  const recorded = new Map<string, { run: RunDetail; last: ModelCall | undefined }>();
+  for (const { agent, runs } of told) {
+    for (const run of runs) {
+      const answers = recordedAnswers(run);
+      const last = by_answer.get(answers.at(-1)?.answer ?? "");
+      for (const [nth, { answer, index }] of answers.entries()) {
+        if (recorded.has(answer)) wrong.push(`${answer} is recorded twice, the second time in run ${run.id}`);
+        recorded.set(answer, { run, last });
+        const call = by_answer.get(answer);
+        const previous = answers[nth - 1]?.answer ?? null;
+        if (call?.label !== agent.label || call.previous !== previous || index !== MODEL_STEPS[nth]) {
+          wrong.push(
+            `${answer} is step ${index} of run ${run.id} of ${agent.label}, and was given to ${JSON.stringify(call)}`,
+          );
+        }
+      }
+    }
+  }
+  for (const call of calls) {
+    if (call.previous !== null && !recorded.has(call.previous)) {
+      wrong.push(`${call.answer} was asked for after ${call.previous}, which no run has recorded`);
+    }
+    if (!recorded.has(call.answer) && !isExcused(losses, call.node, call.arrived_ms, call.ended_ms)) {
+      wrong.push(`${call.answer} of ${call.label} is recorded nowhere, and ${call.node} was not lost then`);
+    }
+  }
+  for (const [place, made] of Map.groupBy(calls, ({ previous, label }) => previous ?? label)) {
+    const is_first = made[0]?.previous === null;
+    for (const { answer, arrived_ms } of made) {
+      const finished = recorded.get(answer);
+      if (finished === undefined) continue;
+      // The first call of a routine's next run looks the same, and comes after all of this one.
+      const until_ms = is_first && finished.run.trigger === "schedule" ? finished.last?.arrived_ms : undefined;
+      const again = made.find((call) => call.arrived_ms > arrived_ms && call.arrived_ms < (until_ms ?? Infinity));
+      if (again !== undefined)
+        wrong.push(`the finished call after ${place} (${answer}) was made again as ${again.answer}`);
+    }
+  }
+  return wrong;
+}
+
+/** Whether a node's unfinished doing between two moments is explained by a loss: of that node, or of any if it is null. */
+function isExcused(losses: readonly Loss[], node: string | null, from_ms: number, to_ms: number | null): boolean {
+  return losses.some(
+    (loss) =>
+      (node === null || loss.node === null || loss.node === node) &&
+      loss.at_ms > from_ms - (loss.node === null ? SLACK_MS : 0) &&
+      loss.at_ms < (to_ms ?? from_ms) + SLACK_MS,
+  );
+}
+
+/** Every webhook that came is one step's, under the id that the step shows, with what the model wanted sent, and signed. */
+function deliveryProblems({ deliveries, losses, told }: Evidence): string[] {
+  const wrong: string[] = [];
+  const by_label = Map.groupBy(deliveries, ({ label }) => label);
+  for (const { agent, runs, webhook_key } of told) {
+    const came = by_label.get(agent.label) ?? [];
+    const by_id = Map.groupBy(came, ({ headers }) => headers["webhook-id"] ?? "none");
+    for (const run of runs) {
+      const id = `msg_${run.id}_${WEBHOOK_STEP}`;
+      const mine = by_id.get(id) ?? [];
+      by_id.delete(id);
+      const step = run.steps[WEBHOOK_STEP];
+      if (step?.status === "succeeded" && !String(step.result).includes(id))
+        wrong.push(`${id} is not shown in its step`);
+      if (step?.status === "succeeded" && mine.length === 0) wrong.push(`${id} never came`);
+      const payload = { answer: recordedAnswers(run)[1]?.answer };
+      for (const { headers, body } of mine) {
+        if (!isDeepStrictEqual(verified(webhook_key, headers, body), payload)) wrong.push(`${id} came as ${body}`);
+      }
+      for (const [nth, { at_ms }] of mine.entries()) {
+        const before = mine[nth - 1];
+        if (before !== undefined && !isExcused(losses, null, before.at_ms, at_ms))
+          wrong.push(`${id} came twice for no reason`);
+      }
+    }
+    for (const id of by_id.keys()) wrong.push(`the webhook ${id} of ${agent.label} belongs to no run`);
+  }
+  return wrong;
+}
+
+function verified(key: string, headers: Record<string, string>, body: string): unknown {
+  try {
+    return new Webhook(key).verify(body, headers);
+  } catch (error) {
+    return error;
+  }
+}

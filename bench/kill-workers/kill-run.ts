@@ -1,0 +1,213 @@
+import { setTimeout } from "node:timers/promises";
+import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { openDb } from "../../src/platform/open-db.ts";
+import type { BenchService, BenchUser, Place } from "../support/service.ts";
+import { seededRandom } from "../support/statistics.ts";
+import { type Evidence, violations } from "./checks.ts";
+import { expireHolds } from "./holds.ts";
+import { type Asked, bringDue, type LoadedAgent, makeAgents, runNow } from "./load.ts";
+import { API, type Nodes, startNodes } from "./nodes.ts";
+import { readAll, untilEnded } from "./read.ts";
+import { recoveries } from "./recovery.ts";
+import { startScriptedModel } from "./scripted-model.ts";
+import { type Site, startSite } from "./site.ts";
+
+const USERS = 4;
+/** While the API is away, an errand is tried again after this. */
+const RETRY_MS = 50;
+/** Two leases and what is to be done then. */
+const END_MS = 180_000;
+
+export interface KillPlan {
+  seed: number;
+  /** For so long nodes are killed, errands run and routines brought due. */
+  for_ms: number;
+  /** On a machine so busy that there were fewer by then, it goes on up to this. */
+  least_kills: number;
+  /** On PostgreSQL, beside one node that serves the API. */
+  workers: number;
+  /** Whether the API's node is killed too. Embedded storage has one node for everything. */
+  kill_api: boolean;
+  /** Agents that are run once by hand, spread over the time. */
+  errands: number;
+  /** Agents that are due every `due_ms`. */
+  routines: number;
+  due_ms: number;
+  /** Bounds of the time from one kill to the next. */
+  kill_ms: { least: number; most: number };
+  /**
+   * `end`: with each kill all leases are ended in the database, so that nobody waits for them; those who are alive go on
+   * without knowing. Embedded storage has no need of it.
+   */
+  leases: "wait" | "end";
+}
+
+export interface KillReport {
+  kills: number;
+  runs: number;
+  occurrences: number;
+  /** Model calls in all, and those that a kill made necessary again. */
+  calls: number;
+  calls_again: number;
+  webhooks: number;
+  webhooks_again: number;
+  given_up: number;
+  /** Left by the dead, once all runs had ended. */
+  open_holds: number;
+  recovery_ms: number[];
+  violations: string[];
+}
+
+/** Kills nodes at moments that the seed decides while runs are at work, lets all runs end, and compares what each side has seen. */
+export async function killRun(place: Place, plan: KillPlan): Promise<KillReport> {
+  const site = await startSite();
+  const model = await startScriptedModel(() => site.url);
+  const workers = Array.from({ length: plan.workers }, (_, index) => `worker_${index}`);
+  const names = place.storage === "embedded" ? ["all"] : [API, ...workers];
+  try {
+    const nodes = await startNodes(place, { names, model_url: model.url, egress: site.host });
+    const asked: Asked = { accepted: new Map(), unanswered: new Set(), due: new Map(), surprises: [] };
+    const found = await loadAndKill(place, plan, { nodes, site, asked }).finally(nodes.stop);
+    const evidence = { asked, calls: model.calls, deliveries: site.deliveries, losses: nodes.losses, told: found.told };
+    const db = await openPlace(place);
+    const holds = await expireHolds(db).finally(db.close);
+    return reportOf(evidence, { open_holds: holds.open, problems: [...found.problems, ...holds.problems] });
+  } finally {
+    await model.close();
+    await site.close();
+  }
+}
+
+interface Stage {
+  nodes: Nodes;
+  site: Site;
+  asked: Asked;
+}
+
+async function loadAndKill(place: Place, plan: KillPlan, stage: Stage) {
+  const { nodes, site } = stage;
+  const first = apiOf(nodes);
+  const users: BenchUser[] = [];
+  for (let index = 0; index < USERS; index += 1) users.push(await first.newUser());
+  const agents = await makeAgents(first, users, site, plan);
+  await (place.storage === "embedded"
+    ? onEmbedded(place, plan, stage, agents)
+    : onPostgres(place, plan, stage, agents));
+  await nodes.allUp();
+  const service = apiOf(nodes);
+  const open = await untilEnded(service, agents, performance.now() + END_MS);
+  const told = await readAll(service, agents);
+  const audit = await service.call<{ ok: boolean; violations: unknown[] }>("GET", "/api/v1/admin/audit");
+  return { told, problems: [...open, ...audit.violations.map((problem) => `audit: ${JSON.stringify(problem)}`)] };
+}
+
+function apiOf(nodes: Nodes): BenchService {
+  const service = nodes.api();
+  if (service === null) throw new Error("there is no API");
+  return service;
+}
+
+const openPlace = (place: Place): Promise<Db> =>
+  openDb({ database_url: place.database_url, data_dir: place.folder, log: createLog("silent") });
+
+async function onPostgres(place: Place, plan: KillPlan, stage: Stage, agents: readonly LoadedAgent[]): Promise<void> {
+  const { nodes, asked } = stage;
+  const random = seededRandom(plan.seed);
+  const goesOn = durationOf(plan, nodes);
+  const db = await openPlace(place);
+  const endLeases = async () => {
+    if (plan.leases === "wait") return;
+    nodes.losses.push({ node: null, at_ms: performance.now() });
+    await db.query({ text: "update run set lease_until = clock_timestamp() where lease_until is not null" });
+  };
+  const killing = async () => {
+    for (;;) {
+      await setTimeout(between(plan.kill_ms, random()));
+      if (!goesOn()) return;
+      const victims = nodes.alive().filter((name) => name !== API || plan.kill_api);
+      const victim = victims[Math.floor(random() * victims.length)];
+      if (victim === undefined) continue;
+      await nodes.kill(victim);
+      await endLeases();
+    }
+  };
+  const bringing = async () => {
+    while (goesOn()) {
+      await bringDue(db, asked);
+      await setTimeout(plan.due_ms);
+    }
+  };
+  try {
+    await Promise.all([killing(), bringing(), runErrands(nodes, plan, agents, asked)]);
+    await nodes.allUp();
+    await endLeases(); // of what a dead worker's last statement may have claimed after all
+  } finally {
+    await db.close();
+  }
+}
+
+/** The one node is everything; between its lives the database can be opened here. */
+async function onEmbedded(place: Place, plan: KillPlan, stage: Stage, agents: readonly LoadedAgent[]): Promise<void> {
+  const { nodes, asked } = stage;
+  const random = seededRandom(plan.seed);
+  const goesOn = durationOf(plan, nodes);
+  let due_from_ms = 0;
+  const bringing = async () => {
+    if (performance.now() < due_from_ms) return;
+    due_from_ms = performance.now() + plan.due_ms;
+    const db = await openPlace(place);
+    await bringDue(db, asked).finally(db.close);
+  };
+  const killing = async () => {
+    while (goesOn()) {
+      await setTimeout(between(plan.kill_ms, random()));
+      for (const name of nodes.alive()) await nodes.kill(name, bringing);
+      await nodes.allUp();
+    }
+  };
+  await Promise.all([killing(), runErrands(nodes, plan, agents, asked)]);
+}
+
+/** Whether the killing goes on. */
+function durationOf(plan: KillPlan, { losses }: Nodes): () => boolean {
+  const until_ms = performance.now() + plan.for_ms;
+  return () => performance.now() < until_ms || losses.filter(({ node }) => node !== null).length < plan.least_kills;
+}
+
+const between = ({ least, most }: KillPlan["kill_ms"], share: number) => least + share * (most - least);
+
+async function runErrands(nodes: Nodes, plan: KillPlan, agents: readonly LoadedAgent[], asked: Asked): Promise<void> {
+  const errands = agents.filter(({ kind }) => kind === "errand");
+  const begun_ms = performance.now();
+  for (const [nth, agent] of errands.entries()) {
+    const wait_ms = begun_ms + (nth * plan.for_ms) / errands.length - performance.now();
+    if (wait_ms > 0) await setTimeout(wait_ms);
+    while (!(await runNow(nodes, agent, asked))) await setTimeout(RETRY_MS);
+  }
+}
+
+function reportOf(
+  evidence: Evidence,
+  { open_holds, problems }: { open_holds: number; problems: string[] },
+): KillReport {
+  const { calls, deliveries, losses, told } = evidence;
+  const runs = told.flatMap((each) => each.runs);
+  const recorded = runs.flatMap(({ steps }) =>
+    steps.filter(({ type, status }) => type === "model" && status === "succeeded"),
+  );
+  const recovered = recoveries(evidence);
+  return {
+    kills: losses.filter(({ node }) => node !== null).length,
+    runs: runs.length,
+    occurrences: told.reduce((sum, { occurrences }) => sum + occurrences.length, 0),
+    calls: calls.length,
+    calls_again: calls.length - recorded.length,
+    webhooks: deliveries.length,
+    webhooks_again: deliveries.length - new Set(deliveries.map(({ headers }) => headers["webhook-id"])).size,
+    given_up: runs.filter(({ error }) => error?.code === "worker_lost").length,
+    open_holds,
+    recovery_ms: recovered.ms,
+    violations: [...problems, ...violations(evidence), ...recovered.problems],
+  };
+}

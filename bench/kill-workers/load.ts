@@ -1,0 +1,102 @@
+import type { Db } from "../../src/platform/db.ts";
+import type { BenchService, BenchUser } from "../support/service.ts";
+import type { Nodes } from "./nodes.ts";
+import type { Site } from "./site.ts";
+
+/** An agent: an errand is run once, by hand; a routine whenever it is due. */
+export interface LoadedAgent {
+  user: BenchUser;
+  id: string;
+  label: string;
+  kind: "errand" | "routine";
+}
+
+/** What has been asked of the service, and what it has answered. */
+export interface Asked {
+  /** Run-nows that were answered with 202: the run's id by the agent's. */
+  accepted: Map<string, string>;
+  /** Run-nows whose connection broke before there was an answer: the agents. */
+  unanswered: Set<string>;
+  /** Instants at which routines were due, by agent. */
+  due: Map<string, Set<string>>;
+  surprises: string[];
+}
+
+const IN_PARALLEL = 8;
+
+/** Makes the agents, in turn among the users. No routine is due by itself while the harness runs. */
+export async function makeAgents(
+  service: BenchService,
+  users: readonly BenchUser[],
+  site: Site,
+  counts: { errands: number; routines: number },
+): Promise<LoadedAgent[]> {
+  const half_a_day_on = new Date(Date.now() + 12 * 3_600_000).toISOString().slice(11, 16);
+  const wanted = (["errand", "routine"] as const).flatMap((kind) =>
+    Array.from({ length: kind === "errand" ? counts.errands : counts.routines }, (_, index) => ({ kind, index })),
+  );
+  return inParallel(wanted, async ({ kind, index }) => {
+    const user = users[index % users.length] as BenchUser;
+    const label = `${kind}-${index}`;
+    const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: half_a_day_on };
+    const body = {
+      name: label,
+      model_id: "bench/instant",
+      run_prompt: `Carry out ${label}.`,
+      tools_config: {
+        web_fetch: { enabled: true, hosts: [site.host] },
+        send_webhook: { enabled: true, urls: [`${site.url}/hook/${label}`] },
+      },
+      ...(kind === "routine" ? schedule : {}),
+    };
+    const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });
+    return { user, id, label, kind };
+  });
+}
+
+/** Carries `work` out for all, a few at a time; the results in their order. */
+export async function inParallel<Item, Result>(
+  items: readonly Item[],
+  work: (item: Item) => Promise<Result>,
+): Promise<Result[]> {
+  const results: Result[] = [];
+  let next = 0;
+  const lane = async () => {
+    for (let index = next++; index < items.length; index = next++) results[index] = await work(items[index] as Item);
+  };
+  await Promise.all(Array.from({ length: IN_PARALLEL }, lane));
+  return results;
+}
+
+/** Runs an errand now. While the API is away nothing is asked: false, so ask again later. */
+export async function runNow(nodes: Nodes, agent: LoadedAgent, asked: Asked): Promise<boolean> {
+  const service = nodes.api();
+  if (service === null) return false;
+  try {
+    const response = await fetch(`${service.url}/api/v1/agents/${agent.id}/runs`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${agent.user.key}` },
+    });
+    const record = JSON.parse(await response.text());
+    if (response.status === 202) asked.accepted.set(agent.id, record.id);
+    else asked.surprises.push(`run-now of ${agent.label} was answered ${response.status} ${JSON.stringify(record)}`);
+  } catch {
+    asked.unanswered.add(agent.id);
+  }
+  return true;
+}
+
+/**
+ * Makes every routine due at this very moment, and notes the instant; nodes find it at their next look. Those that are due
+ * and not yet found keep their instant.
+ */
+export async function bringDue(db: Db, asked: Asked): Promise<void> {
+  const rows = await db.query<{ agent_id: string; next_run_at: string }>({
+    text: `update schedule set next_run_at = clock_timestamp() where active and next_run_at > clock_timestamp()
+      returning agent_id, next_run_at`,
+  });
+  for (const { agent_id, next_run_at } of rows) {
+    const instants = asked.due.get(agent_id) ?? new Set();
+    asked.due.set(agent_id, instants.add(next_run_at));
+  }
+}

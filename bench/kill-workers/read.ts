@@ -1,0 +1,88 @@
+import type { RunDetail } from "../../src/contract/runs.ts";
+import type { BenchService } from "../support/service.ts";
+import { inParallel, type LoadedAgent } from "./load.ts";
+
+export interface Occurrence {
+  at: string;
+  state: string;
+  reason: string | null;
+  run_id: string | null;
+}
+
+/** One agent with all that the service tells of it, once its runs have ended. */
+export interface Told {
+  agent: LoadedAgent;
+  runs: RunDetail[];
+  occurrences: Occurrence[];
+  webhook_key: string;
+  /** Billed tokens of each charge, by run. */
+  charges: Map<string, number[]>;
+}
+
+const POLL_MS = 250;
+const ENDED = ["succeeded", "failed", "cancelled"];
+
+/** Waits until no run of these agents is open; tells of those that still are at the deadline. */
+export async function untilEnded(
+  service: BenchService,
+  agents: readonly LoadedAgent[],
+  deadline_ms: number,
+): Promise<string[]> {
+  const open: string[] = [];
+  await inParallel(agents, async ({ user, id, label }) => {
+    for (;;) {
+      const runs = await listed<RunDetail>(service, user.key, `/api/v1/agents/${id}/runs`, "runs");
+      const left = runs.filter(({ status }) => !ENDED.includes(status));
+      if (left.length === 0) return;
+      if (performance.now() > deadline_ms) {
+        open.push(...left.map((run) => `run ${run.id} of ${label} is still ${run.status}`));
+        return;
+      }
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    }
+  });
+  return open;
+}
+
+/** Reads everything about the agents through the API, as their owners would. */
+export async function readAll(service: BenchService, agents: readonly LoadedAgent[]): Promise<Told[]> {
+  const charges = new Map<string, number[]>();
+  for (const key of new Set(agents.map(({ user }) => user.key))) {
+    const entries = await listed<Entry>(service, key, "/api/v1/users/me/transactions?type=usage", "transactions");
+    for (const { run_id, amount } of entries) {
+      charges.set(run_id ?? "no run", [...(charges.get(run_id ?? "no run") ?? []), -amount]);
+    }
+  }
+  const told = await inParallel(agents, async (agent): Promise<Told> => {
+    const path = `/api/v1/agents/${agent.id}`;
+    const { key } = agent.user;
+    const runs: RunDetail[] = [];
+    for (const { id } of await listed<RunDetail>(service, key, `${path}/runs`, "runs")) {
+      runs.push(await service.call<RunDetail>("GET", `${path}/runs/${id}`, { key }));
+    }
+    const occurrences = await listed<Occurrence>(service, key, `${path}/occurrences`, "occurrences");
+    const webhook = await service.call<{ key: string }>("GET", `${path}/webhook-key`, { key });
+    const mine = new Map(runs.map(({ id }) => [id, charges.get(id) ?? []]));
+    for (const { id } of runs) charges.delete(id);
+    return { agent, runs, occurrences, webhook_key: webhook.key, charges: mine };
+  });
+  if (charges.size > 0) throw new Error(`charges of runs that are not there: ${[...charges.keys()].join(", ")}`);
+  return told;
+}
+
+interface Entry {
+  run_id: string | null;
+  amount: number;
+}
+
+/** All rows of a list, page after page. */
+async function listed<Row>(service: BenchService, key: string, path: string, name: string): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (let cursor: string | null = ""; cursor !== null; ) {
+    const query: string = `${path.includes("?") ? "&" : "?"}limit=100${cursor === "" ? "" : `&cursor=${cursor}`}`;
+    const page = await service.call<Record<string, unknown>>("GET", `${path}${query}`, { key });
+    rows.push(...(page[name] as Row[]));
+    cursor = page.next_cursor as string | null;
+  }
+  return rows;
+}

@@ -1,0 +1,68 @@
+import type { RunDetail } from "../../src/contract/runs.ts";
+import type { Loss } from "./nodes.ts";
+import type { Told } from "./read.ts";
+import { answerOf, type ModelCall } from "./scripted-model.ts";
+import type { Delivery } from "./site.ts";
+
+/** How long a run may stand still after a kill. */
+const MAX_RECOVERY_MS = 90_000;
+
+/** From kills to the next sign of life of the runs that the dead had been at, ascending; and those that took too long. */
+export interface Recoveries {
+  ms: number[];
+  problems: string[];
+}
+
+/**
+ * Signs of life are calls of the model and webhooks. A kill that hit a run between its claim and its first call shows no
+ * sign before it; the run's `attempt` counts it all the same, and it is allowed a recovery of its own.
+ */
+export function recoveries(evidence: {
+  calls: readonly ModelCall[];
+  deliveries: readonly Delivery[];
+  losses: readonly Loss[];
+  told: readonly Told[];
+}): Recoveries {
+  const found: Recoveries = { ms: [], problems: [] };
+  const by_label = Map.groupBy(evidence.calls, ({ label }) => label);
+  for (const { agent, runs } of evidence.told) {
+    const calls = by_label.get(agent.label) ?? [];
+    for (const run of runs) {
+      const mine = callsOf(run, calls);
+      const hooks = evidence.deliveries.filter(({ headers }) => headers["webhook-id"]?.startsWith(`msg_${run.id}_`));
+      const took = interruptions(mine, hooks, evidence.losses);
+      found.ms.push(...took);
+      const unseen = Math.max(0, run.attempt - 1 - took.length);
+      for (const ms of took) {
+        if (ms > MAX_RECOVERY_MS * (1 + unseen)) {
+          found.problems.push(`run ${run.id} of ${agent.label} stood still for ${ms} ms after a kill`);
+        }
+      }
+    }
+  }
+  found.ms.sort((a, b) => a - b);
+  return found;
+}
+
+/** The calls of one run among its agent's, in time: up to its last recorded answer, from the one before's on. */
+function callsOf(run: RunDetail, calls: readonly ModelCall[]): ModelCall[] {
+  const answers = new Set(run.steps.map(({ result, type }) => (type === "model" ? answerOf(result as object) : null)));
+  const last = calls.findLastIndex(({ answer }) => answers.has(answer));
+  const first = calls.findIndex(({ answer }) => answers.has(answer));
+  // Tries that came to nothing before the run's first recorded answer follow the end of the run before.
+  let begin = first;
+  while (begin > 0 && calls[begin - 1]?.previous === null && calls[begin]?.previous === null) begin -= 1;
+  return calls.slice(Math.max(0, begin), last + 1);
+}
+
+function interruptions(calls: readonly ModelCall[], hooks: readonly Delivery[], losses: readonly Loss[]): number[] {
+  return calls.slice(1).flatMap((next, nth) => {
+    const call = calls[nth] as ModelCall;
+    const loss = losses.find(
+      ({ node, at_ms }) => node === call.node && at_ms > call.arrived_ms && at_ms < next.arrived_ms,
+    );
+    if (loss === undefined) return [];
+    const signs = [next.arrived_ms, ...hooks.map(({ at_ms }) => at_ms)].filter((at_ms) => at_ms > loss.at_ms);
+    return [Math.min(...signs) - loss.at_ms];
+  });
+}

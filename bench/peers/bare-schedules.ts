@@ -1,0 +1,116 @@
+import { setTimeout } from "node:timers/promises";
+import type { Db, Instant } from "../../src/platform/db.ts";
+
+/** Fills the tables of schedules and runs in bulk, and does in bare SQL what the service is measured by. */
+
+/** One user for each number, whose agents and runs have numbers of their own. */
+const ID = (number: string) => `('00000000-0000-7000-8000-' || lpad(to_hex(${number}), 12, '0'))::uuid`;
+
+export async function empty(db: Db): Promise<void> {
+  await db.query({ text: "truncate run, run_step, occurrence, schedule, agent, agent_version, users cascade" });
+}
+
+/** Agents with a daily schedule that is due in a day, spread over `users`. */
+export async function insertAgents(db: Db, of: { agents: number; users: number; now: Instant }): Promise<void> {
+  const { agents, users, now } = of;
+  await db.query({
+    text: `insert into users (id, email, created_at)
+      select ${ID("n")}, 'user' || n || '@example.com', $2 from generate_series(0, $1::integer - 1) n`,
+    values: [users, now],
+  });
+  await db.query({
+    text: `insert into agent (user_id, id, version, name, run_prompt, model_id, auto_route, is_active, tools_config,
+        schedule_enabled, schedule_interval, schedule_time, schedule_timezone, limits, created_at, updated_at)
+      select ${ID("n % $2::integer")}, ${ID("n")}, 1, 'agent', 'Go.', 'bench/instant', false, true, '{}', true, 'daily',
+        '09:00', 'UTC', '{"max_consecutive_failures": 5}', $3, $3 from generate_series(0, $1::integer - 1) n`,
+    values: [agents, users, now],
+  });
+  await db.query({
+    text: `insert into schedule (user_id, agent_id, interval, time, timezone, active, next_run_at)
+      select user_id, id, 'daily', '09:00', 'Europe/Berlin', true, $1::timestamptz + interval '1 day' from agent`,
+    values: [now],
+  });
+  await db.query({ text: "vacuum analyze" });
+}
+
+/** Makes `due` of the schedules due at an instant. */
+export async function setDue(db: Db, at: Instant, due: number): Promise<void> {
+  await db.query({
+    text: `update schedule set next_run_at = $1 where (user_id, agent_id) in (
+      select user_id, agent_id from schedule order by agent_id limit $2)`,
+    values: [at, due],
+  });
+}
+
+export async function untilDispatched(db: Db, runs: number): Promise<void> {
+  for (;;) {
+    const [row] = await db.query<{ done: boolean }>({ text: `select count(*) >= ${runs} as done from occurrence` });
+    if (row?.done === true) return;
+    await setTimeout(100);
+  }
+}
+
+/** Milliseconds from `at` to the commit of each occurrence. */
+export async function committedAfter(db: Db, at: Instant): Promise<number[]> {
+  const rows = await db.query<{ late_ms: number }>({
+    text: `select extract(epoch from pg_xact_commit_timestamp(occurrence.xmin) - $1::timestamptz)::float8 * 1000 as late_ms
+      from occurrence join run on run.user_id = occurrence.user_id and run.id = occurrence.run_id`,
+    values: [at],
+  });
+  return rows.map(({ late_ms }) => late_ms);
+}
+
+/** All that is due: occurrences, runs and next instants in one statement, with nothing decided. */
+export async function dispatch(db: Db): Promise<void> {
+  await db.query({
+    text: `with due as materialized (
+        select user_id, agent_id, next_run_at, gen_random_uuid() as run_id from schedule
+        where active and next_run_at <= clock_timestamp() for update skip locked
+      ), occurrences as (
+        insert into occurrence (user_id, agent_id, at, state, run_id, recorded_at)
+        select user_id, agent_id, next_run_at, 'run', run_id, clock_timestamp() from due
+      ), runs as (
+        insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, input, priority)
+        select user_id, run_id, agent_id, 1, 'schedule', next_run_at, clock_timestamp(), '{}', 2 from due
+      )
+      update schedule set next_run_at = schedule.next_run_at + interval '1 day'
+      from due where schedule.user_id = due.user_id and schedule.agent_id = due.agent_id`,
+  });
+}
+
+/** Queued runs, spread over `users`. */
+export async function insertRuns(db: Db, of: { runs: number; users: number; now: Instant }): Promise<void> {
+  const { runs, users, now } = of;
+  await db.query({
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority)
+      select ${ID("n % $2::integer")}, ${ID("n")}, ${ID("n")}, 1, 'manual', $3, '{}', 1 from generate_series(0, $1::integer - 1) n`,
+    values: [runs, users, now],
+  });
+  await db.query({ text: "vacuum analyze run" });
+}
+
+/** Takes the oldest runs, with no regard to users or limits. */
+export async function claim(db: Db, most: number): Promise<readonly unknown[]> {
+  return db.query({
+    name: "bare_claim",
+    text: `update run set status = 'running', epoch = epoch + 1, worker_id = 'bench',
+        lease_until = clock_timestamp() + interval '45 seconds', started_at = clock_timestamp()
+      where (user_id, id) in (
+        select user_id, id from run where status = 'queued' order by priority, id limit $1 for update skip locked
+      ) returning *`,
+    values: [most],
+  });
+}
+
+/** Ends what is at work. */
+export async function endRuns(db: Db): Promise<void> {
+  await db.query({
+    name: "bare_end",
+    text: `update run set status = 'succeeded', finished_at = clock_timestamp(), lease_until = null
+      where status in ('running', 'cancelling')`,
+  });
+}
+
+export async function forgetRuns(db: Db): Promise<void> {
+  await db.query({ text: "truncate run, run_step, occurrence" });
+}

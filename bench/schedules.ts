@@ -1,0 +1,289 @@
+import { createAccounts } from "../src/accounts/accounts.service.ts";
+import { createAgentsStore } from "../src/agents/agents.store.ts";
+import { createRuns } from "../src/agents/runs.service.ts";
+import { createSystemClock, instantOf } from "../src/platform/clock.ts";
+import type { Db, Instant } from "../src/platform/db.ts";
+import { createLog } from "../src/platform/log.ts";
+import { openDb } from "../src/platform/open-db.ts";
+import { startSweeper } from "../src/platform/timeline.ts";
+import { createScheduling, type Scheduling } from "../src/scheduling/scheduling.service.ts";
+import type { OnDue } from "../src/scheduling/tick.service.ts";
+import { startPostgres } from "../test/support/postgres-server.ts";
+import * as bare from "./peers/bare-schedules.ts";
+import type { Effort, Outcome } from "./support/outcome.ts";
+import { createPlace } from "./support/service.ts";
+import { inTurn, medianOf, percentile } from "./support/statistics.ts";
+
+const HERD = 10_000;
+const QUEUE = 100_000;
+const SCHEDULES = [10_000, 1_000_000] as const;
+/** Due at once among all those schedules. */
+const SOME = 500;
+const USERS = 1_000;
+const CLAIM = 500;
+const NO_LIMIT = 2_000_000_000;
+const NO_LIMITS = { concurrent_runs: NO_LIMIT, concurrent_runs_per_user: NO_LIMIT };
+/** As a service's, when there is room for ten more. */
+const USUAL_LIMITS = { concurrent_runs: 50, concurrent_runs_per_user: 10 };
+const FEW_CLAIMED = 10;
+
+const clock = createSystemClock();
+
+/** A database with the services over it that dispatch and claim. */
+interface Bench {
+  db: Db;
+  scheduling: Scheduling;
+  onDue: OnDue;
+  close(): Promise<void>;
+}
+
+interface Dispatch {
+  p50_ms: number;
+  p99_ms: number;
+  all_ms: number;
+}
+
+/** What falls due at once, and what is queued: dispatched and claimed, on PostgreSQL, beside bare SQL that does the same. */
+export async function schedules(effort: Effort): Promise<Outcome> {
+  const server = await startPostgres(["track_commit_timestamp=on"]);
+  try {
+    const place = await createPlace(server);
+    const db = await openDb({ database_url: place.database_url, data_dir: place.folder, log: createLog("silent") });
+    const bench = await benchOver(db);
+    try {
+      return await measure(bench, effort);
+    } finally {
+      await bench.close();
+      await place.drop();
+    }
+  } finally {
+    await server.stop();
+  }
+}
+
+async function benchOver(db: Db): Promise<Bench> {
+  const scheduling = createScheduling({ db, clock });
+  const accounts = await createAccounts({ db, clock });
+  const notHere = () => {
+    throw new Error("nothing here runs by hand");
+  };
+  const { onDue } = createRuns({
+    store: createAgentsStore(db),
+    scheduling,
+    ledger: { standing: notHere, keySpend: notHere },
+    models: { find: () => null } as never,
+    log: createLog("silent"),
+    suspended: accounts.suspended,
+    find: notHere,
+  });
+  const close = async () => {
+    await accounts.close();
+    await db.close();
+  };
+  return { db, scheduling, onDue, close };
+}
+
+async function measure(bench: Bench, { rounds, scale }: Effort): Promise<Outcome> {
+  const herd = HERD * scale;
+  const queue = QUEUE * scale;
+  const dispatched = await inTurn(
+    new Map([
+      ["Purser", () => dispatch(bench, herd)],
+      ["bare SQL", () => bareDispatch(bench, herd)],
+    ]),
+    rounds,
+  );
+  const claimed = await inTurn(
+    new Map([
+      ["Purser", () => claimAll(bench, queue, bench.scheduling.claim)],
+      ["bare SQL", () => claimAll(bench, queue, (_, most) => bare.claim(bench.db, most))],
+    ]),
+    rounds,
+  );
+  const claims: number[] = [];
+  for (const [users, queued] of [
+    [10, 100],
+    [1, herd],
+    [herd, herd],
+  ] as const) {
+    claims.push(await claimFew(bench, users, queued));
+  }
+  const ticks: number[] = [];
+  for (const schedules of SCHEDULES) ticks.push(await tickAmong(bench, schedules * scale, SOME * scale));
+  return outcomeOf({
+    herd,
+    queue,
+    dispatched,
+    claimed,
+    claims,
+    schedules: SCHEDULES.map((size) => size * scale),
+    ticks,
+  });
+}
+
+async function seed({ db }: Bench, agents: number, users: number): Promise<void> {
+  await bare.empty(db);
+  await bare.insertAgents(db, { agents, users: Math.min(users, agents), now: clock.now() });
+}
+
+/** `herd` agents fall due at the same second; how long after it the transactions of their runs had committed. */
+async function dispatch(bench: Bench, herd: number): Promise<Dispatch> {
+  await seed(bench, herd, USERS);
+  const at = nextSecond();
+  await bare.setDue(bench.db, at, herd);
+  const carryOut = () => bench.scheduling.tick(bench.onDue);
+  const source = { name: "schedules", nextDueAt: bench.scheduling.nextDueAt, carryOut };
+  const sweeper = startSweeper({ sources: [source], log: createLog("silent") });
+  await bare.untilDispatched(bench.db, herd);
+  await sweeper.stop();
+  return latenessOf(await bare.committedAfter(bench.db, at));
+}
+
+async function bareDispatch(bench: Bench, herd: number): Promise<Dispatch> {
+  await seed(bench, herd, USERS);
+  await bare.setDue(bench.db, clock.now(), herd);
+  const took_ms = await timed(() => bare.dispatch(bench.db));
+  return { p50_ms: took_ms, p99_ms: took_ms, all_ms: took_ms };
+}
+
+function latenessOf(ms: readonly number[]): Dispatch {
+  const sorted = ms.toSorted((a, b) => a - b);
+  return { p50_ms: percentile(sorted, 0.5), p99_ms: percentile(sorted, 0.99), all_ms: sorted.at(-1) ?? Number.NaN };
+}
+
+/** Milliseconds to claim `queued` runs, the time not counted in which those claimed are ended. */
+async function claimAll(
+  bench: Bench,
+  queued: number,
+  claim: (worker_id: string, most: number, limits: typeof NO_LIMITS) => Promise<readonly unknown[]>,
+): Promise<number> {
+  await bare.empty(bench.db);
+  await bare.insertRuns(bench.db, { runs: queued, users: USERS, now: clock.now() });
+  let took_ms = 0;
+  let claimed = 0;
+  while (claimed < queued) {
+    let found: readonly unknown[] = [];
+    took_ms += await timed(async () => {
+      found = await claim("bench", CLAIM, NO_LIMITS);
+    });
+    if (found.length === 0) throw new Error("no run was claimed");
+    claimed += found.length;
+    await bare.endRuns(bench.db);
+  }
+  return took_ms;
+}
+
+/** Milliseconds of one claim of a few runs out of a queue, the median of some. */
+async function claimFew(bench: Bench, users: number, queued: number): Promise<number> {
+  await bare.empty(bench.db);
+  await bare.insertRuns(bench.db, { runs: queued, users, now: clock.now() });
+  const times: number[] = [];
+  for (let turn = 0; turn < 9; turn += 1) {
+    times.push(await timed(() => bench.scheduling.claim("bench", FEW_CLAIMED, USUAL_LIMITS)));
+    await bare.endRuns(bench.db);
+  }
+  return medianOf(times, Number);
+}
+
+/** Milliseconds of a tick that dispatches `due` of `agents` schedules. */
+async function tickAmong(bench: Bench, agents: number, due: number): Promise<number> {
+  await seed(bench, agents, agents / 10);
+  const times: number[] = [];
+  for (let turn = 0; turn < 5; turn += 1) {
+    await bare.setDue(bench.db, clock.now(), due);
+    times.push(await timed(() => bench.scheduling.tick(bench.onDue)));
+    await bare.forgetRuns(bench.db);
+  }
+  return medianOf(times, Number);
+}
+
+async function timed(work: () => Promise<unknown>): Promise<number> {
+  const from_ms = performance.now();
+  await work();
+  return performance.now() - from_ms;
+}
+
+/** A whole second that is at least one second away. */
+function nextSecond(): Instant {
+  return instantOf(Math.ceil(Date.parse(clock.now()) / 1000) * 1000 + 1000);
+}
+
+function outcomeOf(found: {
+  herd: number;
+  queue: number;
+  dispatched: Map<string, Dispatch[]>;
+  claimed: Map<string, number[]>;
+  claims: number[];
+  schedules: number[];
+  ticks: number[];
+}): Outcome {
+  const count = (value: number) => value.toLocaleString("en-US");
+  const late = (who: string, figure: keyof Dispatch) => medianOf(found.dispatched.get(who), (each) => each[figure]);
+  const claim_ms = (who: string) => medianOf(found.claimed.get(who), Number);
+  const [few = Number.NaN, , many = Number.NaN] = found.claims;
+  const [small = Number.NaN, large = Number.NaN] = found.ticks;
+  return {
+    name: "schedules",
+    title: "Schedules and the queue, PostgreSQL",
+    tables: [
+      {
+        caption: `${count(found.herd)} agents due at the same second: due to committed, ms`,
+        columns: ["p50", "p99", "all"],
+        rows: ["Purser", "bare SQL"].map((name) => ({
+          name,
+          values: [late(name, "p50_ms"), late(name, "p99_ms"), late(name, "all_ms")],
+        })),
+        drawn: [2],
+      },
+      {
+        caption: `${count(found.queue)} queued runs claimed, ${CLAIM} at a time`,
+        columns: ["ms", "runs/s"],
+        rows: ["Purser", "bare SQL"].map((name) => ({
+          name,
+          values: [claim_ms(name), (found.queue * 1000) / claim_ms(name)],
+        })),
+      },
+      {
+        caption: `One claim of ${FEW_CLAIMED}, ms`,
+        columns: [
+          "100 queued",
+          `${count(found.herd)} queued by one user`,
+          `${count(found.herd)} queued by as many users`,
+        ],
+        rows: [{ name: "Purser", values: found.claims }],
+      },
+      {
+        caption: `A tick with ${count(SOME * (found.herd / HERD))} due, ms`,
+        columns: found.schedules.map((size) => `${count(size)} schedules`),
+        rows: [{ name: "Purser", values: found.ticks }],
+      },
+    ],
+    ratios: [
+      {
+        of: `${count(found.herd)} due at once, all dispatched`,
+        to: "1 s",
+        value: late("Purser", "all_ms") / 1000,
+        goal: "≤ 1",
+      },
+      {
+        of: `${count(found.herd)} due at once, all dispatched`,
+        to: "bare SQL",
+        value: late("Purser", "all_ms") / late("bare SQL", "all_ms"),
+        goal: "",
+      },
+      {
+        of: `${count(found.queue)} claimed`,
+        to: "bare SQL",
+        value: claim_ms("Purser") / claim_ms("bare SQL"),
+        goal: "≤ 2",
+      },
+      { of: `a claim, ${count(found.herd)} queued`, to: "100 queued", value: many / few, goal: "about 1" },
+      {
+        of: `a tick, ${count(found.schedules[1] ?? 0)} schedules`,
+        to: `${count(found.schedules[0] ?? 0)}`,
+        value: large / small,
+        goal: "about 1",
+      },
+    ],
+  };
+}

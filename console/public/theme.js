@@ -1,0 +1,5 @@
+// Before the first paint, so that a chosen theme does not flash.
+try {
+  const theme = localStorage.getItem("purser.theme");
+  if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
+} catch {}

@@ -1,0 +1,132 @@
+import type { z } from "zod";
+import type * as accounts from "../../../src/contract/accounts.ts";
+import type * as admin from "../../../src/contract/admin.ts";
+import type * as agents from "../../../src/contract/agents.ts";
+import type * as billing from "../../../src/contract/billing.ts";
+import type * as usage from "../../../src/contract/ledger-export.ts";
+import type * as models from "../../../src/contract/models.ts";
+import type * as notices from "../../../src/contract/notices.ts";
+import type * as payments from "../../../src/contract/payments.ts";
+import type * as runs from "../../../src/contract/runs.ts";
+import type * as schedules from "../../../src/contract/schedules.ts";
+import type * as secrets from "../../../src/contract/secrets.ts";
+import type * as signIn from "../../../src/contract/sign-in.ts";
+import type * as threads from "../../../src/contract/threads.ts";
+import { ApiError, problemOf } from "./problem.ts";
+
+/**
+ * The API's client, typed from the contract itself: only types are imported, so nothing of the service is in the bundle,
+ * and a change of the contract that the console has not followed fails its type check.
+ */
+
+type Contract = typeof accounts &
+  typeof admin &
+  typeof agents &
+  typeof billing &
+  typeof usage &
+  typeof models &
+  typeof notices &
+  typeof payments &
+  typeof runs &
+  typeof schedules &
+  typeof secrets &
+  typeof signIn &
+  typeof threads;
+type Route = Extract<Contract[keyof Contract], { method: string; path: string }>;
+type Endpoint = { [R in Route as `${Uppercase<R["method"]>} ${R["path"]}`]: R };
+/** Method and path, such as `GET /api/v1/agents/{id}`. */
+export type EndpointName = keyof Endpoint;
+
+type Named<T> = keyof { [K in keyof T as string extends K ? never : number extends K ? never : K]: T[K] };
+type JsonOf<Response> = Response extends { content: { "application/json": { schema: infer Schema extends z.ZodType } } }
+  ? z.output<Schema>
+  : undefined;
+type Success = 200 | 201 | 202 | 204;
+
+/** What an endpoint answers when it succeeds. */
+export type Answer<E extends EndpointName> = Endpoint[E] extends { responses: infer Responses }
+  ? { [S in Success & Named<Responses>]: JsonOf<Responses[S & keyof Responses]> }[Success & Named<Responses>]
+  : never;
+type Part<E extends EndpointName, Name extends string> = Endpoint[E] extends {
+  request: Record<Name, infer Schema extends z.ZodType>;
+}
+  ? z.output<Schema>
+  : never;
+/** The body that an endpoint takes. */
+export type Body<E extends EndpointName> = Endpoint[E] extends {
+  request: { body: { content: { "application/json": { schema: infer Schema extends z.ZodType } } } };
+}
+  ? z.input<Schema>
+  : never;
+
+export interface CallOptions<E extends EndpointName> {
+  /** Values for the `{names}` in the path. */
+  params?: Part<E, "params">;
+  query?: Partial<Part<E, "query">>;
+  body?: Body<E>;
+  headers?: Record<string, string>;
+  signal?: AbortSignal | undefined;
+}
+
+/** How requests are signed: by the session's cookie, or by a key that lives in this tab's memory only. */
+let api_key: string | null = null;
+export const keyInUse = (): string | null => api_key;
+export function signWith(key: string | null): void {
+  api_key = key;
+}
+
+let onUnauthorized: () => void = () => {};
+/** Tells who is to know that the session has ended. */
+export function whenUnauthorized(listener: () => void): void {
+  onUnauthorized = listener;
+}
+
+/** One request to the service; throws ApiError. `key` is used instead of the tab's own. */
+export async function send(path: string, init: RequestInit & { key?: string } = {}): Promise<Response> {
+  const { key = api_key, ...request } = init;
+  const headers = new Headers(request.headers);
+  if (key !== null) headers.set("Authorization", `Bearer ${key}`);
+  if (typeof request.body === "string") headers.set("Content-Type", "application/json");
+  const response = await fetch(path, {
+    ...request,
+    headers,
+    credentials: key === null ? "same-origin" : "omit",
+  }).catch((error: unknown) => {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw ApiError.unreachable();
+  });
+  if (response.ok) return response;
+  if (response.status === 401 && init.key === undefined && !path.startsWith("/api/v1/auth/")) onUnauthorized();
+  throw new ApiError(await problemOf(response));
+}
+
+/** The address of an endpoint with its parameters filled in. */
+export function addressOf(
+  path: string,
+  params: Record<string, unknown> = {},
+  query: Record<string, unknown> = {},
+): string {
+  const filled = path.replace(/\{(\w+)\}/g, (_all, name: string) => encodeURIComponent(String(params[name])));
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== null && value !== "") search.set(name, String(value));
+  }
+  return search.size === 0 ? filled : `${filled}?${search}`;
+}
+
+/** Calls an endpoint of the contract; throws ApiError. */
+export async function call<E extends EndpointName>(
+  endpoint: E,
+  options: CallOptions<E> & { key?: string } = {},
+): Promise<Answer<E>> {
+  const [method = "GET", path = ""] = endpoint.split(" ");
+  const { params, query, body, headers, signal, key } = options;
+  const response = await send(addressOf(path, params as Record<string, unknown>, query as Record<string, unknown>), {
+    method,
+    ...(headers === undefined ? {} : { headers }),
+    ...(signal === undefined ? {} : { signal }),
+    ...(key === undefined ? {} : { key }),
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return (response.status === 204 ? undefined : await response.json()) as Answer<E>;
+}

@@ -1,0 +1,206 @@
+import { infiniteQueryOptions, QueryClient, queryOptions } from "@tanstack/react-query";
+import { type Answer, type CallOptions, call } from "./client.ts";
+import { ApiError } from "./problem.ts";
+
+/** What the pages read. A key begins with what is read, so that a change can say what it made stale. */
+
+export type Agent = Answer<"GET /api/v1/agents/{id}">;
+export type Run = Answer<"GET /api/v1/agents/{id}/runs">["runs"][number];
+export type RunDetail = Answer<"GET /api/v1/agents/{id}/runs/{run_id}">;
+export type Step = RunDetail["steps"][number];
+export type Secret = Answer<"GET /api/v1/secrets/{id}">;
+export type ApiKey = Answer<"GET /api/v1/api-keys">["api_keys"][number];
+export type UsageSummary = Exclude<Answer<"GET /api/v1/users/me/usage">, undefined>;
+export type Transaction = Answer<"GET /api/v1/users/me/transactions">["transactions"][number];
+export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
+
+/** Pages of this many entries; the most that a list gives at once. */
+const PAGE = 25;
+const MOST = 100;
+
+export const queryClient = new QueryClient({
+  defaultOptions: {
+    queries: {
+      staleTime: 5_000,
+      // What the service has answered stands; only what did not reach it is tried again.
+      retry: (failures, error) => failures < 2 && error instanceof ApiError && error.problem.status === 0,
+    },
+  },
+});
+
+/** Makes all that was read under these names be read again. */
+export function stale(...names: string[]): Promise<unknown> {
+  return Promise.all(names.map((name) => queryClient.invalidateQueries({ queryKey: [name] })));
+}
+
+export const profileQuery = queryOptions({
+  queryKey: ["profile"],
+  queryFn: ({ signal }) => call("GET /api/v1/users/me", { signal }),
+});
+
+/** What signing up takes here, and who is signed in. */
+export const sessionQuery = queryOptions({
+  queryKey: ["session"],
+  queryFn: ({ signal }) => call("GET /api/v1/auth/get-session", { signal }),
+});
+
+export const modelsQuery = queryOptions({
+  queryKey: ["models"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/models", { signal })).data,
+  staleTime: 300_000,
+});
+
+export const usageQuery = (days: number) =>
+  queryOptions({
+    queryKey: ["usage", days],
+    queryFn: ({ signal }) => call("GET /api/v1/users/me/usage", { query: { days }, signal }),
+  });
+
+/** Enough agents, keys and secrets to give names to ids and to fill menus. */
+export const agentNamesQuery = queryOptions({
+  queryKey: ["agents", "names"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: MOST }, signal })).agents,
+});
+export const keyNamesQuery = queryOptions({
+  queryKey: ["keys", "names"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/api-keys", { query: { limit: MOST }, signal })).api_keys,
+});
+export const secretNamesQuery = queryOptions({
+  queryKey: ["secrets", "names"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/secrets", { query: { limit: MOST }, signal })).secrets,
+});
+
+export const agentQuery = (id: string) =>
+  queryOptions({
+    queryKey: ["agents", id],
+    queryFn: ({ signal }) => call("GET /api/v1/agents/{id}", { params: { id }, signal }),
+  });
+
+export const runQuery = (id: string, run_id: string) =>
+  queryOptions({
+    queryKey: ["runs", id, run_id],
+    queryFn: ({ signal }) => call("GET /api/v1/agents/{id}/runs/{run_id}", { params: { id, run_id }, signal }),
+  });
+
+interface Page<Row> {
+  rows: Row[];
+  next_cursor: string | null;
+}
+
+/** A list that is read page by page. `fetchPage` gets the query of one page. */
+function listOf<Row>(
+  queryKey: unknown[],
+  fetchPage: (page: { limit: number; cursor?: string }, signal: AbortSignal) => Promise<Page<Row>>,
+) {
+  return infiniteQueryOptions({
+    queryKey,
+    queryFn: ({ signal, pageParam }) =>
+      fetchPage({ limit: PAGE, ...(pageParam === null ? {} : { cursor: pageParam }) }, signal),
+    initialPageParam: null as string | null,
+    getNextPageParam: (page: Page<Row>) => page.next_cursor,
+  });
+}
+
+export type List<Row> = ReturnType<typeof listOf<Row>>;
+
+export const agentsQuery = listOf(["agents", "list"], async (query, signal) => {
+  const { agents, next_cursor } = await call("GET /api/v1/agents", { query, signal });
+  return { rows: agents, next_cursor };
+});
+
+type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
+export const runsQuery = (id: string, filters: RunFilters) =>
+  listOf(["runs", id, "list", filters], async (page, signal) => {
+    const options = { params: { id }, query: { ...filters, ...page }, signal };
+    const { runs, next_cursor } = await call("GET /api/v1/agents/{id}/runs", options);
+    return { rows: runs, next_cursor };
+  });
+
+export const occurrencesQuery = (id: string) =>
+  listOf(["occurrences", id], async (query, signal) => {
+    const options = { params: { id }, query, signal };
+    const { occurrences, next_cursor } = await call("GET /api/v1/agents/{id}/occurrences", options);
+    return { rows: occurrences, next_cursor };
+  });
+
+export const threadsQuery = (id: string) =>
+  listOf(["threads", id], async (query, signal) => {
+    const { threads, next_cursor } = await call("GET /api/v1/agents/{id}/threads", { params: { id }, query, signal });
+    return { rows: threads, next_cursor };
+  });
+
+export const threadQuery = (id: string, thread_id: string) =>
+  queryOptions({
+    queryKey: ["thread", id, thread_id],
+    queryFn: ({ signal }) =>
+      call("GET /api/v1/agents/{id}/threads/{thread_id}", {
+        params: { id, thread_id },
+        query: { limit: MOST },
+        signal,
+      }),
+  });
+
+export const secretsQuery = listOf(["secrets", "list"], async (query, signal) => {
+  const { secrets, next_cursor } = await call("GET /api/v1/secrets", { query, signal });
+  return { rows: secrets, next_cursor };
+});
+
+export const secretUsesQuery = (id: string) =>
+  listOf(["secret-uses", id], async (query, signal) => {
+    const { uses, next_cursor } = await call("GET /api/v1/secrets/{id}/uses", { params: { id }, query, signal });
+    return { rows: uses, next_cursor };
+  });
+
+export const keysQuery = listOf(["keys", "list"], async (query, signal) => {
+  const { api_keys, next_cursor } = await call("GET /api/v1/api-keys", { query, signal });
+  return { rows: api_keys, next_cursor };
+});
+
+export const noticesQuery = (filters: Pick<NonNullable<CallOptions<"GET /api/v1/notices">["query"]>, "event">) =>
+  listOf(["notices", filters], async (page, signal) => {
+    const { notices, next_cursor } = await call("GET /api/v1/notices", { query: { ...filters, ...page }, signal });
+    return { rows: notices, next_cursor };
+  });
+
+export const endpointsQuery = listOf(["endpoints"], async (query, signal) => {
+  const { webhook_endpoints, next_cursor } = await call("GET /api/v1/webhook-endpoints", { query, signal });
+  return { rows: webhook_endpoints, next_cursor };
+});
+
+export const bucketsQuery = (include: "closed" | undefined) =>
+  listOf(["buckets", include ?? "open"], async (page, signal) => {
+    const query = include === undefined ? page : { ...page, include };
+    const { buckets, next_cursor } = await call("GET /api/v1/users/me/buckets", { query, signal });
+    return { rows: buckets, next_cursor };
+  });
+
+/** Filters of the ledger, as the address bar keeps them too. */
+export type LedgerFilters = Pick<
+  NonNullable<CallOptions<"GET /api/v1/users/me/transactions">["query"]>,
+  "type" | "agent_id" | "run_id" | "from" | "to"
+>;
+export const transactionsQuery = (filters: LedgerFilters) =>
+  listOf(["transactions", filters], async (page, signal) => {
+    const options = { query: { ...filters, ...page }, signal };
+    const { transactions, next_cursor } = await call("GET /api/v1/users/me/transactions", options);
+    return { rows: transactions, next_cursor };
+  });
+
+export const purchasesQuery = listOf(["purchases"], async (query, signal) => {
+  const { purchases, next_cursor } = await call("GET /api/v1/billing/purchases", { query, signal });
+  return { rows: purchases, next_cursor };
+});
+
+export const plansQuery = queryOptions({
+  queryKey: ["plans"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/billing/plans", { signal })).plans,
+  staleTime: 300_000,
+});
+export const subscriptionQuery = queryOptions({
+  queryKey: ["subscription"],
+  queryFn: ({ signal }) => call("GET /api/v1/billing/subscription", { signal }),
+});
+export const overageQuery = queryOptions({
+  queryKey: ["overage"],
+  queryFn: ({ signal }) => call("GET /api/v1/billing/overage", { signal }),
+});

@@ -1,0 +1,66 @@
+import { TOKENS_PER_CENT } from "../../src/constants.ts";
+
+/** Numbers, times and words as people read them, in their own language's format. */
+
+const whole = new Intl.NumberFormat();
+const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+
+export const number = (value: number): string => whole.format(value);
+/** For tiles and axes: 1.2M. The exact figure belongs beside it or in a title. */
+export const short = (value: number): string =>
+  Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
+
+/** What tokens cost at the standard rate. */
+export function dollars(tokens: number): string {
+  return money(tokens / TOKENS_PER_CENT, "usd");
+}
+
+/** An amount of cents; below a dollar with the digits that matter. */
+export function money(cents: number, currency: string): string {
+  const small = cents !== 0 && Math.abs(cents) < 100;
+  return new Intl.NumberFormat(undefined, {
+    style: "currency",
+    currency,
+    currencyDisplay: "narrowSymbol",
+    minimumFractionDigits: cents % 100 === 0 && cents >= 100 ? 0 : 2,
+    maximumFractionDigits: small ? 4 : 2,
+  }).format(cents / 100);
+}
+
+const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
+export const instant = (at: string): string => dateTime.format(new Date(at));
+export const day = (at: string): string => dateOnly.format(new Date(at));
+
+const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
+  ["year", 31_557_600_000],
+  ["month", 2_629_800_000],
+  ["day", 86_400_000],
+  ["hour", 3_600_000],
+  ["minute", 60_000],
+];
+
+/** How far `at` is from now: "in 3 hours", "yesterday". */
+export function ago(at: string): string {
+  const ms = Date.parse(at) - Date.now();
+  const [unit, length] = STEPS.find(([, step]) => Math.abs(ms) >= step) ?? ["second", 1000];
+  return unit === "second" && Math.abs(ms) < 45_000 ? "just now" : relative.format(Math.round(ms / length), unit);
+}
+
+/** The time between two instants: 850 ms, 12.4 s, 3 min 20 s. */
+export function duration(from: string, to: string): string {
+  const ms = Math.max(0, Date.parse(to) - Date.parse(from));
+  if (ms < 1000) return `${ms} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
+  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+}
+
+/** `snake_case` as words, the first one capital. */
+export function words(name: string): string {
+  const text = name.replaceAll("_", " ");
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+export const count = (amount: number, singular: string, plural = `${singular}s`): string =>
+  `${number(amount)} ${amount === 1 ? singular : plural}`;

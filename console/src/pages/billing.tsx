@@ -1,0 +1,56 @@
+import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { profileQuery, subscriptionQuery } from "../api/queries.ts";
+import { dollars, number } from "../format.ts";
+import { BucketsTab } from "../parts/buckets.tsx";
+import { LedgerTab } from "../parts/ledger.tsx";
+import { OverageTab } from "../parts/overage.tsx";
+import { PlansTab } from "../parts/plans.tsx";
+import { PurchasesTab, TopUp } from "../parts/purchases.tsx";
+import { Button, PageHeader } from "../ui/basics.tsx";
+import { Tabs } from "../ui/tabs.tsx";
+
+const TABS = [
+  ["balance", "Balance"],
+  ["ledger", "Ledger"],
+  ["plans", "Plans"],
+  ["overage", "Overage"],
+  ["purchases", "Purchases"],
+] as const;
+
+/** What there is, where it went, and how to get more. */
+export function BillingPage() {
+  const { tab = "balance", top_up } = useSearch({ from: "/house/billing" });
+  const { data: profile } = useSuspenseQuery(profileQuery);
+  const { data: subscription } = useQuery(subscriptionQuery);
+  const navigate = useNavigate({ from: "/billing" });
+  const buying = (open: boolean) =>
+    void navigate({ search: (old) => ({ ...old, top_up: open || undefined }) as never, replace: !open });
+  return (
+    <>
+      <PageHeader
+        title="Usage and billing"
+        note={`${number(profile.token_balance)} tokens, worth ${dollars(profile.token_balance)} at the standard rate`}
+      >
+        <Button kind="primary" icon="plus" onClick={() => buying(true)}>
+          Buy tokens
+        </Button>
+      </PageHeader>
+      <Tabs
+        label="Parts of billing"
+        tabs={TABS.map(([name, title]) => ({
+          name: title,
+          chosen: tab === name,
+          to: "/billing",
+          search: name === "balance" ? {} : { tab: name },
+        }))}
+      />
+      {tab === "balance" && <BucketsTab />}
+      {tab === "ledger" && <LedgerTab />}
+      {tab === "plans" && <PlansTab subscription={subscription} />}
+      {tab === "overage" && <OverageTab />}
+      {tab === "purchases" && <PurchasesTab />}
+      {top_up === true && <TopUp onClose={() => buying(false)} />}
+    </>
+  );
+}

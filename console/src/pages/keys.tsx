@@ -1,0 +1,297 @@
+import { type FormEvent, useState } from "react";
+import { call } from "../api/client.ts";
+import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
+import { ago, day, number } from "../format.ts";
+import { useAct } from "../ui/act.ts";
+import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
+import { Meter } from "../ui/chart.tsx";
+import { ShownOnce } from "../ui/copy.tsx";
+import { Confirm, Dialog } from "../ui/dialog.tsx";
+import { FormErrorProvider, SelectField, TextField } from "../ui/fields.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+
+const AREAS = [
+  ["agents", "Agents and runs"],
+  ["chat", "Completions and chat"],
+  ["secrets", "Secrets"],
+  ["billing", "Usage and billing"],
+  ["keys", "API keys"],
+] as const;
+const RIGHTS = ["none", "read", "write"] as const;
+type Right = (typeof RIGHTS)[number];
+type Rights = Record<(typeof AREAS)[number][0], Right>;
+const ALL: Rights = { agents: "write", chat: "write", secrets: "write", billing: "write", keys: "write" };
+
+/** Writing includes reading. */
+const scopesOf = (rights: Rights) =>
+  AREAS.flatMap(([area]) => {
+    const right = rights[area];
+    if (right === "none") return [];
+    return right === "read" ? [`${area}:read` as const] : [`${area}:read` as const, `${area}:write` as const];
+  });
+
+type Open = { what: "new" } | { what: "rotate" | "revoke"; key: ApiKey } | null;
+
+const isOver = (key: ApiKey) =>
+  key.revoked_at !== null || (key.expires_at !== null && Date.parse(key.expires_at) <= Date.now());
+
+export function KeysPage() {
+  const [open, setOpen] = useState<Open>(null);
+  const close = () => setOpen(null);
+  const columns: Column<ApiKey>[] = [
+    {
+      title: "Key",
+      cell: (key) => (
+        <>
+          <span className="font-medium">{key.name}</span>{" "}
+          {key.revoked_at !== null ? (
+            <Badge tone="bad">revoked</Badge>
+          ) : (
+            isOver(key) && <Badge tone="warn">expired</Badge>
+          )}
+          <code className="block text-sm text-muted">
+            {key.prefix}…{key.last_four}
+          </code>
+        </>
+      ),
+    },
+    { title: "May", wide: true, cell: (key) => <Scopes scopes={key.scopes} /> },
+    {
+      title: "Spent",
+      cell: (key) =>
+        key.budget_tokens === null ? (
+          number(key.spent_tokens)
+        ) : (
+          <div className="min-w-28">
+            {number(key.spent_tokens)} <span className="text-muted">of {number(key.budget_tokens)}</span>
+            <Meter label={`Budget of ${key.name}`} value={key.spent_tokens} of={key.budget_tokens} tone="bg-warn" />
+          </div>
+        ),
+    },
+    {
+      title: "Last used",
+      wide: true,
+      cell: (key) => (key.last_used_at === null ? <span className="text-muted">never</span> : ago(key.last_used_at)),
+    },
+    {
+      title: "Expires",
+      wide: true,
+      cell: (key) => (key.expires_at === null ? <span className="text-muted">never</span> : day(key.expires_at)),
+    },
+    {
+      title: "",
+      numeric: true,
+      cell: (key) =>
+        key.revoked_at === null && (
+          <span className="flex justify-end gap-1">
+            <Button kind="quiet" onClick={() => setOpen({ what: "rotate", key })} aria-label={`Rotate ${key.name}`}>
+              Rotate
+            </Button>
+            <Button kind="quiet" onClick={() => setOpen({ what: "revoke", key })} aria-label={`Revoke ${key.name}`}>
+              Revoke
+            </Button>
+          </span>
+        ),
+    },
+  ];
+  const make = (
+    <Button kind="primary" icon="plus" onClick={() => setOpen({ what: "new" })}>
+      New key
+    </Button>
+  );
+  return (
+    <>
+      <PageHeader
+        title="API keys"
+        note="For programs. Any OpenAI client works with this service's address and one of these."
+      >
+        {make}
+      </PageHeader>
+      <Card flush>
+        <PagedTable
+          label="API keys"
+          query={keysQuery}
+          columns={columns}
+          keyOf={(key) => key.id}
+          empty={
+            <Empty icon="keys" title="No keys yet" action={make}>
+              Make one for each program, with no more rights than it needs and, if you like, a budget.
+            </Empty>
+          }
+        />
+      </Card>
+      {open?.what === "new" && <NewKey onClose={close} />}
+      {open?.what === "rotate" && <Rotate api_key={open.key} onClose={close} />}
+      {open?.what === "revoke" && (
+        <Confirm
+          title={`Revoke ${open.key.name}?`}
+          act="Revoke the key"
+          onClose={close}
+          onAct={async () => {
+            await call("DELETE /api/v1/api-keys/{id}", { params: { id: open.key.id } });
+            await stale("keys");
+          }}
+        >
+          Programs that use it are refused within a second. This cannot be undone.
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function Scopes({ scopes }: { scopes: readonly string[] }) {
+  const all = AREAS.every(([area]) => scopes.includes(`${area}:write`) && scopes.includes(`${area}:read`));
+  if (all) return <>everything</>;
+  const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`)));
+  return <>{areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`)).join(", ")}</>;
+}
+
+function NewKey({ onClose }: { onClose: () => void }) {
+  const [name, setName] = useState("");
+  const [rights, setRights] = useState(ALL);
+  const [expires, setExpires] = useState("");
+  const [budget, setBudget] = useState("");
+  const [key, setKey] = useState<string | null>(null);
+  const { act, busy, error } = useAct();
+  const save = (event: FormEvent) => {
+    event.preventDefault();
+    void act(async () => {
+      const body = {
+        name,
+        scopes: scopesOf(rights),
+        ...(expires === "" ? {} : { expires_at: new Date(`${expires}T23:59:59`).toISOString() }),
+        ...(budget === "" ? {} : { budget_tokens: Number(budget) }),
+      };
+      const created = await call("POST /api/v1/api-keys", { body });
+      setKey(created.key);
+      await stale("keys");
+    });
+  };
+  if (key !== null) {
+    return (
+      <Dialog title="Your new key" onClose={onClose}>
+        <ShownOnce label="API key" text={key} onDone={onClose} />
+      </Dialog>
+    );
+  }
+  return (
+    <Dialog title="New API key" onClose={onClose}>
+      <FormErrorProvider value={error}>
+        <form onSubmit={save} className="space-y-4">
+          <TextField
+            label="Name"
+            param="name"
+            required
+            maxLength={100}
+            value={name}
+            onValue={setName}
+            placeholder="Website"
+            hint="What it is for, so that you know it again."
+          />
+          <fieldset>
+            <legend className="mb-1 font-medium">What it may do</legend>
+            <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
+              {AREAS.map(([area, title]) => (
+                <RightChoice
+                  key={area}
+                  title={title}
+                  right={rights[area]}
+                  onRight={(right) => setRights({ ...rights, [area]: right })}
+                />
+              ))}
+            </div>
+          </fieldset>
+          <div className="grid gap-4 sm:grid-cols-2">
+            <TextField
+              label="Good until"
+              param="expires_at"
+              type="date"
+              value={expires}
+              onValue={setExpires}
+              hint="For ever unless given."
+            />
+            <TextField
+              label="Budget in tokens"
+              param="budget_tokens"
+              type="number"
+              min={0}
+              inputMode="numeric"
+              value={budget}
+              onValue={setBudget}
+              placeholder="no cap"
+            />
+          </div>
+          {error !== null && <ProblemNotice error={error} />}
+          <div className="flex justify-end gap-2">
+            <Button onClick={onClose}>Cancel</Button>
+            <Button type="submit" kind="primary" busy={busy}>
+              Make the key
+            </Button>
+          </div>
+        </form>
+      </FormErrorProvider>
+    </Dialog>
+  );
+}
+
+function RightChoice({ title, right, onRight }: { title: string; right: Right; onRight: (right: Right) => void }) {
+  return (
+    <>
+      <span>{title}</span>
+      <select
+        aria-label={title}
+        className="control w-auto pr-8"
+        value={right}
+        onChange={(event) => onRight(event.target.value as Right)}
+      >
+        <option value="none">no</option>
+        <option value="read">read</option>
+        <option value="write">read and write</option>
+      </select>
+    </>
+  );
+}
+
+const GRACE = [
+  ["0", "at once"],
+  ["3600", "in an hour"],
+  ["86400", "in a day"],
+  ["604800", "in a week"],
+] as const;
+
+function Rotate({ api_key, onClose }: { api_key: ApiKey; onClose: () => void }) {
+  const [grace, setGrace] = useState<(typeof GRACE)[number][0]>("3600");
+  const [key, setKey] = useState<string | null>(null);
+  const { act, busy, error } = useAct();
+  const rotate = (event: FormEvent) => {
+    event.preventDefault();
+    void act(async () => {
+      const rotated = await call("POST /api/v1/api-keys/{id}/rotate", {
+        params: { id: api_key.id },
+        body: { grace_seconds: Number(grace) },
+      });
+      setKey(rotated.key);
+      await stale("keys");
+    });
+  };
+  return (
+    <Dialog title={`Rotate ${api_key.name}`} onClose={onClose}>
+      {key !== null ? (
+        <ShownOnce label="API key" text={key} onDone={onClose} />
+      ) : (
+        <form onSubmit={rotate} className="space-y-4">
+          <p className="text-muted">The key gets a new secret; its rights, budget and history stay.</p>
+          <SelectField label="The old one ends" value={grace} options={GRACE} onValue={setGrace} />
+          {error !== null && <ProblemNotice error={error} />}
+          <div className="flex justify-end gap-2">
+            <Button onClick={onClose}>Cancel</Button>
+            <Button type="submit" kind="primary" busy={busy}>
+              Rotate
+            </Button>
+          </div>
+        </form>
+      )}
+    </Dialog>
+  );
+}

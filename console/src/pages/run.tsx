@@ -1,0 +1,158 @@
+import { useSuspenseQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { useState } from "react";
+import { call } from "../api/client.ts";
+import { useLiveRun } from "../api/live-run.ts";
+import { agentQuery, type RunDetail, runQuery, stale } from "../api/queries.ts";
+import { ago, duration, instant, number } from "../format.ts";
+import { StepCard } from "../parts/step.tsx";
+import { useAct } from "../ui/act.ts";
+import { Button, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
+import { Confirm } from "../ui/dialog.tsx";
+import { Icon } from "../ui/icons.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+
+const ENDED = new Set(["succeeded", "failed", "cancelled"]);
+const WHY: Record<string, string> = { schedule: "by its schedule", manual: "by you", chat: "by a chat" };
+
+/** One run, live while it goes on. */
+export function RunPage() {
+  const { id, run_id } = useParams({ from: "/house/agents/$id/runs/$run_id" });
+  const { data: agent } = useSuspenseQuery(agentQuery(id));
+  const { data: run } = useSuspenseQuery(runQuery(id, run_id));
+  const ended = ENDED.has(run.status);
+  const preview = useLiveRun(id, run_id, ended);
+  const navigate = useNavigate();
+  const { act, busy, error } = useAct();
+  const [cancelling, setCancelling] = useState(false);
+  const again = () =>
+    act(async () => {
+      const next = await call("POST /api/v1/agents/{id}/runs", { params: { id } });
+      await stale("agents");
+      await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: next.id } });
+    });
+  const cancel = async () => {
+    await call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id, run_id } });
+    await stale("runs");
+  };
+  const title = `Run of ${agent.name}`;
+  return (
+    <>
+      <nav aria-label="Where you are" className="mb-1 text-sm text-muted">
+        <Link to="/agents/$id" params={{ id }} className="hover:underline">
+          ← {agent.name}
+        </Link>
+      </nav>
+      <PageHeader
+        title={title}
+        note={
+          <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
+            <Status status={run.status} />
+            <span>
+              {instant(run.queued_at)}, {WHY[run.trigger]}
+            </span>
+          </span>
+        }
+      >
+        {ended ? (
+          run.trigger !== "chat" && (
+            <Button icon="play" kind="primary" busy={busy} disabled={!agent.is_active} onClick={again}>
+              Run again
+            </Button>
+          )
+        ) : (
+          <Button icon="stop" kind="danger" disabled={run.status === "cancelling"} onClick={() => setCancelling(true)}>
+            Cancel
+          </Button>
+        )}
+      </PageHeader>
+      {error !== null && <ProblemNotice error={error} />}
+      <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
+        <div className="min-w-0 space-y-4">
+          <Outcome run={run} preview={preview} ended={ended} />
+          <Steps run={run} ended={ended} />
+        </div>
+        <Figures run={run} agent_id={id} />
+      </div>
+      {cancelling && (
+        <Confirm title="Cancel this run?" act="Cancel the run" onAct={cancel} onClose={() => setCancelling(false)}>
+          It stops at once. What it has used so far is billed; its steps stay to be read.
+        </Confirm>
+      )}
+    </>
+  );
+}
+
+function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; ended: boolean }) {
+  if (run.error !== null) {
+    return (
+      <div className="rounded-xl border border-bad/30 bg-bad-soft px-4 py-3.5">
+        <h2 className="font-semibold text-bad">
+          It {run.status === "cancelled" ? "was cancelled" : "failed"}:{" "}
+          <code className="font-medium">{run.error.code}</code>
+        </h2>
+        <p className="mt-1">{run.error.message}</p>
+      </div>
+    );
+  }
+  const text = ended ? run.output : preview;
+  if (text === null || text === "") return null;
+  return (
+    <Card title={ended ? "Output" : "Answering"}>
+      <p className="leading-relaxed break-words whitespace-pre-wrap">{text}</p>
+    </Card>
+  );
+}
+
+function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
+  return (
+    <section aria-label="Steps">
+      <h2 className="mb-2 font-semibold">Steps</h2>
+      <ol className="space-y-2.5" aria-live={ended ? "off" : "polite"} aria-relevant="additions">
+        {run.steps.map((step) => (
+          <StepCard key={step.index} step={step} />
+        ))}
+        {!ended && run.steps.every((step) => step.status !== "running") && (
+          <li className="flex items-center gap-2.5 rounded-xl border border-dashed border-line px-4 py-3 text-muted">
+            <Spinner /> {run.status === "queued" ? "Waiting for its turn" : "Going on"}
+          </li>
+        )}
+        {ended && run.steps.length === 0 && (
+          <li className="rounded-xl border border-line bg-panel px-4 py-3 text-muted">
+            It ended before its first step.
+          </li>
+        )}
+      </ol>
+    </section>
+  );
+}
+
+function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
+  const { usage } = run;
+  return (
+    <Card title="Cost and time" className="lg:sticky lg:top-6">
+      <Facts
+        facts={[
+          ["Billed", <strong key="cost">{number(usage.cost_tokens)} tokens</strong>],
+          ["In, out", `${number(usage.input_tokens)}, ${number(usage.output_tokens)}`],
+          ["Model", run.model_id ?? "—"],
+          [
+            "Took",
+            run.started_at === null || run.finished_at === null ? "—" : duration(run.started_at, run.finished_at),
+          ],
+          ["Was due", run.scheduled_for === null ? "—" : instant(run.scheduled_for)],
+          ["Ended", run.finished_at === null ? "—" : ago(run.finished_at)],
+          ["Agent's version", number(run.agent_version)],
+          ["Attempt", number(run.attempt)],
+        ]}
+      />
+      <Link
+        to="/billing"
+        search={{ tab: "ledger", run_id: run.id, agent_id }}
+        className="link mt-4 inline-flex items-center gap-1.5"
+      >
+        Its lines in the ledger <Icon name="arrow" className="size-3.5" />
+      </Link>
+    </Card>
+  );
+}

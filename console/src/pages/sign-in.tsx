@@ -1,0 +1,269 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useRouterState, useSearch } from "@tanstack/react-router";
+import { type FormEvent, type ReactNode, useState } from "react";
+import { sessionQuery } from "../api/queries.ts";
+import { requestPasswordReset, resetPassword, signIn, signInWithKey, signUp, verifyEmail } from "../api/session.ts";
+import { useAct } from "../ui/act.ts";
+import { Button, Callout } from "../ui/basics.tsx";
+import { TextField } from "../ui/fields.tsx";
+import { Logo } from "../ui/icons.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+
+/** The pages for those who are not signed in. */
+
+function Frame({ title, children, foot }: { title: string; children: ReactNode; foot: ReactNode }) {
+  return (
+    <div className="grid min-h-dvh place-items-center px-4 py-10">
+      <main className="w-full max-w-sm">
+        <title>{`${title} · Purser`}</title>
+        <div className="mb-6 flex flex-col items-center gap-3 text-center">
+          <Logo className="size-11" />
+          <h1 className="text-xl font-semibold tracking-tight">{title}</h1>
+        </div>
+        <div className="rounded-xl border border-line bg-panel p-5 shadow-sm">{children}</div>
+        <div className="mt-4 space-y-1 text-center text-muted">{foot}</div>
+      </main>
+    </div>
+  );
+}
+
+interface FormProps {
+  act: string;
+  onAct: () => Promise<unknown>;
+  children: ReactNode;
+}
+function Form({ act: label, onAct, children }: FormProps) {
+  const { act, busy, error } = useAct();
+  const submit = (event: FormEvent) => {
+    event.preventDefault();
+    void act(onAct);
+  };
+  return (
+    <form onSubmit={submit} className="space-y-4">
+      {children}
+      {error !== null && <ProblemNotice error={error} />}
+      <Button type="submit" kind="primary" busy={busy} className="w-full">
+        {label}
+      </Button>
+    </form>
+  );
+}
+
+/** Only to pages of the console: `next` comes from the address bar. */
+const inside = (next: string | undefined) => (next !== undefined && /^\/(?![/\\])/.test(next) ? next : "/");
+
+export function SignInPage() {
+  const { next } = useSearch({ strict: false });
+  const navigate = useNavigate();
+  const [with_key, setWithKey] = useState(false);
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const [key, setKey] = useState("");
+  const enter = async () => {
+    await (with_key ? signInWithKey(key.trim()) : signIn({ email, password }));
+    await navigate({ to: inside(next) });
+  };
+  const foot = (
+    <>
+      <p>
+        New here?{" "}
+        <Link to="/sign-up" className="link">
+          Create an account
+        </Link>
+      </p>
+      <p>
+        <Link to="/operator" className="text-sm hover:underline">
+          You run this service? The operator's page
+        </Link>
+      </p>
+    </>
+  );
+  return (
+    <Frame title="Sign in to Purser" foot={foot}>
+      {next !== undefined && (
+        <div className="mb-4">
+          <Callout tone="accent" icon="clock">
+            Sign in to go on where you were.
+          </Callout>
+        </div>
+      )}
+      <Form act={with_key ? "Use this key" : "Sign in"} onAct={enter}>
+        {with_key ? (
+          <TextField
+            label="API key"
+            type="password"
+            autoComplete="off"
+            required
+            value={key}
+            onValue={setKey}
+            placeholder="purser_live_…"
+            hint="Kept in this tab's memory only: a reload forgets it."
+          />
+        ) : (
+          <>
+            <TextField label="E-mail" type="email" autoComplete="username" required value={email} onValue={setEmail} />
+            <TextField
+              label="Password"
+              type="password"
+              autoComplete="current-password"
+              required
+              value={password}
+              onValue={setPassword}
+            />
+          </>
+        )}
+      </Form>
+      <div className="mt-4 flex justify-between text-sm">
+        <button type="button" className="link" onClick={() => setWithKey(!with_key)}>
+          {with_key ? "Use e-mail and password" : "Use an API key"}
+        </button>
+        <Link to="/forgot-password" className="link">
+          Forgot the password?
+        </Link>
+      </div>
+    </Frame>
+  );
+}
+
+const back = (
+  <p>
+    Have an account?{" "}
+    <Link to="/sign-in" className="link">
+      Sign in
+    </Link>
+  </p>
+);
+
+/** Where a link is to be found. */
+function LinkSent({ email, delivery, children }: { email: string; delivery: "mail" | "log"; children: ReactNode }) {
+  return (
+    <p className="text-pretty">
+      {delivery === "mail" ? (
+        <>
+          We have sent a link to <strong>{email}</strong>.
+        </>
+      ) : (
+        "This service has no mail server: its operator finds your link in the service's log."
+      )}{" "}
+      {children}
+    </p>
+  );
+}
+
+export function SignUpPage() {
+  const navigate = useNavigate();
+  const { data: here } = useQuery(sessionQuery);
+  const [email, setEmail] = useState("");
+  const [password, setPassword] = useState("");
+  const [sent, setSent] = useState<"mail" | "log" | null>(null);
+  const create = async () => {
+    const answer = await signUp({ email, password });
+    if ("user" in answer) await navigate({ to: "/" });
+    else setSent(answer.delivery);
+  };
+  if (here?.signup === "closed") {
+    return (
+      <Frame title="Sign-up is closed" foot={back}>
+        <p className="text-pretty">Accounts on this service are made by its operator. Ask for one.</p>
+      </Frame>
+    );
+  }
+  if (sent !== null) {
+    return (
+      <Frame title="Confirm your address" foot={back}>
+        <LinkSent email={email} delivery={sent}>
+          Follow it: your account and its trial tokens are made then.
+        </LinkSent>
+      </Frame>
+    );
+  }
+  return (
+    <Frame title="Create your account" foot={back}>
+      <Form act="Create account" onAct={create}>
+        <TextField
+          label="E-mail"
+          param="email"
+          type="email"
+          autoComplete="username"
+          required
+          value={email}
+          onValue={setEmail}
+        />
+        <NewPassword label="Password" value={password} onValue={setPassword} />
+      </Form>
+    </Frame>
+  );
+}
+
+function NewPassword(props: { label: string; value: string; onValue: (value: string) => void }) {
+  return (
+    <TextField
+      {...props}
+      type="password"
+      autoComplete="new-password"
+      required
+      minLength={10}
+      maxLength={200}
+      hint="At least 10 characters. Long is better than strange."
+    />
+  );
+}
+
+/** The token of a mailed link. It stands behind the `#`, which browsers tell no server. */
+const useLinkToken = () =>
+  useRouterState({ select: (state) => new URLSearchParams(state.location.hash).get("token") ?? "" });
+
+/** Where the link of a sign-up leads. It takes a click, so that a mail scanner that opens links uses none up. */
+export function VerifyEmailPage() {
+  const token = useLinkToken();
+  const navigate = useNavigate();
+  return (
+    <Frame title="Confirm your address" foot={back}>
+      <Form act="Confirm and enter" onAct={() => verifyEmail(token).then(() => navigate({ to: "/" }))}>
+        <p className="text-pretty text-muted">One click, and your account is made, with its trial tokens.</p>
+      </Form>
+    </Frame>
+  );
+}
+
+export function ForgotPasswordPage() {
+  const [email, setEmail] = useState("");
+  const [sent, setSent] = useState<"mail" | "log" | null>(null);
+  return (
+    <Frame title="Reset your password" foot={back}>
+      {sent === null ? (
+        <Form act="Send me a link" onAct={() => requestPasswordReset(email).then(({ delivery }) => setSent(delivery))}>
+          <TextField
+            label="E-mail"
+            param="email"
+            type="email"
+            autoComplete="username"
+            required
+            value={email}
+            onValue={setEmail}
+          />
+        </Form>
+      ) : (
+        <LinkSent email={email} delivery={sent}>
+          It sets a new password, if there is an account with this address.
+        </LinkSent>
+      )}
+    </Frame>
+  );
+}
+
+export function ResetPasswordPage() {
+  const token = useLinkToken();
+  const navigate = useNavigate();
+  const [password, setPassword] = useState("");
+  return (
+    <Frame title="Set a new password" foot={back}>
+      <Form
+        act="Set the password and enter"
+        onAct={() => resetPassword(token, password).then(() => navigate({ to: "/" }))}
+      >
+        <NewPassword label="New password" value={password} onValue={setPassword} />
+      </Form>
+    </Frame>
+  );
+}

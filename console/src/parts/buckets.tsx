@@ -1,0 +1,86 @@
+import { useSuspenseQuery } from "@tanstack/react-query";
+import { Link, useSearch } from "@tanstack/react-router";
+import type { Answer } from "../api/client.ts";
+import { bucketsQuery, profileQuery } from "../api/queries.ts";
+import { ago, day, number, words } from "../format.ts";
+import { Badge, Card, Empty, Facts } from "../ui/basics.tsx";
+import { Meter } from "../ui/chart.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
+
+type Bucket = Answer<"GET /api/v1/users/me/buckets">["buckets"][number];
+
+const COLUMNS: Column<Bucket>[] = [
+  {
+    title: "From",
+    cell: ({ source, note }) => (
+      <>
+        <span className="font-medium">{words(source)}</span>
+        {note !== null && <span className="block text-sm text-muted">{note}</span>}
+      </>
+    ),
+  },
+  {
+    title: "Left",
+    cell: ({ remaining, original_amount, held }) => (
+      <div className="min-w-20 md:min-w-36">
+        <span className="md:whitespace-nowrap">
+          {number(remaining)} <span className="text-muted">of {number(original_amount)}</span>
+        </span>
+        <Meter label="Left in this bucket" value={remaining} of={original_amount} />
+        {held > 0 && <span className="text-sm text-muted">{number(held)} held by calls in flight</span>}
+      </div>
+    ),
+  },
+  { title: "Granted", wide: true, cell: ({ granted_at }) => day(granted_at) },
+  {
+    title: "Expires",
+    cell: ({ expires_at, closed_reason }) =>
+      closed_reason === null ? (
+        <>
+          <span className="md:whitespace-nowrap">{day(expires_at)}</span>
+          <span className="block text-sm text-muted">{ago(expires_at)}</span>
+        </>
+      ) : (
+        <Badge>{words(closed_reason)}</Badge>
+      ),
+  },
+];
+
+/** The buckets in the order in which they are spent. */
+export function BucketsTab() {
+  const { closed } = useSearch({ from: "/house/billing" });
+  const { data: profile } = useSuspenseQuery(profileQuery);
+  const { balance } = profile;
+  const other = (
+    <Link to="/billing" search={closed === true ? {} : { closed: true }} replace className="link text-sm">
+      {closed === true ? "Only open ones" : "Closed ones too"}
+    </Link>
+  );
+  return (
+    <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_18rem]">
+      <Card title="Buckets" note="Spent from the top" actions={other} flush>
+        <PagedTable
+          label="Buckets"
+          query={bucketsQuery(closed === true ? "closed" : undefined)}
+          columns={COLUMNS}
+          keyOf={(bucket) => bucket.id}
+          empty={
+            <Empty icon="billing" title="No tokens">
+              Buy some, or subscribe to a plan: what you get stands here with its expiry.
+            </Empty>
+          }
+        />
+      </Card>
+      <Card title="The sum">
+        <Facts
+          facts={[
+            ["Unexpired", number(balance.posted)],
+            ["Held", `− ${number(balance.held)}`],
+            ["Can be spent", <strong key="available">{number(balance.available)}</strong>],
+            ...(balance.debt === 0 ? [] : [["Debt", number(balance.debt)] as [string, string]]),
+          ]}
+        />
+      </Card>
+    </div>
+  );
+}

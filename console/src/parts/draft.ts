@@ -1,0 +1,229 @@
+import type { Body } from "../api/client.ts";
+import type { Agent } from "../api/queries.ts";
+import { OWN_ZONE, type ScheduleFields } from "../schedule-words.ts";
+import { toList } from "../ui/fields.tsx";
+
+/** An agent as the editor holds it: text where people type, so that half-typed things have a place. */
+
+export type Inject = "bearer" | "basic" | "header" | "query" | "hmac";
+/** A secret that a tool may use: which, how it is sent, and where to. `name` is the user name, header or parameter. */
+export interface SecretUse {
+  secret: string;
+  inject: Inject;
+  name: string;
+  hosts: string;
+  paths: string;
+  methods: string;
+}
+export interface McpServer {
+  name: string;
+  url: string;
+  tools: string;
+  auth: SecretUse | null;
+}
+
+export interface Draft extends ScheduleFields {
+  name: string;
+  description: string;
+  system_prompt: string;
+  run_prompt: string;
+  model_id: string;
+  auto_route: boolean;
+  is_active: boolean;
+  fetch_enabled: boolean;
+  fetch_hosts: string;
+  fetch_methods: string;
+  fetch_strict: boolean;
+  fetch_auth: SecretUse[];
+  webhook_enabled: boolean;
+  webhook_urls: string;
+  webhook_secret: string;
+  mcp_enabled: boolean;
+  mcp_servers: McpServer[];
+  /** Tools' settings that the editor has no field for: they stay as they are. */
+  tools_kept: Agent["tools_config"];
+  limits: Record<LimitName, string>;
+}
+export type LimitName = keyof Agent["limits"];
+
+export const EMPTY_DRAFT: Draft = {
+  name: "",
+  description: "",
+  system_prompt: "",
+  run_prompt: "",
+  model_id: "",
+  auto_route: true,
+  is_active: true,
+  fetch_enabled: false,
+  fetch_hosts: "",
+  fetch_methods: "",
+  fetch_strict: false,
+  fetch_auth: [],
+  webhook_enabled: false,
+  webhook_urls: "",
+  webhook_secret: "",
+  mcp_enabled: false,
+  mcp_servers: [],
+  tools_kept: {},
+  schedule_enabled: false,
+  schedule_interval: "daily",
+  schedule_time: "09:00",
+  schedule_day_of_week: "monday",
+  schedule_day_of_month: 1,
+  schedule_timezone: OWN_ZONE,
+  limits: {
+    max_steps: "",
+    max_run_seconds: "",
+    max_cost_tokens_per_run: "",
+    max_cost_tokens_per_month: "",
+    max_consecutive_failures: "",
+  },
+};
+
+export const NO_SECRET_USE: SecretUse = { secret: "", inject: "bearer", name: "", hosts: "", paths: "", methods: "" };
+
+type Auth = NonNullable<NonNullable<Agent["tools_config"]["web_fetch"]>["auth"]>[number];
+const list = (entries: readonly string[] | undefined) => (entries ?? []).join(", ");
+
+function secretUse(auth: Omit<Auth, "hosts"> & { hosts?: string[] | undefined }): SecretUse {
+  const { inject } = auth;
+  const name =
+    "username" in inject ? inject.username : "name" in inject ? inject.name : "header" in inject ? inject.header : "";
+  return {
+    secret: auth.secret,
+    inject: inject.type,
+    name,
+    hosts: list(auth.hosts),
+    paths: list(auth.paths),
+    methods: list(auth.methods),
+  };
+}
+
+function authOf({ secret, inject: type, name, hosts, paths, methods }: SecretUse): Auth {
+  const inject = {
+    bearer: { type },
+    basic: { type, username: name },
+    header: { type, name },
+    query: { type, name },
+    hmac: { type, header: name },
+  }[type];
+  return {
+    secret,
+    hosts: toList(hosts),
+    inject: inject as Auth["inject"],
+    ...(paths === "" ? {} : { paths: toList(paths) }),
+    ...(methods === "" ? {} : { methods: toList(methods) as NonNullable<Auth["methods"]> }),
+  };
+}
+
+/** The draft of an agent as it is. */
+export function draftOf(agent: Agent): Draft {
+  const { web_fetch, send_webhook, mcp } = agent.tools_config;
+  const text = (limit: number | null) => (limit === null ? "" : String(limit));
+  return {
+    ...EMPTY_DRAFT,
+    name: agent.name,
+    description: agent.description ?? "",
+    system_prompt: agent.system_prompt ?? "",
+    run_prompt: agent.run_prompt ?? "",
+    model_id: agent.model_id ?? "",
+    auto_route: agent.auto_route,
+    is_active: agent.is_active,
+    fetch_enabled: web_fetch?.enabled ?? false,
+    fetch_hosts: list(web_fetch?.hosts),
+    fetch_methods: list(web_fetch?.methods),
+    fetch_strict: web_fetch?.safety === "strict",
+    fetch_auth: (web_fetch?.auth ?? []).map(secretUse),
+    webhook_enabled: send_webhook?.enabled ?? false,
+    webhook_urls: (send_webhook?.urls ?? []).join("\n"),
+    webhook_secret: send_webhook?.secret ?? "",
+    mcp_enabled: mcp?.enabled ?? false,
+    mcp_servers: (mcp?.servers ?? []).map(({ name, url, tools, auth }) => ({
+      name,
+      url,
+      tools: list(tools),
+      auth: auth === undefined ? null : secretUse(auth),
+    })),
+    tools_kept: agent.tools_config,
+    schedule_enabled: agent.schedule_enabled,
+    schedule_interval: agent.schedule_interval ?? EMPTY_DRAFT.schedule_interval,
+    schedule_time: agent.schedule_time ?? EMPTY_DRAFT.schedule_time,
+    schedule_day_of_week: agent.schedule_day_of_week ?? EMPTY_DRAFT.schedule_day_of_week,
+    schedule_day_of_month: agent.schedule_day_of_month ?? 1,
+    schedule_timezone: agent.schedule_timezone,
+    limits: {
+      max_steps: text(agent.limits.max_steps),
+      max_run_seconds: text(agent.limits.max_run_seconds),
+      max_cost_tokens_per_run: text(agent.limits.max_cost_tokens_per_run),
+      max_cost_tokens_per_month: text(agent.limits.max_cost_tokens_per_month),
+      max_consecutive_failures: text(agent.limits.max_consecutive_failures),
+    },
+  };
+}
+
+const orNull = (text: string) => (text.trim() === "" ? null : text);
+
+function toolsOf(draft: Draft): Agent["tools_config"] {
+  const { web_fetch, send_webhook, mcp } = draft.tools_kept;
+  const tools: Record<string, unknown> = {};
+  if (draft.fetch_enabled || web_fetch !== undefined) {
+    tools.web_fetch = {
+      ...web_fetch,
+      enabled: draft.fetch_enabled,
+      hosts: draft.fetch_hosts === "" ? undefined : toList(draft.fetch_hosts),
+      methods: draft.fetch_methods === "" ? undefined : toList(draft.fetch_methods),
+      safety: draft.fetch_strict ? "strict" : undefined,
+      auth: draft.fetch_auth.length === 0 ? undefined : draft.fetch_auth.map(authOf),
+    };
+  }
+  if (draft.webhook_enabled || send_webhook !== undefined) {
+    const urls = toList(draft.webhook_urls);
+    tools.send_webhook = {
+      ...send_webhook,
+      enabled: draft.webhook_enabled,
+      urls: urls.length === 0 ? undefined : urls,
+      secret: orNull(draft.webhook_secret) ?? undefined,
+    };
+  }
+  if (draft.mcp_enabled || mcp !== undefined) {
+    const servers = draft.mcp_servers.map(({ name, url, tools: offered, auth }) => ({
+      ...mcp?.servers?.find((server) => server.name === name),
+      name,
+      url,
+      tools: offered === "" ? undefined : toList(offered),
+      auth: auth === null ? undefined : authOf(auth),
+    }));
+    tools.mcp = { ...mcp, enabled: draft.mcp_enabled, servers: servers.length === 0 ? undefined : servers };
+  }
+  return tools as Agent["tools_config"];
+}
+
+/** What is sent of a draft. */
+export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
+  const scheduled = draft.schedule_enabled;
+  const { schedule_interval: interval } = draft;
+  const limits = Object.fromEntries(
+    Object.entries(draft.limits).flatMap(([name, text]): [string, number | null][] => {
+      if (text !== "") return [[name, Number(text)]];
+      return name.startsWith("max_cost") ? [[name, null]] : [];
+    }),
+  );
+  return {
+    name: draft.name,
+    description: orNull(draft.description),
+    system_prompt: orNull(draft.system_prompt),
+    run_prompt: orNull(draft.run_prompt),
+    model_id: orNull(draft.model_id),
+    auto_route: draft.auto_route,
+    is_active: draft.is_active,
+    tools_config: toolsOf(draft),
+    schedule_enabled: scheduled,
+    schedule_timezone: draft.schedule_timezone,
+    schedule_interval: scheduled ? interval : null,
+    schedule_time: scheduled ? draft.schedule_time : null,
+    schedule_day_of_week:
+      scheduled && interval === "weekly" ? (draft.schedule_day_of_week as Agent["schedule_day_of_week"]) : null,
+    schedule_day_of_month: scheduled && interval === "monthly" ? draft.schedule_day_of_month : null,
+    limits,
+  };
+}

@@ -1,0 +1,134 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { addressOf, send } from "../api/client.ts";
+import { agentNamesQuery, type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
+import { instant, number, words } from "../format.ts";
+import { useAct } from "../ui/act.ts";
+import { Button, Card, Empty } from "../ui/basics.tsx";
+import { SelectField, TextField } from "../ui/fields.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+
+const TYPES = ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"] as const;
+
+const COLUMNS: Column<Transaction>[] = [
+  { title: "#", wide: true, numeric: true, cell: ({ seq }) => <span className="text-muted">{number(seq)}</span> },
+  { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
+  {
+    title: "What",
+    cell: ({ type, model, description, agent_id, run_id }) => (
+      <>
+        <span className="font-medium">{words(type)}</span>
+        <span className="block text-sm break-words text-muted">
+          {model ?? description}
+          {agent_id !== null && run_id !== null && (
+            <>
+              {" · "}
+              <Link to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id }} className="link">
+                its run
+              </Link>
+            </>
+          )}
+        </span>
+      </>
+    ),
+  },
+  {
+    title: "Tokens",
+    numeric: true,
+    cell: ({ amount }) => (
+      <span className={`whitespace-nowrap ${amount > 0 ? "text-good" : ""}`}>
+        {amount > 0 ? `+${number(amount)}` : number(amount).replace("-", "−")}
+      </span>
+    ),
+  },
+  { title: "Balance", numeric: true, cell: ({ balance_after }) => number(balance_after) },
+];
+
+/** Days in the address as instants: `to` is the whole day. */
+function filtersOf(search: {
+  type?: string;
+  agent_id?: string;
+  run_id?: string;
+  from?: string;
+  to?: string;
+}): LedgerFilters {
+  const { from, to, ...rest } = search;
+  const midnight = (date: string, days: number) => {
+    const at = new Date(`${date}T00:00:00`);
+    at.setDate(at.getDate() + days);
+    return Number.isNaN(at.getTime()) ? undefined : at.toISOString();
+  };
+  const instants = {
+    from: from === undefined ? undefined : midnight(from, 0),
+    to: to === undefined ? undefined : midnight(to, 1),
+  };
+  return Object.fromEntries(
+    Object.entries({ ...rest, ...instants }).filter(([, value]) => value !== undefined),
+  ) as LedgerFilters;
+}
+
+/** Every line, with filters that stand in the address, and all of it to take away. */
+export function LedgerTab() {
+  const { type, agent_id, run_id, from, to } = useSearch({ from: "/house/billing" });
+  const navigate = useNavigate({ from: "/billing" });
+  const { data: agents } = useQuery(agentNamesQuery);
+  const { act, busy, error } = useAct();
+  const search = Object.fromEntries(
+    Object.entries({ type, agent_id, run_id, from, to }).filter(([, value]) => value !== undefined),
+  );
+  const filters = filtersOf(search);
+  const set = (name: string) => (value: string) =>
+    void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
+  const download = () =>
+    act(async () => {
+      const response = await send(addressOf("/api/v1/users/me/transactions", {}, { ...filters, format: "csv" }));
+      const link = document.createElement("a");
+      link.href = URL.createObjectURL(await response.blob());
+      link.download = "purser-ledger.csv";
+      link.click();
+      URL.revokeObjectURL(link.href);
+    });
+  return (
+    <Card flush>
+      <div className="flex flex-wrap items-end gap-3 border-b border-line px-4 py-3">
+        <SelectField
+          label="What"
+          className="w-36"
+          value={type ?? ""}
+          options={[["", "all"], ...TYPES.map((name) => [name, words(name)] as const)]}
+          onValue={set("type")}
+        />
+        <SelectField
+          label="Agent"
+          className="w-44"
+          value={agent_id ?? ""}
+          options={[["", "all"], ...(agents ?? []).map(({ id, name }) => [id, name] as const)]}
+          onValue={set("agent_id")}
+        />
+        <TextField label="From" type="date" className="w-40" value={from ?? ""} onValue={set("from")} />
+        <TextField label="To" type="date" className="w-40" value={to ?? ""} onValue={set("to")} />
+        {run_id !== undefined && (
+          <Button icon="close" onClick={() => set("run_id")("")}>
+            One run only
+          </Button>
+        )}
+        <Button icon="download" className="ml-auto" busy={busy} onClick={download}>
+          CSV
+        </Button>
+      </div>
+      {error !== null && <ProblemNotice error={error} />}
+      <PagedTable
+        label="Ledger"
+        query={transactionsQuery(filters)}
+        columns={COLUMNS}
+        keyOf={(entry) => entry.id}
+        empty={
+          <Empty icon="billing" title="No line is like that">
+            Every token that is granted or taken has its line here. Choose other filters.
+          </Empty>
+        }
+      />
+    </Card>
+  );
+}

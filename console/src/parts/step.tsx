@@ -1,0 +1,106 @@
+import type { Step } from "../api/queries.ts";
+import { duration, number } from "../format.ts";
+import { Status } from "../ui/basics.tsx";
+import { Icon } from "../ui/icons.tsx";
+
+interface Removal {
+  technique: string;
+  excerpt: string;
+}
+interface AssistantMessage {
+  content?: string | null;
+  tool_calls?: { id: string; function: { name: string; arguments: string } }[];
+}
+
+/** One step of a run: what was asked, what came back, what was taken out of it, what it cost. */
+export function StepCard({ step }: { step: Step }) {
+  const tool = step.type === "tool";
+  return (
+    <li className="rounded-xl border border-line bg-panel">
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5">
+        <span className={`rounded-md p-1 ${tool ? "bg-warn-soft text-warn" : "bg-accent-soft text-accent"}`}>
+          <Icon name={tool ? "tool" : "model"} />
+        </span>
+        <h3 className="min-w-0 font-medium break-all">
+          <span className="sr-only">Step {step.index + 1}, </span>
+          {step.name}
+        </h3>
+        <Status status={step.status} />
+        <span className="ml-auto text-sm text-muted">
+          {step.finished_at !== null && duration(step.started_at, step.finished_at)}
+          {step.usage !== null && ` · ${number(step.usage.cost_tokens)} tokens`}
+        </span>
+      </div>
+      <div className="space-y-2.5 px-4 pb-3.5 empty:hidden">
+        {tool ? <ToolCall step={step} /> : <ModelAnswer message={step.result as AssistantMessage | null} />}
+        <Removed safety={step.safety} />
+        {step.error !== null && (
+          <p className="text-bad">
+            <code>{step.error.code}</code>: {step.error.message}
+          </p>
+        )}
+      </div>
+    </li>
+  );
+}
+
+function ModelAnswer({ message }: { message: AssistantMessage | null }) {
+  return (
+    <>
+      {typeof message?.content === "string" && message.content !== "" && (
+        <p className="break-words whitespace-pre-wrap">{message.content}</p>
+      )}
+      {message?.tool_calls?.map((call) => (
+        <p key={call.id} className="text-muted">
+          asked for <code className="text-ink">{call.function.name}</code>{" "}
+          <code className="text-sm break-all">{call.function.arguments}</code>
+        </p>
+      ))}
+    </>
+  );
+}
+
+function ToolCall({ step }: { step: Step }) {
+  const result =
+    typeof step.result === "string" ? step.result : step.result === null ? "" : JSON.stringify(step.result, null, 2);
+  return (
+    <>
+      <code className="block text-sm break-all text-muted">{JSON.stringify(step.arguments)}</code>
+      {result !== "" && step.error === null && (
+        <details>
+          <summary className="w-fit text-sm text-muted hover:text-ink">
+            What came back, as the model saw it ({number(result.length)} characters)
+          </summary>
+          <pre className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap">
+            {result}
+          </pre>
+        </details>
+      )}
+    </>
+  );
+}
+
+/** What the safety layer took out of a page, and why. */
+function Removed({ safety }: { safety: Step["safety"] }) {
+  const { removed = [], verdict } = (safety ?? {}) as { removed?: Removal[]; verdict?: { injected: boolean } };
+  if (removed.length === 0) return null;
+  return (
+    <div className={`rounded-lg px-3 py-2.5 ${verdict?.injected === true ? "bg-warn-soft" : "bg-sunken"}`}>
+      <h4 className={`flex items-center gap-2 font-medium ${verdict?.injected === true ? "text-warn" : "text-muted"}`}>
+        <Icon name="shield" />
+        {verdict?.injected === true
+          ? "The page tried to give the model orders. They were taken out:"
+          : "The safety layer took out:"}
+      </h4>
+      <ul className="mt-1.5 space-y-1.5">
+        {removed.slice(0, 10).map(({ technique, excerpt }) => (
+          <li key={`${technique} ${excerpt}`} className="text-sm">
+            <span className="font-medium">{technique}</span>
+            <q className="ml-2 break-words text-muted">{excerpt}</q>
+          </li>
+        ))}
+      </ul>
+      {removed.length > 10 && <p className="mt-1.5 text-sm text-muted">and {number(removed.length - 10)} more</p>}
+    </div>
+  );
+}

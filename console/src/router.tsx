@@ -1,0 +1,159 @@
+import {
+  createRootRoute,
+  createRoute,
+  createRouter,
+  lazyRouteComponent,
+  Outlet,
+  redirect,
+} from "@tanstack/react-router";
+import { asProblem } from "./api/problem.ts";
+import { profileQuery, queryClient } from "./api/queries.ts";
+import { Layout } from "./layout.tsx";
+import { NotFound, PageProblem } from "./page-problem.tsx";
+import { choice, flag, text } from "./search.ts";
+
+/** Every page with its address. What a page shows is in its address, so that it can be kept, sent and gone back to. */
+
+const root = createRootRoute({ component: Outlet, errorComponent: PageProblem, notFoundComponent: NotFound });
+
+/** Where nobody needs to be signed in. */
+const open = <Path extends string>(path: Path, load: () => Promise<Record<string, unknown>>, name: string) =>
+  createRoute({
+    getParentRoute: () => root,
+    path,
+    component: lazyRouteComponent(load as never, name),
+    validateSearch: (search: Record<string, unknown>) => text(search, "next"),
+  });
+const signInPages = () => import("./pages/sign-in.tsx");
+const openRoutes = [
+  open("/sign-in", signInPages, "SignInPage"),
+  open("/sign-up", signInPages, "SignUpPage"),
+  open("/forgot-password", signInPages, "ForgotPasswordPage"),
+  open("/reset-password", signInPages, "ResetPasswordPage"),
+  open("/verify-email", signInPages, "VerifyEmailPage"),
+  open("/operator", () => import("./pages/operator.tsx"), "OperatorPage"),
+] as const;
+
+const house = createRoute({
+  getParentRoute: () => root,
+  id: "house",
+  component: Layout,
+  beforeLoad: async ({ location }) => {
+    try {
+      await queryClient.ensureQueryData(profileQuery);
+    } catch (error) {
+      if (asProblem(error).status !== 401) throw error;
+      const next = location.href === "/" ? {} : { next: location.href };
+      throw redirect({ to: "/sign-in", search: next });
+    }
+  },
+});
+
+const overview = createRoute({
+  getParentRoute: () => house,
+  path: "/",
+  component: lazyRouteComponent(() => import("./pages/overview.tsx"), "OverviewPage"),
+  validateSearch: (search: Record<string, unknown>) => ({
+    ...choice(search, "days", [7, 30, 90]),
+    ...choice(search, "by", ["model", "agent", "key"]),
+  }),
+});
+const agents = createRoute({
+  getParentRoute: () => house,
+  path: "/agents",
+  component: lazyRouteComponent(() => import("./pages/agents.tsx"), "AgentsPage"),
+});
+const newAgent = createRoute({
+  getParentRoute: () => house,
+  path: "/agents/new",
+  component: lazyRouteComponent(() => import("./pages/agent-editor.tsx"), "NewAgentPage"),
+});
+const agent = createRoute({
+  getParentRoute: () => house,
+  path: "/agents/$id",
+  component: lazyRouteComponent(() => import("./pages/agent.tsx"), "AgentPage"),
+  validateSearch: (search: Record<string, unknown>) => ({
+    ...choice(search, "tab", ["runs", "schedule", "settings"]),
+    ...choice(search, "status", ["queued", "running", "succeeded", "failed", "cancelled"]),
+    ...choice(search, "trigger", ["schedule", "manual", "chat"]),
+  }),
+});
+const editAgent = createRoute({
+  getParentRoute: () => house,
+  path: "/agents/$id/edit",
+  component: lazyRouteComponent(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
+});
+const run = createRoute({
+  getParentRoute: () => house,
+  path: "/agents/$id/runs/$run_id",
+  component: lazyRouteComponent(() => import("./pages/run.tsx"), "RunPage"),
+});
+const chat = createRoute({
+  getParentRoute: () => house,
+  path: "/agents/$id/chat",
+  component: lazyRouteComponent(() => import("./pages/chat.tsx"), "ChatPage"),
+  validateSearch: (search: Record<string, unknown>) => text(search, "thread"),
+});
+const secrets = createRoute({
+  getParentRoute: () => house,
+  path: "/secrets",
+  component: lazyRouteComponent(() => import("./pages/secrets.tsx"), "SecretsPage"),
+  validateSearch: (search: Record<string, unknown>) => text(search, "uses"),
+});
+const billing = createRoute({
+  getParentRoute: () => house,
+  path: "/billing",
+  component: lazyRouteComponent(() => import("./pages/billing.tsx"), "BillingPage"),
+  validateSearch: (search: Record<string, unknown>) => ({
+    ...choice(search, "tab", ["balance", "ledger", "plans", "overage", "purchases"]),
+    ...choice(search, "type", ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"]),
+    ...text(search, "agent_id"),
+    ...text(search, "run_id"),
+    ...text(search, "from"),
+    ...text(search, "to"),
+    ...flag(search, "closed"),
+    ...flag(search, "top_up"),
+  }),
+});
+const keys = createRoute({
+  getParentRoute: () => house,
+  path: "/keys",
+  component: lazyRouteComponent(() => import("./pages/keys.tsx"), "KeysPage"),
+});
+const notices = createRoute({
+  getParentRoute: () => house,
+  path: "/notices",
+  component: lazyRouteComponent(() => import("./pages/notices.tsx"), "NoticesPage"),
+});
+const account = createRoute({
+  getParentRoute: () => house,
+  path: "/account",
+  component: lazyRouteComponent(() => import("./pages/account.tsx"), "AccountPage"),
+});
+
+const pages = [
+  overview,
+  agents,
+  newAgent,
+  agent,
+  editAgent,
+  run,
+  chat,
+  secrets,
+  billing,
+  keys,
+  notices,
+  account,
+] as const;
+
+export const router = createRouter({
+  routeTree: root.addChildren([house.addChildren([...pages]), ...openRoutes]),
+  defaultPreload: "intent",
+  scrollRestoration: true,
+});
+
+declare module "@tanstack/react-router" {
+  interface Register {
+    router: typeof router;
+  }
+}

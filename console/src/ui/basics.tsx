@@ -1,0 +1,191 @@
+import type { ButtonHTMLAttributes, ReactNode } from "react";
+import { Icon, type IconName } from "./icons.tsx";
+
+/** The small pieces that every page is made of. */
+
+const KINDS = {
+  primary: "bg-accent text-accent-ink border-transparent hover:brightness-110",
+  plain: "bg-panel text-ink border-line hover:bg-sunken",
+  quiet: "bg-transparent text-muted border-transparent hover:bg-sunken hover:text-ink",
+  danger: "bg-panel text-bad border-bad/40 hover:bg-bad-soft",
+} as const;
+export type ButtonKind = keyof typeof KINDS;
+
+/** The look of a button, for links that act like one. */
+export const buttonClass = (kind: ButtonKind = "plain", className = "") =>
+  `inline-flex items-center justify-center gap-1.5 rounded-md border px-3 py-1.5 font-medium leading-5 whitespace-nowrap select-none transition-colors disabled:opacity-55 ${KINDS[kind]} ${className}`;
+
+interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+  kind?: ButtonKind;
+  icon?: IconName;
+  /** Something is under way: the button waits and says so. */
+  busy?: boolean;
+}
+export function Button({
+  kind = "plain",
+  icon,
+  busy = false,
+  className = "",
+  children,
+  disabled,
+  ...rest
+}: ButtonProps) {
+  return (
+    <button
+      type="button"
+      {...rest}
+      disabled={disabled === true || busy}
+      aria-busy={busy}
+      className={buttonClass(kind, className)}
+    >
+      {busy ? <Spinner /> : icon !== undefined && <Icon name={icon} />}
+      {children}
+    </button>
+  );
+}
+
+export function Spinner({ className = "size-4" }: { className?: string }) {
+  return (
+    <svg className={`animate-spin ${className}`} viewBox="0 0 16 16" fill="none" aria-hidden="true">
+      <circle cx="8" cy="8" r="6" stroke="currentColor" strokeOpacity=".25" strokeWidth="2" />
+      <path d="M14 8a6 6 0 0 0-6-6" stroke="currentColor" strokeWidth="2" strokeLinecap="round" />
+    </svg>
+  );
+}
+
+/** The heading of a page; the document's title follows it. */
+export function PageHeader({ title, note, children }: { title: string; note?: ReactNode; children?: ReactNode }) {
+  return (
+    <header className="mb-5 flex flex-wrap items-start justify-between gap-x-6 gap-y-3">
+      <title>{`${title} · Purser`}</title>
+      <div className="min-w-0">
+        <h1 className="text-xl font-semibold tracking-tight break-words">{title}</h1>
+        {note !== undefined && <div className="mt-0.5 text-muted">{note}</div>}
+      </div>
+      {children !== undefined && <div className="flex flex-wrap items-center gap-2">{children}</div>}
+    </header>
+  );
+}
+
+interface CardProps {
+  title?: string;
+  note?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+  /** Content to the edges: tables and lists. */
+  flush?: boolean;
+  className?: string;
+}
+export function Card({ title, note, actions, children, flush = false, className = "" }: CardProps) {
+  return (
+    <section className={`min-w-0 rounded-xl border border-line bg-panel ${className}`}>
+      {title !== undefined && (
+        <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2 px-4 pt-3.5 pb-2.5">
+          <div>
+            <h2 className="font-semibold">{title}</h2>
+            {note !== undefined && <p className="text-sm text-muted">{note}</p>}
+          </div>
+          {actions}
+        </div>
+      )}
+      <div className={flush ? "" : `px-4 pb-4 ${title === undefined ? "pt-4" : "pt-0.5"}`}>{children}</div>
+    </section>
+  );
+}
+
+/** What a list shows that has nothing yet: what it is for, and what to do next. */
+export function Empty({
+  icon,
+  title,
+  children,
+  action,
+}: {
+  icon: IconName;
+  title: string;
+  children: ReactNode;
+  action?: ReactNode;
+}) {
+  return (
+    <div className="flex flex-col items-center px-6 py-10 text-center">
+      <div className="mb-3 rounded-full bg-accent-soft p-2.5 text-accent">
+        <Icon name={icon} className="size-5" />
+      </div>
+      <p className="font-semibold">{title}</p>
+      <p className="mt-1 max-w-md text-pretty text-muted">{children}</p>
+      {action !== undefined && <div className="mt-4 flex flex-wrap justify-center gap-2">{action}</div>}
+    </div>
+  );
+}
+
+const TONES = {
+  neutral: "bg-sunken text-muted",
+  accent: "bg-accent-soft text-accent",
+  good: "bg-good-soft text-good",
+  warn: "bg-warn-soft text-warn",
+  bad: "bg-bad-soft text-bad",
+} as const;
+export type Tone = keyof typeof TONES;
+
+export function Badge({ tone = "neutral", children }: { tone?: Tone; children: ReactNode }) {
+  return (
+    <span
+      className={`inline-flex items-center gap-1 rounded-full px-2 py-px text-xs font-medium whitespace-nowrap ${TONES[tone]}`}
+    >
+      {children}
+    </span>
+  );
+}
+
+const RUN_TONES: Record<string, Tone> = { running: "accent", cancelling: "warn", succeeded: "good", failed: "bad" };
+/** The state of a run or a step. */
+export function Status({ status }: { status: string }) {
+  return (
+    <Badge tone={RUN_TONES[status] ?? "neutral"}>
+      {(status === "running" || status === "cancelling") && <Spinner className="size-3" />}
+      {status}
+    </Badge>
+  );
+}
+
+/** A message that stays: a banner within the page. */
+export function Callout({
+  tone,
+  icon,
+  children,
+}: {
+  tone: Exclude<Tone, "neutral">;
+  icon: IconName;
+  children: ReactNode;
+}) {
+  return (
+    <div className={`flex items-start gap-2.5 rounded-lg px-3.5 py-2.5 ${TONES[tone]}`}>
+      <Icon name={icon} className="mt-0.5 size-4" />
+      <div className="min-w-0 flex-1">{children}</div>
+    </div>
+  );
+}
+
+export function Skeleton({ lines = 3 }: { lines?: number }) {
+  return (
+    <div className="animate-pulse space-y-2.5 p-4" role="status" aria-label="Loading">
+      {Array.from({ length: lines }, (_, line) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are alike and never change places
+        <div key={line} className="h-4 rounded bg-sunken" />
+      ))}
+    </div>
+  );
+}
+
+/** A term and what it is, in rows. */
+export function Facts({ facts }: { facts: [string, ReactNode][] }) {
+  return (
+    <dl className="grid grid-cols-[auto_1fr] gap-x-5 gap-y-2">
+      {facts.map(([term, fact]) => (
+        <div key={term} className="contents">
+          <dt className="text-muted">{term}</dt>
+          <dd className="min-w-0 break-words">{fact}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

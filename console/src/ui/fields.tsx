@@ -1,0 +1,190 @@
+import { Switch } from "radix-ui";
+import { createContext, type InputHTMLAttributes, type ReactNode, useContext, useId } from "react";
+import { asProblem } from "../api/problem.ts";
+
+/** The error of a form's last attempt, so that each field can show what is said of it. */
+const FormError = createContext<unknown>(null);
+export const FormErrorProvider = FormError.Provider;
+
+interface FieldProps {
+  label: string;
+  hint?: ReactNode;
+  /** The API's name of the field: its errors are shown here. */
+  param?: string;
+  className?: string;
+  children: (props: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ReactNode;
+}
+
+/** A label, its control, a hint, and what is wrong with it. */
+export function Field({ label, hint, param, className = "", children }: FieldProps) {
+  const id = useId();
+  const error = useContext(FormError);
+  const problem = error === null ? null : asProblem(error);
+  const wrong = param !== undefined && problem?.param === param;
+  const described = [hint !== undefined && `${id}-hint`, wrong && `${id}-error`].filter(Boolean).join(" ");
+  return (
+    <div className={className}>
+      <label htmlFor={id} className="mb-1 block font-medium">
+        {label}
+      </label>
+      {children({ id, "aria-describedby": described === "" ? undefined : described, "aria-invalid": wrong })}
+      {wrong && (
+        <p id={`${id}-error`} className="mt-1 text-sm text-bad">
+          {problem?.message}
+        </p>
+      )}
+      {hint !== undefined && (
+        <p id={`${id}-hint`} className="mt-1 text-sm text-pretty text-muted">
+          {hint}
+        </p>
+      )}
+    </div>
+  );
+}
+
+interface TextFieldProps extends Omit<InputHTMLAttributes<HTMLInputElement>, "value" | "onChange"> {
+  label: string;
+  hint?: ReactNode;
+  param?: string;
+  value: string;
+  onValue: (value: string) => void;
+}
+export function TextField({ label, hint, param, value, onValue, className, ...rest }: TextFieldProps) {
+  return (
+    <Field
+      label={label}
+      {...(hint === undefined ? {} : { hint })}
+      {...(param === undefined ? {} : { param })}
+      className={className ?? ""}
+    >
+      {(props) => (
+        <input
+          type="text"
+          {...rest}
+          {...props}
+          className="control"
+          value={value}
+          onChange={(event) => onValue(event.target.value)}
+        />
+      )}
+    </Field>
+  );
+}
+
+interface AreaFieldProps extends Omit<TextFieldProps, "onInput" | "type"> {
+  rows?: number;
+  mono?: boolean;
+}
+export function AreaField({
+  label,
+  hint,
+  param,
+  value,
+  onValue,
+  rows = 4,
+  mono = false,
+  placeholder,
+  required,
+  maxLength,
+}: AreaFieldProps) {
+  return (
+    <Field label={label} {...(hint === undefined ? {} : { hint })} {...(param === undefined ? {} : { param })}>
+      {(props) => (
+        <textarea
+          {...props}
+          rows={rows}
+          placeholder={placeholder}
+          required={required}
+          maxLength={maxLength}
+          className={`control field-sizing-content max-h-96 min-h-16 ${mono ? "font-mono text-sm" : ""}`}
+          value={value}
+          onChange={(event) => onValue(event.target.value)}
+        />
+      )}
+    </Field>
+  );
+}
+
+interface SelectFieldProps<Value extends string> {
+  label: string;
+  hint?: ReactNode;
+  param?: string;
+  value: Value;
+  options: readonly (readonly [Value, string])[];
+  onValue: (value: Value) => void;
+  className?: string;
+  disabled?: boolean;
+}
+export function SelectField<Value extends string>({
+  label,
+  hint,
+  param,
+  value,
+  options,
+  onValue,
+  className,
+  disabled,
+}: SelectFieldProps<Value>) {
+  return (
+    <Field
+      label={label}
+      {...(hint === undefined ? {} : { hint })}
+      {...(param === undefined ? {} : { param })}
+      className={className ?? ""}
+    >
+      {(props) => (
+        <select
+          {...props}
+          disabled={disabled}
+          className="control pr-8"
+          value={value}
+          onChange={(event) => onValue(event.target.value as Value)}
+        >
+          {options.map(([option, text]) => (
+            <option key={option} value={option}>
+              {text}
+            </option>
+          ))}
+        </select>
+      )}
+    </Field>
+  );
+}
+
+interface ToggleProps {
+  label: string;
+  hint?: ReactNode;
+  checked: boolean;
+  onChecked: (checked: boolean) => void;
+  disabled?: boolean;
+}
+export function Toggle({ label, hint, checked, onChecked, disabled = false }: ToggleProps) {
+  const id = useId();
+  return (
+    <div className="flex items-start gap-3">
+      <Switch.Root
+        id={id}
+        checked={checked}
+        disabled={disabled}
+        onCheckedChange={onChecked}
+        aria-describedby={hint === undefined ? undefined : `${id}-hint`}
+        className="mt-0.5 h-5 w-9 shrink-0 rounded-full border border-edge bg-sunken transition-colors data-[state=checked]:border-accent data-[state=checked]:bg-accent disabled:opacity-50"
+      >
+        <Switch.Thumb className="block size-3.5 translate-x-0.5 rounded-full bg-edge transition-transform data-[state=checked]:translate-x-[1.1rem] data-[state=checked]:bg-accent-ink" />
+      </Switch.Root>
+      <div className="min-w-0">
+        <label htmlFor={id} className="font-medium">
+          {label}
+        </label>
+        {hint !== undefined && (
+          <p id={`${id}-hint`} className="text-sm text-pretty text-muted">
+            {hint}
+          </p>
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Text with one entry a line or comma as a list, and back. */
+export const toList = (text: string): string[] => text.split(/[\s,]+/).filter((entry) => entry !== "");

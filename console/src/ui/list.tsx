@@ -1,0 +1,90 @@
+import { useInfiniteQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
+import type { List } from "../api/queries.ts";
+import { Button, Skeleton } from "./basics.tsx";
+import { ProblemNotice } from "./problem.tsx";
+
+export interface Column<Row> {
+  /** The heading; an empty one is for actions. */
+  title: string;
+  cell: (row: Row) => ReactNode;
+  /** Numbers stand right. */
+  numeric?: boolean;
+  /** Left out on a phone, where `first` tells it. */
+  wide?: boolean;
+}
+
+interface TableProps<Row> {
+  label: string;
+  columns: readonly Column<Row>[];
+  rows: readonly Row[];
+  keyOf: (row: Row) => string;
+}
+
+export function Table<Row>({ label, columns, rows, keyOf }: TableProps<Row>) {
+  const look = ({ numeric, wide }: Column<Row>) =>
+    `${numeric === true ? "text-right" : "text-left"} ${wide === true ? "max-md:hidden" : ""}`;
+  return (
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    <section className="relative overflow-x-auto" tabIndex={0} aria-label={label}>
+      <table className="w-full border-collapse">
+        <thead>
+          <tr className="border-b border-line text-xs text-muted">
+            {columns.map((column) => (
+              <th
+                key={column.title}
+                scope="col"
+                className={`px-4 py-2 font-medium max-md:px-2.5 whitespace-nowrap ${look(column)}`}
+              >
+                {column.title === "" ? <span className="sr-only">Actions</span> : column.title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={keyOf(row)} className="border-b border-line last:border-0 hover:bg-sunken/60">
+              {columns.map((column) => (
+                <td key={column.title} className={`px-4 py-2.5 align-top max-md:px-2.5 ${look(column)}`}>
+                  {column.cell(row)}
+                </td>
+              ))}
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </section>
+  );
+}
+
+interface PagedTableProps<Row> extends Omit<TableProps<Row>, "rows"> {
+  query: List<Row>;
+  empty: ReactNode;
+}
+
+/** A list of the API as a table: loading, failed, empty, or with its rows and a button for more. */
+export function PagedTable<Row>({ query, empty, ...table }: PagedTableProps<Row>) {
+  const result = useInfiniteQuery(query);
+  if (result.isPending) return <Skeleton lines={4} />;
+  if (result.isError) {
+    return (
+      <div className="p-4">
+        <ProblemNotice error={result.error} onRetry={() => result.refetch()} />
+      </div>
+    );
+  }
+  const rows = result.data.pages.flatMap((page) => page.rows);
+  if (rows.length === 0) return <>{empty}</>;
+  return (
+    <>
+      <Table {...table} rows={rows} />
+      {result.hasNextPage && (
+        <div className="border-t border-line p-2 text-center">
+          <Button kind="quiet" busy={result.isFetchingNextPage} onClick={() => result.fetchNextPage()}>
+            Show more
+          </Button>
+        </div>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,58 @@
+import { randomBytes, scrypt, timingSafeEqual } from "node:crypto";
+import { errors } from "../errors.ts";
+
+/** OWASP's password storage cheat sheet: N = 2^15, r = 8, p = 3 is as strong as its first choice and takes a quarter of the memory. */
+const COST = { N: 2 ** 15, r: 8, p: 3 };
+const MEMORY_BYTES = 128 * COST.N * COST.r + 2 ** 20;
+const SALT_BYTES = 16;
+const HASH_BYTES = 32;
+/** Each takes 32 MiB and a core for a tenth of a second: more at once would only starve the rest. */
+const AT_ONCE = 2;
+const MAX_WAITING = 50;
+
+const encode = (salt: Buffer, hash: Buffer) =>
+  ["scrypt", COST.N, COST.r, COST.p, salt.toString("base64url"), hash.toString("base64url")].join("$");
+/** What an unknown user's password is compared with, so that it takes as long. */
+const NOBODYS = encode(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES));
+
+/** Hashes and compares passwords, a few at a time; 503 when too many wait. */
+export function createPasswords() {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+
+  const derive = async (password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> => {
+    if (waiting.length >= MAX_WAITING) throw errors.overloaded();
+    if (running < AT_ONCE) running += 1;
+    else await new Promise<void>((resolve) => waiting.push(resolve)); // whoever finishes hands its place on
+    try {
+      return await scryptOf(password, salt, cost);
+    } finally {
+      const next = waiting.shift();
+      if (next === undefined) running -= 1;
+      else next();
+    }
+  };
+
+  return {
+    async hash(password: string): Promise<string> {
+      const salt = randomBytes(SALT_BYTES);
+      return encode(salt, await derive(password, salt, COST));
+    },
+    /** Whether `password` is the one that was hashed; never when `stored` is null, which takes as long. */
+    async matches(password: string, stored: string | null): Promise<boolean> {
+      const [, N, r, p, salt = "", hash = ""] = (stored ?? NOBODYS).split("$");
+      const cost = { N: Number(N), r: Number(r), p: Number(p) };
+      const derived = await derive(password, Buffer.from(salt, "base64url"), cost);
+      return timingSafeEqual(derived, Buffer.from(hash, "base64url")) && stored !== null;
+    },
+  };
+}
+
+/** NIST SP 800-63B: the same password, typed on another keyboard, may come in another Unicode form. */
+function scryptOf(password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    scrypt(password.normalize("NFKC"), salt, HASH_BYTES, { ...cost, maxmem: MEMORY_BYTES }, (error, hash) =>
+      error === null ? resolve(hash) : reject(error),
+    );
+  });
+}

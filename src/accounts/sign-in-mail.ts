@@ -1,0 +1,44 @@
+import { RESET_LINK_HOURS, SIGN_UP_LINK_HOURS } from "../constants.ts";
+import type { Mail } from "../platform/mail.ts";
+
+/** The mails of signing in. A token stands behind `#`: browsers send it to no server, and name it to no other page. */
+
+const mail = (to: string, subject: string, link: string, before: string, after: string): Mail => ({
+  to,
+  subject,
+  link,
+  text: `${before}\n\n${link}\n\n${after}\n`,
+});
+
+/** To whoever signs up: confirms that the address is theirs. */
+export function confirmationMail(to: string, url: string, token: string): Mail {
+  return mail(
+    to,
+    "Confirm your e-mail address",
+    `${url}/verify-email#token=${token}`,
+    "Somebody, we hope you, signed up to Purser with this address. To confirm it and to be signed in, open",
+    `The link is good for ${SIGN_UP_LINK_HOURS} hours. If it was not you, do nothing: no account is made.`,
+  );
+}
+
+/** To whoever signs up with an address that has an account: only its owner may learn that. */
+export function knownAddressMail(to: string, url: string): Mail {
+  return mail(
+    to,
+    "You have an account already",
+    `${url}/sign-in`,
+    "Somebody, we hope you, signed up to Purser with this address, which has an account already. To sign in, or to set a new password, open",
+    "If it was not you, do nothing: nothing has changed.",
+  );
+}
+
+/** To whoever forgot their password. */
+export function resetMail(to: string, url: string, token: string): Mail {
+  return mail(
+    to,
+    "Set a new password",
+    `${url}/reset-password#token=${token}`,
+    "Somebody, we hope you, asked for a new password for your Purser account. To set one, open",
+    `The link is good for ${RESET_LINK_HOURS} hour and works once. If it was not you, do nothing: your password stays.`,
+  );
+}

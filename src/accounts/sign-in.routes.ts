@@ -1,0 +1,91 @@
+import type { Context } from "hono";
+import { deleteCookie, setCookie } from "hono/cookie";
+import { SESSION_DAYS } from "../constants.ts";
+import type { HttpEnv } from "../contract/caller.ts";
+import { createRouter } from "../contract/router.ts";
+import * as contract from "../contract/sign-in.ts";
+import { errors, PurserError } from "../errors.ts";
+import { createAllowances } from "../platform/allowance.ts";
+import type { PublicAddress } from "../platform/public-address.ts";
+import type { Begun, SignIn } from "./sign-in.service.ts";
+
+/** contract 3: sign-ups are limited by address. Whole offices share one, so these are generous. */
+const SIGN_UPS = { size: 30, refill_s: 3600 };
+const ATTEMPTS = { size: 100, refill_s: 600 };
+
+export function signInRoutes({ signIn, address }: { signIn: SignIn; address: PublicAddress }) {
+  const router = createRouter();
+  const sign_ups = createAllowances(SIGN_UPS);
+  const attempts = createAllowances(ATTEMPTS);
+  const cookie = contract.sessionCookieName(address.secure);
+  const attributes = { httpOnly: true, secure: address.secure, sameSite: "Lax", path: "/" } as const;
+
+  /** Once a request is well formed, its sender's allowance is used. */
+  const limit = (c: Context<HttpEnv>, allowances = attempts) => {
+    const { retry_after_s } = allowances.take(c.get("client_address"));
+    if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
+  };
+  const enter = (c: Context<HttpEnv>, { token, signed_in }: Begun) => {
+    setCookie(c, cookie, token, { ...attributes, maxAge: SESSION_DAYS * 86_400 });
+    return signed_in;
+  };
+  const ownToken = (c: Context<HttpEnv>): string => {
+    const token = c.get("session_token");
+    if (token === null) throw errors.sessionExpired();
+    return token;
+  };
+  const linkSent = { status: "link_sent", delivery: signIn.delivery } as const;
+
+  router.openapi(contract.signUp, async (c) => {
+    limit(c, sign_ups);
+    const begun = await signIn.signUp(c.req.valid("json"));
+    return begun === null ? c.json(linkSent, 202) : c.json(enter(c, begun), 201);
+  });
+  router.openapi(contract.verifyEmail, async (c) => {
+    limit(c);
+    return c.json(enter(c, await signIn.verifyEmail(c.req.valid("json").token)), 201);
+  });
+  router.openapi(contract.signIn, async (c) => {
+    limit(c);
+    return c.json(enter(c, await signIn.signIn(c.req.valid("json"))), 200);
+  });
+  router.openapi(contract.requestPasswordReset, (c) => {
+    limit(c);
+    signIn.requestPasswordReset(c.req.valid("json").email);
+    return c.json(linkSent, 202);
+  });
+  router.openapi(contract.resetPassword, async (c) => {
+    limit(c);
+    const { token, new_password } = c.req.valid("json");
+    return c.json(enter(c, await signIn.resetPassword(token, new_password)), 200);
+  });
+  router.openapi(contract.changePassword, async (c) => {
+    limit(c);
+    const { current_password, new_password } = c.req.valid("json");
+    return c.json(enter(c, await signIn.changePassword(ownToken(c), current_password, new_password)), 200);
+  });
+  router.openapi(contract.signOut, async (c) => {
+    const token = c.get("session_token");
+    if (token !== null) await signIn.signOut(token);
+    deleteCookie(c, cookie, attributes);
+    return c.body(null, 204);
+  });
+  router.openapi(contract.signOutEverywhere, async (c) => {
+    await signIn.signOutEverywhere(ownToken(c));
+    deleteCookie(c, cookie, attributes);
+    return c.body(null, 204);
+  });
+  router.openapi(contract.getSession, async (c) => {
+    const token = c.get("session_token");
+    const who = token === null ? null : await signIn.who(token).catch(nobody);
+    const { signup, verification, delivery } = signIn;
+    return c.json({ user: who?.user ?? null, session: who?.session ?? null, signup, verification, delivery }, 200);
+  });
+  return router;
+}
+
+/** A session that has ended is nobody's; that of a suspended user is refused as everywhere. */
+function nobody(error: unknown): null {
+  if (error instanceof PurserError && error.code === "session_expired") return null;
+  throw error;
+}

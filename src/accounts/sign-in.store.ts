@@ -1,0 +1,123 @@
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+
+/** A session as every request needs it, with its owner's state. */
+export interface SessionStanding {
+  user_id: string;
+  email: string | null;
+  expires_at: Instant;
+  suspended_at: Instant | null;
+  erased_at: Instant | null;
+}
+
+/** Somebody who could sign in; without a password until they set one by a mailed link. */
+export interface Person {
+  id: string;
+  email: string;
+  suspended_at: Instant | null;
+  password_hash: string | null;
+}
+
+interface NewSession {
+  token_hash: Buffer;
+  user_id: string;
+  created_at: Instant;
+  expires_at: Instant;
+}
+
+export function createSignInStore(db: Db) {
+  const person = async (sql: Sql, condition: string, value: string): Promise<Person | undefined> => {
+    const rows = await sql.query<Person>({
+      text: `select u.id, u.email, u.suspended_at, p.hash as password_hash
+        from users u left join password p on p.user_id = u.id where ${condition} and u.erased_at is null`,
+      values: [value],
+    });
+    return rows[0];
+  };
+  return {
+    personByEmail: (email: string) => person(db, "u.email = $1", email),
+    personById: (id: string, sql: Sql) => person(sql, "u.id = $1", id),
+
+    /** False when the address is taken. */
+    async insertUser(tx: Tx, user: { id: string; email: string; created_at: Instant }): Promise<boolean> {
+      const rows = await tx.query({
+        text: "insert into users (id, email, created_at) values ($1, $2, $3) on conflict (email) do nothing returning id",
+        values: [user.id, user.email, user.created_at],
+      });
+      return rows.length > 0;
+    },
+    /** Locks the password's row until the transaction ends, so that no session begins beside it. */
+    async setPassword(tx: Tx, { user_id, hash, now }: { user_id: string; hash: string; now: Instant }): Promise<void> {
+      await tx.query({
+        text: `insert into password (user_id, hash, changed_at) values ($1, $2, $3)
+          on conflict (user_id) do update set hash = excluded.hash, changed_at = excluded.changed_at`,
+        values: [user_id, hash, now],
+      });
+    },
+
+    /** Begins a session if the password is still `password_hash`; false when it was changed in between. */
+    async insertSession(sql: Sql, session: NewSession, password_hash: string): Promise<boolean> {
+      const rows = await sql.query({
+        text: `insert into session (token_hash, user_id, created_at, expires_at)
+          select $1, user_id, $3, $4 from (select user_id from password where user_id = $2 and hash = $5 for share) p
+          returning user_id`,
+        values: [session.token_hash, session.user_id, session.created_at, session.expires_at, password_hash],
+      });
+      return rows.length > 0;
+    },
+    async session(token_hash: Buffer): Promise<SessionStanding | undefined> {
+      const rows = await db.query<SessionStanding>({
+        name: "session_by_hash",
+        text: `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at
+          from session s join users u on u.id = s.user_id where s.token_hash = $1`,
+        values: [token_hash],
+      });
+      return rows[0];
+    },
+    deleteSession: (token_hash: Buffer) =>
+      db.query({ text: "delete from session where token_hash = $1", values: [token_hash] }),
+    deleteSessions: (sql: Sql, user_id: string) =>
+      sql.query({ text: "delete from session where user_id = $1", values: [user_id] }),
+
+    insertSignUp: (row: { token_hash: Buffer; email: string; password_hash: string; expires_at: Instant }) =>
+      db.query({
+        text: "insert into sign_up (token_hash, email, password_hash, expires_at) values ($1, $2, $3, $4)",
+        values: [row.token_hash, row.email, row.password_hash, row.expires_at],
+      }),
+    /** The sign-up behind a link that is still good. All of its address's end with it. */
+    async takeSignUp(tx: Tx, token_hash: Buffer, now: Instant) {
+      const rows = await tx.query<{ email: string; password_hash: string }>({
+        text: "delete from sign_up where token_hash = $1 and expires_at > $2 returning email, password_hash",
+        values: [token_hash, now],
+      });
+      const [row] = rows;
+      if (row !== undefined) await tx.query({ text: "delete from sign_up where email = $1", values: [row.email] });
+      return row;
+    },
+
+    insertReset: (row: { token_hash: Buffer; user_id: string; expires_at: Instant }) =>
+      db.query({
+        text: "insert into password_reset (token_hash, user_id, expires_at) values ($1, $2, $3)",
+        values: [row.token_hash, row.user_id, row.expires_at],
+      }),
+    /** Whose password a link that is still good sets. */
+    async takeReset(tx: Tx, token_hash: Buffer, now: Instant): Promise<string | undefined> {
+      const rows = await tx.query<{ user_id: string }>({
+        text: "delete from password_reset where token_hash = $1 and expires_at > $2 returning user_id",
+        values: [token_hash, now],
+      });
+      return rows[0]?.user_id;
+    },
+    deleteResets: (tx: Tx, user_id: string) =>
+      tx.query({ text: "delete from password_reset where user_id = $1", values: [user_id] }),
+
+    deletePassword: (tx: Tx, user_id: string) =>
+      tx.query({ text: "delete from password where user_id = $1", values: [user_id] }),
+    async sweep(now: Instant): Promise<void> {
+      await db.query({ text: "delete from session where expires_at <= $1", values: [now] });
+      await db.query({ text: "delete from sign_up where expires_at <= $1", values: [now] });
+      await db.query({ text: "delete from password_reset where expires_at <= $1", values: [now] });
+    },
+  };
+}
+
+export type SignInStore = ReturnType<typeof createSignInStore>;

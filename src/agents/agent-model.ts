@@ -1,0 +1,100 @@
+import type {
+  CompletionCall,
+  CompletionOutcome,
+  CompletionStream,
+  ResolveAgent,
+} from "../completions/completions.types.ts";
+import type { AgentChat } from "../contract/agents.ts";
+import type { ChatMessage, ChatRequest } from "../contract/completions.ts";
+import { errors } from "../errors.ts";
+import type { Chat, Turn, TurnOptions } from "./chat.service.ts";
+import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
+import { createChatEvents } from "./chat-events.ts";
+import type { EventFeed } from "./event-stream.ts";
+
+const DONE = { done: true, value: undefined } as const;
+
+/**
+ * An agent as a model, for `model: "agent/{id}"` in chat completions: each call is a chat run of the agent, which makes
+ * and pays for the model calls, so that the completion itself is charged nothing.
+ */
+export function createAgentModel(deps: {
+  chat: Pick<Chat, "turn">;
+  /** Whether there is such an agent of this user. */
+  exists(user_id: string, id: string): Promise<boolean>;
+}): ResolveAgent {
+  return async (id, { user_id }) => {
+    if (!(await deps.exists(user_id, id))) return null;
+    const turn = (call: CompletionCall, options: TurnOptions): Promise<Turn> => {
+      // What the key may do was settled before the completion was begun.
+      const caller = { ...call.caller, scopes: [] };
+      return deps.chat.turn(caller, id, chatOf(call.request), options);
+    };
+    return {
+      async complete(call) {
+        const { finished } = await turn(call, { request_id: call.request_id, signal: call.signal, onText: null });
+        const answer = await finished;
+        return { ...outcomeOf(answer), response: chatAnswer(answer) };
+      },
+      async stream(call) {
+        const events = createChatEvents(call.request_id);
+        const signal = AbortSignal.any([call.signal, events.left]);
+        const begun = await turn(call, { request_id: call.request_id, signal, onText: events.onText });
+        return completionStream(begun, await events.open(begun));
+      },
+    };
+  };
+}
+
+function completionStream({ finished }: Turn, events: EventFeed): CompletionStream {
+  let outcome: ReturnType<CompletionStream["outcome"]> = null;
+  const over = finished.then(
+    (turn) => {
+      outcome = outcomeOf(turn);
+    },
+    () => {},
+  );
+  return {
+    next: events.next,
+    async return() {
+      events.leave();
+      await over;
+      return DONE;
+    },
+    outcome: () => outcome,
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+function outcomeOf(turn: FinishedTurn): CompletionOutcome {
+  const { model, usage, routing } = chatAnswer(turn);
+  return { model_id: model, usage, settlement: "settled", complete: true, ...(routing && { routing }) };
+}
+
+/** The request as a turn of the agent's. Sampling and caps are the agent's own; what would change the answer's shape is refused. */
+function chatOf(request: ChatRequest): AgentChat {
+  if ((request.tools?.length ?? 0) > 0) {
+    throw errors.invalidValue(
+      "tools",
+      "An agent brings its own tools. Leave tools out, and set the agent's tools_config.",
+    );
+  }
+  if (request.response_format !== undefined && request.response_format.type !== "text") {
+    throw errors.invalidValue("response_format", "An agent answers in text. Leave response_format out.");
+  }
+  return { messages: request.messages.map(chatMessage), stream: request.stream === true, on_disconnect: "cancel" };
+}
+
+function chatMessage({ role, content }: ChatMessage, index: number): AgentChat["messages"][number] {
+  if (role === "tool") {
+    throw errors.invalidValue(`messages[${index}].role`, "An agent calls its own tools. Send no messages of tools.");
+  }
+  const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? []);
+  const texts = parts.map(({ type, text }) => {
+    if (type === "text" && text !== undefined) return text;
+    throw errors.invalidValue(`messages[${index}].content`, "An agent reads text. Send parts of type text only.");
+  });
+  return { role: role === "developer" ? "system" : role, content: texts.join("\n") };
+}

@@ -1,0 +1,68 @@
+import type { Sql, Tx } from "../platform/db.ts";
+import type { AgentKey } from "../scheduling/scheduling.types.ts";
+
+/** What runs need to know of their agents, and what their outcome changes in them. */
+
+/** What a due run is made of. */
+export interface DueAgent extends AgentKey {
+  version: number;
+  model_id: string | null;
+  auto_route: boolean;
+}
+
+/** Of the given agents, whoever owns them, those that are there. */
+export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promise<DueAgent[]> {
+  return tx.query<DueAgent>({
+    name: "agent_due",
+    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route
+      from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+      join agent on agent.user_id = due.user_id and agent.id = due.agent_id
+      where deleted_at is null`,
+    values: [JSON.stringify(keys)],
+  });
+}
+
+/**
+ * Locks the agents whose count of failures is going to change: those of runs that fail, and those that have failures
+ * counted. Their ids. Whoever changes an agent and its runs locks the agent first.
+ */
+export async function lockCounted(tx: Tx, runs: readonly (AgentKey & { fails: boolean })[]): Promise<Set<string>> {
+  const rows = await tx.query<{ id: string }>({
+    name: "agent_lock_counted",
+    text: `select agent.id from jsonb_to_recordset($1::jsonb) as run(user_id uuid, agent_id uuid, fails boolean)
+      join agent on agent.user_id = run.user_id and agent.id = run.agent_id
+      where fails or consecutive_failures > 0
+      order by agent.user_id, agent.id for no key update of agent`,
+    values: [JSON.stringify(runs)],
+  });
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Of the agents, by id, those that run. They stay so until the transaction ends. */
+export async function keepActive(tx: Tx, keys: readonly AgentKey[]): Promise<Set<string>> {
+  const rows = await tx.query<{ id: string }>({
+    name: "agent_keep_active",
+    text: `select agent.id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, agent_id uuid)
+      join agent on agent.user_id = key.user_id and agent.id = key.agent_id
+      where is_active and deleted_at is null
+      order by agent.user_id, agent.id for key share of agent`,
+    values: [JSON.stringify(keys)],
+  });
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** Counts a failed run, or none any more. How many there are in a row now, and how many are allowed; absent when there is no agent. */
+export async function countOutcome(
+  sql: Sql,
+  { user_id, agent_id }: AgentKey,
+  failed: boolean,
+): Promise<{ failures: number; allowed: number } | undefined> {
+  const [row] = await sql.query<{ failures: number; allowed: number }>({
+    name: "agent_outcome",
+    text: `update agent set consecutive_failures = case when $3 then consecutive_failures + 1 else 0 end
+      where user_id = $1 and id = $2 and deleted_at is null and ($3 or consecutive_failures > 0)
+      returning consecutive_failures as failures, (limits->>'max_consecutive_failures')::integer as allowed`,
+    values: [user_id, agent_id, failed],
+  });
+  return row;
+}

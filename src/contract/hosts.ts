@@ -1,0 +1,52 @@
+import { z } from "@hono/zod-openapi";
+
+/** Where something may go, as users write it: `host` (its scheme's port), `host:port`, or `*.host` for exactly one label more. */
+
+const HOST =
+  /^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\.?(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/i;
+
+export const hostSchema = z.string().max(260).regex(HOST, "give `host`, `host:port` or `*.host`");
+
+interface HostEntry {
+  readonly name: string;
+  /** Text, so that "the scheme's own" has a place: undefined. */
+  readonly port: string | undefined;
+}
+
+function parse(entry: string): HostEntry {
+  const [, name = "", port] = /^(.*?)(?::(\d{1,5}))?$/.exec(entry.toLowerCase()) ?? [];
+  return { name: name.replace(/\.$/, ""), port: port === undefined ? undefined : String(Number(port)) };
+}
+
+/** The one spelling of an entry: lower case, without the root dot. */
+export function normalHost(entry: string): string {
+  const { name, port } = parse(entry);
+  return port === undefined ? name : `${name}:${port}`;
+}
+
+/** Whether `name` is `pattern`, or one label before it when that begins with `*.`. */
+function isNamed(name: string, pattern: string): boolean {
+  if (!pattern.startsWith("*.") || name === pattern) return name === pattern;
+  const dot = name.indexOf(".");
+  return dot > 0 && !name.startsWith("*") && name.slice(dot + 1) === pattern.slice(2);
+}
+
+/** Whether `url` is at one of `hosts`. */
+export function isListedHost(url: URL, hosts: readonly string[]): boolean {
+  const name = url.hostname.replace(/\.$/, "");
+  const own_port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
+  return hosts.some((entry) => {
+    const wanted = parse(entry);
+    return (wanted.port === undefined ? url.port === "" : wanted.port === own_port) && isNamed(name, wanted.name);
+  });
+}
+
+/** Whether every host that `narrow` lets through, `wide` does too. null lets all through. */
+export function isWithinHosts(narrow: readonly string[] | null, wide: readonly string[] | null): boolean {
+  if (wide === null) return true;
+  if (narrow === null) return false;
+  const allowed = wide.map(parse);
+  return narrow
+    .map(parse)
+    .every(({ name, port }) => allowed.some((other) => other.port === port && isNamed(name, other.name)));
+}

@@ -1,0 +1,154 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import {
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  uuidSchema,
+} from "./common.ts";
+import { hostSchema } from "./hosts.ts";
+
+/** The vault: contract 7. */
+
+export const SECRET_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+/** contract 7: bytes of UTF-8. */
+const VALUE_BYTES = 65_536;
+
+export const secretSchema = z
+  .object({
+    id: uuidSchema,
+    name: z.string(),
+    description: z.string(),
+    masked_value: z
+      .string()
+      .openapi({ description: "all that is ever shown of the value", example: "sk_live_••••••••a1B2" }),
+    allowed_hosts: z
+      .array(z.string())
+      .nullable()
+      .openapi({ description: "where it may be sent at most; null: wherever the agents' tools_config binds it" }),
+    version: z.number().int().openapi({ description: "of the value: counts its changes" }),
+    created_at: instantSchema,
+    updated_at: instantSchema,
+    last_used_at: instantSchema.nullable(),
+    reflected_at: instantSchema
+      .nullable()
+      .openapi({ description: "a site sent the value back then: it is not used again until it changes" }),
+  })
+  .openapi("Secret");
+export type Secret = z.infer<typeof secretSchema>;
+
+const USE_OUTCOMES = ["opened", "host_refused", "reflected", "unreadable"] as const;
+export const secretUseSchema = z
+  .object({
+    id: uuidSchema,
+    secret_version: z.number().int(),
+    agent_id: uuidSchema.nullable(),
+    run_id: uuidSchema.nullable(),
+    tool: z.string(),
+    host: z.string().openapi({ description: "where it was to be sent" }),
+    outcome: z.enum(USE_OUTCOMES).openapi({ description: "`opened`: handed to the tool; else why it was not" }),
+    used_at: instantSchema,
+  })
+  .openapi("SecretUse");
+export type SecretUse = z.infer<typeof secretUseSchema>;
+
+const name = z.string().regex(SECRET_NAME, "give 1 to 64 letters, digits and _, not beginning with a digit");
+const description = textSchema(2000);
+const value = z
+  .string()
+  .min(1)
+  .refine((text) => text.isWellFormed(), "it holds half a character")
+  .refine((text) => Buffer.byteLength(text) <= VALUE_BYTES, `it is longer than ${VALUE_BYTES} bytes`)
+  .openapi({ description: `sent and never returned; 1 to ${VALUE_BYTES} bytes of UTF-8` });
+const allowedHosts = z
+  .array(hostSchema)
+  .max(100)
+  .nullable()
+  .openapi({ description: "`host`, `host:port` or `*.host`; null: wherever tools_config binds it; []: nowhere" });
+
+export const createSecretSchema = z
+  .strictObject({ name, description: description.default(""), value, allowed_hosts: allowedHosts.default(null) })
+  .openapi("CreateSecret");
+export type NewSecret = z.infer<typeof createSecretSchema>;
+
+export const updateSecretSchema = z
+  .strictObject({
+    value: value.optional(),
+    description: description.optional(),
+    allowed_hosts: allowedHosts.optional().openapi({ description: "widening it needs the value sent again" }),
+  })
+  .openapi("UpdateSecret");
+export type SecretChange = z.infer<typeof updateSecretSchema>;
+
+const tags = ["Secrets"];
+const idParams = z.object({ id: z.string() });
+
+export const listSecrets = createRoute({
+  method: "get",
+  path: "/api/v1/secrets",
+  tags,
+  summary: "The caller's secrets, masked, newest first",
+  ...needs("secrets:read"),
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ secrets: z.array(secretSchema), next_cursor: nextCursorSchema }), "a page of secrets"),
+    ...failures(400, 403),
+  },
+});
+
+export const createSecret = createRoute({
+  method: "post",
+  path: "/api/v1/secrets",
+  tags,
+  summary: "Store a credential; its value is never returned",
+  ...needs("secrets:write"),
+  request: jsonBody(createSecretSchema),
+  responses: { 201: json(secretSchema, "the secret, masked"), ...failures(400, 403, 409, 503) },
+});
+
+export const getSecret = createRoute({
+  method: "get",
+  path: "/api/v1/secrets/{id}",
+  tags,
+  summary: "One secret, masked",
+  ...needs("secrets:read"),
+  request: { params: idParams },
+  responses: { 200: json(secretSchema, "the secret, masked"), ...failures(403, 404) },
+});
+
+export const updateSecret = createRoute({
+  method: "patch",
+  path: "/api/v1/secrets/{id}",
+  tags,
+  summary: "Change a secret's value, description or hosts",
+  ...needs("secrets:write"),
+  request: { params: idParams, ...jsonBody(updateSecretSchema) },
+  responses: { 200: json(secretSchema, "the secret, masked"), ...failures(400, 403, 404, 503) },
+});
+
+export const deleteSecret = createRoute({
+  method: "delete",
+  path: "/api/v1/secrets/{id}",
+  tags,
+  summary: "Delete a secret: steps that need it fail from then on",
+  ...needs("secrets:write"),
+  request: { params: idParams },
+  responses: { 204: { description: "deleted" }, ...failures(403, 404, 503) },
+});
+
+export const listSecretUses = createRoute({
+  method: "get",
+  path: "/api/v1/secrets/{id}/uses",
+  tags,
+  summary: "When, by which run and for which host a secret was used, newest first",
+  ...needs("secrets:read"),
+  request: { params: idParams, query: listQuerySchema },
+  responses: {
+    200: json(z.object({ uses: z.array(secretUseSchema), next_cursor: nextCursorSchema }), "a page of uses"),
+    ...failures(400, 403, 404),
+  },
+});

@@ -1,0 +1,131 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { emptyBody, failures, instantSchema, json, jsonBody, textSchema, uuidSchema } from "./common.ts";
+
+/** People's sign-in with e-mail and password: contract 3. The session travels in a cookie that no script can read. */
+
+const PASSWORD_LENGTH = { min: 10, max: 200 } as const;
+
+/** Over https the cookie is bound to the host, so that no neighbouring one can set it (RFC 6265bis, `__Host-`). */
+export function sessionCookieName(secure: boolean): string {
+  return secure ? "__Host-purser_session" : "purser_session";
+}
+
+const emailSchema = z
+  .email()
+  .max(254)
+  .transform((email) => email.toLowerCase());
+const newPassword = textSchema(PASSWORD_LENGTH.max).min(PASSWORD_LENGTH.min);
+/** What is only compared may be anything. */
+const presentedPassword = textSchema(PASSWORD_LENGTH.max).min(1);
+const linkToken = z.string().min(1).max(200);
+
+const signedInSchema = z
+  .object({
+    user: z.object({ id: uuidSchema, email: z.string() }),
+    session: z.object({ expires_at: instantSchema }),
+  })
+  .openapi("SignedIn");
+export type SignedIn = z.infer<typeof signedInSchema>;
+
+const deliverySchema = z
+  .enum(["mail", "log"])
+  .openapi({ description: "log: no SMTP_URL is set, so the operator finds the link in the service's log" });
+const linkSentSchema = z.object({ status: z.literal("link_sent"), delivery: deliverySchema }).openapi("LinkSent");
+
+const currentSchema = z
+  .object({
+    user: signedInSchema.shape.user.nullable(),
+    session: signedInSchema.shape.session.nullable(),
+    signup: z.enum(["open", "closed"]),
+    verification: z.enum(["link", "none"]).openapi({ description: "what a sign-up takes; none: signed in at once" }),
+    delivery: deliverySchema,
+  })
+  .openapi("CurrentSession");
+
+const tags = ["Sign-in"];
+const signedIn = json(signedInSchema, "signed in: the cookie is set");
+const linkSent = json(linkSentSchema, "a link is on its way, if the address deserves one");
+
+function authPost<const Path extends string, S extends z.ZodType>(path: Path, summary: string, body: S) {
+  return { method: "post", path: `/api/v1/auth/${path}`, tags, summary, request: jsonBody(body) } as const;
+}
+
+export const signUp = createRoute({
+  ...authPost(
+    "sign-up/email",
+    "Sign up; signed in once the mailed link is followed",
+    z.strictObject({ email: emailSchema, password: newPassword }),
+  ),
+  responses: {
+    201: json(signedInSchema, "signed in at once: a service on loopback without SMTP_URL"),
+    202: linkSent,
+    ...failures(400, 403, 409),
+  },
+});
+
+export const verifyEmail = createRoute({
+  ...authPost(
+    "verify-email",
+    "Follow the link of a sign-up: the user is made, with the trial, and signed in",
+    z.strictObject({ token: linkToken }),
+  ),
+  responses: { 201: signedIn, ...failures(400, 403, 409) },
+});
+
+export const signIn = createRoute({
+  ...authPost("sign-in/email", "Sign in", z.strictObject({ email: emailSchema, password: presentedPassword })),
+  responses: { 200: signedIn, ...failures(400, 401, 403) },
+});
+
+export const requestPasswordReset = createRoute({
+  ...authPost(
+    "request-password-reset",
+    "Ask for a link to set a new password; the answer is the same whether there is such a user",
+    z.strictObject({ email: emailSchema }),
+  ),
+  responses: { 202: linkSent, ...failures(400, 403) },
+});
+
+export const resetPassword = createRoute({
+  ...authPost(
+    "reset-password",
+    "Set a new password by the mailed link; all sessions end, and a new one begins",
+    z.strictObject({ token: linkToken, new_password: newPassword }),
+  ),
+  responses: { 200: signedIn, ...failures(400, 403) },
+});
+
+export const changePassword = createRoute({
+  ...authPost(
+    "change-password",
+    "Change the password of who is signed in; all other sessions end",
+    z.strictObject({ current_password: presentedPassword, new_password: newPassword }),
+  ),
+  responses: { 200: signedIn, ...failures(400, 401, 403) },
+});
+
+export const signOut = createRoute({
+  method: "post",
+  path: "/api/v1/auth/sign-out",
+  tags,
+  summary: "End this session",
+  request: emptyBody,
+  responses: { 204: { description: "signed out" }, ...failures(403) },
+});
+
+export const signOutEverywhere = createRoute({
+  method: "post",
+  path: "/api/v1/auth/sign-out-everywhere",
+  tags,
+  summary: "End every session of who is signed in, this one too",
+  request: emptyBody,
+  responses: { 204: { description: "signed out everywhere" }, ...failures(401, 403) },
+});
+
+export const getSession = createRoute({
+  method: "get",
+  path: "/api/v1/auth/get-session",
+  tags,
+  summary: "Who is signed in, and what signing up takes here",
+  responses: { 200: json(currentSchema, "user and session are null for who is not signed in") },
+});

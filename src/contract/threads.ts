@@ -1,0 +1,98 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+
+/** Threads: conversations with an agent that the service keeps. */
+
+export const threadIdSchema = z
+  .string()
+  .regex(/^[A-Za-z0-9_.:-]{1,128}$/, "expected 1 to 128 of A-Z a-z 0-9 _ . : -")
+  .openapi({ example: "support-4711" });
+
+const threadSchema = z
+  .object({
+    id: threadIdSchema,
+    agent_id: uuidSchema,
+    last_run_id: uuidSchema.nullable().openapi({ description: "the run of its latest turn, whatever became of it" }),
+    created_at: instantSchema,
+    updated_at: instantSchema.openapi({ description: "when its latest turn began" }),
+  })
+  .openapi("Thread");
+export type ThreadRecord = z.infer<typeof threadSchema>;
+
+const threadMessageSchema = z
+  .looseObject({
+    role: z.enum(["system", "user", "assistant", "tool"]),
+    content: z.unknown(),
+    run_id: uuidSchema.openapi({ description: "the run of its turn" }),
+  })
+  .openapi("ThreadMessage");
+
+const threadTurnSchema = z
+  .object({
+    run_id: uuidSchema,
+    model_id: z.string().nullable(),
+    turns_left_out: z.number().int().openapi({
+      description: "how many of the oldest turns its model was not sent, because its context had no room for them",
+    }),
+    finished_at: instantSchema,
+  })
+  .openapi("ThreadTurn");
+
+const threadDetailSchema = threadSchema
+  .extend({
+    turns: z.array(threadTurnSchema).openapi({ description: "those that succeeded, oldest first" }),
+    messages: z.array(threadMessageSchema).openapi({ description: "of these turns, oldest first" }),
+    next_cursor: nextCursorSchema.openapi({ description: "for the turns before these; null at the beginning" }),
+  })
+  .openapi("ThreadDetail");
+export type ThreadDetail = z.infer<typeof threadDetailSchema>;
+
+const newThreadSchema = z.strictObject({ id: threadIdSchema.optional() }).openapi("NewThread");
+
+const tags = ["Threads"];
+const agentParams = z.object({ id: z.string() });
+const threadParams = z.object({ id: z.string(), thread_id: z.string() });
+
+export const createThread = createRoute({
+  method: "post",
+  path: "/api/v1/agents/{id}/threads",
+  tags,
+  summary: "Begin a thread; a chat with a new thread_id does so as well",
+  ...needs("chat:write"),
+  request: { params: agentParams, ...jsonBody(newThreadSchema) },
+  responses: { 201: json(threadSchema, "the thread; its id is a UUID unless given"), ...failures(400, 403, 404, 409) },
+});
+
+export const listThreads = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/threads",
+  tags,
+  summary: "The agent's threads, newest first",
+  ...needs("chat:read"),
+  request: { params: agentParams, query: listQuerySchema },
+  responses: {
+    200: json(z.object({ threads: z.array(threadSchema), next_cursor: nextCursorSchema }), "a page of threads"),
+    ...failures(400, 403, 404),
+  },
+});
+
+export const getThread = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/threads/{thread_id}",
+  tags,
+  summary: "A thread with its latest turns; `limit` counts turns",
+  ...needs("chat:read"),
+  request: { params: threadParams, query: listQuerySchema },
+  responses: { 200: json(threadDetailSchema, "the thread"), ...failures(400, 403, 404) },
+});
+
+export const deleteThread = createRoute({
+  method: "delete",
+  path: "/api/v1/agents/{id}/threads/{thread_id}",
+  tags,
+  summary: "Forget a thread; its runs stay in the agent's history",
+  ...needs("chat:write"),
+  request: { params: threadParams },
+  responses: { 204: { description: "deleted" }, ...failures(403, 404) },
+});

@@ -1,0 +1,33 @@
+import { getConnInfo } from "@hono/node-server/conninfo";
+import type { Context } from "hono";
+import ipaddr from "ipaddr.js";
+
+type Address = ipaddr.IPv4 | ipaddr.IPv6;
+
+/** Of an IPv6 address, what one subscriber is given whole: they can call from any address in it. */
+const SUBSCRIBER_PARTS = 4;
+
+/** Names who calls, as far as an address can: the peer, or whom `trusted` proxies say they speak for. */
+export function createClientAddress(trusted_cidrs: readonly string[]): (c: Context) => string {
+  const trusted = trusted_cidrs.map((cidr) => ipaddr.parseCIDR(cidr));
+  const isTrusted = (address: Address) =>
+    trusted.some(([network, bits]) => address.kind() === network.kind() && address.match([network, bits] as never));
+  return (c) => {
+    const forwarded = (c.req.header("X-Forwarded-For") ?? "").split(",").map((part) => part.trim());
+    // From the right: each entry was written by the one after it, and is believed only if that is a trusted proxy.
+    let named = getConnInfo(c).remote.address ?? "";
+    while (ipaddr.isValid(named) && isTrusted(ipaddr.process(named))) {
+      const before = forwarded.pop();
+      if (before === undefined || !ipaddr.isValid(before)) break;
+      named = before;
+    }
+    return subscriberOf(named);
+  };
+}
+
+function subscriberOf(named: string): string {
+  if (!ipaddr.isValid(named)) return named;
+  const address = ipaddr.process(named);
+  if (address.kind() === "ipv4") return address.toString();
+  return (address as ipaddr.IPv6).parts.slice(0, SUBSCRIBER_PARTS).join(":");
+}

@@ -1,0 +1,106 @@
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join, sep } from "node:path";
+import { gzipSync } from "node:zlib";
+import type { Context } from "hono";
+import { html } from "hono/html";
+import type { HttpEnv } from "../contract/caller.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
+
+/** Where `console/build.ts` puts what it has built. */
+const BUILT = join(import.meta.dirname, "../../console/dist");
+const PAGE = "/index.html";
+/** Their names change with what is in them. */
+const HASHED = "/assets/";
+
+const TYPES: Record<string, string> = {
+  html: "text/html; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  css: "text/css; charset=utf-8",
+  svg: "image/svg+xml",
+  woff2: "font/woff2",
+};
+const COMPRESSIBLE = /^(text\/|image\/svg)/;
+
+/** The console loads nothing from elsewhere and sends nothing elsewhere; nobody frames it. */
+const HEADERS = {
+  "Content-Security-Policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  "Cross-Origin-Opener-Policy": "same-origin",
+  "Referrer-Policy": "same-origin",
+  "X-Content-Type-Options": "nosniff",
+};
+
+interface Asset {
+  type: string;
+  plain: Uint8Array<ArrayBuffer>;
+  /** null where compressing gains nothing. */
+  gzip: Uint8Array<ArrayBuffer> | null;
+  etag: string;
+}
+
+/**
+ * The console's files, and its page for every address that is one of its own. Mount it last: what the API and the
+ * reference do not answer comes here. Without a built console, `/` says how to get one.
+ */
+export function consoleRoutes(folder = BUILT): HttpRouter {
+  const router = createRouter();
+  const assets = load(folder);
+  router.get("*", async (c, next) => {
+    const asset = assets.get(c.req.path);
+    if (asset !== undefined && c.req.path !== PAGE) return serve(c, asset, c.req.path.startsWith(HASHED));
+    if (!isPage(c)) return next();
+    const page = assets.get(PAGE);
+    return page === undefined ? c.html(notBuilt()) : serve(c, page, false);
+  });
+  return router;
+}
+
+/** Whether a browser asks for one of the console's pages. */
+function isPage({ req }: Context<HttpEnv>): boolean {
+  if (req.path === "/") return true;
+  const is_file = req.path.slice(req.path.lastIndexOf("/")).includes(".");
+  return !is_file && !req.path.startsWith("/api/") && (req.header("Accept") ?? "").includes("text/html");
+}
+
+function serve(c: Context<HttpEnv>, asset: Asset, forever: boolean): Response {
+  const headers: Record<string, string> = {
+    ...HEADERS,
+    "Content-Type": asset.type,
+    "Cache-Control": forever ? "public, max-age=31536000, immutable" : "no-cache",
+    ETag: asset.etag,
+    Vary: "Accept-Encoding",
+  };
+  if (c.req.header("If-None-Match") === asset.etag) return c.body(null, 304, headers);
+  const accepts_gzip = /\bgzip\b/.test(c.req.header("Accept-Encoding") ?? "");
+  if (asset.gzip === null || !accepts_gzip) return c.body(asset.plain, 200, headers);
+  return c.body(asset.gzip, 200, { ...headers, "Content-Encoding": "gzip" });
+}
+
+function load(folder: string): Map<string, Asset> {
+  const assets = new Map<string, Asset>();
+  for (const file of filesIn(folder)) {
+    const type = TYPES[file.slice(file.lastIndexOf(".") + 1)];
+    if (type === undefined) continue;
+    const plain = new Uint8Array(readFileSync(join(folder, file)));
+    const gzip = COMPRESSIBLE.test(type) ? new Uint8Array(gzipSync(plain)) : null;
+    const etag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`;
+    assets.set(`/${file.split(sep).join("/")}`, { type, plain, gzip, etag });
+  }
+  return assets;
+}
+
+function filesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder, { recursive: true, encoding: "utf8" });
+  } catch {
+    return [];
+  }
+}
+
+function notBuilt() {
+  return html`<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Purser</title>
+    <h1>Purser is running</h1>
+    <p>Its console has not been built: run <code>npm run console</code> and restart. The API is there: read its <a href="/docs">reference</a>.</p></html>`;
+}

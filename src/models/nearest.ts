@@ -1,0 +1,35 @@
+/** More than these are no help. */
+const MOST = 3;
+/** A name that differs in more than this part of its letters is another name. */
+const FARTHEST = 0.6;
+
+/** The names that look most like `wanted`, the likeliest first; none when nothing is near. Pure. */
+export function nearestNames(wanted: string, names: readonly string[]): string[] {
+  const text = wanted.toLowerCase();
+  return names
+    .map((name) => ({ name, far: distance(text, name.toLowerCase()) }))
+    .filter(({ far }) => far <= FARTHEST)
+    .toSorted((a, b) => a.far - b.far)
+    .slice(0, MOST)
+    .map(({ name }) => name);
+}
+
+/** 0: the same; 1: nothing in common. A name that the other begins or ends with is near, however long the rest. */
+function distance(a: string, b: string): number {
+  if (a.length >= 3 && (b.includes(a) || a.includes(b))) return 0.1;
+  return editDistance(a, b) / Math.max(a.length, b.length, 1);
+}
+
+/** Levenshtein's: letters to insert, remove or exchange. */
+function editDistance(a: string, b: string): number {
+  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
+  for (let i = 1; i <= a.length; i += 1) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j += 1) {
+      const exchange = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
+      next.push(Math.min(exchange, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
+    }
+    row = next;
+  }
+  return row[b.length] ?? 0;
+}

@@ -1,0 +1,109 @@
+import { createHmac } from "node:crypto";
+import { OutboundError } from "./outbound-errors.ts";
+import { isScrubbed, SCRUBBED_CHARACTERS } from "./scrub.ts";
+import type { SecretValue } from "./secret-value.ts";
+
+/** How a secret becomes part of a request. */
+export type Injection =
+  | { readonly type: "bearer" }
+  | { readonly type: "basic"; readonly username: string }
+  | { readonly type: "header"; readonly name: string }
+  | { readonly type: "query"; readonly name: string }
+  /** HMAC-SHA256 in hex of the body; of a request without one, of its path and query. */
+  | { readonly type: "hmac"; readonly header: string };
+
+/** A secret that may go along with a request. */
+export interface Credential {
+  /** As its owner calls it: errors name it. */
+  readonly name: string;
+  readonly value: SecretValue;
+  /** null: it is not sent, but the other side knows it, and it is looked for in what comes back. */
+  readonly inject: Injection | null;
+  /** Judged for the first request and for each redirect on the same origin. */
+  isFor(url: URL, method: string): boolean;
+}
+
+/** What of a request a credential becomes part of. */
+export interface Sending {
+  readonly url: URL;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: string | Uint8Array | undefined;
+}
+
+const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
+/** What says where a request goes, where it ends and what it is: not a place for a secret. */
+const RESERVED_HEADERS =
+  /^(host|connection|content-.*|transfer-encoding|accept(-.*)?|te|trailer|upgrade|keep-alive|expect|proxy-.*|mcp-.*|last-event-id|user-agent)$/i;
+/** What may stand in a header's value, in UTF-8. */
+const HEADER_TEXT = /^[\t\x20-\x7e\u0080-\u{10ffff}]*$/u;
+
+/** Whether a secret may be sent in the header `name`. */
+export function mayCarrySecret(name: string): boolean {
+  return HEADER_NAME.test(name) && !RESERVED_HEADERS.test(name);
+}
+
+/**
+ * The request with `credentials` in it. Two for one place: the first one is taken.
+ * Errors: OutboundError `invalid_request` for a value that cannot stand where it is to go.
+ */
+export function withCredentials(request: Sending, credentials: readonly Credential[]): Sending {
+  const headers: Record<string, string> = {};
+  let url = request.url;
+  const taken = new Set<string>();
+  for (const credential of credentials) {
+    const { inject, value } = credential;
+    if (inject === null) continue;
+    if (!isScrubbed(value) && inject.type !== "basic" && inject.type !== "hmac") {
+      const short = `the secret ${credential.name} has fewer than ${SCRUBBED_CHARACTERS} characters`;
+      throw new OutboundError("invalid_request", `${short}: it can be sent by basic and hmac only`);
+    }
+    const place = placeOf(inject);
+    if (taken.has(place)) continue;
+    taken.add(place);
+    if (inject.type === "query") url = withParameter(url, inject.name, value.reveal());
+    else headers[headerOf(inject)] = headerText(headerValue(inject, value.reveal(), request), credential.name);
+  }
+  return { ...request, url, headers: { ...request.headers, ...headers } };
+}
+
+/** Names the place in a request that a secret takes up. */
+export function placeOf(inject: Injection): string {
+  return inject.type === "query" ? `query ${inject.name}` : `header ${headerOf(inject)}`;
+}
+
+function headerOf(inject: Exclude<Injection, { type: "query" }>): string {
+  if (inject.type === "header") return inject.name.toLowerCase();
+  return inject.type === "hmac" ? inject.header.toLowerCase() : "authorization";
+}
+
+function headerValue(inject: Exclude<Injection, { type: "query" }>, value: string, { url, body }: Sending): string {
+  switch (inject.type) {
+    case "bearer":
+      return `Bearer ${value}`;
+    case "basic":
+      return `Basic ${Buffer.from(`${inject.username}:${value}`).toString("base64")}`;
+    case "header":
+      return value;
+    case "hmac":
+      return createHmac("sha256", value)
+        .update(body ?? url.pathname + url.search)
+        .digest("hex");
+  }
+}
+
+/** Header values go out as bytes, one for each character. */
+function headerText(text: string, name: string): string {
+  if (!HEADER_TEXT.test(text)) {
+    throw new OutboundError("invalid_request", `the secret ${name} holds characters that no header can carry`);
+  }
+  return Buffer.from(text).toString("latin1");
+}
+
+/** `url` with the parameter; one of that name which was there is gone, so that nobody else's goes in its stead. */
+function withParameter(url: URL, name: string, value: string): URL {
+  const changed = new URL(url);
+  if (changed.searchParams.has(name)) changed.searchParams.delete(name);
+  const parameter = `${encodeURIComponent(name)}=${encodeURIComponent(value)}`;
+  changed.search = changed.search === "" ? parameter : `${changed.search}&${parameter}`;
+  return changed;
+}

@@ -1,0 +1,41 @@
+import { getDocumentProxy } from "unpdf";
+
+const MAX_PAGES = 300;
+const MAX_CHARS = 1_000_000;
+/** Text lower than this, in points, is there for machines. */
+const MIN_HEIGHT = 2;
+
+interface TextItem {
+  readonly str: string;
+  readonly height: number;
+  readonly hasEOL: boolean;
+}
+
+/**
+ * The text of a PDF, a blank line between pages; null when it cannot be read as one. Long documents are cut. Tiny text
+ * is left out; that text has the colour of its ground, or lies under a picture, is not told. Meant for a thread
+ * (sanitizer.ts): the parser has no limits of its own.
+ */
+export async function pdfText(bytes: Uint8Array): Promise<string | null> {
+  try {
+    const document = await getDocumentProxy(bytes);
+    const pages: string[] = [];
+    let length = 0;
+    for (let number = 1; number <= Math.min(document.numPages, MAX_PAGES) && length < MAX_CHARS; number++) {
+      const page = await document.getPage(number);
+      const { items } = await page.getTextContent();
+      const text = items.map((item) => ("str" in item ? written(item) : "")).join("");
+      length += text.length;
+      pages.push(text.trim());
+    }
+    await document.cleanup();
+    return pages.join("\n\n").slice(0, MAX_CHARS).toWellFormed();
+  } catch {
+    return null;
+  }
+}
+
+function written({ str, height, hasEOL }: TextItem): string {
+  const seen = height >= MIN_HEIGHT || str.trim() === "" ? str : "";
+  return hasEOL ? `${seen}\n` : seen;
+}

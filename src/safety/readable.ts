@@ -1,0 +1,79 @@
+import { plainJson } from "./json-text.ts";
+import { visibleMarkdown } from "./markdown.ts";
+import { normalise } from "./normalise.ts";
+import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
+
+export type ContentKind = "html" | "markdown" | "text";
+
+export interface Readable {
+  /** What a reader sees, in the output view. */
+  readonly text: string;
+  readonly hidden: readonly Hidden[];
+  readonly links: readonly { text: string; url: string }[];
+  /** What the way in which the text is written says against it (detect.ts). */
+  readonly evidence: number;
+}
+
+/** What speaks for an attack besides the words, in the detector's logits. */
+const EVIDENCE = { hidden: 1, invisible_characters: 6, split_words: 1.5 } as const;
+/** Fewer words split by invisible characters than this may be a slip of an editor. */
+const MIN_SPLIT_WORDS = 5;
+
+/** The technique of what invisible characters spelled. */
+const SMUGGLED = "invisible-characters";
+const MAX_LINKS_LISTED = 100;
+const MAX_LINK_TEXT = 80;
+const MAX_LINK_URL = 300;
+
+/** That a text was hidden in this way speaks against it (detect.ts). */
+export function evidenceOfHiding(technique: string): number {
+  return technique === SMUGGLED ? EVIDENCE.invisible_characters : EVIDENCE.hidden;
+}
+
+/** The first two stages: what is judged. `text` is what a reader sees, in the output view. */
+export function readable(content: string, kind: ContentKind | "json", base_url?: string): Readable {
+  const seen = visible(content, kind);
+  const links = absoluteLinks(seen.links, base_url);
+  const { text, smuggled, split_words } = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
+  const spelled = smuggled.map((text) => ({ technique: SMUGGLED, text }));
+  return {
+    text: withoutLiveImages(text),
+    hidden: [...seen.hidden, ...spelled],
+    links,
+    evidence: split_words < MIN_SPLIT_WORDS ? 0 : EVIDENCE.split_words,
+  };
+}
+
+function visible(content: string, kind: ContentKind | "json"): VisibleText {
+  switch (kind) {
+    case "html":
+      return visibleText(content);
+    case "markdown":
+      return visibleMarkdown(content);
+    case "json":
+      return { text: plainJson(content), hidden: [], links: [] };
+    case "text":
+      return { text: content, hidden: [], links: [] };
+  }
+}
+
+function absoluteLinks(links: VisibleText["links"], base: string | undefined): { text: string; url: string }[] {
+  return links.flatMap(({ text, url }) => {
+    const absolute = URL.parse(url, base);
+    return absolute !== null && /^https?:$/.test(absolute.protocol) ? [{ text, url: absolute.href }] : [];
+  });
+}
+
+/** Addresses follow the text instead of interrupting its sentences. */
+function linkList(links: readonly { text: string; url: string }[]): string {
+  const lines = links
+    .filter(({ text, url }) => text !== "" && text.length <= MAX_LINK_TEXT && url.length <= MAX_LINK_URL)
+    .slice(0, MAX_LINKS_LISTED)
+    .map(({ text, url }) => `- ${text}: ${url}`);
+  return lines.length === 0 ? "" : `\n\nLinks:\n${lines.join("\n")}`;
+}
+
+/** A client that renders what the model repeats would fetch a picture's address, and with it whatever stands there. */
+function withoutLiveImages(text: string): string {
+  return text.replace(/!\[/g, "! [").replace(/<(?=img\b)/gi, "(");
+}

@@ -1,0 +1,152 @@
+import { isListedHost } from "../contract/hosts.ts";
+import type { AuthSettings } from "../contract/tools.ts";
+import { PurserError } from "../errors.ts";
+import { type Credential, placeOf } from "../platform/credentials.ts";
+import type { Outbound } from "../platform/outbound.ts";
+import { holdsSecret } from "../platform/scrub.ts";
+import type { Vault } from "../vault/vault.service.ts";
+import type { OpenedSecret, Opening } from "../vault/vault.types.ts";
+import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
+
+/** A secret where the owner's settings bind it: to hosts, methods and paths, and to a place in the request. */
+export type Binding = Pick<AuthSettings, "secret" | "hosts" | "methods" | "paths" | "inject">;
+
+export interface CredentialsDeps {
+  outbound: Pick<Outbound, "isConfidential">;
+  vault: Pick<Vault, "open" | "setReflected">;
+}
+
+/** A secret opened for one call, and where it may go in it. */
+export interface OpenedCredential extends Credential {
+  readonly secret: OpenedSecret;
+}
+
+/** A request that a tool is about to make. */
+export interface Intended {
+  readonly url: URL;
+  readonly method: string;
+  readonly tool: string;
+  readonly run: RunRef;
+}
+
+/** Whether a binding's hosts, methods and paths take in a request. */
+export function isBound({ hosts, methods = ["GET"], paths }: Binding, url: URL, method: string): boolean {
+  if (!isListedHost(url, hosts) || !methods.some((each) => each === method)) return false;
+  return paths === undefined || (!AMBIGUOUS.test(url.pathname) && paths.some((path) => matches(url.pathname, path)));
+}
+
+/** What another server may read as another path than it says here: encoded slashes and dots, `..;`, empty segments. */
+const AMBIGUOUS = /%2f|%5c|%2e|%25|\.\.|\/\/|\\/i;
+
+/** Whether `path` is `pattern`, in which `*` stands for any text. Linear in their product at worst, whatever they are. */
+function matches(path: string, pattern: string): boolean {
+  const [first = "", ...rest] = pattern.split("*");
+  const last = rest.pop();
+  if (last === undefined) return path === first;
+  if (!path.startsWith(first)) return false;
+  let at = first.length;
+  for (const part of rest) {
+    const found = path.indexOf(part, at);
+    if (found === -1) return false;
+    at = found + part.length;
+  }
+  return path.length - at >= last.length && path.endsWith(last);
+}
+
+/** Opens the secrets that go along with a request, one for each place in it; a failed step when one cannot be used. */
+export async function openCredentials(
+  bindings: readonly Binding[],
+  intended: Intended,
+  { outbound, vault }: CredentialsDeps,
+): Promise<OpenedCredential[] | ToolResult> {
+  const { url, method } = intended;
+  const places = new Set<string>();
+  const credentials: OpenedCredential[] = [];
+  for (const binding of bindings.filter((each) => isBound(each, url, method))) {
+    const place = placeOf(binding.inject);
+    if (places.has(place)) continue;
+    places.add(place);
+    if (!outbound.isConfidential(url)) {
+      return failedCall("egress_refused", `the secret ${binding.secret} is sent over https only`);
+    }
+    const secret = await openSecret(binding.secret, intended, vault);
+    if ("status" in secret) return secret;
+    credentials.push({
+      name: secret.name,
+      value: secret.value,
+      inject: binding.inject,
+      secret,
+      isFor: (at, by) => isBound(binding, at, by) && mayGoTo(secret, at),
+    });
+  }
+  return credentials;
+}
+
+/** A secret that signs what is sent: it does not leave, and is looked for in the answer. A failed step when it cannot be used. */
+export async function openSigningSecret(
+  name: string,
+  intended: Intended,
+  vault: CredentialsDeps["vault"],
+): Promise<OpenedCredential | ToolResult> {
+  const secret = await openSecret(name, intended, vault);
+  if ("status" in secret) return secret;
+  return { name, value: secret.value, inject: null, secret, isFor: () => true };
+}
+
+async function openSecret(
+  name: string,
+  { url, tool, run }: Intended,
+  vault: CredentialsDeps["vault"],
+): Promise<OpenedSecret | ToolResult> {
+  const { user_id, agent_id, run_id } = run;
+  try {
+    const opening = await vault.open(user_id, name, { agent_id, run_id, tool, url });
+    return opening.status === "opened" ? opening.secret : unusable(name, opening.status);
+  } catch (error) {
+    if (!(error instanceof PurserError)) throw error;
+    return failedCall("vault_unavailable", `the secret ${name} cannot be opened now: ${error.message}`);
+  }
+}
+
+function unusable(name: string, status: Exclude<Opening["status"], "opened">): ToolResult {
+  switch (status) {
+    case "not_found":
+      return failedCall("secret_missing", `the secret ${name} is not there any more; its owner has to store it again`);
+    case "host_refused":
+      return failedCall("secret_refused", `the secret ${name} may not be sent to this host: its allowed_hosts say so`);
+    case "reflected":
+      return failedCall(
+        "secret_refused",
+        `the secret ${name} was sent back by a site; its owner has to change its value`,
+      );
+    case "unreadable":
+      return failedCall("secret_refused", `the secret ${name} cannot be opened: the vault's rows were changed`);
+  }
+}
+
+function mayGoTo({ allowed_hosts }: OpenedSecret, url: URL): boolean {
+  return allowed_hosts === null || isListedHost(url, allowed_hosts);
+}
+
+/** The names of the secrets that stand in a text that the safety layer has made: it joins what a page had taken apart. */
+export function reflectedIn(texts: readonly string[], credentials: readonly OpenedCredential[]): string[] {
+  if (credentials.length === 0) return [];
+  const bytes = Buffer.from(texts.join("\n"));
+  return credentials.filter(({ value }) => holdsSecret(bytes, value)).map(({ name }) => name);
+}
+
+/** Takes secrets that came back out of use; the failed step that ends the run. */
+export async function reflected(
+  names: readonly string[],
+  { credentials, run }: { credentials: readonly OpenedCredential[]; run: RunRef },
+  vault: CredentialsDeps["vault"],
+): Promise<ToolResult> {
+  const { user_id, run_id } = run;
+  for (const { secret } of credentials.filter(({ name }) => names.includes(name))) {
+    await vault.setReflected({ user_id, id: secret.id, version: secret.version, run_id });
+  }
+  return failedCall(
+    "secret_reflected",
+    `a site sent the secret ${names.join(", ")} back; its answer was discarded, and the secret is not used again until its value is changed`,
+  );
+}

@@ -1,0 +1,116 @@
+import type { Sanitizer } from "../safety/sanitizer.ts";
+
+/** A tool as its server lists it. */
+export interface ListedTool {
+  readonly name: string;
+  readonly description: string;
+  readonly inputSchema: Record<string, unknown>;
+}
+
+const MAX_DESCRIPTION_CHARS = 1_000;
+const MAX_SCHEMA_CHARS = 10_000;
+/** What a description says where a schema has none. */
+const MAX_PARAMETER_CHARS = 300;
+const MAX_DEPTH = 12;
+const PROPERTY_NAME = /^[\w.$:@/-]{1,64}$/;
+/** What of JSON Schema says which arguments a tool takes; the rest, titles and examples too, is left out. */
+const KEYWORDS = new Set([
+  "type",
+  "properties",
+  "required",
+  "items",
+  "prefixItems",
+  "additionalProperties",
+  "enum",
+  "const",
+  "anyOf",
+  "oneOf",
+  "allOf",
+  "not",
+  "format",
+  "minimum",
+  "maximum",
+  "exclusiveMinimum",
+  "exclusiveMaximum",
+  "multipleOf",
+  "minLength",
+  "maxLength",
+  "minItems",
+  "maxItems",
+  "uniqueItems",
+  "$ref",
+  "$defs",
+  "definitions",
+]);
+/** Their keys are names that the server chose. */
+const NAMING = new Set(["properties", "$defs", "definitions"]);
+
+/**
+ * A tool with its texts made safe: a server writes them, and every call of the model reads them. null for a tool whose
+ * texts give instructions, or whose schema is too large or too odd to be handed on.
+ */
+export async function safeTool(tool: ListedTool, sanitizer: Sanitizer): Promise<ListedTool | null> {
+  const description = await safeText(tool.description, MAX_DESCRIPTION_CHARS, sanitizer);
+  const size = JSON.stringify(tool.inputSchema).length;
+  if (description === null || size > MAX_SCHEMA_CHARS) return null;
+  const schema = await safeSchema(tool.inputSchema, sanitizer, 0);
+  // What the keywords say (names, values of enum) is text of the server's as well.
+  if (schema === null || (await safeText(JSON.stringify(schema), MAX_SCHEMA_CHARS, sanitizer)) === null) return null;
+  return { name: tool.name, description, inputSchema: { ...(schema as Record<string, unknown>), type: "object" } };
+}
+
+async function safeSchema(node: unknown, sanitizer: Sanitizer, depth: number): Promise<unknown> {
+  if (depth > MAX_DEPTH) return null;
+  if (Array.isArray(node)) {
+    const items = await Promise.all(node.map((each) => safeSchema(each, sanitizer, depth + 1)));
+    return items.includes(null) ? null : items;
+  }
+  if (node === null || typeof node !== "object") return node;
+  const entries: [string, unknown][] = [];
+  for (const [key, value] of Object.entries(node)) {
+    if (key === "description" && typeof value === "string") {
+      const text = await safeText(value, MAX_PARAMETER_CHARS, sanitizer);
+      if (text === null) return null;
+      entries.push([key, text]);
+    } else if (KEYWORDS.has(key)) {
+      const safe = await (NAMING.has(key)
+        ? safeNames(value, sanitizer, depth)
+        : safeValue(key, value, sanitizer, depth));
+      if (safe === null) return null;
+      entries.push([key, safe]);
+    }
+  }
+  return Object.fromEntries(entries);
+}
+
+/** Of `enum` and the like the values are data, not schemas. */
+async function safeValue(key: string, value: unknown, sanitizer: Sanitizer, depth: number): Promise<unknown> {
+  return ["enum", "const", "required", "type"].includes(key)
+    ? (value ?? null)
+    : safeSchema(value, sanitizer, depth + 1);
+}
+
+async function safeNames(value: unknown, sanitizer: Sanitizer, depth: number): Promise<unknown> {
+  if (value === null || typeof value !== "object" || Array.isArray(value)) return null;
+  const entries: [string, unknown][] = [];
+  for (const [name, schema] of Object.entries(value)) {
+    const safe = PROPERTY_NAME.test(name) ? await safeSchema(schema, sanitizer, depth + 2) : null;
+    if (safe === null) return null;
+    entries.push([name, safe]);
+  }
+  return Object.fromEntries(entries);
+}
+
+/** The text as the safety layer leaves it, without its fence; null when it gives instructions. */
+async function safeText(text: string, max_chars: number, sanitizer: Sanitizer): Promise<string | null> {
+  if (text === "") return "";
+  const sanitized = await sanitizer.sanitize({
+    content: text,
+    kind: "text",
+    level: "balanced",
+    mark: "tool",
+    max_chars,
+  });
+  if (sanitized === null || sanitized.verdict.injected) return null;
+  return sanitized.text.split("\n").slice(1, -1).join("\n");
+}

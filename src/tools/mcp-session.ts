@@ -1,0 +1,123 @@
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import type { McpServer } from "../contract/tools.ts";
+import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
+import { OutboundError } from "../platform/outbound-errors.ts";
+import {
+  type Binding,
+  type CredentialsDeps,
+  type OpenedCredential,
+  openCredentials,
+  reflected,
+} from "./credentials.ts";
+import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
+
+/** Of one message and its answer; a server's stream is read to its end before anything of it is used. */
+const LIMITS = { max_bytes: 5_000_000, timeout_ms: 60_000, max_redirects: 3 } as const;
+const CLIENT = { name: "purser", version: "1" };
+/** What the protocol sends by; it also listens by GET, which is answered here: nobody waits for what comes unasked. */
+const METHODS: NonNullable<Binding["methods"]> = ["POST", "DELETE"];
+/** Answers without a body (Fetch standard, "null body status"), and 202, by which servers take a notification. */
+const BODILESS = new Set([202, 204, 205, 304]);
+
+export interface McpDeps extends CredentialsDeps {
+  outbound: Outbound;
+}
+
+export interface McpSession {
+  readonly client: Client;
+  readonly credentials: readonly OpenedCredential[];
+}
+
+/**
+ * Opens a session with an MCP server over streamable HTTP, for `work` alone. Every message goes out by the guarded client,
+ * to the server's own origin. What fails comes back as a failed step; only an abort of `signal` throws.
+ */
+export async function withMcpServer<T>(
+  server: McpServer,
+  { run, signal }: { run: RunRef; signal: AbortSignal },
+  deps: McpDeps,
+  work: (session: McpSession) => Promise<T>,
+): Promise<T | ToolResult> {
+  const url = new URL(server.url);
+  const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
+  const credentials = await openCredentials(bindings, { url, method: "POST", tool: "mcp", run }, deps);
+  if (!Array.isArray(credentials)) return credentials;
+  let failure: unknown = null;
+  const guarded = async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
+    try {
+      return await send(deps.outbound, { url, input, init, credentials, signal });
+    } catch (error) {
+      failure = error;
+      throw error;
+    }
+  };
+  const client = new Client(CLIENT, { capabilities: {} });
+  const transport = new StreamableHTTPClientTransport(url, { fetch: guarded, redirectPolicy: "follow" });
+  try {
+    await client.connect(transport, { timeout: LIMITS.timeout_ms, signal });
+    const result = await work({ client, credentials });
+    await transport.terminateSession().catch(() => {});
+    return isReflection(failure) ? await failed(failure, { server, credentials, run }, deps.vault) : result;
+  } catch (error) {
+    signal.throwIfAborted();
+    return await failed(failure ?? error, { server, credentials, run }, deps.vault);
+  } finally {
+    await client.close().catch(() => {});
+  }
+}
+
+/** The failed step of a session that broke off. What a server itself says went wrong is its own text: it is not repeated. */
+async function failed(
+  error: unknown,
+  { server, credentials, run }: { server: McpServer; credentials: readonly OpenedCredential[]; run: RunRef },
+  vault: McpDeps["vault"],
+): Promise<ToolResult> {
+  if (isReflection(error)) return await reflected(error.secrets, { credentials, run }, vault);
+  const why = error instanceof OutboundError ? error.message : "it does not answer as an MCP server does";
+  const is_refused = error instanceof OutboundError && error.code === "egress_refused";
+  return failedCall(
+    is_refused ? "egress_refused" : "mcp_failed",
+    `the MCP server ${server.name} could not be used: ${why}`,
+  );
+}
+
+function isReflection(error: unknown): error is OutboundError {
+  return error instanceof OutboundError && error.code === "secret_reflected";
+}
+
+function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
+  return { ...auth, hosts: auth.hosts ?? [url.host], methods: auth.methods ?? METHODS };
+}
+
+async function send(
+  outbound: Outbound,
+  message: {
+    url: URL;
+    input: string | URL;
+    init: RequestInit;
+    credentials: readonly OpenedCredential[];
+    signal: AbortSignal;
+  },
+): Promise<Response> {
+  const { url, input, init, credentials, signal } = message;
+  const method = init.method ?? "GET";
+  if (method === "GET") return new Response(null, { status: 405 });
+  const answer = await outbound.request({
+    url: String(input),
+    method,
+    headers: Object.fromEntries(new Headers(init.headers)),
+    body: typeof init.body === "string" ? init.body : undefined,
+    permits: (to) => to.origin === url.origin,
+    credentials,
+    signal: init.signal == null ? signal : AbortSignal.any([signal, init.signal]),
+    ...LIMITS,
+  });
+  return asResponse(answer);
+}
+
+function asResponse({ status, headers, content_type, body }: OutboundResponse): Response {
+  const shown = new Headers({ "content-type": content_type });
+  const session = headers["mcp-session-id"];
+  if (session !== undefined) shown.set("mcp-session-id", session);
+  return new Response(BODILESS.has(status) ? null : new Uint8Array(body), { status, headers: shown });
+}

@@ -1,0 +1,208 @@
+import { z } from "@hono/zod-openapi";
+import { MAX_CALLS, type McpServer, type McpSettings, type ToolsConfig } from "../contract/tools.ts";
+import { errors } from "../errors.ts";
+import { monotonicMs } from "../platform/clock.ts";
+import type { Log } from "../platform/log.ts";
+import type { Sanitizer } from "../safety/sanitizer.ts";
+import { reflected, reflectedIn } from "./credentials.ts";
+import { mcpToolName, serverOf } from "./mcp-names.ts";
+import { type ListedTool, safeTool } from "./mcp-schema.ts";
+import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
+import { MAX_TEXT_CHARS, textsOf } from "./safe-answer.ts";
+import { argumentsValue } from "./tool-arguments.ts";
+import { failedCall, type RunRef, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+
+/** A listing serves all runs of an agent for so long; one that failed is tried again sooner. */
+const LISTED_MS = 300_000;
+const FAILED_MS = 30_000;
+const LISTINGS_KEPT = 500;
+const LISTING_MS = 10_000;
+/** Of one server. */
+const MAX_PAGES = 10;
+const MAX_TOOLS = 100;
+const CALL_MS = 60_000;
+
+const listSchema = z.object({
+  tools: z
+    .array(
+      z.object({
+        name: z.string().min(1).max(200),
+        description: z.string().optional(),
+        inputSchema: z.record(z.string(), z.unknown()),
+      }),
+    )
+    .max(1000),
+  nextCursor: z.string().optional(),
+});
+const resultSchema = z.object({
+  content: z.array(z.looseObject({ type: z.string() })).default([]),
+  structuredContent: z.unknown().optional(),
+  isError: z.boolean().optional(),
+});
+
+export interface McpToolsDeps extends McpDeps {
+  sanitizer: Sanitizer;
+  log: Log;
+}
+
+/** A tool as models are told of it, and as its server calls it. */
+interface Known extends ListedTool {
+  readonly definition: ToolDefinition;
+}
+type Listing = readonly Known[];
+
+/** Tools of the MCP servers that agents' owners name. What their servers have is asked once and kept for some minutes. */
+export function createMcpTools(deps: McpToolsDeps) {
+  const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
+
+  function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
+    const key = `${run.user_id} ${JSON.stringify(server)}`;
+    const kept = listings.get(key);
+    if (kept !== undefined && kept.until_ms > monotonicMs()) return kept.listing;
+    const listing = list(server, run, deps);
+    const entry = { until_ms: monotonicMs() + LISTED_MS, listing };
+    listings.delete(key);
+    listings.set(key, entry);
+    for (const [oldest] of listings) {
+      if (listings.size <= LISTINGS_KEPT) break;
+      listings.delete(oldest);
+    }
+    listing.then(
+      (tools) => {
+        if (tools.length === 0) entry.until_ms = monotonicMs() + FAILED_MS;
+      },
+      () => listings.delete(key),
+    );
+    return listing;
+  }
+
+  return {
+    /** As models are told of them. A server that cannot be used has none. Throws 502 `secret_reflected`. */
+    async definitions(mcp: McpSettings, run: RunRef): Promise<ToolDefinition[]> {
+      const listed = await Promise.all((mcp.servers ?? []).map((server) => listingOf(server, run)));
+      return listed.flat().map(({ definition }) => definition);
+    },
+
+    /** One call. Never throws for what a model or a server can cause. */
+    async call(call: ToolCall, mcp: McpSettings, server: McpServer): Promise<ToolResult> {
+      const max_calls = mcp.max_calls ?? MAX_CALLS.mcp;
+      if (call.earlier_calls >= max_calls) {
+        return failedCall(
+          "max_calls_reached",
+          `MCP tools may be called ${max_calls} times in a run; go on without them`,
+        );
+      }
+      if (call.taint.tainted && server.effects !== "none") {
+        return failedCall(
+          "egress_refused",
+          `after outside content was read, only servers that the owner says have no effects are called; ${server.name} is not one`,
+        );
+      }
+      const given = argumentsValue(call.arguments_json);
+      if (given === null || typeof given !== "object" || Array.isArray(given)) {
+        return failedCall(
+          "invalid_arguments",
+          "the arguments are not a JSON object; give one as the tool describes it",
+        );
+      }
+      const listing = await listingOf(server, call.run).catch((error: Error) => error.message);
+      if (typeof listing === "string") return failedCall("secret_reflected", listing);
+      const tool = listing.find(({ definition }) => definition.function.name === call.name);
+      if (tool === undefined) return failedCall("unknown_tool", `${server.name} has no such tool now`);
+      const params = { name: tool.name, arguments: given as Record<string, unknown> };
+      return await withMcpServer(server, call, deps, async (session) => {
+        const options = { signal: call.signal, timeout: CALL_MS };
+        const answer = await session.client.request({ method: "tools/call", params }, resultSchema, options);
+        return await resultOf(answer, { call, session, deps });
+      });
+    },
+  };
+}
+
+/** The server's tools that the owner lets in, their texts made safe. Empty when it cannot be used; throws `secret_reflected`. */
+async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise<Listing> {
+  // Other runs wait for it as well: it does not end with the run that began it.
+  const signal = AbortSignal.timeout(LISTING_MS);
+  const listed = await withMcpServer(server, { run, signal }, deps, (session) => pagesOf(session, signal)).catch(() =>
+    failedCall("mcp_failed", "it took too long"),
+  );
+  if (!Array.isArray(listed)) {
+    const { error } = listed as ToolResult;
+    if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
+    deps.log.warn({ run_id: run.run_id, server: server.name, error: error?.message }, "an MCP server has no tools now");
+    return [];
+  }
+  const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
+  const safe = await Promise.all(wanted.map((tool) => safeTool(tool, deps.sanitizer)));
+  return safe.filter((tool) => tool !== null).map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
+}
+
+async function pagesOf({ client }: McpSession, signal: AbortSignal): Promise<ListedTool[]> {
+  const tools: ListedTool[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const params = cursor === undefined ? {} : { cursor };
+    const listed = await client.request({ method: "tools/list", params }, listSchema, { signal });
+    tools.push(...listed.tools.map((tool) => ({ ...tool, description: tool.description ?? "" })));
+    cursor = listed.nextCursor;
+    if (cursor === undefined) break;
+  }
+  return tools;
+}
+
+function definitionOf(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {
+  const definition = { name: mcpToolName(server.name, name), description, parameters: inputSchema };
+  return { type: "function", function: definition };
+}
+
+async function resultOf(
+  answer: z.infer<typeof resultSchema>,
+  { call, session, deps }: { call: ToolCall; session: McpSession; deps: McpToolsDeps },
+): Promise<ToolResult> {
+  const content = textOf(answer);
+  const sanitized = await deps.sanitizer.sanitize({
+    content,
+    kind: "text",
+    level: "balanced",
+    mark: call.mark,
+    max_chars: MAX_TEXT_CHARS,
+  });
+  if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
+  const { text, verdict, removed } = sanitized;
+  const safety = { verdict, removed };
+  const names = reflectedIn([content, ...textsOf({ text, safety, links: [] })], session.credentials);
+  if (names.length > 0) return await reflected(names, { credentials: session.credentials, run: call.run }, deps.vault);
+  if (!answer.isError) return { status: "succeeded", result: text, safety, links: [] };
+  const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
+  return { status: "failed", result: text, error, safety, links: [] };
+}
+
+/** What of an answer is text; of the rest, that it is there. */
+function textOf({ content, structuredContent }: z.infer<typeof resultSchema>): string {
+  if (content.length === 0 && structuredContent !== undefined) return JSON.stringify(structuredContent);
+  return content.map(partText).join("\n");
+}
+
+function partText(part: Record<string, unknown>): string {
+  switch (part.type) {
+    case "text":
+      return String(part.text);
+    case "resource": {
+      const { uri, text } = (part.resource ?? {}) as { uri?: unknown; text?: unknown };
+      return typeof text === "string" ? text : `[a resource that is no text: ${String(uri)}]`;
+    }
+    case "resource_link":
+      return `[a resource: ${String(part.name)}, ${String(part.uri)}]`;
+    case "image":
+    case "audio":
+      return `[${part.type}: cannot be read]`;
+    default:
+      return "[cannot be read]";
+  }
+}
+
+/** The server of a call to one of its tools; null when the call is to none that is enabled. */
+export function mcpServerOf(tools_config: ToolsConfig, name: string) {
+  const server = serverOf(tools_config, name);
+  return server === undefined || tools_config.mcp === undefined ? null : { mcp: tools_config.mcp, server };
+}

@@ -1,0 +1,48 @@
+import type { WebFetchSettings } from "../contract/tools.ts";
+import type { OutboundResponse } from "../platform/outbound.ts";
+import type { Sanitizer } from "../safety/sanitizer.ts";
+import { decodeText, kindOf, mediaType } from "./fetched-text.ts";
+import type { ToolResult } from "./tools.types.ts";
+
+/** What of one answer goes to the model: more would fill its context and its owner's bill. */
+export const MAX_TEXT_CHARS = 100_000;
+
+/** What a server answered, as a model may read it. */
+export type SafeAnswer = { text: string } & Pick<ToolResult, "safety" | "links">;
+
+/** Everything of an answer that is kept or shown. */
+export function textsOf({ text, safety, links }: SafeAnswer): string[] {
+  return [text, ...links, ...(safety?.removed ?? []).flatMap(({ technique, excerpt }) => [technique, excerpt])];
+}
+
+/** Where a secret too short to be looked for was used, nothing but the status comes back. */
+export const WITHHELD = "The answer is left out: the secret that was used is too short to be looked for in it.";
+
+/** Passes an answer through the safety layer; a sentence instead when it cannot be read, or not made safe. */
+export async function safeAnswer(
+  { content_type, body, final_url }: OutboundResponse,
+  { sanitizer, level, mark }: { sanitizer: Sanitizer; level: WebFetchSettings["safety"]; mark: string },
+): Promise<SafeAnswer | string> {
+  const is_pdf = mediaType(content_type) === "application/pdf";
+  const kind = is_pdf ? "text" : kindOf(content_type, new URL(final_url).pathname);
+  if (kind === null) return `${nameOfType(content_type)}; only HTML, text, Markdown, JSON and PDF can be read`;
+  const content = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : decodeText(body, content_type);
+  if (content === null) return "this PDF cannot be read; go on without it";
+  const sanitized = await sanitizer.sanitize({
+    content,
+    kind,
+    level: level === "strict" ? "strict" : "balanced",
+    mark,
+    base_url: final_url,
+    max_chars: MAX_TEXT_CHARS,
+  });
+  if (sanitized === null) return "the page is too intricate to be made safe; go on without it";
+  const { text, verdict, removed, links } = sanitized;
+  return { text, safety: { verdict, removed }, links };
+}
+
+/** The type is the server's text: only names that we know are repeated to the model. */
+function nameOfType(content_type: string): string {
+  const [known] = /^(image|audio|video|font)(?=\/|$)/.exec(mediaType(content_type)) ?? [];
+  return `the answer is ${known ?? "of an unknown type"}`;
+}

@@ -1,0 +1,189 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { MAX_CALLS, type SendWebhookSettings, sendWebhookArgumentsSchema } from "../contract/tools.ts";
+import { monotonicMs, realNowMs } from "../platform/clock.ts";
+import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
+import { OutboundError } from "../platform/outbound-errors.ts";
+import type { SecretValue } from "../platform/secret-value.ts";
+import { webhookHeaders } from "../platform/standard-webhooks.ts";
+import type { Sanitizer } from "../safety/sanitizer.ts";
+import {
+  type CredentialsDeps,
+  type OpenedCredential,
+  openSigningSecret,
+  reflected,
+  reflectedIn,
+} from "./credentials.ts";
+import { safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { parsedArguments } from "./tool-arguments.ts";
+import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+import type { WebhookKeys } from "./webhook-keys.service.ts";
+
+/** Of one try. A redirect is an answer like any other: only the owner's exact URL is sent to. */
+const LIMITS = { max_bytes: 1_000_000, timeout_ms: 10_000, max_redirects: 0 } as const;
+/** Pauses between tries, and how long a call may take until its last try begins. */
+const RETRY_AFTER_MS = [500, 2_000, 5_000] as const;
+const DELIVERY_MS = 30_000;
+const MAX_BODY_BYTES = 1_000_000;
+const EXAMPLE = '{"url": "https://…", "payload": {}}';
+
+export interface SendWebhookDeps extends CredentialsDeps {
+  outbound: Outbound;
+  sanitizer: Sanitizer;
+  webhook_keys: Pick<WebhookKeys, "keyOf">;
+}
+
+/** What the model is told of send_webhook with these settings. */
+export function sendWebhookDefinition({ urls = [] }: SendWebhookSettings): ToolDefinition {
+  return {
+    type: "function",
+    function: {
+      name: "send_webhook",
+      description: "Sends a payload as JSON, by POST, to one of the listed webhook URLs, and returns what it answers.",
+      parameters: {
+        type: "object",
+        properties: {
+          url: { type: "string", enum: urls },
+          payload: { description: "any JSON value: what is sent" },
+        },
+        required: ["url", "payload"],
+        additionalProperties: false,
+      },
+    },
+  };
+}
+
+/**
+ * One webhook, signed and tried a few times under one webhook-id, `effect_id`: its receiver can tell a second delivery,
+ * also one after a crash, from a second message. Never throws for what a model or a receiver can cause.
+ */
+export async function sendWebhook(
+  call: ToolCall,
+  settings: SendWebhookSettings,
+  deps: SendWebhookDeps,
+): Promise<ToolResult> {
+  const parsed = parsedArguments(call.arguments_json, { schema: sendWebhookArgumentsSchema, example: EXAMPLE });
+  if (typeof parsed === "string") return failedCall("invalid_arguments", parsed);
+  const max_calls = settings.max_calls ?? MAX_CALLS.send_webhook;
+  if (call.earlier_calls >= max_calls) {
+    return failedCall("max_calls_reached", `send_webhook may be called ${max_calls} times in a run; go on without it`);
+  }
+  const url = listedUrl(parsed.url, settings.urls ?? []);
+  if (url === null) {
+    const listed = (settings.urls ?? []).join(", ");
+    return failedCall("egress_refused", `webhooks go to exactly the URLs that the owner listed: ${listed}`);
+  }
+  const body = JSON.stringify(parsed.payload);
+  if (Buffer.byteLength(body) > MAX_BODY_BYTES) {
+    return failedCall("invalid_arguments", `the payload is larger than ${MAX_BODY_BYTES} bytes; send less`);
+  }
+  const signing = await signingKey(call, { url: new URL(url), secret: settings.secret }, deps);
+  if ("status" in signing) return signing;
+  const { key, credentials } = signing;
+  const message = { url, body, key, credentials, id: call.effect_id, signal: call.signal };
+  return resultOf(await deliver(deps.outbound, message), call, { settings, credentials, deps });
+}
+
+/** What a webhook is signed with, and the secret that must not come back. */
+interface Signing {
+  key: string | SecretValue;
+  credentials: OpenedCredential[];
+}
+
+/** The secret that the owner named, else the agent's own key; a failed step when it cannot be used. */
+async function signingKey(
+  { run }: ToolCall,
+  { url, secret }: { url: URL; secret: string | undefined },
+  { webhook_keys, vault }: SendWebhookDeps,
+): Promise<Signing | ToolResult> {
+  if (secret !== undefined) {
+    const opened = await openSigningSecret(secret, { url, method: "POST", tool: "send_webhook", run }, vault);
+    return "status" in opened ? opened : { key: opened.value, credentials: [opened] };
+  }
+  const own = await webhook_keys.keyOf(run);
+  if (own !== null) return { key: own.key, credentials: [] };
+  return failedCall(
+    "signing_key_unreadable",
+    "the agent's signing key cannot be opened with this service's master key",
+  );
+}
+
+/** The owner's spelling of a URL that they listed; null for any other. */
+function listedUrl(wanted: string, urls: readonly string[]): string | null {
+  const href = URL.parse(wanted)?.href;
+  return urls.find((url) => url === wanted || (href !== undefined && URL.parse(url)?.href === href)) ?? null;
+}
+
+/** How the last try ended, and how many there were. */
+interface Delivery {
+  answer: OutboundResponse | OutboundError;
+  tries: number;
+}
+
+async function deliver(
+  outbound: Outbound,
+  message: { url: string; body: string; id: string; signal: AbortSignal } & Signing,
+): Promise<Delivery> {
+  const { url, body, key, credentials, id, signal } = message;
+  const until_ms = monotonicMs() + DELIVERY_MS;
+  const attempt = async () => {
+    const signed = webhookHeaders(key, { id, timestamp_s: Math.floor(realNowMs() / 1000), body });
+    try {
+      const headers = { "content-type": "application/json", ...signed };
+      return await outbound.request({ url, method: "POST", headers, body, credentials, signal, ...LIMITS });
+    } catch (error) {
+      signal.throwIfAborted();
+      if (error instanceof OutboundError) return error;
+      throw error;
+    }
+  };
+  for (let tries = 1; ; tries++) {
+    const answer = await attempt();
+    const pause_ms = RETRY_AFTER_MS[tries - 1];
+    if (pause_ms === undefined || !isPassing(answer) || monotonicMs() + pause_ms > until_ms) return { answer, tries };
+    await delay(pause_ms, undefined, { signal });
+  }
+}
+
+/** Whether another try may fare better. */
+function isPassing(answer: Delivery["answer"]): boolean {
+  const { status } = answer;
+  if (status !== null) return status === 429 || status >= 500;
+  return answer instanceof OutboundError && ["dns_failed", "connect_failed", "timeout"].includes(answer.code);
+}
+
+interface Using {
+  settings: SendWebhookSettings;
+  credentials: readonly OpenedCredential[];
+  deps: SendWebhookDeps;
+}
+
+async function resultOf({ answer, tries }: Delivery, call: ToolCall, using: Using): Promise<ToolResult> {
+  const { credentials, deps } = using;
+  const id = `webhook-id ${call.effect_id}`;
+  const after = tries === 1 ? "" : ` after ${tries} tries`;
+  if (answer instanceof OutboundError && answer.code === "egress_refused") {
+    return failedCall("egress_refused", `${answer.message}; nothing was sent`);
+  }
+  if (answer instanceof OutboundError && answer.code === "secret_reflected") {
+    return await reflected(answer.secrets, { credentials, run: call.run }, deps.vault);
+  }
+  if (answer instanceof OutboundError && answer.status === null) {
+    return failedCall("webhook_failed", `${answer.message}${after} (${id}); it may have been received`);
+  }
+  const read = answer instanceof OutboundError ? "" : await readBody(answer, call, using);
+  const names = typeof read === "string" ? [] : reflectedIn(textsOf(read), credentials);
+  if (names.length > 0) return await reflected(names, { credentials, run: call.run }, deps.vault);
+  const { text, safety } = typeof read === "string" ? { text: read, safety: null } : read;
+  const result = `HTTP ${answer.status}, ${id}${text === "" ? "" : `\n${text}`}`;
+  const status = answer.status ?? 0;
+  if (status >= 200 && status < 300) return { status: "succeeded", result, safety, links: [] };
+  const message = `the receiver answered ${status}${after} (${id})`;
+  return { status: "failed", result, error: { code: "http_error", message }, safety, links: [] };
+}
+
+/** What the receiver said besides its status. */
+async function readBody(answer: OutboundResponse, { mark }: ToolCall, { settings, deps }: Using) {
+  if (answer.withheld) return WITHHELD;
+  if (answer.body.length === 0) return "";
+  return await safeAnswer(answer, { sanitizer: deps.sanitizer, level: settings.safety, mark });
+}

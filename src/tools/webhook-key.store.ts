@@ -1,0 +1,32 @@
+import type { Db, Instant, Tx } from "../platform/db.ts";
+
+export interface WebhookKeyRow {
+  user_id: string;
+  agent_id: string;
+  sealed: Buffer;
+  created_at: Instant;
+}
+
+export function createWebhookKeyStore(db: Db) {
+  return {
+    /** Keeps the row, unless the agent has one already. */
+    async insertOnce({ user_id, agent_id, sealed, created_at }: WebhookKeyRow): Promise<void> {
+      await db.query({
+        text: `insert into agent_webhook_key (user_id, agent_id, sealed, created_at) values ($1, $2, $3, $4)
+          on conflict do nothing`,
+        values: [user_id, agent_id, sealed, created_at],
+      });
+    },
+    async find(user_id: string, agent_id: string): Promise<WebhookKeyRow | undefined> {
+      const [row] = await db.query<WebhookKeyRow>({
+        name: "webhook_key",
+        text: "select user_id, agent_id, sealed, created_at from agent_webhook_key where user_id = $1 and agent_id = $2",
+        values: [user_id, agent_id],
+      });
+      return row;
+    },
+    async deleteUser(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from agent_webhook_key where user_id = $1", values: [user_id] });
+    },
+  };
+}

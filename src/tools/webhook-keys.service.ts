@@ -1,0 +1,45 @@
+import type { Cipher } from "../platform/cipher.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
+import { newWebhookSecret } from "../platform/standard-webhooks.ts";
+import { createWebhookKeyStore } from "./webhook-key.store.ts";
+
+/** Whose webhooks a key signs. */
+export interface AgentRef {
+  readonly user_id: string;
+  readonly agent_id: string;
+}
+
+export interface WebhookKey {
+  /** `whsec_…`, as every Standard Webhooks library takes it. */
+  key: string;
+  created_at: Instant;
+}
+
+/** The keys that agents sign their webhooks with: one for each agent, made when it is first needed. */
+export interface WebhookKeys {
+  /** null: it was sealed under a master key that is not here any more. */
+  keyOf(agent: AgentRef): Promise<WebhookKey | null>;
+  /** Deletes the keys of a user who is being erased. */
+  forgetUser(tx: Tx, user_id: string): Promise<void>;
+}
+
+/** Owns `agent_webhook_key`. `cipher` seals the keys. */
+export function createWebhookKeys({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }): WebhookKeys {
+  const store = createWebhookKeyStore(db);
+  return {
+    async keyOf({ user_id, agent_id }) {
+      const context = `${user_id} ${agent_id}`;
+      let row = await store.find(user_id, agent_id);
+      if (row === undefined) {
+        const sealed = cipher.seal(Buffer.from(newWebhookSecret()), context);
+        await store.insertOnce({ user_id, agent_id, sealed, created_at: clock.now() });
+        row = await store.find(user_id, agent_id);
+      }
+      if (row === undefined) throw new Error("a webhook key was made and is not there");
+      const key = cipher.open(row.sealed, context)?.toString();
+      return key === undefined ? null : { key, created_at: row.created_at };
+    },
+    forgetUser: store.deleteUser,
+  };
+}

@@ -1,0 +1,97 @@
+import { readFileSync } from "node:fs";
+import type { GcpServiceAccount } from "./gcp-kms.adapter.ts";
+import type { MasterKey } from "./keyring.types.ts";
+
+/** Master keys that a key service holds, as PURSER_KEK and the variables that such services' own tools use name them. */
+
+type Env = Record<string, string | undefined>;
+
+const AWS_KEY = /^(arn:aws[\w-]*:kms:(?<region>[a-z0-9-]+):\d+:(key|alias)\/[\w/-]+|[\w-]+|alias\/[\w/-]+)$/;
+const GCP_KEY = /^projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]+\/cryptoKeys\/[\w-]+$/;
+const TRANSIT_KEY = /^(?:(?<mount>[\w/-]+)\/)?(?<name>[\w.-]+)$/;
+
+/** Reads `aws-kms:KEY`, `gcp-kms:NAME` or `vault-transit:[MOUNT/]NAME`. Throws an Error that says what is missing. */
+export function parseKeyService(id: string, text: string, env: Env): MasterKey {
+  const kind = text.slice(0, text.indexOf(":"));
+  const name = text.slice(kind.length + 1);
+  if (kind === "aws-kms") return awsKms(id, name, env);
+  if (kind === "gcp-kms") return gcpKms(id, name, env);
+  if (kind === "vault-transit") return vaultTransit(id, name, env);
+  throw new Error(`the key ${id} is neither base64 nor of aws-kms, gcp-kms or vault-transit`);
+}
+
+function awsKms(id: string, name: string, env: Env): MasterKey {
+  const match = AWS_KEY.exec(name);
+  if (match === null) throw new Error(`the key ${id} names no key of AWS KMS: give its ARN, id or alias/name`);
+  const region = match.groups?.region ?? needed(id, "AWS_REGION", env);
+  return {
+    kind: "aws-kms",
+    id,
+    key_id: name,
+    region,
+    endpoint: address(id, "AWS_ENDPOINT_URL_KMS", env, `https://kms.${region}.amazonaws.com`),
+    access_key_id: needed(id, "AWS_ACCESS_KEY_ID", env),
+    secret_access_key: needed(id, "AWS_SECRET_ACCESS_KEY", env),
+    session_token: env.AWS_SESSION_TOKEN || null,
+  };
+}
+
+function gcpKms(id: string, key_name: string, env: Env): MasterKey {
+  if (!GCP_KEY.test(key_name)) {
+    throw new Error(
+      `the key ${id} names no key of Google Cloud KMS: give projects/…/locations/…/keyRings/…/cryptoKeys/…`,
+    );
+  }
+  const file = env.GOOGLE_APPLICATION_CREDENTIALS;
+  return {
+    kind: "gcp-kms",
+    id,
+    key_name,
+    endpoint: address(id, "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", env, "https://cloudkms.googleapis.com"),
+    service_account: file === undefined || file === "" ? null : readServiceAccount(id, file),
+    metadata_url: `http://${env.GCE_METADATA_HOST || "metadata.google.internal"}`,
+  };
+}
+
+function readServiceAccount(id: string, file: string): GcpServiceAccount {
+  let read: Partial<GcpServiceAccount>;
+  try {
+    read = JSON.parse(readFileSync(file, "utf8"));
+  } catch {
+    throw new Error(`the key ${id} needs GOOGLE_APPLICATION_CREDENTIALS, and ${file} cannot be read as JSON`);
+  }
+  const { client_email, private_key, token_uri } = read;
+  if (client_email === undefined || private_key === undefined || token_uri === undefined) {
+    throw new Error(`the key ${id} needs a service account's key in ${file}: client_email, private_key and token_uri`);
+  }
+  return { client_email, private_key, token_uri };
+}
+
+function vaultTransit(id: string, name: string, env: Env): MasterKey {
+  const match = TRANSIT_KEY.exec(name);
+  if (match === null) throw new Error(`the key ${id} names no transit key: give its name, or mount/name`);
+  needed(id, "VAULT_ADDR", env);
+  return {
+    kind: "vault-transit",
+    id,
+    address: address(id, "VAULT_ADDR", env, ""),
+    token: needed(id, "VAULT_TOKEN", env),
+    namespace: env.VAULT_NAMESPACE || null,
+    mount: match.groups?.mount ?? "transit",
+    key_name: match.groups?.name ?? "",
+  };
+}
+
+function needed(id: string, variable: string, env: Env): string {
+  const value = env[variable];
+  if (value === undefined || value === "") throw new Error(`the key ${id} needs ${variable}, which is not set`);
+  return value;
+}
+
+/** An http or https address without a slash at its end. */
+function address(id: string, variable: string, env: Env, fallback: string): string {
+  const text = env[variable] || fallback;
+  const url = URL.parse(text);
+  if (url === null || !/^https?:$/.test(url.protocol)) throw new Error(`the key ${id}: ${variable} is no http address`);
+  return text.replace(/\/+$/, "");
+}

@@ -1,0 +1,50 @@
+import { type Kek, KekUnavailableError } from "./kek.types.ts";
+import { askKeyService, bytesOf } from "./key-service.adapter.ts";
+
+export interface VaultTransitSettings {
+  readonly id: string;
+  /** VAULT_ADDR, without a slash at its end. */
+  readonly address: string;
+  readonly token: string;
+  readonly namespace: string | null;
+  /** Where the transit engine is mounted. */
+  readonly mount: string;
+  readonly key_name: string;
+}
+
+/** A master key in the transit engine of HashiCorp Vault or OpenBao (an AES-GCM key, for the associated data). */
+export function createVaultTransit(settings: VaultTransitSettings): Kek {
+  const { id, address, token, namespace, mount, key_name } = settings;
+  const ask = (action: "encrypt" | "decrypt", fields: object, context: string) =>
+    askKeyService(id, {
+      url: `${address}/v1/${mount}/${action}/${key_name}`,
+      headers: {
+        "x-vault-token": token,
+        "x-vault-request": "true",
+        "content-type": "application/json",
+        ...(namespace === null ? {} : { "x-vault-namespace": namespace }),
+      },
+      body: JSON.stringify({ ...fields, associated_data: Buffer.from(context).toString("base64") }),
+    });
+  return {
+    id,
+    async wrap(data_key, context) {
+      const { status, body } = await ask("encrypt", { plaintext: Buffer.from(data_key).toString("base64") }, context);
+      const { ciphertext } = dataOf(body);
+      if (status !== 200 || typeof ciphertext !== "string") {
+        throw new KekUnavailableError(id, `the transit engine answered ${status}`);
+      }
+      return Buffer.from(ciphertext); // text: `vault:v1:…`
+    },
+    async unwrap(wrapped, context) {
+      const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString() }, context);
+      if (status === 400) return null; // it is no ciphertext of this key, or not with this context
+      if (status !== 200) throw new KekUnavailableError(id, `the transit engine answered ${status}`);
+      return bytesOf(id, dataOf(body).plaintext);
+    },
+  };
+}
+
+function dataOf(body: Record<string, unknown>): Record<string, unknown> {
+  return (body.data ?? {}) as Record<string, unknown>;
+}

@@ -1,0 +1,222 @@
+import { isListedHost, isWithinHosts, normalHost } from "../contract/hosts.ts";
+import type { NewSecret, Secret, SecretChange, SecretUse } from "../contract/secrets.ts";
+import { errors } from "../errors.ts";
+import { addDays, type Clock } from "../platform/clock.ts";
+import type { Db, Tx } from "../platform/db.ts";
+import { isUuid, newId } from "../platform/ids.ts";
+import type { Log } from "../platform/log.ts";
+import { SecretValue } from "../platform/secret-value.ts";
+import type { DataKeys } from "./data-keys.service.ts";
+import { isManifestOf, manifestOf } from "./manifest.ts";
+import { maskOf } from "./mask.ts";
+import { type DataKey, type Place, seal, unseal } from "./seal.ts";
+import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
+import type { OnReflected, Opening, SecretUsage } from "./vault.types.ts";
+
+const MAX_SECRETS = 1000;
+/** The log of uses goes back so far. */
+const USES_KEPT_DAYS = 400;
+
+/** Users' credentials: stored sealed, shown masked, opened for tools alone. Owns `secret` and `secret_use`. */
+export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: Log }) {
+  const { db, clock, keys, log } = deps;
+  const store = createVaultStore(db);
+  const listeners: OnReflected[] = [];
+
+  const refuseTampered = (user_id: string): never => {
+    log.error({ user_id }, "secrets do not fit their user's manifest: rows were changed from outside");
+    throw errors.vaultUnavailable();
+  };
+  /** Changes the user's secrets, one change at a time, and seals what is there then. */
+  const change = async <T>(user_id: string, key: DataKey, work: (tx: Tx, count: number) => Promise<T>): Promise<T> =>
+    db.transaction(async (tx) => {
+      const held = await store.lock(tx, user_id);
+      if (held === undefined || held.wrapped === null) throw errors.notFound("This user"); // erased meanwhile
+      // What does not fit must not be sealed as if it did.
+      if (!isManifestOf(held.manifest ?? new Uint8Array(), key, held.entries)) refuseTampered(user_id);
+      const result = await work(tx, held.entries.length);
+      await store.setManifest(tx, user_id, manifestOf(key, await store.entries(tx, user_id)));
+      return result;
+    });
+  const own = async (user_id: string, id: string): Promise<SecretRow> => {
+    const row = isUuid(id) ? await store.secret(user_id, id) : undefined;
+    if (row === undefined) throw errors.notFound("This secret");
+    return row;
+  };
+  const recordUse = async (secret: SecretRow, usage: SecretUsage, outcome: SecretUse["outcome"]) => {
+    const { agent_id, run_id, tool, url } = usage;
+    await store.recordUse({
+      user_id: secret.user_id,
+      secret_id: secret.id,
+      id: newId(),
+      secret_version: secret.version,
+      agent_id,
+      run_id,
+      tool,
+      host: url.host,
+      outcome,
+      used_at: clock.now(),
+    });
+  };
+
+  return {
+    /** Stores a secret. 409 name_taken, or secret_limit_reached. */
+    async create(user_id: string, wanted: NewSecret): Promise<Secret> {
+      const key = await keys.toWrite(user_id);
+      const { value, ...shown } = wanted;
+      const now = clock.now();
+      const place = {
+        ...shown,
+        user_id,
+        id: newId(),
+        allowed_hosts: normalHosts(wanted.allowed_hosts),
+        version: 1,
+      };
+      const row: SealedRow = {
+        ...place,
+        masked_value: maskOf(value),
+        sealed: seal(value, placeOf(place), key),
+        created_at: now,
+        updated_at: now,
+        last_used_at: null,
+        reflected_at: null,
+      };
+      await change(user_id, key, async (tx, count) => {
+        if (count >= MAX_SECRETS) {
+          throw errors.conflict("secret_limit_reached", `You have ${MAX_SECRETS} secrets. Delete one first.`);
+        }
+        if (!(await store.insert(tx, row))) throw errors.nameTaken(`A secret named ${row.name}`);
+      });
+      return recordOf(row);
+    },
+    /** Newest first; `before_id` is the last one seen. */
+    async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<Secret[]> {
+      return (await store.secrets(user_id, page)).map(recordOf);
+    },
+    /** 404 when it is not the user's. */
+    get: async (user_id: string, id: string): Promise<Secret> => recordOf(await own(user_id, id)),
+    /** The names that the user's tools may refer to. */
+    names: async (user_id: string): Promise<ReadonlySet<string>> => new Set(await store.names(user_id)),
+
+    /** Changes what is given. 400 when it would go to more hosts without its value being sent again; 404. */
+    async update(user_id: string, id: string, wanted: SecretChange): Promise<Secret> {
+      await own(user_id, id);
+      const key = await keys.toWrite(user_id);
+      return change(user_id, key, async (tx) => {
+        const row = await store.sealed(tx, user_id, id);
+        if (row === undefined) throw errors.notFound("This secret");
+        const changed = changedRow(row, wanted, key) ?? refuseTampered(user_id);
+        const updated = { ...changed, updated_at: clock.now() };
+        await store.update(tx, updated);
+        return recordOf(updated);
+      });
+    },
+    /** 404 when it is not the user's. */
+    async remove(user_id: string, id: string): Promise<void> {
+      await own(user_id, id);
+      const key = await keys.toWrite(user_id);
+      await change(user_id, key, async (tx) => {
+        if (!(await store.remove(tx, user_id, id))) throw errors.notFound("This secret");
+      });
+    },
+    /** When it was used, newest first; 404 when it is not the user's. */
+    async uses(user_id: string, id: string, page: { limit: number; before_id: string | null }): Promise<SecretUse[]> {
+      return store.uses(user_id, (await own(user_id, id)).id, page);
+    },
+
+    /**
+     * Opens the user's secret of that name for one request to `usage.url`, and writes that down before it hands it out.
+     * 503 vault_unavailable when its master key cannot be asked now, or rows were changed from outside.
+     */
+    async open(user_id: string, name: string, usage: SecretUsage): Promise<Opening> {
+      const found = await store.toOpen(user_id, name);
+      if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
+      const { secret, held } = found;
+      const refuse = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
+        await recordUse(secret, usage, status);
+        return { status };
+      };
+      const key = await keys.unwrap({ ...held, user_id, wrapped: held.wrapped as Uint8Array });
+      const intact = isManifestOf(held.manifest ?? new Uint8Array(), key, held.entries);
+      const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
+      if (value === null) {
+        log.error({ user_id, secret_id: secret.id }, "a secret does not open: rows were changed from outside");
+        return refuse("unreadable");
+      }
+      if (secret.reflected_at !== null) return refuse("reflected");
+      if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts))
+        return refuse("host_refused");
+      await recordUse(secret, usage, "opened");
+      const { id, version, allowed_hosts } = secret;
+      return { status: "opened", secret: { id, name, version, allowed_hosts, value: new SecretValue(value) } };
+    },
+
+    /**
+     * A site sent this version of the secret back: it is not opened again until its value changes. Tells whoever
+     * subscribed, once. A version that was replaced meanwhile is left alone.
+     */
+    async setReflected(reflected: {
+      user_id: string;
+      id: string;
+      version: number;
+      run_id: string | null;
+    }): Promise<void> {
+      const { user_id, id, version, run_id } = reflected;
+      const key = await keys.toWrite(user_id);
+      await change(user_id, key, async (tx) => {
+        const row = await store.sealed(tx, user_id, id);
+        if (row === undefined || row.version !== version || row.reflected_at !== null) return;
+        await store.update(tx, { ...row, reflected_at: clock.now() });
+        for (const listener of listeners) await listener({ user_id, id, name: row.name, version, run_id }, tx);
+      });
+    },
+    /** Subscribes to reflections, each told in the transaction that marks it; SQL alone may be awaited there. */
+    onReflected(listener: OnReflected): void {
+      listeners.push(listener);
+    },
+
+    /** Destroys the key of a user who is being erased, and deletes their secrets and the log of their uses. */
+    async erase(tx: Tx, user_id: string): Promise<void> {
+      await keys.destroy(tx, user_id);
+      await store.removeAll(tx, user_id);
+    },
+    /** Forgets uses of long ago; called now and then. */
+    sweep: () => store.deleteUsesBefore(addDays(clock.now(), -USES_KEPT_DAYS)),
+  };
+}
+
+export type Vault = ReturnType<typeof createVault>;
+
+/** The row as `wanted` makes it, sealed anew where its value or its hosts change; null when the present value does not open. */
+function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedRow | null {
+  const allowed_hosts = wanted.allowed_hosts === undefined ? row.allowed_hosts : normalHosts(wanted.allowed_hosts);
+  if (wanted.value === undefined && !isWithinHosts(allowed_hosts, row.allowed_hosts)) {
+    throw errors.invalidValue("value", "allowed_hosts gets wider: send the secret's value with it.");
+  }
+  const changed = { ...row, allowed_hosts, description: wanted.description ?? row.description };
+  if (wanted.value === undefined && wanted.allowed_hosts === undefined) return changed;
+  const present = unseal(row.sealed, placeOf(row), key);
+  if (wanted.value === undefined) {
+    return present === null ? null : { ...changed, sealed: seal(present, placeOf(changed), key) };
+  }
+  const revised = { ...changed, version: row.version + 1, masked_value: maskOf(wanted.value) };
+  // The value that a site knows stays out of use, also when it is stored once more.
+  const reflected_at = wanted.value === present ? row.reflected_at : null;
+  return { ...revised, reflected_at, sealed: seal(wanted.value, placeOf(revised), key) };
+}
+
+function placeOf(row: Pick<SecretRow, "user_id" | "id" | "name" | "version" | "allowed_hosts">): Place {
+  const { user_id, id, name, version, allowed_hosts } = row;
+  return { user_id, secret_id: id, name, version, allowed_hosts };
+}
+
+function normalHosts(hosts: readonly string[] | null): string[] | null {
+  return hosts === null ? null : [...new Set(hosts.map(normalHost))];
+}
+
+function recordOf(row: SecretRow): Secret {
+  const { id, name, description, masked_value, allowed_hosts, version } = row;
+  const { created_at, updated_at, last_used_at, reflected_at } = row;
+  const shown = { id, name, description, masked_value, allowed_hosts, version };
+  return { ...shown, created_at, updated_at, last_used_at, reflected_at };
+}

@@ -1,0 +1,173 @@
+import type { Secret, SecretUse } from "../contract/secrets.ts";
+import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { SEALING_ID_BYTES } from "./seal.ts";
+
+/** A secret as it is listed. */
+export type SecretRow = Secret & { user_id: string };
+export type SealedRow = SecretRow & { sealed: Uint8Array };
+
+/** A user's key as it is stored, with what its manifest is of. */
+export interface HeldKey {
+  version: number;
+  kek_id: string;
+  wrapped: Uint8Array | null;
+  manifest: Uint8Array | null;
+  entries: string[];
+}
+
+interface Page {
+  limit: number;
+  before_id: string | null;
+}
+
+const COLUMNS = `s.user_id, s.id, s.name, s.description, s.masked_value, s.allowed_hosts, s.version, s.created_at,
+  s.updated_at, s.last_used_at, s.reflected_at`;
+/** See manifest.ts. */
+const ENTRIES = `array(select concat_ws(' ', id, version, encode(substring(sealed from 1 for ${SEALING_ID_BYTES}), 'hex'),
+  reflected_at is not null) from secret where user_id = $1 order by id)`;
+
+/** Secrets and their uses; the keys are data-keys.store.ts's. */
+export function createVaultStore(db: Db) {
+  return {
+    secrets: (user_id: string, page: Page) =>
+      db.query<SecretRow>({
+        text: `select ${COLUMNS} from secret s where user_id = $1 and ($2::uuid is null or id < $2)
+          order by id desc limit $3`,
+        values: [user_id, page.before_id, page.limit],
+      }),
+    async secret(user_id: string, id: string): Promise<SecretRow | undefined> {
+      const rows = await db.query<SecretRow>({
+        text: `select ${COLUMNS} from secret s where user_id = $1 and id = $2`,
+        values: [user_id, id],
+      });
+      return rows[0];
+    },
+    async names(user_id: string): Promise<string[]> {
+      const rows = await db.query<{ name: string }>({
+        text: "select name from secret where user_id = $1 order by name",
+        values: [user_id],
+      });
+      return rows.map(({ name }) => name);
+    },
+    /** The secret of that name with the user's key, all of one moment: else a change in between would look like tampering. */
+    async toOpen(user_id: string, name: string): Promise<{ secret: SealedRow; held: HeldKey } | undefined> {
+      const [row] = await db.query<SealedRow & { key_version: number; kek_id: string } & Omit<HeldKey, "version">>({
+        name: "secret_to_open",
+        text: `select ${COLUMNS}, s.sealed, k.version as key_version, k.kek_id, k.wrapped, k.manifest, ${ENTRIES} as entries
+          from secret s join vault_key k on k.user_id = s.user_id where s.user_id = $1 and s.name = $2`,
+        values: [user_id, name],
+      });
+      if (row === undefined) return undefined;
+      const { key_version, kek_id, wrapped, manifest, entries, ...secret } = row;
+      return { secret, held: { version: key_version, kek_id, wrapped, manifest, entries } };
+    },
+
+    /** Locks the user's key until the end of `tx`: changes to their secrets are made one after the other. */
+    async lock(tx: Tx, user_id: string): Promise<HeldKey | undefined> {
+      const [key] = await tx.query<Omit<HeldKey, "entries">>({
+        text: "select version, kek_id, wrapped, manifest from vault_key where user_id = $1 for update",
+        values: [user_id],
+      });
+      // A statement of its own: one that waited for the lock has not seen what was written meanwhile.
+      return key === undefined ? undefined : { ...key, entries: await entriesOf(tx, user_id) };
+    },
+    entries: entriesOf,
+    async setManifest(tx: Tx, user_id: string, manifest: Uint8Array): Promise<void> {
+      await tx.query({ text: "update vault_key set manifest = $2 where user_id = $1", values: [user_id, manifest] });
+    },
+    async sealed(tx: Tx, user_id: string, id: string): Promise<SealedRow | undefined> {
+      const rows = await tx.query<SealedRow>({
+        text: `select ${COLUMNS}, s.sealed from secret s where user_id = $1 and id = $2`,
+        values: [user_id, id],
+      });
+      return rows[0];
+    },
+    /** False: the user has one of this name. */
+    async insert(tx: Tx, row: SealedRow): Promise<boolean> {
+      const inserted = await tx.query({
+        text: `insert into secret (user_id, id, name, description, masked_value, allowed_hosts, version, sealed, created_at,
+            updated_at)
+          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict (user_id, name) do nothing returning id`,
+        values: [
+          row.user_id,
+          row.id,
+          row.name,
+          row.description,
+          row.masked_value,
+          row.allowed_hosts,
+          row.version,
+          row.sealed,
+          row.created_at,
+          row.updated_at,
+        ],
+      });
+      return inserted.length > 0;
+    },
+    async update(tx: Tx, row: SealedRow): Promise<void> {
+      await tx.query({
+        text: `update secret set description = $3, masked_value = $4, allowed_hosts = $5, version = $6, sealed = $7,
+            updated_at = $8, reflected_at = $9 where user_id = $1 and id = $2`,
+        values: [
+          row.user_id,
+          row.id,
+          row.description,
+          row.masked_value,
+          row.allowed_hosts,
+          row.version,
+          row.sealed,
+          row.updated_at,
+          row.reflected_at,
+        ],
+      });
+    },
+    async remove(tx: Tx, user_id: string, id: string): Promise<boolean> {
+      const removed = await tx.query({
+        text: "delete from secret where user_id = $1 and id = $2 returning id",
+        values: [user_id, id],
+      });
+      return removed.length > 0;
+    },
+    async removeAll(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from secret where user_id = $1", values: [user_id] });
+      await tx.query({ text: "delete from secret_use where user_id = $1", values: [user_id] });
+    },
+
+    /** Writes a use down; an opened secret was last used then. */
+    async recordUse(use: SecretUse & { user_id: string; secret_id: string }): Promise<void> {
+      await db.query({
+        name: "secret_use",
+        text: `with used as (
+            insert into secret_use (user_id, secret_id, id, secret_version, agent_id, run_id, tool, host, outcome, used_at)
+            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+          )
+          update secret set last_used_at = greatest(last_used_at, $10) where user_id = $1 and id = $2 and $9 = 'opened'`,
+        values: [
+          use.user_id,
+          use.secret_id,
+          use.id,
+          use.secret_version,
+          use.agent_id,
+          use.run_id,
+          use.tool,
+          use.host,
+          use.outcome,
+          use.used_at,
+        ],
+      });
+    },
+    uses: (user_id: string, secret_id: string, page: Page) =>
+      db.query<SecretUse>({
+        text: `select id, secret_version, agent_id, run_id, tool, host, outcome, used_at from secret_use
+          where user_id = $1 and secret_id = $2 and ($3::uuid is null or id < $3) order by id desc limit $4`,
+        values: [user_id, secret_id, page.before_id, page.limit],
+      }),
+    async deleteUsesBefore(instant: Instant): Promise<void> {
+      await db.query({ text: "delete from secret_use where used_at < $1", values: [instant] });
+    },
+  };
+}
+
+async function entriesOf(sql: Sql, user_id: string): Promise<string[]> {
+  const [row] = await sql.query<{ entries: string[] }>({ text: `select ${ENTRIES} as entries`, values: [user_id] });
+  return row?.entries ?? [];
+}

@@ -1,0 +1,171 @@
+import OpenAI from "openai";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { openStream } from "../support/event-stream.ts";
+import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { completion, delta, hanging, json } from "../support/upstream.ts";
+
+// `model: "agent/{id}"` in chat completions (contract 4): each call is a chat run of the agent.
+
+const CHAT = "/api/v1/chat/completions";
+const GRANT = 100_000;
+/** Of lab/plain: 10 tokens of input at 1 and 4 of output at 2. */
+const COST = 18;
+
+let lab: Lab;
+let user: Client;
+let agent: string;
+beforeAll(async () => {
+  lab = await startLab();
+});
+afterAll(async () => {
+  await expectCleanAudit(lab.service);
+  await lab.stop();
+});
+beforeEach(async () => {
+  lab.upstream.answer(completion());
+  lab.upstream.requests.length = 0;
+  user = await lab.service.newUser({ trial: false, tokens: GRANT });
+  const fields = { name: "Sailor", model_id: "lab/plain", system_prompt: "You are a sailor." };
+  agent = (await user.post("/api/v1/agents", fields)).body.id;
+});
+
+const named = (fields: Record<string, unknown> = {}) => ask(`agent/${agent}`, fields);
+const runs = async () => (await user.get(`/api/v1/agents/${agent}/runs`)).body.runs;
+const clientOf = (of: Client) => new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: of.key, maxRetries: 0 });
+
+it("answers as the agent, in OpenAI's shape, and charges once: the run's model call", async () => {
+  const answer = await user.post(CHAT, named());
+  expect(answer.status).toBe(200);
+  expect(answer.body).toMatchObject({
+    object: "chat.completion",
+    choices: [{ message: { role: "assistant", content: "hello from upstream" }, finish_reason: "stop" }],
+    usage: { input_tokens: 10, output_tokens: 4, cost_tokens: COST, prompt_tokens: 10, completion_tokens: 4 },
+  });
+  expect(lab.upstream.requests[0]?.body.messages).toEqual([
+    { role: "system", content: "You are a sailor." },
+    { role: "user", content: "hello" },
+  ]);
+  expect(await charges(user)).toMatchObject([{ amount: -COST, model: "lab/plain", agent_id: agent }]);
+  expect(await settledBalance(user)).toBe(GRANT - COST);
+  expect(await runs()).toMatchObject([
+    { id: answer.body.run_id, trigger: "chat", status: "succeeded", usage: { cost_tokens: COST } },
+  ]);
+});
+
+it("works with the official client, in one piece and as a stream with usage on its last chunk", async () => {
+  const client = clientOf(user);
+  const request = { model: `agent/${agent}`, messages: [{ role: "user" as const, content: "hello" }] };
+  expect((await client.chat.completions.create(request)).choices[0]?.message.content).toBe("hello from upstream");
+  let text = "";
+  let usage: OpenAI.CompletionUsage | null | undefined;
+  for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
+    text += chunk.choices[0]?.delta.content ?? "";
+    usage = chunk.usage ?? usage;
+  }
+  expect([text, usage]).toMatchObject(["hello from upstream", { prompt_tokens: 10, cost_tokens: COST }]);
+  expect(await client.chat.completions.stream(request).finalContent()).toBe("hello from upstream");
+  expect(await settledBalance(user)).toBe(GRANT - 3 * COST);
+});
+
+it("shows how an agent with auto_route came to its model", async () => {
+  await user.request("PUT", `/api/v1/agents/${agent}`, { auto_route: true });
+  const { body } = await user.post(CHAT, named());
+  expect(body.routing).toMatchObject({ chosen: body.model, candidates: expect.arrayContaining([body.model]) });
+  const all = await (await openStream(lab.service, user, named())).rest();
+  expect(JSON.parse(all.at(-2) ?? "").routing).toMatchObject({ chosen: body.model });
+  expect((await runs())[0].routing).toMatchObject({ chosen: body.model });
+});
+
+it("is no model of anybody else, nor one that does not exist", async () => {
+  const stranger = await lab.service.newUser({ trial: false, tokens: GRANT });
+  for (const [caller, model] of [
+    [stranger, `agent/${agent}`],
+    [user, "agent/01a1fb38-cd91-7744-9751-59e8c216957f"],
+    [user, "agent/"],
+    [user, "agent/../secrets"],
+  ] as const) {
+    const { status, body } = await caller.post(CHAT, ask(model));
+    expect([status, body.error.code, body.error.param]).toEqual([400, "model_not_found", "model"]);
+  }
+  expect(lab.upstream.requests).toEqual([]);
+});
+
+it("needs a key that may read agents, beside chat:write", async () => {
+  const keyWith = async (...scopes: string[]) =>
+    lab.service.as((await user.post("/api/v1/api-keys", { name: "k", scopes })).body.key);
+  const without = await (await keyWith("chat:write")).post(CHAT, named());
+  expect([without.status, without.body.error.code]).toEqual([403, "insufficient_scope"]);
+  expect(without.body.error.message).toContain("agents:read");
+  expect((await (await keyWith("agents:read")).post(CHAT, named())).status).toBe(403);
+  expect((await (await keyWith("chat:write", "agents:read")).post(CHAT, named())).status).toBe(200);
+});
+
+it("of a disabled agent is 409, without tokens 402, and nothing is run", async () => {
+  const poor = await lab.service.newUser({ trial: false });
+  const made = await poor.post("/api/v1/agents", { name: "a", model_id: "lab/plain" });
+  const refused = await poor.post(CHAT, ask(`agent/${made.body.id}`));
+  expect([refused.status, refused.body.error.code]).toEqual([402, "out_of_tokens"]);
+  await user.request("PUT", `/api/v1/agents/${agent}`, { is_active: false });
+  for (const fields of [{}, { stream: true }]) {
+    const disabled = await user.post(CHAT, named(fields));
+    expect([disabled.status, disabled.body.error.code]).toEqual([409, "agent_disabled"]);
+  }
+  expect(lab.upstream.requests).toEqual([]);
+});
+
+it.each([
+  ["tools", { tools: [{ type: "function", function: { name: "t" } }] }, "tools"],
+  ["a format", { response_format: { type: "json_object" } }, "response_format"],
+  [
+    "a picture",
+    { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] },
+    "messages[0].content",
+  ],
+])("refuses what an agent cannot take: %s", async (_, fields, param) => {
+  const { status, body } = await user.post(CHAT, named(fields));
+  expect([status, body.error.param]).toEqual([400, param]);
+});
+
+it("a caller that hangs up on a stream cancels the run and pays for what was generated", async () => {
+  lab.upstream.answer(hanging(delta("some words of an answer")));
+  const stream = await openStream(lab.service, user, named());
+  await stream.next();
+  await stream.next();
+  stream.hangUp();
+  await expect.poll(async () => (await runs())[0].status, { timeout: 2_000, interval: 20 }).toBe("cancelled");
+  await lab.upstream.until(() => lab.upstream.hangUps > 0);
+  expect(await settledBalance(user)).toBeLessThan(GRANT);
+});
+
+it("a caller that hangs up on an answer in one piece cancels the run", async () => {
+  lab.upstream.answer(hanging(delta("some words")));
+  const caller = new AbortController();
+  const options = { method: "POST", body: JSON.stringify(named()), signal: caller.signal };
+  const headers = { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" };
+  const gone = fetch(`${lab.service.url}${CHAT}`, { ...options, headers }).catch(() => "gone");
+  await lab.upstream.until(() => lab.upstream.requests.length > 0);
+  caller.abort();
+  expect(await gone).toBe("gone");
+  await expect.poll(async () => (await runs())[0].status, { timeout: 2_000, interval: 20 }).toBe("cancelled");
+});
+
+it("a call with an Idempotency-Key is one run, however often it is sent", async () => {
+  const once = { "Idempotency-Key": "once" };
+  const first = await user.post(CHAT, named(), once);
+  const again = await user.post(CHAT, named(), once);
+  expect([again.headers.get("idempotent-replayed"), again.body]).toEqual(["true", first.body]);
+  expect(await runs()).toHaveLength(1);
+});
+
+it("a model of the agent that fails is told as such and charged nothing", async () => {
+  lab.upstream.answer(json({ error: { message: "bad", param: "temperature" } }, 400));
+  const { status } = await user.post(CHAT, named());
+  expect(status).toBeGreaterThanOrEqual(400);
+  expect(await settledBalance(user)).toBe(GRANT);
+});
+
+it("the list of models has no agents", async () => {
+  const { data } = (await user.get("/api/v1/models")).body;
+  expect(data.filter(({ id }: { id: string }) => id.startsWith("agent/"))).toEqual([]);
+});

@@ -1,0 +1,164 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { EventFeed } from "../../src/agents/event-stream.ts";
+import { createRunFollowers, type RunFollowers } from "../../src/agents/run-followers.ts";
+import { createLog } from "../../src/platform/log.ts";
+import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import { MODEL_CALL, USAGE, useQueue } from "../properties/run-queue-fixture.ts";
+import { parsedEvent, type SentEvent } from "../support/run-events.ts";
+
+// Followers as another node has them: nobody tells them what the worker of a run does.
+
+const queue = useQueue();
+const feeds: EventFeed[] = [];
+let queries = { follow: 0, marks: 0 };
+let node: RunFollowers;
+
+const newNode = () => {
+  const { scheduling } = queue;
+  const counting = {
+    ...scheduling,
+    follow: (...which: Parameters<typeof scheduling.follow>) => {
+      queries.follow += 1;
+      return scheduling.follow(...which);
+    },
+    marks: (...which: Parameters<typeof scheduling.marks>) => {
+      queries.marks += 1;
+      return scheduling.marks(...which);
+    },
+  };
+  return createRunFollowers({ scheduling: counting, log: createLog("silent") });
+};
+beforeEach(() => {
+  queries = { follow: 0, marks: 0 };
+  node = newNode();
+});
+afterEach(() => {
+  for (const feed of feeds.splice(0)) feed.leave();
+});
+
+async function follow(run_id: string, after = 0, on = node): Promise<EventFeed> {
+  const feed = await on.follow(queue.agent.user_id, run_id, after);
+  if (feed === null) throw new Error("the run has ended");
+  feeds.push(feed);
+  return feed;
+}
+/** What comes up to the event of this name. */
+async function read(feed: EventFeed, name: string): Promise<SentEvent[]> {
+  const events: SentEvent[] = [];
+  while (events.at(-1)?.event !== name) {
+    const { done, value } = await feed.next();
+    if (done === true) throw new Error(`the stream ended before ${name}`);
+    for (const block of value.split("\n\n")) events.push(...(block === "" ? [] : [parsedEvent(block) ?? []].flat()));
+  }
+  return events;
+}
+async function work({ lease }: ClaimedRun) {
+  await queue.scheduling.startStep(lease, MODEL_CALL);
+  await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", result: "x", usage: USAGE });
+  await queue.scheduling.finishRun(lease, { status: "succeeded", output: "done" });
+}
+const WHOLE = ["run.queued", "run.started", "step.started", "step.finished", "run.finished"];
+
+test("a run of another node is followed to its end, and every node tells the same events under the same ids", async () => {
+  const { id } = await queue.enqueue();
+  const feed = await follow(id);
+  await read(feed, "run.queued");
+  await work(await queue.claimOne());
+  const rest = await read(feed, "run.finished");
+  expect(await feed.next()).toEqual({ done: true, value: undefined });
+  const whole = await read(await follow(id, 0, newNode()), "run.finished");
+  expect(whole.map(({ event }) => event)).toEqual(WHOLE);
+  expect(whole.slice(1)).toEqual(rest);
+  expect(await node.follow(queue.agent.user_id, id, WHOLE.length)).toBeNull();
+});
+
+test("cancelling has its place after the step that was at work, whoever looks and when", async () => {
+  const { id } = await queue.enqueue();
+  const { lease } = await queue.claimOne();
+  await queue.scheduling.startStep(lease, MODEL_CALL);
+  const feed = await follow(id);
+  await read(feed, "step.started");
+  await queue.scheduling.requestCancel(queue.agent, id);
+  await queue.scheduling.finishStep(lease, { index: 0, status: "cancelled" });
+  const live = await read(feed, "run.cancelling");
+  await queue.scheduling.finishRun(lease, { status: "cancelled" });
+  live.push(...(await read(feed, "run.finished")));
+  const replayed = await read(await follow(id, 0, newNode()), "run.finished");
+  expect(live).toEqual(replayed.slice(3));
+  expect(live.map(({ id, event }) => [id, event])).toEqual([
+    [4, "step.finished"],
+    [5, "run.cancelling"],
+    [6, "run.finished"],
+  ]);
+});
+
+test("a run that is taken up again goes on in the sequence where it was", async () => {
+  const { id } = await queue.enqueue();
+  const lost = await queue.claimOne();
+  await queue.scheduling.startStep(lost.lease, MODEL_CALL);
+  const feed = await follow(id);
+  const before = await read(feed, "step.started");
+  await queue.expireLeases();
+  await queue.scheduling.reap();
+  await work(await queue.claimOne("worker-2"));
+  const events = [...before, ...(await read(feed, "run.finished"))];
+  expect(events.map(({ id, event }) => [id, event])).toEqual(WHOLE.map((event, index) => [index + 1, event]));
+});
+
+test("a run cancelled in the queue after its worker was lost in a step is told to its end", async () => {
+  const { id } = await queue.enqueue();
+  const lost = await queue.claimOne();
+  await queue.scheduling.startStep(lost.lease, MODEL_CALL);
+  await queue.expireLeases();
+  await queue.scheduling.reap();
+  await queue.scheduling.requestCancel(queue.agent, id);
+  const events = await read(await follow(id), "run.finished");
+  expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
+});
+
+test("200 followers cost the database what one does, and nobody following costs nothing", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+  try {
+    const { id } = await queue.enqueue();
+    const crowd = await Promise.all(Array.from({ length: 200 }, () => follow(id)));
+    const told = crowd.map((feed) => read(feed, "run.finished"));
+    expect(queries).toMatchObject({ marks: 0 });
+    expect(queries.follow).toBeLessThanOrEqual(2);
+    await vi.advanceTimersToNextTimerAsync();
+    await vi.waitUntil(() => queries.marks === 1);
+    await work(await queue.claimOne());
+    await vi.advanceTimersToNextTimerAsync();
+    await Promise.all(told);
+    expect(queries.marks).toBe(2);
+    expect(queries.follow).toBeLessThanOrEqual(4);
+    for (const feed of crowd) feed.leave();
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("a silent stream is kept alive by a comment each 15 seconds, and ends with the process", async () => {
+  const { id } = await queue.enqueue();
+  const feed = await follow(id);
+  await read(feed, "run.queued");
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  const silent = feed.next();
+  await vi.advanceTimersByTimeAsync(15_000);
+  vi.useRealTimers();
+  expect(await silent).toEqual({ done: false, value: ": keep-alive\n\n" });
+  const last = feed.next();
+  node.end();
+  expect(await last).toEqual({ done: true, value: undefined });
+});
+
+test("a follower that does not read misses previews, and no event", async () => {
+  const { id } = await queue.enqueue();
+  const feed = await follow(id);
+  await read(feed, "run.queued");
+  for (let index = 0; index < 100; index++) node.generated(id, "x".repeat(10_000));
+  const { value } = await feed.next();
+  expect(value?.length).toBeLessThan(70_000);
+  await work(await queue.claimOne());
+  expect((await read(feed, "run.finished")).map(({ event }) => event)).toEqual(WHOLE.slice(1));
+});

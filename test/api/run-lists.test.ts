@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { completion, hanging } from "../support/upstream.ts";
+
+// Lists of runs and occurrences, and waiting for a run: contract 2 and 6.
+
+let lab: Lab;
+let user: Client;
+let agent: string;
+
+beforeAll(async () => {
+  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z" } });
+});
+beforeEach(async () => {
+  lab.upstream.answer(completion());
+  lab.upstream.requests.length = 0;
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const fields = { name: "Scout", model_id: "lab/plain", run_prompt: "Go.", schedule_enabled: true };
+  const daily = { schedule_interval: "daily", schedule_time: "09:00" };
+  agent = `/api/v1/agents/${(await user.post("/api/v1/agents", { ...fields, ...daily })).body.id}`;
+});
+afterAll(async () => {
+  await expectCleanAudit(lab.service);
+  await lab.stop();
+});
+
+const runNow = (wait_s: number) => user.post(`${agent}/runs`, undefined, { Prefer: `wait=${wait_s}` });
+const setClock = (now: string) => lab.service.admin.request("PUT", "/api/v1/admin/clock", { now });
+
+test("the clock goes on by two days: occurrences and runs are listed page by page, newest first, and filtered", async () => {
+  await setClock("2026-03-03T12:00:00Z");
+  const manual = (await runNow(30)).body;
+  const walk = async (list: "runs" | "occurrences", query = "") => {
+    const seen: { id?: string; at?: string; trigger?: string }[] = [];
+    let cursor: string | null = "";
+    while (cursor !== null) {
+      const { body } = await user.get(`${agent}/${list}?limit=2${query}${cursor === "" ? "" : `&cursor=${cursor}`}`);
+      seen.push(...body[list]);
+      cursor = body.next_cursor;
+    }
+    return seen;
+  };
+  const days = ["2026-03-03T09:00:00.000Z", "2026-03-02T09:00:00.000Z", "2026-03-01T09:00:00.000Z"];
+  expect((await walk("occurrences")).map(({ at }) => at)).toEqual(days);
+  const all = await walk("runs");
+  expect(all.map(({ trigger }) => trigger)).toEqual(["manual", "schedule", "schedule", "schedule"]);
+  const ids = all.map(({ id }) => id);
+  expect(await walk("runs", "&trigger=manual")).toMatchObject([{ id: manual.id }]);
+  expect((await walk("runs", "&trigger=schedule&status=succeeded")).map(({ id }) => id)).toEqual(ids.slice(1));
+  // `from` is inclusive, `to` is not.
+  expect((await walk("runs", `&from=${days[1]}&to=${days[0]}`)).map(({ id }) => id)).toEqual([ids[2]]);
+  for (const run of all) {
+    expect(run).not.toHaveProperty("output");
+    expect(run).not.toHaveProperty("steps");
+  }
+  for (const list of ["runs", "occurrences", "threads"]) {
+    expect((await user.get(`${agent}/${list}?cursor=nonsense`)).body.error.code).toBe("invalid_cursor");
+    expect((await user.get(`${agent}/${list}?limit=101`)).body.error.param).toBe("limit");
+  }
+});
+
+test("Prefer: wait answers 200 with the finished run, 202 with the run as it stands when the time is up", async () => {
+  const finished = await runNow(60);
+  expect([finished.status, finished.body.status, finished.body.output]).toEqual([
+    200,
+    "succeeded",
+    "hello from upstream",
+  ]);
+  lab.upstream.answer(hanging());
+  const standing = await runNow(1);
+  expect([standing.status, standing.body.status]).toEqual([202, "running"]);
+  expect(standing.headers.get("location")).toBe(`${agent}/runs/${standing.body.id}`);
+  await user.post(`${agent}/runs/${standing.body.id}/cancel`);
+});
+
+test("disabling an agent cancels its runs that wait in the queue, and lets those at work finish", async () => {
+  lab.upstream.answer(hanging());
+  const runs = await Promise.all(Array.from({ length: 11 }, () => runNow(0)));
+  await lab.upstream.until(() => lab.upstream.requests.length === 10);
+  await user.request("PUT", agent, { is_active: false });
+  const statuses = async () =>
+    (await user.get(`${agent}/runs`)).body.runs.map(({ status }: { status: string }) => status);
+  expect((await statuses()).sort()).toEqual(["cancelled", ...Array.from({ length: 10 }, () => "running")]);
+  await Promise.all(runs.map(({ body }) => user.post(`${agent}/runs/${body.id}/cancel`)));
+  await expect.poll(async () => new Set(await statuses())).toEqual(new Set(["cancelled"]));
+});

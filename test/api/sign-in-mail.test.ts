@@ -1,0 +1,211 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { openBrowser } from "../support/browser.ts";
+import { type MailServer, startMailServer } from "../support/mail-server.ts";
+import { type Service, startService } from "../support/service.ts";
+
+const PASSWORD = "correct horse battery";
+const NEW_PASSWORD = "another horse entirely";
+const PUBLIC_URL = "https://purser.example";
+
+let mails: MailServer;
+let service: Service;
+beforeAll(async () => {
+  mails = await startMailServer();
+  service = await startService({
+    env: {
+      PURSER_TEST_CLOCK: "2026-03-01T00:00:00Z",
+      PURSER_PUBLIC_URL: PUBLIC_URL,
+      SMTP_URL: mails.url,
+      MAIL_FROM: "Purser <purser@example.com>",
+    },
+  });
+});
+afterAll(async () => {
+  await service.stop();
+  await mails.stop();
+});
+afterEach(() => mails.received.splice(0));
+
+let sequence = 0;
+const newAddress = () => {
+  sequence += 1;
+  return `person${sequence}@example.org`;
+};
+const browser = () => openBrowser(service.url, PUBLIC_URL);
+const signUp = (email: string, password = PASSWORD) => browser().post("/auth/sign-up/email", { email, password });
+const signIn = (email: string, password = PASSWORD) => browser().post("/auth/sign-in/email", { email, password });
+const verify = (token: string, by = browser()) => by.post("/auth/verify-email", { token });
+const askReset = (email: string) => browser().post("/auth/request-password-reset", { email });
+const reset = (token: string, new_password = NEW_PASSWORD, by = browser()) =>
+  by.post("/auth/reset-password", { token, new_password });
+const users = async () =>
+  (await service.admin.get("/api/v1/admin/users?limit=100")).body.users as { id: string; email: string }[];
+
+/** The link of the `count`th mail for an address, once that is there. */
+async function linkTo(email: string, count = 1): Promise<{ page: string; token: string; text: string }> {
+  await expect.poll(() => mails.to(email).length, { timeout: 10_000 }).toBe(count);
+  const { link = "", text = "" } = mails.to(email).at(-1) ?? {};
+  const [page = "", token = ""] = link.split("#token=");
+  return { page, token, text };
+}
+async function verified(): Promise<string> {
+  const email = newAddress();
+  await signUp(email);
+  expect((await verify((await linkTo(email)).token)).status).toBe(201);
+  return email;
+}
+
+describe("signing up by mail (contract 3)", () => {
+  it("makes nobody and grants nothing before the link is followed, and then signs in with the trial", async () => {
+    const email = newAddress();
+    const asked = await signUp(email);
+    expect([asked.status, asked.body]).toEqual([202, { status: "link_sent", delivery: "mail" }]);
+    expect(asked.headers.getSetCookie()).toEqual([]);
+    const { page, token, text } = await linkTo(email);
+    expect(page).toBe(`${PUBLIC_URL}/verify-email`);
+    expect(text).toContain("From: Purser <purser@example.com>");
+    expect(mails.to(email)[0]?.from).toBe("purser@example.com");
+    expect((await users()).map((user) => user.email)).not.toContain(email);
+    expect((await signIn(email)).body.error.code).toBe("invalid_credentials");
+
+    const here = browser();
+    expect((await verify(token, here)).status).toBe(201);
+    expect((await here.get("/users/me")).body).toMatchObject({ email, token_balance: 625_000, is_trial: true });
+    expect((await signIn(email)).status).toBe(200);
+  });
+
+  it("a link works once", async () => {
+    const email = newAddress();
+    await signUp(email);
+    const { token } = await linkTo(email);
+    const answers = await Promise.all([verify(token), verify(token), verify(token)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, 400, 400]);
+    expect((await users()).filter((user) => user.email === email)).toHaveLength(1);
+  });
+
+  it("of two links the first that is followed makes the account, with the password given for it", async () => {
+    const email = newAddress();
+    await signUp(email, "first password here");
+    const first = await linkTo(email, 1);
+    await signUp(email, "second password here");
+    const second = await linkTo(email, 2);
+    expect((await verify(second.token)).status).toBe(201);
+    expect((await verify(first.token)).body.error.param).toBe("token");
+    expect((await signIn(email, "second password here")).status).toBe(200);
+    expect((await signIn(email, "first password here")).status).toBe(401);
+  });
+
+  it("a link is good for 24 hours", async () => {
+    const [late, punctual] = [newAddress(), newAddress()];
+    await signUp(late);
+    await signUp(punctual);
+    const { now } = (await service.admin.get("/api/v1/admin/clock")).body;
+    const setClock = (ms: number) =>
+      service.admin.request("PUT", "/api/v1/admin/clock", { now: new Date(Date.parse(now) + ms).toISOString() });
+    const [late_link, punctual_link] = [await linkTo(late), await linkTo(punctual)];
+    await setClock(24 * 3_600_000 - 1000);
+    expect((await verify(punctual_link.token)).status).toBe(201);
+    await setClock(24 * 3_600_000);
+    const refused = await verify(late_link.token);
+    expect([refused.status, refused.body.error.param]).toEqual([400, "token"]);
+  });
+
+  it("an address with an account is told to its owner only; whoever asks learns nothing", async () => {
+    const email = await verified();
+    const known = await signUp(email, "somebody else's guess");
+    const unknown = await signUp(newAddress());
+    expect([known.status, known.body]).toEqual([unknown.status, unknown.body]);
+    const { page, token, text } = await linkTo(email, 2);
+    expect([page, token]).toEqual([`${PUBLIC_URL}/sign-in`, ""]);
+    expect(text).toContain("has an account already");
+    expect((await signIn(email)).status).toBe(200);
+  });
+
+  it("fills nobody's mailbox: five mails an hour, and the answer stays the same", async () => {
+    const email = newAddress();
+    const answers = [];
+    for (let index = 0; index < 8; index += 1)
+      answers.push((await askReset(email)).status, (await signUp(email)).status);
+    expect(new Set(answers)).toEqual(new Set([202]));
+    const other = newAddress();
+    await signUp(other);
+    await linkTo(other);
+    expect(mails.to(email).length).toBeLessThanOrEqual(5);
+  });
+
+  it("a mail that the server turns away for the moment is sent again", async () => {
+    mails.refuse(451);
+    const email = newAddress();
+    await signUp(email);
+    expect((await verify((await linkTo(email)).token)).status).toBe(201);
+  });
+});
+
+describe("a forgotten password (contract 3)", () => {
+  it("is set anew by a link that works once, ends all sessions, and leaves API keys and tokens as they are", async () => {
+    const email = await verified();
+    const old = browser();
+    await old.post("/auth/sign-in/email", { email, password: PASSWORD });
+    const key = (await old.post("/api-keys", { name: "kept" })).body.key;
+    await askReset(email);
+    const { page, token } = await linkTo(email, 2);
+    expect(page).toBe(`${PUBLIC_URL}/reset-password`);
+
+    const here = browser();
+    expect((await reset(token, NEW_PASSWORD, here)).status).toBe(200);
+    expect((await here.get("/users/me")).body.token_balance).toBe(625_000);
+    await expect.poll(async () => (await old.get("/users/me")).body.error?.code).toBe("session_expired");
+    expect((await service.as(key).get("/api/v1/users/me")).status).toBe(200);
+    expect((await signIn(email)).status).toBe(401);
+    expect((await signIn(email, NEW_PASSWORD)).status).toBe(200);
+    expect((await reset(token, "a third password")).body.error.param).toBe("token");
+  });
+
+  it("a user whom the operator made gets in by it", async () => {
+    const email = newAddress();
+    const made = await service.admin.post("/api/v1/admin/users", { email, trial: false });
+    expect((await askReset(email)).body).toEqual({ status: "link_sent", delivery: "mail" });
+    const here = browser();
+    expect((await reset((await linkTo(email)).token, NEW_PASSWORD, here)).status).toBe(200);
+    expect((await here.get("/users/me")).body).toMatchObject({ id: made.body.user.id, token_balance: 0 });
+    expect((await signIn(email, NEW_PASSWORD)).status).toBe(200);
+  });
+
+  it("one reset ends the links that were sent before it", async () => {
+    const email = await verified();
+    await askReset(email);
+    const first = await linkTo(email, 2);
+    await askReset(email);
+    const second = await linkTo(email, 3);
+    expect((await reset(second.token)).status).toBe(200);
+    expect((await reset(first.token, "somebody else's")).body.error.param).toBe("token");
+  });
+
+  it("a link is good for an hour, and neither link does the other's work", async () => {
+    const email = await verified();
+    await askReset(email);
+    const { token } = await linkTo(email, 2);
+    expect((await verify(token)).body.error.param).toBe("token");
+    const { now } = (await service.admin.get("/api/v1/admin/clock")).body;
+    const later = new Date(Date.parse(now) + 3_600_000).toISOString();
+    await service.admin.request("PUT", "/api/v1/admin/clock", { now: later });
+    expect((await reset(token)).body.error.param).toBe("token");
+  });
+
+  it("an unknown address gets the same answer and no mail; a suspended or erased user cannot come back by it", async () => {
+    const email = await verified();
+    const { id } = (await users()).find((user) => user.email === email) ?? {};
+    await askReset(email);
+    const { token } = await linkTo(email, 2);
+    await service.admin.post(`/api/v1/admin/users/${id}/suspend`);
+    expect((await reset(token)).body.error.code).toBe("account_suspended");
+    await service.admin.request("DELETE", `/api/v1/admin/users/${id}`);
+    expect((await reset(token)).body.error.param).toBe("token");
+    const unknown = await askReset(email);
+    expect([unknown.status, unknown.body]).toEqual([202, { status: "link_sent", delivery: "mail" }]);
+    const other = newAddress();
+    await signUp(other);
+    await linkTo(other);
+    expect(mails.to(email)).toHaveLength(2);
+  });
+});

@@ -1,0 +1,156 @@
+import pino from "pino";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createSignIn } from "../../src/accounts/sign-in.service.ts";
+import { createSignInStore } from "../../src/accounts/sign-in.store.ts";
+import { createLedger } from "../../src/ledger/ledger.service.ts";
+import { createSystemClock } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { createMailer } from "../../src/platform/mail.ts";
+import { openBrowser } from "../support/browser.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startService } from "../support/service.ts";
+
+// What cannot be seen from outside: what is stored, what is cached, and what happens at the same moment.
+
+const PASSWORD = "correct horse battery";
+const clock = createSystemClock();
+
+let database: TestDatabase;
+let db: Db;
+let statements: string[];
+let logged: { to?: string; link?: string }[];
+let signIn: Awaited<ReturnType<typeof createSignIn>>;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  statements = [];
+  logged = [];
+  signIn = await open(db);
+});
+afterAll(async () => {
+  await signIn.close();
+  await db.close();
+  await database.drop();
+});
+
+/** A node's sign-in over `own`, whose statements are noted and whose mails go to the log. */
+function open(own: Db) {
+  const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line)) });
+  const query: Db["query"] = (statement) => {
+    statements.push(statement.text);
+    return own.query(statement);
+  };
+  const ledger = createLedger({ db: own, clock });
+  return createSignIn({
+    db: { ...own, query },
+    clock,
+    log,
+    mailer: createMailer(null, log),
+    url: () => "https://purser.example",
+    signup: "open",
+    verification: "link",
+    openAccount: (tx, user_id) => ledger.openAccount(tx, { user_id, trial: null }),
+  });
+}
+
+async function tokenFor(email: string): Promise<string> {
+  await expect.poll(() => logged.some(({ to }) => to === email)).toBe(true);
+  const link = logged.findLast(({ to }) => to === email)?.link ?? "";
+  return link.split("#token=")[1] ?? "";
+}
+async function newPerson(email: string) {
+  await signIn.signUp({ email, password: PASSWORD });
+  return signIn.verifyEmail(await tokenFor(email));
+}
+
+describe("what is stored", () => {
+  it("holds no password, no session and no link that could be used by who reads it", async () => {
+    await signIn.signUp({ email: "pending@example.org", password: PASSWORD });
+    const pending = await tokenFor("pending@example.org");
+    const { token } = await newPerson("stored@example.org");
+    signIn.requestPasswordReset("stored@example.org");
+    await expect
+      .poll(() => logged.findLast(({ to }) => to === "stored@example.org")?.link)
+      .toContain("/reset-password");
+    const reset = await tokenFor("stored@example.org");
+    const rows: string[] = [];
+    for (const table of ["password", "session", "sign_up", "password_reset"]) {
+      const stored = await db.query<{ row: string }>({ text: `select t::text as row from ${table} t` });
+      expect(stored.length, table).toBeGreaterThan(0);
+      rows.push(...stored.map(({ row }) => row));
+    }
+    for (const secret of [PASSWORD, token, pending, reset]) {
+      const forms = [secret, Buffer.from(secret).toString("hex"), Buffer.from(secret, "base64url").toString("hex")];
+      for (const form of forms) expect(rows.join("\n")).not.toContain(form);
+    }
+  });
+
+  it("is swept of what has expired, and of nothing else", async () => {
+    const { token } = await newPerson("swept@example.org");
+    await db.query({
+      text: "insert into sign_up (token_hash, email, password_hash, expires_at) values ('\\x01', 'old@example.org', 'x', $1)",
+      values: ["2020-01-01T00:00:00.000Z"],
+    });
+    await signIn.sweep();
+    expect(await db.query({ text: "select 1 from sign_up where email = 'old@example.org'" })).toEqual([]);
+    expect((await signIn.who(token)).user.email).toBe("swept@example.org");
+  });
+});
+
+describe("a session", () => {
+  it("costs no statement once it is known, and is refused on every node once it has ended", async () => {
+    const elsewhere_db = database.kind === "postgres" ? await database.open() : db;
+    const elsewhere = await open(elsewhere_db);
+    const { token } = await newPerson("cached@example.org");
+    for (const node of [signIn, elsewhere]) await node.authenticate(token);
+    statements.splice(0);
+    for (let index = 0; index < 100; index += 1) {
+      for (const node of [signIn, elsewhere]) await node.authenticate(token);
+    }
+    expect(statements).toEqual([]);
+    await signIn.signOut(token);
+    for (const node of [signIn, elsewhere]) {
+      await expect
+        .poll(() => node.authenticate(token).catch((error) => error.code), { timeout: 1000 })
+        .toBe("session_expired");
+    }
+    await elsewhere.close();
+    if (elsewhere_db !== db) await elsewhere_db.close();
+  });
+
+  it("does not begin by a password that is being changed at that moment", async () => {
+    const { signed_in } = await newPerson("raced@example.org");
+    const user_id = signed_in.user.id;
+    const store = createSignInStore(db);
+    const old = (await store.personByEmail("raced@example.org"))?.password_hash ?? "";
+    const now = clock.now();
+    const session = { token_hash: Buffer.from("raced"), user_id, created_at: now, expires_at: now };
+    let begun: Promise<boolean> | undefined;
+    await db.transaction(async (tx) => {
+      await store.setPassword(tx, { user_id, hash: "another", now });
+      begun = store.insertSession(db, session, old);
+      await tx.query({ text: "select pg_sleep(0.2)" });
+      await store.deleteSessions(tx, user_id);
+    });
+    expect(await begun).toBe(false);
+    expect(await db.query({ text: "select 1 from session where user_id = $1", values: [user_id] })).toEqual([]);
+  });
+});
+
+describe("without SMTP_URL, where others can reach the service", () => {
+  it("the link is written to the log, and the answer says so", async () => {
+    const service = await startService({ env: { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "https://purser.example" } });
+    const browser = openBrowser(service.url, "https://purser.example");
+    const current = await browser.get("/auth/get-session");
+    expect(current.body).toMatchObject({ signup: "open", verification: "link", delivery: "log" });
+    const asked = await browser.post("/auth/sign-up/email", { email: "ada@example.org", password: PASSWORD });
+    expect([asked.status, asked.body]).toEqual([202, { status: "link_sent", delivery: "log" }]);
+    await service.stop();
+
+    await signIn.signUp({ email: "logged@example.org", password: PASSWORD });
+    expect(await tokenFor("logged@example.org")).toMatch(/^[\w-]{43}$/);
+    expect(logged.findLast(({ to }) => to === "logged@example.org")?.link).toContain(
+      "https://purser.example/verify-email#token=",
+    );
+  });
+});

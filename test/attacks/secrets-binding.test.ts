@@ -1,0 +1,255 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { AuthSettings, WebFetchSettings } from "../../src/contract/tools.ts";
+import type { ToolCall } from "../../src/tools/tools.types.ts";
+import { leaksIn } from "../support/encodings.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { type Site, startSite } from "../support/sites.ts";
+import { aCall, toolsWith } from "../support/tools.ts";
+
+// A secret goes where its owner's settings bind it, and nowhere else, whatever a model, a page or a server tries.
+
+const SECRET = "sk_live_bound/9fZq+77=KdwE3x";
+const STATUSES = [301, 302, 303, 307, 308];
+const INJECTS: AuthSettings["inject"][] = [
+  { type: "bearer" },
+  { type: "basic", username: "ada" },
+  { type: "header", name: "X-Api-Key" },
+  { type: "query", name: "key" },
+  { type: "hmac", header: "X-Signature" },
+];
+
+let site: Site;
+let other: Site;
+let receiver: Receiver;
+const score = { tried: 0, leaks: 0 };
+
+beforeAll(async () => {
+  other = await startSite({ "/": { body: "elsewhere" } });
+  const pages: Parameters<typeof startSite>[0] = {
+    "/": { body: "home" },
+    "/v1/a": { body: "inside" },
+    "/private": { body: "not bound" },
+    "/v1/back": { status: 302, headers: { location: `${other.url}/` } },
+  };
+  for (const status of STATUSES) {
+    pages[`/v1/away/${status}`] = { status, headers: { location: `${other.url}/` } };
+    pages[`/v1/home/${status}`] = { status, headers: { location: "/v1/a" } };
+    pages[`/v1/out/${status}`] = { status, headers: { location: "/private" } };
+  }
+  site = await startSite(pages);
+  receiver = await startReceiver();
+});
+beforeEach(() => {
+  site.requests.length = 0;
+  other.requests.length = 0;
+});
+afterAll(async () => {
+  console.log(`secrets bound: ${score.tried} attacks tried, ${score.leaks} leaks`);
+  await Promise.all([site.close(), other.close(), receiver.close()]);
+});
+
+interface Attack {
+  auth?: Partial<AuthSettings>;
+  settings?: Partial<WebFetchSettings>;
+  secret?: string;
+  allow?: string[];
+  method?: string;
+  more?: Partial<ToolCall>;
+}
+
+async function fetching(url: string, attack: Attack = {}) {
+  const { auth, settings, secret = SECRET, allow = [site.host, other.host], method, more } = attack;
+  const { tools, opened } = toolsWith({ allow, secrets: { KEY: secret }, resolve: async () => ["127.0.0.1"] });
+  const binding = { secret: "KEY", hosts: [site.host], inject: { type: "bearer" as const }, ...auth };
+  const tools_config = { web_fetch: { enabled: true, auth: [binding], ...settings } };
+  const args = method === undefined ? { url } : { url, method };
+  const result = await tools.call(aCall("web_fetch", args, { tools_config, ...more }));
+  score.tried += 1;
+  const leaks = leaksIn(Buffer.from(JSON.stringify([result, other.requests])), [secret]);
+  score.leaks += leaks.length;
+  expect(leaks).toEqual([]);
+  return { result, opened };
+}
+const carried = (seen: Site["requests"][number] | undefined) =>
+  JSON.stringify(seen).includes(SECRET) ||
+  JSON.stringify(seen).includes(encodeURIComponent(SECRET)) ||
+  /"authorization"|"x-api-key"|"x-signature"/.test(JSON.stringify(seen));
+
+describe("a secret is put in at the moment of sending", () => {
+  it.each([
+    [{ type: "bearer" }, "authorization", `Bearer ${SECRET}`],
+    [{ type: "basic", username: "ada" }, "authorization", `Basic ${Buffer.from(`ada:${SECRET}`).toString("base64")}`],
+    [{ type: "header", name: "X-Api-Key" }, "x-api-key", SECRET],
+  ] as const)("as %j", async (inject, header, value) => {
+    const { result, opened } = await fetching(`${site.url}/v1/a`, { auth: { inject } });
+    expect(result).toMatchObject({ status: "succeeded" });
+    expect(site.requests[0]?.headers[header]).toBe(value);
+    expect(opened).toEqual([`KEY ${site.host}`]);
+  });
+
+  it("as a parameter, in the stead of one that the model wrote", async () => {
+    const inject = { type: "query", name: "key" } as const;
+    await fetching(`${site.url}/v1/a?key=mine&b=%7E`, { auth: { inject } });
+    expect(site.requests[0]?.path).toBe(`/v1/a?b=%7E&key=${encodeURIComponent(SECRET)}`);
+    await fetching(`${site.url}/v1/a?b=%7E`, { auth: { inject } });
+    expect(site.requests[1]?.path).toBe(`/v1/a?b=%7E&key=${encodeURIComponent(SECRET)}`);
+  });
+});
+
+describe("redirects", () => {
+  it.each(INJECTS)("to another origin carry nothing of it, by $type", async (inject) => {
+    for (const status of STATUSES) {
+      const { result } = await fetching(`${site.url}/v1/away/${status}`, {
+        auth: { inject, hosts: [site.host, other.host] },
+      });
+      expect(result.status).toBe("succeeded");
+      expect(other.requests.some(carried)).toBe(false);
+    }
+  });
+  it.each(STATUSES)(
+    "a %i on the same origin is judged again: within the binding it goes along, outside it does not",
+    async (status) => {
+      await fetching(`${site.url}/v1/home/${status}`, { auth: { paths: ["/v1/*"] } });
+      expect(site.requests.map(carried)).toEqual([true, true]);
+      site.requests.length = 0;
+      await fetching(`${site.url}/v1/out/${status}`, { auth: { paths: ["/v1/*"] } });
+      expect(site.requests.map(carried)).toEqual([true, false]);
+    },
+  );
+  it("away and back again is away", async () => {
+    const away = await startSite({
+      "/": (_request, response) => response.writeHead(302, { location: `${site.url}/v1/a` }).end(),
+    });
+    const home = await startSite({ "/": { status: 302, headers: { location: `${away.url}/` } } });
+    await fetching(`${home.url}/`, {
+      auth: { hosts: [home.host, site.host] },
+      allow: [home.host, away.host, site.host],
+    });
+    expect(home.requests.map(carried)).toEqual([true]);
+    expect([...away.requests, ...site.requests].map(carried)).toEqual([false, false]);
+    await Promise.all([away.close(), home.close()]);
+  });
+});
+
+describe("what is not bound gets nothing", () => {
+  const at = (text: string) => text.replaceAll("SITE", site.host).replaceAll("PORT", String(site.port));
+  it.each([
+    "http://SITE.evil.example:PORT/v1/a",
+    "http://evil.example:PORT/v1/a?x=SITE",
+    "http://evil.example:PORT/SITE",
+    "http://evil.example:PORT#SITE",
+    "http://evil.example:PORT\\@SITE/v1/a",
+    "http://SITE@evil.example:PORT/v1/a",
+    "http://localhost:PORT/v1/a",
+    "http://a.localhost:PORT/v1/a",
+  ])("%s is another host", async (url) => {
+    const allow = [
+      site.host,
+      ...["evil.example", "127.0.0.1.evil.example", "localhost", "a.localhost"].map((host) => `${host}:${site.port}`),
+    ];
+    const { opened } = await fetching(at(url), { allow });
+    expect(opened).toEqual([]);
+    expect(site.requests.some(carried)).toBe(false);
+  });
+  it.each([
+    "/private",
+    "/v1",
+    "/V1/a",
+    "/v1/../private",
+    "/v1/%2e%2e/private",
+    "/v1/..%2fprivate",
+    "/v1/%2e%2e%2fprivate",
+    "/v1/..;/private",
+    "/v1/..%5cprivate",
+    "/v1/%252e%252e/private",
+    "//v1/a",
+    "/v1//private",
+    "/x/v1/a",
+    "/?/v1/a",
+  ])("the path %s is not /v1/*", async (path) => {
+    const { opened } = await fetching(site.url + path, { auth: { paths: ["/v1/*"] } });
+    expect(opened).toEqual([]);
+    expect(site.requests.some(carried)).toBe(false);
+  });
+  it("another method", async () => {
+    const settings = { methods: ["GET", "POST", "DELETE"] } as const;
+    await fetching(`${site.url}/v1/a`, { settings: { ...settings, methods: [...settings.methods] }, method: "DELETE" });
+    expect(site.requests.map(carried)).toEqual([false]);
+  });
+  it("plain http to a host that the operator did not name: the call is refused, and the secret stays shut", async () => {
+    const { result, opened } = await fetching(`${site.url}/v1/a`, { allow: ["127.0.0.0/8"] });
+    expect(result.error).toMatchObject({ code: "egress_refused" });
+    expect(result.error?.message).toContain("KEY");
+    expect([opened, site.requests]).toEqual([[], []]);
+  });
+  it("a name that points elsewhere the second time (DNS rebinding)", async () => {
+    const answers = [["127.0.0.1"], ["10.0.0.1"]];
+    const host = `rebinding.example:${site.port}`;
+    const { tools } = toolsWith({
+      allow: [host],
+      secrets: { KEY: SECRET },
+      resolve: async () => answers.shift() ?? [],
+    });
+    const auth = [{ secret: "KEY", hosts: [host], inject: { type: "bearer" as const } }];
+    const tools_config = { web_fetch: { enabled: true, auth } };
+    const result = await tools.call(aCall("web_fetch", { url: `http://${host}/v1/a` }, { tools_config }));
+    score.tried += 1;
+    expect(result.status).toBe("succeeded");
+    expect([answers.length, site.requests[0]?.headers.host]).toEqual([1, host]);
+  });
+});
+
+describe("what a value cannot do", () => {
+  it.each(["with\r\nHost: evil.example", "with\nline break", "with\0nul", "with\u007fdelete"])(
+    "%j splits no request",
+    async (secret) => {
+      for (const inject of [{ type: "bearer" }, { type: "header", name: "X-Key" }] as const) {
+        const { result } = await fetching(`${site.url}/v1/a`, { secret, auth: { inject } });
+        expect(result.error?.message).toContain("KEY");
+        expect(site.requests).toEqual([]);
+      }
+    },
+  );
+  it("under 8 characters it goes by basic and hmac only, and the answer is left out", async () => {
+    const secret = "hunter2";
+    for (const inject of INJECTS) {
+      site.requests.length = 0;
+      const { result } = await fetching(`${site.url}/v1/a`, { secret, auth: { inject } });
+      const may = inject.type === "basic" || inject.type === "hmac";
+      expect(site.requests).toHaveLength(may ? 1 : 0);
+      expect(result.status).toBe(may ? "succeeded" : "failed");
+      expect(result.result).not.toContain("inside");
+    }
+    const { result } = await fetching(`${site.url}/v1/away/302`, {
+      secret,
+      auth: { inject: { type: "basic", username: "a" } },
+    });
+    expect(result.result).toContain("HTTP 302");
+    expect(other.requests).toEqual([]);
+  });
+});
+
+describe("model text that names secrets (LangChain CVE-2025-68664, varlock#934)", () => {
+  it.each(["{{secret}}", "{{KEY}}", "$KEY", "{{secrets.KEY}}", "<KEY>", "%KEY%", "env:KEY", "[secret]"])(
+    "%s stays text",
+    async (marker) => {
+      await fetching(`${site.url}/private?q=${encodeURIComponent(marker)}`, { auth: { paths: ["/v1/*"] } });
+      expect(decodeURIComponent(site.requests[0]?.path ?? "")).toBe(`/private?q=${marker}`);
+      const { tools } = toolsWith({ allow: [receiver.host], secrets: { KEY: SECRET } });
+      const tools_config = { send_webhook: { enabled: true, urls: [`${receiver.url}/hook`], secret: "KEY" } };
+      await tools.call(
+        aCall("send_webhook", { url: `${receiver.url}/hook`, payload: { text: marker } }, { tools_config }),
+      );
+      score.tried += 1;
+      expect(receiver.received.at(-1)?.body).toBe(JSON.stringify({ text: marker }));
+      expect(leaksIn(Buffer.from(JSON.stringify(receiver.received)), [SECRET])).toEqual([]);
+    },
+  );
+});
+
+it("of a secret that is gone the step tells the name, and nothing is sent", async () => {
+  const { result } = await fetching(`${site.url}/v1/a`, { auth: { secret: "GONE" } });
+  expect(result.error).toMatchObject({ code: "secret_missing" });
+  expect(result.error?.message).toContain("GONE");
+  expect(site.requests).toEqual([]);
+});

@@ -1,0 +1,258 @@
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { shows, startChromium } from "../support/chromium.ts";
+import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
+import { type Service, startService } from "../support/service.ts";
+import { completion, startUpstream, type Upstream } from "../support/upstream.ts";
+
+let browser: Browser;
+let upstream: Upstream;
+let service: Service;
+let context: BrowserContext;
+let page: Page;
+/** What a page complained of: every journey ends without any. */
+let complaints: string[] = [];
+
+beforeAll(async () => {
+  buildConsole();
+  [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
+  service = await startService({
+    config: {
+      providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
+      models: [
+        {
+          id: "lab/small",
+          provider: "lab",
+          provider_model: "small",
+          name: "Lab small",
+          input_rate: 1,
+          output_rate: 2,
+          trial_eligible: true,
+          context_window: 32_000,
+          max_output_tokens: 1000,
+          supports: { tools: true, streaming: true },
+        },
+      ],
+    },
+  });
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await service?.stop();
+  await upstream?.close();
+});
+
+beforeEach(async () => {
+  complaints = [];
+  upstream.answer(completion());
+  context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB" });
+  context.setDefaultTimeout(15_000);
+  context.on("weberror", (error) => complaints.push(error.error().message));
+  context.on("request", (request) => {
+    if (!request.url().startsWith(service.url) && !request.url().startsWith("data:"))
+      complaints.push(`left the service: ${request.url()}`);
+  });
+  context.on("console", (message) => {
+    // a refused request is logged by the browser as an error, and is part of some journeys
+    if (message.type() === "error" && !message.text().startsWith("Failed to load resource"))
+      complaints.push(message.text());
+  });
+  page = await context.newPage();
+});
+
+afterEach(async () => {
+  await context.close();
+  expect(complaints).toEqual([]);
+});
+
+const agent = (fields: Record<string, unknown> = {}) =>
+  asPerson(context, service, "POST", "/agents", {
+    name: "Reader",
+    model_id: "lab/small",
+    run_prompt: "Say hello",
+    ...fields,
+  });
+
+it("a person signs up, gets a key, makes an agent, watches its run live, schedules it, keeps a secret, buys tokens and sees their use", async () => {
+  await signUp(page, service, "ada@example.com");
+
+  await page.getByRole("link", { name: "API keys" }).click();
+  await page.getByRole("button", { name: "New key" }).first().click();
+  await page.getByLabel("Name").fill("Website");
+  await page.getByRole("button", { name: "Make the key" }).click();
+  const key = await page.getByRole("textbox", { name: "API key" }).inputValue();
+  expect((await service.as(key).get("/api/v1/users/me")).body.email).toBe("ada@example.com");
+  await page.getByRole("button", { name: "I have copied it" }).click();
+
+  await page.getByRole("link", { name: "Agents", exact: true }).click();
+  await page.getByRole("link", { name: "New agent" }).first().click();
+  await page.getByLabel("Name", { exact: true }).fill("Morning reader");
+  await page.getByLabel("What it does on each run").fill("Tell me what matters.");
+  await page.getByRole("switch", { name: "Choose the model for each run" }).click();
+  await page.getByLabel("Model", { exact: true }).selectOption("lab/small");
+  await page.getByRole("button", { name: "Make the agent" }).click();
+  await page.getByRole("heading", { name: "Morning reader", level: 1 }).waitFor();
+
+  const gate = Promise.withResolvers<void>();
+  upstream.answer(async (response, request) => {
+    await gate.promise;
+    await completion("Nothing much happened.")(response, request);
+  });
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.getByRole("heading", { name: "Run of Morning reader" }).waitFor();
+  await page.getByRole("listitem").getByText("running").waitFor();
+  gate.resolve();
+  await shows(page, "Nothing much happened.");
+  await page.getByRole("heading", { name: "Output" }).waitFor();
+  await page.getByRole("button", { name: "Run again" }).waitFor();
+
+  await page.getByRole("link", { name: "← Morning reader" }).click();
+  await page.getByRole("link", { name: "Edit" }).click();
+  await page.getByRole("switch", { name: "Run by itself" }).click();
+  await page.getByLabel("How often").selectOption("weekly");
+  await page.getByLabel("Day", { exact: true }).selectOption("friday");
+  await page.getByLabel("Time", { exact: true }).fill("07:30");
+  await page.getByLabel("Time zone").selectOption("America/New_York");
+  await shows(page, "Every Friday at 07:30, New York time");
+  const preview = await page
+    .getByRole("listitem")
+    .filter({ hasText: /^Fri .*07:30/ })
+    .allTextContents();
+  expect(preview).toHaveLength(5);
+  await page.getByRole("button", { name: "Save" }).click();
+  await shows(page, "Every Friday at 07:30, New York time");
+
+  await page.getByRole("link", { name: "Secrets" }).click();
+  await page.getByRole("button", { name: "New secret" }).first().click();
+  await page.getByLabel("Name").fill("STRIPE_KEY");
+  await page.getByLabel("Value").fill("sk_live_4eC39HqLyjWDarjtT1zdp7dc");
+  await page.getByRole("button", { name: "Store it" }).click();
+  await page.getByRole("row", { name: /STRIPE_KEY/ }).waitFor();
+  expect(await page.content()).not.toContain("4eC39HqLyjWDarjtT1");
+
+  await page.getByRole("link", { name: "Usage and billing" }).click();
+  await page.getByRole("button", { name: "Buy tokens" }).click();
+  await page.getByRole("button", { name: "$25" }).click();
+  await shows(page, "15,625,000 tokens");
+  await page.getByRole("button", { name: "Buy", exact: true }).click();
+  await shows(page, "This is a sandbox: no money was moved.");
+  await page.getByRole("button", { name: "Done" }).click();
+  await page.getByRole("row", { name: /15,625,000/ }).waitFor();
+
+  await page.getByRole("link", { name: "Ledger" }).click();
+  await page.getByRole("row", { name: /lab\/small/ }).waitFor();
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByText("lab/small").waitFor();
+});
+
+it("a wrong password is told, with the request's id, and lets nobody in", async () => {
+  await signUp(page, service, "wrong@example.com");
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByLabel("E-mail").fill("wrong@example.com");
+  await page.getByLabel("Password").fill("another password");
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page
+    .getByRole("alert")
+    .getByText(/password/i)
+    .first()
+    .waitFor();
+  await shows(page, "Request id");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+});
+
+it("after an expired session one signs in and is where one was", async () => {
+  await signUp(page, service, "expired@example.com");
+  await page.getByRole("link", { name: "Usage and billing" }).click();
+  await page.getByRole("link", { name: "Plans" }).click();
+  await shows(page, "Professional");
+  await context.clearCookies();
+  await page.getByRole("link", { name: "Ledger" }).click();
+  await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
+  await page.getByLabel("E-mail").fill("expired@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("heading", { name: "Usage and billing" }).waitFor();
+  expect(page.url()).toContain("tab=ledger");
+});
+
+it("without tokens a run is refused with the ways out, and one of them leads on", async () => {
+  const user = await service.newUser({ trial: false });
+  await page.goto(`${service.url}/sign-in`);
+  await page.getByRole("button", { name: "Use an API key" }).click();
+  await page.getByLabel("API key").fill(user.key);
+  await page.getByRole("button", { name: "Use this key" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await user.post("/api/v1/agents", { name: "Poor reader", model_id: "lab/small", run_prompt: "Say hello" });
+  await page.getByRole("link", { name: "Agents", exact: true }).click();
+  await page.getByRole("link", { name: "Poor reader", exact: true }).click();
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.getByRole("alert").getByRole("link", { name: "Buy tokens" }).click();
+  await page.getByRole("button", { name: "Buy", exact: true }).click();
+  await page.getByRole("button", { name: "Done" }).click();
+  await page.getByRole("link", { name: "Agents", exact: true }).click();
+  await page.getByRole("link", { name: "Poor reader", exact: true }).click();
+  await page.getByRole("button", { name: "Run now" }).click();
+  await shows(page, "hello from upstream");
+});
+
+it("signing out in one tab signs the other one out too", async () => {
+  await signUp(page, service, "tabs@example.com");
+  const other = await context.newPage();
+  await other.goto(`${service.url}/agents`);
+  await other.getByRole("heading", { name: "Agents" }).waitFor();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await other.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
+});
+
+it("what one tab changes the other shows when it is looked at again", async () => {
+  await signUp(page, service, "tabs2@example.com");
+  const { id } = await agent({ name: "Before" });
+  await page.goto(`${service.url}/agents/${id}`);
+  const other = await context.newPage();
+  await other.goto(`${service.url}/agents/${id}/edit`);
+  await other.getByLabel("Name", { exact: true }).fill("After");
+  await other.getByRole("button", { name: "Save" }).click();
+  await other.getByRole("heading", { name: "After", level: 1 }).waitFor();
+  await page.reload();
+  await page.getByRole("heading", { name: "After", level: 1 }).waitFor();
+});
+
+it("an answer streams into the chat, can be stopped, and stays in its conversation", async () => {
+  await signUp(page, service, "chat@example.com");
+  const { id } = await agent({ name: "Companion" });
+  await page.goto(`${service.url}/agents/${id}/chat`);
+  upstream.answer(completion("It turns at noon."));
+  await page.getByLabel("Your message").fill("When does the tide turn?");
+  await page.keyboard.press("Enter");
+  await page.getByRole("log").getByText("It turns at noon.").waitFor();
+  await page.waitForURL(/thread=/);
+  await page.reload();
+  await page.getByRole("log").getByText("It turns at noon.").waitFor();
+
+  const answered = Promise.withResolvers<void>();
+  upstream.answer(async (response, request) => {
+    await answered.promise;
+    await completion("too late")(response, request);
+  });
+  await page.getByLabel("Your message").fill("And then?");
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Stop" }).click();
+  await shows(page, "Stopped.");
+  answered.resolve();
+});
+
+it("deleting an agent asks first, and Escape keeps it", async () => {
+  await signUp(page, service, "delete@example.com");
+  const { id } = await agent({ name: "Ephemeral" });
+  await page.goto(`${service.url}/agents/${id}`);
+  await page.getByRole("button", { name: "Delete the agent" }).click();
+  await page.getByRole("dialog", { name: "Delete Ephemeral?" }).waitFor();
+  await page.keyboard.press("Escape");
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Delete the agent" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete the agent" }).click();
+  await shows(page, "No agents yet");
+});

@@ -1,0 +1,36 @@
+import pg from "pg";
+import { expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
+import { LAB_MODELS, startLab } from "../support/lab.ts";
+
+test("a run that is being queued while its user is erased does not outlive the user", async ({
+  skip,
+  onTestFinished,
+}) => {
+  const lab = await startLab(LAB_MODELS);
+  onTestFinished(() => lab.stop());
+  const { database_url } = lab.service.database;
+  if (database_url === null) return skip("embedded storage has one connection");
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000 });
+  const made = await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Look." });
+  // What another node does for a run-now.
+  const node = new pg.Client(database_url);
+  await node.connect();
+  try {
+    await node.query("begin");
+    await node.query("select from agent where id = $1 for key share", [made.body.id]);
+    const erased = lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
+    const waiting = "select from pg_locks where not granted";
+    await expect.poll(async () => (await node.query(waiting)).rowCount, { timeout: 10_000 }).toBeGreaterThan(0);
+    await node.query(
+      `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority)
+        values ($1, $2, $3, 1, 'manual', now(), '{}', 1)`,
+      [user.user_id, newId(), made.body.id],
+    );
+    await node.query("commit");
+    expect((await erased).status).toBe(204);
+    expect((await node.query("select from run where user_id = $1", [user.user_id])).rowCount).toBe(0);
+  } finally {
+    await node.end();
+  }
+});

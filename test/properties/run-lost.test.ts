@@ -1,0 +1,149 @@
+import { describe, expect, test } from "vitest";
+import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
+
+const queue = useQueue();
+
+describe("a lost worker", () => {
+  test("its run goes to another as the next attempt, with the steps there are, and the old lease is worth nothing", async () => {
+    const { id } = await queue.enqueue();
+    const first = await queue.claimOne();
+    await queue.scheduling.startStep(first.lease, MODEL_CALL);
+    await queue.scheduling.finishStep(first.lease, { index: 0, status: "succeeded", usage: USAGE });
+    await queue.scheduling.startStep(first.lease, {
+      index: 1,
+      type: "tool",
+      name: "send_webhook",
+      arguments: {},
+      internal: { webhook_id: "w1" },
+    });
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+
+    const second = await queue.claimOne("worker-2");
+    expect(second).toMatchObject({ attempt: 2, cost_tokens: 9, started_at: START, lease: { run_id: id } });
+    expect(await queue.scheduling.journal(second.lease)).toMatchObject([
+      { status: "succeeded" },
+      { status: "running", internal: { webhook_id: "w1" } },
+    ]);
+    expect(await queue.scheduling.heartbeat([first.lease, second.lease])).toEqual(["lost", "running"]);
+    expect(await queue.scheduling.finishRun(first.lease, FAILED)).toBe(false);
+    expect(await queue.scheduling.finishStep(first.lease, { index: 1, status: "succeeded" })).toBe(false);
+    expect(
+      await queue.scheduling.startStep(second.lease, { index: 1, type: "tool", name: "send_webhook", arguments: {} }),
+    ).toBe("running");
+    expect((await queue.scheduling.journal(second.lease))[1]?.internal).toEqual({ webhook_id: "w1" });
+  });
+
+  test("the third loss in the middle of a step fails the run with worker_lost", async () => {
+    const { id } = await queue.enqueue();
+    for (const attempt of [1, 2, 3]) {
+      const claimed = await queue.claimOne();
+      expect(claimed.attempt).toBe(attempt);
+      await queue.scheduling.startStep(claimed.lease, MODEL_CALL);
+      await queue.expireLeases();
+      await queue.scheduling.reap();
+    }
+    expect(await queue.scheduling.claim("worker-1", 1, LIMITS)).toEqual([]);
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      status: "failed",
+      error: { code: "worker_lost" },
+      attempt: 3,
+    });
+  });
+
+  test("a run that had not begun a step is not given up for what others did to the worker, but neither taken up for ever", async () => {
+    const { id } = await queue.enqueue();
+    for (let attempt = 1; attempt <= 20; attempt += 1) {
+      expect((await queue.claimOne()).attempt).toBe(attempt);
+      await queue.expireLeases();
+      await queue.scheduling.reap();
+    }
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      error: { code: "worker_lost" },
+      attempt: 20,
+    });
+  });
+
+  test("its run is not given up for losses while it gets on in between", async () => {
+    await queue.enqueue();
+    for (let index = 0; index < 4; index += 1) {
+      const { lease } = await queue.claimOne();
+      await queue.scheduling.startStep(lease, { ...MODEL_CALL, index });
+      await queue.scheduling.finishStep(lease, { index, status: "succeeded", usage: USAGE });
+      await queue.expireLeases();
+      await queue.scheduling.reap();
+    }
+    expect(await queue.claimOne()).toMatchObject({ attempt: 5, cost_tokens: 36 });
+  });
+
+  test("a chat is not taken up again: its caller went with the worker", async () => {
+    const { id } = await queue.enqueue(queue.agent, "chat");
+    await queue.claimOne();
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
+      status: "failed",
+      error: { code: "worker_lost" },
+    });
+  });
+
+  test("a heartbeat keeps the lease", async () => {
+    await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    await queue.expireLeases();
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
+    await queue.scheduling.reap();
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
+  });
+
+  test("a chat handed back is cancelled: nobody is left to hear its answer", async () => {
+    const { id } = await queue.enqueue(queue.agent, "chat");
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.handBack([lease]);
+    expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({ status: "cancelled", finished_at: START });
+  });
+
+  test("a run handed back is claimed again as the same attempt", async () => {
+    await queue.enqueue();
+    const first = await queue.claimOne();
+    await queue.scheduling.handBack([first.lease]);
+    expect(await queue.claimOne("worker-2")).toMatchObject({ attempt: 1, lease: { epoch: first.lease.epoch + 1 } });
+  });
+});
+
+describe("the time of a run", () => {
+  test("goes on where a lost worker left it, and the time in the queue is not counted", async () => {
+    await queue.enqueue();
+    const first = await queue.claimOne();
+    expect(first.elapsed_ms).toBe(0);
+    // It was at work for 100 s, then its worker fell silent and the service was down for an hour.
+    await queue.db.query({
+      text: `update run set claimed_at = clock_timestamp() - interval '3700 seconds',
+        lease_until = clock_timestamp() - interval '3555 seconds'`,
+    });
+    await queue.scheduling.reap();
+    const second = await queue.claimOne();
+    expect(second.elapsed_ms).toBe(100_000);
+    await queue.db.query({ text: "update run set claimed_at = claimed_at - interval '30 seconds'" });
+    await queue.scheduling.handBack([second.lease]);
+    expect((await queue.claimOne()).elapsed_ms).toBeGreaterThanOrEqual(130_000);
+  });
+});
+
+describe("when all workers are known to be gone", () => {
+  test("their runs are taken back at once, whatever their leases say", async () => {
+    const running = await queue.enqueue();
+    const chat = await queue.enqueue(queue.agent, "chat");
+    const cancelled = await queue.enqueue();
+    await queue.scheduling.claim("worker-1", 3, LIMITS);
+    await queue.scheduling.requestCancel(queue.agent, cancelled.id);
+    await queue.scheduling.takeBackAll();
+    const status = async ({ id }: { id: string }) => (await queue.scheduling.getRun(queue.agent, id)).status;
+    expect([await status(running), await status(chat), await status(cancelled)]).toEqual([
+      "queued",
+      "failed",
+      "cancelled",
+    ]);
+    expect(await queue.claimOne()).toMatchObject({ attempt: 2 });
+  });
+});

@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
+import { LIMITS, useQueue } from "./run-queue-fixture.ts";
+
+const queue = useQueue();
+
+test("a worker that takes only what is reserved for it leaves everything else to others, however long that waits", async () => {
+  const waiting = [await queue.enqueue()];
+  for (let n = 0; n < 20; n += 1) waiting.push(await queue.enqueue({ user_id: newId(), agent_id: newId() }));
+  const reserved = { worker_id: "api-1", for_ms: 60_000 };
+  const run = { ...queue.agent, agent_version: 1, model_id: "lab/small", input: {} };
+  const own = await queue.scheduling.enqueueChat({ ...run, reserved });
+  await queue.scheduling.enqueueChat({ ...run, reserved: { ...reserved, worker_id: "api-2" } });
+  const idsOf = async (worker_id: string, reserved_only: boolean) =>
+    (await queue.scheduling.claim(worker_id, 50, LIMITS, reserved_only)).map(({ lease }) => lease.run_id);
+  expect(await idsOf("api-1", true)).toEqual([own.id]);
+  expect(await idsOf("api-1", true)).toEqual([]);
+  expect((await idsOf("worker-1", false)).toSorted()).toEqual(waiting.map(({ id }) => id).toSorted());
+});

@@ -1,0 +1,136 @@
+import { inspect } from "node:util";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import type { Reflection } from "../../src/vault/vault.types.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
+
+const KEK = newMasterKey("k1");
+const PAGE = { limit: 100, before_id: null };
+
+let database: TestDatabase;
+let db: Db;
+let vault: ReturnType<typeof vaultNode>;
+let user: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  vault = vaultNode(db, KEK);
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+beforeEach(() => {
+  user = newId();
+});
+
+describe("opening a secret", () => {
+  it("gives a value that prints, joins and serialises as nothing of it", async () => {
+    await vault.create(user, newSecret("TOKEN", "the value itself"));
+    const opening = await vault.open(user, "TOKEN", usageAt("https://a.example"));
+    if (opening.status !== "opened") throw new Error(opening.status);
+    const { value } = opening.secret;
+    expect(value.reveal()).toBe("the value itself");
+    const shown = [`${value}`, String(value), JSON.stringify(opening), inspect(opening, { depth: 9 }), [value].join()];
+    expect(shown.join()).not.toContain("the value");
+    expect(Object.keys(value)).toEqual([]);
+  });
+
+  it("is written down with who, where and what came of it, and nothing else", async () => {
+    const secret = await vault.create(user, newSecret("TOKEN", "value", ["*.example.com"]));
+    const [agent_id, run_id] = [newId(), newId()];
+    const at = (url: string) => vault.open(user, "TOKEN", { agent_id, run_id, tool: "web_fetch", url: new URL(url) });
+    expect((await at("https://api.example.com/v1?q=hunter2")).status).toBe("opened");
+    expect((await at("https://evil.test/?q=hunter2")).status).toBe("host_refused");
+    const uses = await vault.uses(user, secret.id, PAGE);
+    const common = { secret_version: 1, agent_id, run_id, tool: "web_fetch" };
+    expect(uses).toEqual([
+      { ...common, id: uses[0]?.id, host: "evil.test", outcome: "host_refused", used_at: uses[0]?.used_at },
+      { ...common, id: uses[1]?.id, host: "api.example.com", outcome: "opened", used_at: uses[1]?.used_at },
+    ]);
+    expect((await vault.get(user, secret.id)).last_used_at).toBe(uses[1]?.used_at);
+    const rows = await db.query<{ name: string }>({
+      text: "select column_name as name from information_schema.columns where table_name = 'secret_use' order by 1",
+    });
+    // Fixed columns: no request's body or address can get into the log (OpenBao CVE-2025-62513, -62705).
+    expect(rows.map(({ name }) => name)).toEqual(
+      "agent_id host id outcome run_id secret_id secret_version tool used_at user_id".split(" "),
+    );
+  });
+
+  it("finds a user's own names only", async () => {
+    await vault.create(user, newSecret("TOKEN", "value"));
+    expect(await vault.open(newId(), "TOKEN", usageAt("https://a.example"))).toEqual({ status: "not_found" });
+    expect(await vault.open(user, "TOKENS", usageAt("https://a.example"))).toEqual({ status: "not_found" });
+    expect([...(await vault.names(user))]).toEqual(["TOKEN"]);
+  });
+
+  it.each([
+    ["a.example", "https://a.example/", "opened"],
+    ["a.example", "https://A.EXAMPLE./", "opened"],
+    ["a.example", "https://a.example:8443/", "host_refused"],
+    ["a.example:8443", "https://a.example:8443/", "opened"],
+    ["a.example:443", "https://a.example/", "opened"],
+    ["*.example.com", "https://a.example.com/", "opened"],
+    ["*.example.com", "https://example.com/", "host_refused"],
+    ["*.example.com", "https://a.b.example.com/", "host_refused"],
+    ["example.com", "https://example.com.evil.test/", "host_refused"],
+    ["example.com", "https://evilexample.com/", "host_refused"],
+    ["[::1]:8080", "http://[::1]:8080/", "opened"],
+  ])("with allowed_hosts %s at %s: %s", async (host, url, status) => {
+    await vault.create(user, newSecret("TOKEN", "value", [host]));
+    expect((await vault.open(user, "TOKEN", usageAt(url))).status).toBe(status);
+  });
+
+  it("stops once a site sent the value back, until it is another value; its owner is told once", async () => {
+    const told: Reflection[] = [];
+    const node = vaultNode(db, KEK);
+    node.onReflected(async (reflection) => void told.push(reflection));
+    const { id } = await node.create(user, newSecret("TOKEN", "value"));
+    const reflected = { user_id: user, id, version: 1, run_id: null };
+    await node.setReflected(reflected);
+    await node.setReflected(reflected);
+    expect(told).toEqual([{ ...reflected, name: "TOKEN" }]);
+    const status = async () => (await node.open(user, "TOKEN", usageAt("https://a.example"))).status;
+    expect(await status()).toBe("reflected");
+    await node.update(user, id, { description: "still the same" });
+    expect(await status()).toBe("reflected");
+    const same = await node.update(user, id, { value: "value" });
+    expect([same.version, same.reflected_at === null, await status()]).toEqual([2, false, "reflected"]);
+    const other = await node.update(user, id, { value: "another" });
+    expect([other.reflected_at, await status()]).toEqual([null, "opened"]);
+    await node.setReflected({ ...reflected, version: 2 });
+    expect(await status()).toBe("opened");
+  });
+
+  it("of an erased user finds nothing, also when a request of theirs is still under way", async () => {
+    await vault.create(user, newSecret("TOKEN", "value"));
+    await vault.open(user, "TOKEN", usageAt("https://a.example"));
+    await db.transaction((tx) => vault.erase(tx, user));
+    expect(await vault.open(user, "TOKEN", usageAt("https://a.example"))).toEqual({ status: "not_found" });
+    await expect(vault.create(user, newSecret("LATE", "value"))).rejects.toMatchObject({ code: "not_found" });
+    const left = await db.query({ text: "select wrapped, manifest from vault_key where user_id = $1", values: [user] });
+    expect(left).toEqual([{ wrapped: null, manifest: null }]);
+    for (const table of ["secret", "secret_use"]) {
+      expect(await db.query({ text: `select 1 from ${table} where user_id = $1`, values: [user] })).toEqual([]);
+    }
+  });
+
+  it("goes on while secrets are changed: no change looks like tampering to anybody", async () => {
+    const { id } = await vault.create(user, newSecret("TOKEN", "0"));
+    const changes = (async () => {
+      for (let n = 1; n <= 40; n += 1) {
+        await vault.update(user, id, { value: `${n}` });
+        await vault.create(user, newSecret(`S${n}`, "value"));
+      }
+    })();
+    const statuses = new Set<string>();
+    for (let n = 0; n < 120; n += 1) {
+      statuses.add((await vault.open(user, "TOKEN", usageAt("https://a.example"))).status);
+    }
+    await changes;
+    expect([...statuses]).toEqual(["opened"]);
+  });
+});

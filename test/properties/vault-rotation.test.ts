@@ -1,0 +1,112 @@
+import { spawn } from "node:child_process";
+import { randomInt } from "node:crypto";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { seededRandom } from "../../bench/support/statistics.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+const USERS = 250;
+const KILLS = 3;
+const [OLD, NEW] = [newMasterKey("old"), newMasterKey("new")];
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+/** `npm run rotate-keys`; with `kill_after_ms`, it is killed so long after it said for the first time how far it is. */
+async function rotate(kek: string, kill_after_ms: number | null) {
+  const { data_dir, database_url } = database;
+  const env = { PATH: process.env.PATH, DATA_DIR: data_dir, PURSER_KEK: kek };
+  const child = spawn(process.execPath, ["src/rotate-keys.ts"], {
+    cwd: ROOT,
+    env: database_url === null ? env : { ...env, DATABASE_URL: database_url },
+  });
+  let [stdout, stderr] = ["", ""];
+  child.stderr.on("data", (bytes) => {
+    stderr += bytes;
+  });
+  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
+  child.stdout.on("data", async (bytes) => {
+    const is_first = stdout === "";
+    stdout += bytes;
+    if (!is_first || kill_after_ms === null) return;
+    await setTimeout(kill_after_ms);
+    child.kill("SIGKILL");
+  });
+  return { code: await ended, stdout, stderr };
+}
+
+describe("rotating the master key (n8n#22478)", () => {
+  it(`loses no secret, though it is killed ${KILLS} times on the way`, async () => {
+    const seed = randomInt(2 ** 31);
+    process.stdout.write(`rotation seed ${seed}\n`);
+    const random = seededRandom(seed);
+    const users = Array.from({ length: USERS }, () => newId());
+    const before = await database.open();
+    const old = vaultNode(before, OLD);
+    await old.keys.ofService();
+    for (const [index, user] of users.entries()) await old.create(user, newSecret("TOKEN", `value ${index}`));
+    await before.close();
+
+    let rewrapped_by_the_killed = 0;
+    for (let kill = 0; kill < KILLS; kill += 1) {
+      const { stdout } = await rotate(`${NEW},${OLD}`, Math.floor(random() * 60));
+      rewrapped_by_the_killed += Number(/(\d+) keys rewrapped so far\n?$/.exec(stdout)?.[1] ?? 0);
+    }
+    expect(rewrapped_by_the_killed).toBeGreaterThan(0);
+    const last = await rotate(`${NEW},${OLD}`, null);
+    expect([last.code, last.stderr]).toEqual([0, ""]);
+    expect(last.stdout).toMatch(/all are under new now\nnothing needs old any more\n$/);
+
+    const after = await database.open();
+    const vault = vaultNode(after, NEW);
+    await vault.keys.check();
+    for (const [index, user] of users.entries()) {
+      const opening = await vault.open(user, "TOKEN", usageAt("https://a.example"));
+      expect(opening.status === "opened" && opening.secret.value.reveal()).toBe(`value ${index}`);
+    }
+    await expect(vaultNode(after, OLD).keys.check()).rejects.toThrow(/^PURSER_KEK: the key new is missing,/);
+    await after.close();
+  }, 180_000);
+
+  it("refuses to begin when a key in use is not given", async () => {
+    const { code, stdout, stderr } = await rotate(newMasterKey("another"), null);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^PURSER_KEK: the key new is missing[^\n]*\n$/);
+  });
+
+  it("goes on past a row that was changed from outside, and tells of it", async () => {
+    const db = await database.open();
+    const [kek, next] = [newMasterKey("before"), newMasterKey("after")];
+    const [broken, whole] = [newId(), newId()];
+    for (const user of [broken, whole]) await vaultNode(db, kek).create(user, newSecret("TOKEN", "value"));
+    await db.query({ text: "update vault_key set wrapped = 'x' where user_id = $1", values: [broken] });
+    const { unreadable } = await vaultNode(db, `${next},${kek}`).keys.rewrapAll(() => {});
+    // that of the users of the tests before, whose master key is not given here
+    const others = await db.query({ text: "select 1 from vault_key where kek_id = 'new'" });
+    expect(unreadable).toBe(1 + others.length);
+    expect((await vaultNode(db, next).open(whole, "TOKEN", usageAt("https://a.example"))).status).toBe("opened");
+    await db.close();
+  });
+
+  it("goes on by itself: whoever writes a secret has their key under the current master key", async () => {
+    const db = await database.open();
+    const [user, current] = [newId(), newMasterKey("current")];
+    await vaultNode(db, NEW).create(user, newSecret("TOKEN", "value"));
+    const kek = async () =>
+      (await db.query({ text: "select kek_id from vault_key where user_id = $1", values: [user] }))[0];
+    const vault = vaultNode(db, `${current},${NEW}`);
+    expect((await vault.open(user, "TOKEN", usageAt("https://a.example"))).status).toBe("opened");
+    expect(await kek()).toEqual({ kek_id: "new" });
+    await vault.create(user, newSecret("OTHER", "value"));
+    expect(await kek()).toEqual({ kek_id: "current" });
+    expect((await vaultNode(db, current).open(user, "TOKEN", usageAt("https://a.example"))).status).toBe("opened");
+    await db.close();
+  });
+});

@@ -1,0 +1,34 @@
+import { accessSync, constants } from "node:fs";
+import { delimiter, join } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+
+const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+
+/** The machine's own Chromium, null when there is none. Debian: `apt-get install chromium`. */
+export function chromiumBinary(): string | null {
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  const candidates = folders.flatMap((folder) => NAMES.map((name) => join(folder, name)));
+  return candidates.find(isExecutable) ?? null;
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** A browser without a window. */
+export async function startChromium(): Promise<Browser> {
+  const executablePath = chromiumBinary();
+  if (executablePath === null) throw new Error("no Chromium on this machine: apt-get install chromium");
+  // Its sandbox needs rights that containers do not have, and it only visits the service under test.
+  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+}
+
+/** What the page says in its main part, once it contains `text`. */
+export async function shows(page: Page, text: string | RegExp): Promise<void> {
+  await page.getByText(text).first().waitFor();
+}

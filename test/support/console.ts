@@ -1,0 +1,59 @@
+import { execFileSync } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import type { BrowserContext, Page } from "playwright-core";
+import type { Service } from "./service.ts";
+
+const ROOT = join(import.meta.dirname, "../..");
+export const PASSWORD = "a long enough password";
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+/** Builds the console unless what is there is what its sources say. */
+export function buildConsole(): void {
+  execFileSync(process.execPath, [join(ROOT, "console/build.ts")], { stdio: "inherit" });
+}
+
+/** Signs up on the page, as a person would; resolves on the overview. */
+export async function signUp(page: Page, service: Service, email: string): Promise<void> {
+  await page.goto(`${service.url}/sign-up`);
+  await page.getByLabel("E-mail").fill(email);
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Create account" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+}
+
+/** The session's cookie, for requests beside the page. */
+export async function sessionHeaders(context: BrowserContext, service: Service): Promise<Record<string, string>> {
+  const cookies = await context.cookies(service.url);
+  return { Cookie: cookies.map(({ name, value }) => `${name}=${value}`).join("; "), Origin: service.url };
+}
+
+/** Calls the API as the person who is signed in. */
+export async function asPerson(
+  context: BrowserContext,
+  service: Service,
+  method: string,
+  path: string,
+  body?: unknown,
+) {
+  const headers = { ...(await sessionHeaders(context, service)), "Content-Type": "application/json" };
+  const sent = body === undefined ? {} : { body: JSON.stringify(body) };
+  const response = await fetch(`${service.url}/api/v1${path}`, { method, headers, ...sent });
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+  // biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
+  return (await response.json()) as any;
+}
+
+/** What axe-core finds wrong with the page as it is, a line each. */
+export async function violations(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const { axe } = globalThis as unknown as { axe: { run(): Promise<{ violations: Violation[] }> } };
+    interface Violation {
+      id: string;
+      nodes: { html: string }[];
+    }
+    return (await axe.run()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+  });
+}

@@ -1,0 +1,66 @@
+import { createLog } from "../../src/platform/log.ts";
+import { createOutbound, type Resolve } from "../../src/platform/outbound.ts";
+import { SecretValue } from "../../src/platform/secret-value.ts";
+import { newMark } from "../../src/safety/fence.ts";
+import { createSanitizer } from "../../src/safety/sanitizer.ts";
+import type { CredentialsDeps } from "../../src/tools/credentials.ts";
+import { createTools } from "../../src/tools/tools.service.ts";
+import type { ToolCall } from "../../src/tools/tools.types.ts";
+
+/** Secrets by name; one that came back is out of use, as in the vault. */
+export function heldSecrets(values: Record<string, string>) {
+  const reflected = new Set<string>();
+  const opened: string[] = [];
+  const vault: CredentialsDeps["vault"] = {
+    async open(_user_id, name, { url }) {
+      const value = values[name];
+      if (value === undefined) return { status: "not_found" };
+      if (reflected.has(name)) return { status: "reflected" };
+      opened.push(`${name} ${url.host}`);
+      const secret = { id: name, name, version: 1, allowed_hosts: null, value: new SecretValue(value) };
+      return { status: "opened", secret };
+    },
+    async setReflected({ id }) {
+      reflected.add(id);
+    },
+  };
+  return { vault, reflected, opened };
+}
+
+/** The tools as the service makes them, apart from their database. */
+export function toolsWith(deps: {
+  allow: readonly string[];
+  resolve?: Resolve;
+  secrets?: Record<string, string>;
+  signing_key?: string;
+}) {
+  const { allow, resolve, secrets = {}, signing_key } = deps;
+  const held = heldSecrets(secrets);
+  const key = signing_key === undefined ? null : { key: signing_key, created_at: "" };
+  const outbound = createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) });
+  const tools = createTools({
+    outbound,
+    sanitizer,
+    webhook_keys: { keyOf: async () => key },
+    vault: held.vault,
+    log: createLog("silent"),
+  });
+  return { tools, ...held };
+}
+const sanitizer = createSanitizer();
+
+/** A call in a run that has seen nothing yet. */
+export function aCall(name: string, args: unknown, more: Partial<ToolCall> = {}): ToolCall {
+  return {
+    name,
+    arguments_json: typeof args === "string" ? args : JSON.stringify(args),
+    tools_config: {},
+    taint: { tainted: false, owner_text: "", links: new Set() },
+    mark: newMark(),
+    earlier_calls: 0,
+    run: { user_id: "u", agent_id: "a", run_id: "r" },
+    effect_id: "msg_1",
+    signal: new AbortController().signal,
+    ...more,
+  };
+}

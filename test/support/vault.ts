@@ -1,0 +1,34 @@
+import { randomBytes } from "node:crypto";
+import { createSystemClock } from "../../src/platform/clock.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createDataKeys } from "../../src/vault/data-keys.service.ts";
+import { parseKeyring } from "../../src/vault/keyring.ts";
+import { createVault } from "../../src/vault/vault.service.ts";
+import type { SecretUsage } from "../../src/vault/vault.types.ts";
+
+/** A master key as PURSER_KEK writes it. */
+export const newMasterKey = (id: string) => `${id}:${randomBytes(32).toString("base64")}`;
+
+/** The vault of one node over `db`, with the master keys of `kek`. */
+export function vaultNode(db: Db, kek: string) {
+  const log = createLog("silent");
+  const keys = createDataKeys({ db, keyring: parseKeyring(kek), log });
+  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log }) };
+}
+
+/** A secret as the API hands it on, its defaults filled in. */
+export const newSecret = (name: string, value: string, allowed_hosts: string[] | null = null) => ({
+  name,
+  value,
+  description: "",
+  allowed_hosts,
+});
+
+/** A use by no agent in particular. */
+export const usageAt = (url: string): SecretUsage => ({
+  agent_id: null,
+  run_id: null,
+  tool: "web_fetch",
+  url: new URL(url),
+});

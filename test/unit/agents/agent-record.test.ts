@@ -1,0 +1,52 @@
+import { describe, expect, test } from "vitest";
+import { newConfig } from "../../../src/agents/agent-config.ts";
+import { agentRecord } from "../../../src/agents/agent-record.ts";
+import type { AgentChanges } from "../../../src/contract/agents.ts";
+
+const now = "2026-03-01T12:00:00.000Z";
+const daily: AgentChanges = {
+  run_prompt: "Go.",
+  schedule_enabled: true,
+  schedule_interval: "daily",
+  schedule_time: "09:00",
+};
+const standing = { next_run_at: "2026-03-02T09:00:00.000Z", paused_reason: null };
+
+function record(
+  fields: AgentChanges,
+  schedule: { next_run_at: string | null; paused_reason: string | null } = standing,
+) {
+  const config = newConfig({ model_id: "lab/plain", ...fields, name: "Scout" });
+  const state = { user_id: "u", id: "a", version: 1, consecutive_failures: 0, created_at: now, updated_at: now };
+  return agentRecord({ ...config, ...state, deleted_at: null }, { standing: schedule, last_run: undefined, now });
+}
+
+describe("an agent's record", () => {
+  test("shows nothing of the row that is not the user's to see", () => {
+    expect(record({})).not.toHaveProperty("user_id");
+    expect(record({})).not.toHaveProperty("deleted_at");
+  });
+
+  test("of a paused schedule says why, and when it would be next", () => {
+    expect(record(daily, { ...standing, paused_reason: "out of tokens" })).toMatchObject({
+      schedule_status: "paused",
+      schedule_paused_reason: "out of tokens",
+      next_run_at: standing.next_run_at,
+      upcoming_runs: { length: 5 },
+    });
+  });
+
+  test.each([{ is_active: false }, { schedule_enabled: false }])("with %j has no next run, paused or not", (off) => {
+    const off_record = { schedule_status: "off", schedule_paused_reason: null, next_run_at: null, upcoming_runs: [] };
+    expect(record({ ...daily, ...off })).toMatchObject(off_record);
+    expect(record({ ...daily, ...off }, { ...standing, paused_reason: "out of tokens" })).toMatchObject(off_record);
+  });
+
+  test("names each secret that its tools refer to once", () => {
+    const inject = { type: "bearer" as const };
+    const auth = ["STRIPE", "GITHUB", "STRIPE"].map((secret) => ({ secret, hosts: ["a.example"], inject }));
+    const tools_config = { web_fetch: { enabled: true, auth } } as unknown as AgentChanges["tools_config"];
+    expect(record({ tools_config }).secrets_used).toEqual(["STRIPE", "GITHUB"]);
+    expect(record({}).secrets_used).toEqual([]);
+  });
+});

@@ -1,0 +1,31 @@
+import type { Context } from "hono";
+import { describe, expect, it } from "vitest";
+import { createClientAddress } from "../../../src/http/client-address.ts";
+
+const requestFrom = (peer: string, forwarded?: string) =>
+  ({
+    env: { incoming: { socket: { remoteAddress: peer } } },
+    req: { header: () => forwarded },
+  }) as unknown as Context;
+
+describe("the address that limits go by", () => {
+  it.each([
+    ["no proxy: the peer, whatever it claims", [], "203.0.113.9", "192.0.2.1", "203.0.113.9"],
+    ["an untrusted peer is not believed", ["10.0.0.0/8"], "203.0.113.9", "192.0.2.1", "203.0.113.9"],
+    ["a trusted proxy is", ["10.0.0.0/8"], "10.0.0.1", "192.0.2.1", "192.0.2.1"],
+    [
+      "what stands before the client's own address is its own invention",
+      ["10.0.0.0/8"],
+      "10.0.0.1",
+      "1.1.1.1, 192.0.2.1",
+      "192.0.2.1",
+    ],
+    ["a chain of proxies", ["10.0.0.0/8"], "10.0.0.1", "1.1.1.1, 192.0.2.1, 10.9.9.9", "192.0.2.1"],
+    ["a proxy that forwards nothing counts itself", ["10.0.0.0/8"], "10.0.0.1", undefined, "10.0.0.1"],
+    ["nonsense is not an address", ["10.0.0.0/8"], "10.0.0.1", "unknown", "10.0.0.1"],
+    ["IPv4 in IPv6 is IPv4", ["10.0.0.0/8"], "::ffff:10.0.0.1", "::ffff:192.0.2.1", "192.0.2.1"],
+    ["IPv6 counts by its network of 64 bits", [], "2001:db8:1:2:aaaa::1", undefined, "8193:3512:1:2"],
+  ])("%s", (_, trusted, peer, forwarded, expected) => {
+    expect(createClientAddress(trusted)(requestFrom(peer, forwarded))).toBe(expected);
+  });
+});

@@ -1,0 +1,73 @@
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { consoleRoutes } from "../../../src/http/console.routes.ts";
+
+const around = mkdtempSync(join(tmpdir(), "purser-console-"));
+const folder = join(around, "dist");
+mkdirSync(join(folder, "assets"), { recursive: true });
+writeFileSync(join(folder, "index.html"), "<!doctype html><title>Purser</title>");
+writeFileSync(join(folder, "assets/index-abc.js"), "console.log('a');".repeat(100));
+writeFileSync(join(folder, "theme.js"), "1;");
+writeFileSync(join(folder, ".built-from"), "not to be served");
+writeFileSync(join(around, "outside.js"), "secret");
+
+const built = consoleRoutes(folder);
+const asBrowser = { Accept: "text/html,application/xhtml+xml" };
+
+afterAll(() => rmSync(around, { recursive: true }));
+
+describe("the console's files", () => {
+  it("the page stands at / and at every address of its own", async () => {
+    for (const path of ["/", "/agents", "/agents/0198/runs/1", "/billing?tab=ledger"]) {
+      const answer = await built.request(path, { headers: asBrowser });
+      expect(answer.status, path).toBe(200);
+      expect(await answer.text()).toContain("<title>Purser</title>");
+    }
+  });
+
+  it.each([
+    "/api/v1/nothing",
+    "/missing.js",
+    "/assets/missing.js",
+    "/.built-from",
+    "/../outside.js",
+    "/%2e%2e/outside.js",
+  ])("%s is not the page, nor any file outside", async (path) => {
+    expect((await built.request(path, { headers: asBrowser })).status).toBe(404);
+  });
+
+  it("a program that asks for an unknown path is not given the page", async () => {
+    expect((await built.request("/agents", { headers: { Accept: "application/json" } })).status).toBe(404);
+  });
+
+  it("nothing may be loaded from or sent to another origin, and nobody may frame it", async () => {
+    const answer = await built.request("/", { headers: asBrowser });
+    const policy = answer.headers.get("Content-Security-Policy") ?? "";
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("connect-src 'self'");
+    expect(policy).toContain("frame-ancestors 'none'");
+    expect(policy).not.toContain("unsafe");
+    expect(answer.headers.get("X-Content-Type-Options")).toBe("nosniff");
+  });
+
+  it("what has its hash in its name is kept for ever, the page is asked for anew", async () => {
+    const asset = await built.request("/assets/index-abc.js", { headers: { "Accept-Encoding": "gzip, br" } });
+    expect(asset.headers.get("Cache-Control")).toContain("immutable");
+    expect(asset.headers.get("Content-Encoding")).toBe("gzip");
+    const page = await built.request("/", { headers: asBrowser });
+    expect(page.headers.get("Cache-Control")).toBe("no-cache");
+    const again = await built.request("/", {
+      headers: { ...asBrowser, "If-None-Match": page.headers.get("ETag") ?? "" },
+    });
+    expect(again.status).toBe(304);
+    expect(await again.text()).toBe("");
+  });
+
+  it("without a built console, / says how to get one", async () => {
+    const answer = await consoleRoutes(join(folder, "nowhere")).request("/", { headers: asBrowser });
+    expect(answer.status).toBe(200);
+    expect(await answer.text()).toContain("npm run console");
+  });
+});

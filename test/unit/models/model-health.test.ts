@@ -1,0 +1,49 @@
+import { expect, test } from "vitest";
+import { createModelHealth } from "../../../src/models/model-health.ts";
+import { nearestNames } from "../../../src/models/nearest.ts";
+import { retryAfterSeconds } from "../../../src/models/retry-after.ts";
+import { realNowMs } from "../../../src/platform/clock.ts";
+
+test("a model that failed rests for ten seconds, or as its provider asked, two minutes at most", () => {
+  let now_ms = 1_000;
+  const health = createModelHealth(() => now_ms);
+  const restedAfter = (seconds: number) => {
+    now_ms += seconds * 1_000;
+    return !health.isResting("a");
+  };
+  expect(health.isResting("a")).toBe(false);
+  for (const [retry_after_s, rests_s] of [
+    [undefined, 10],
+    [3, 3],
+    [100_000, 120],
+  ] as const) {
+    health.failed("a", retry_after_s);
+    expect([health.isResting("b"), restedAfter(rests_s - 0.001), restedAfter(0.001)]).toEqual([false, false, true]);
+  }
+});
+
+test("an answer ends a model's rest", () => {
+  const health = createModelHealth();
+  health.failed("a", undefined);
+  health.answered("a");
+  expect(health.isResting("a")).toBe(false);
+});
+
+test("Retry-After is read as seconds or as a date, and nothing else", () => {
+  const date = new Date(realNowMs() + 90_000).toUTCString();
+  expect(retryAfterSeconds("7")).toBe(7);
+  expect(retryAfterSeconds(date)).toBeGreaterThanOrEqual(89);
+  expect(retryAfterSeconds(date)).toBeLessThanOrEqual(90);
+  expect(retryAfterSeconds("Thu, 01 Jan 1970 00:00:00 GMT")).toBe(0);
+  for (const nonsense of [undefined, null, "", "soon", "-5", "1e99", ["1", "2"]]) {
+    expect(retryAfterSeconds(nonsense)).toBeUndefined();
+  }
+});
+
+test("a mistyped model is told the names next to it, and a strange one none", () => {
+  const names = ["gpt-6-luna", "gpt-6.1-terra", "claude-opus-5-5", "mistral-small-2603", "lab/small"];
+  expect(nearestNames("gpt-6-lunar", names)[0]).toBe("gpt-6-luna");
+  expect(nearestNames("Claude-Opus-5.5", names)).toEqual(["claude-opus-5-5"]);
+  expect(nearestNames("small", names)).toEqual(["mistral-small-2603", "lab/small"]);
+  expect(nearestNames("\u{1f600}".repeat(80), names)).toEqual([]);
+});

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import { createBatches } from "../../../src/platform/batches.ts";
+
+const refusal = Object.assign(new Error("duplicate key"), { code: "23505" });
+
+test("what is asked for while a batch is at work makes the next one, up to the limit, and is answered in order", async () => {
+  const batches: number[][] = [];
+  const double = createBatches(3, async (items: number[]) => {
+    batches.push(items);
+    return items.map((item) => item * 2);
+  });
+  expect(await Promise.all([1, 2, 3, 4, 5].map(double))).toEqual([2, 4, 6, 8, 10]);
+  expect(await double(6)).toBe(12);
+  expect(batches).toEqual([[1, 2, 3], [4, 5], [6]]);
+});
+
+test("of a batch that the database refuses, the item at fault fails alone", async () => {
+  const write = createBatches(8, async (items: string[]) => {
+    if (items.includes("bad")) throw refusal;
+    return items;
+  });
+  const outcomes = await Promise.allSettled(["a", "bad", "b"].map(write));
+  expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+});
+
+test.each([undefined, "EPIPE", "08006", "57P01"])(
+  "a batch whose answer was lost (code %s) is not done again, since it may have been done",
+  async (code) => {
+    let calls = 0;
+    const write = createBatches(8, async () => {
+      calls += 1;
+      throw Object.assign(new Error("the connection dropped"), { code });
+    });
+    const outcomes = await Promise.allSettled(["a", "b"].map(write));
+    expect(outcomes.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+    expect(calls).toBe(1);
+  },
+);

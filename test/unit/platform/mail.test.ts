@@ -1,0 +1,71 @@
+import pino from "pino";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createMailer, type Mailer } from "../../../src/platform/mail.ts";
+import { type MailServer, startMailServer } from "../../support/mail-server.ts";
+
+let server: MailServer;
+let mailer: Mailer;
+let logged: { msg: string; smtp_status?: number; try?: number }[];
+beforeEach(async () => {
+  server = await startMailServer({ user: "purser", password: "p@ss/word" });
+  logged = [];
+});
+afterEach(async () => {
+  await mailer.close();
+  await server.stop();
+});
+
+function open(credentials: string): void {
+  const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
+  const smtp_url = server.url.replace("//", `//${credentials}@`);
+  mailer = createMailer({ smtp_url, from: "Purser <purser@example.com>" }, log);
+}
+const mailTo = (to: string) => mailer.send({ to, subject: "Héllo", text: "Grüße\nhttps://a.example/#x", link: "" });
+
+describe("mail", () => {
+  it("signs in with the name and password of SMTP_URL, and arrives as it was written", async () => {
+    open("purser:p%40ss%2Fword");
+    mailTo("ada@example.org");
+    await expect.poll(() => server.received.length).toBe(1);
+    expect(server.received[0]).toMatchObject({ from: "purser@example.com", to: ["ada@example.org"] });
+    expect(server.received[0]?.link).toBe("https://a.example/#x");
+    expect(logged).toEqual([]);
+  });
+
+  it("that is refused for good is not sent again, and the log tells the server's code but not to whom", async () => {
+    open("purser:p%40ss%2Fword");
+    server.refuse(550);
+    mailTo("ada@example.org");
+    await expect.poll(() => logged).toMatchObject([{ msg: "a mail was not sent", smtp_status: 550, try: 1 }]);
+    await mailer.close();
+    expect(server.received).toEqual([]);
+    expect(JSON.stringify(logged)).not.toContain("ada@");
+  });
+
+  it("with a wrong password is told in the log, without the password", async () => {
+    open("purser:hunter2");
+    mailTo("ada@example.org");
+    await expect.poll(() => logged.length).toBe(1);
+    expect(logged[0]).toMatchObject({ smtp_status: 535 });
+    expect(JSON.stringify(logged)).not.toContain("hunter2");
+  });
+
+  it("takes an address for one address, whatever is in it", async () => {
+    open("purser:p%40ss%2Fword");
+    mailTo("ada@example.org, eve@evil.example");
+    mailTo("grace@example.org");
+    await expect.poll(() => server.to("grace@example.org").length).toBe(1);
+    expect(server.to("eve@evil.example")).toEqual([]);
+  });
+
+  it("is not waited for between its tries when the service stops", async () => {
+    open("purser:p%40ss%2Fword");
+    server.refuse(451, 451, 451);
+    mailTo("ada@example.org");
+    await expect.poll(() => logged.length, { timeout: 5_000 }).toBe(2); // the third try is ten seconds off
+    const started = performance.now();
+    await mailer.close();
+    expect(performance.now() - started).toBeLessThan(5_000);
+    expect(logged).toHaveLength(2);
+  });
+});

@@ -1,0 +1,154 @@
+import { randomBytes } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { signedAwsHeaders } from "../../../src/vault/aws-signature.ts";
+import { createKeks } from "../../../src/vault/kek.ts";
+import { parseKeyring } from "../../../src/vault/keyring.ts";
+import {
+  AWS,
+  GCP_ACCOUNT,
+  type KeyService,
+  startAwsKms,
+  startGcpKms,
+  startTransit,
+  TRANSIT_TOKEN,
+} from "../../support/key-services.ts";
+
+const ARN = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab";
+const GCP_KEY = "projects/p-1/locations/global/keyRings/ring/cryptoKeys/purser";
+
+let folder: string;
+const services: KeyService[] = [];
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), "key-services-"));
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  for (const service of services) await service.close();
+});
+
+/** Each: the service, and what PURSER_KEK and the environment say of it. */
+const started: [string, () => Promise<{ service: KeyService; kek: string; env: Record<string, string> }>][] = [
+  [
+    "AWS KMS",
+    async () => {
+      const service = await startAwsKms(ARN, "eu-west-1");
+      const env = {
+        AWS_ACCESS_KEY_ID: AWS.access_key_id,
+        AWS_SECRET_ACCESS_KEY: AWS.secret_access_key,
+        AWS_SESSION_TOKEN: "session",
+        AWS_ENDPOINT_URL_KMS: service.url,
+      };
+      return { service, kek: `cloud:aws-kms:${ARN}`, env };
+    },
+  ],
+  [
+    "Google Cloud KMS with a service account",
+    async () => {
+      const service = await startGcpKms(GCP_KEY);
+      const file = join(folder, "account.json");
+      writeFileSync(file, JSON.stringify({ ...GCP_ACCOUNT, token_uri: `${service.url}/token` }));
+      const env = { GOOGLE_APPLICATION_CREDENTIALS: file, CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS: `${service.url}/` };
+      return { service, kek: `cloud:gcp-kms:${GCP_KEY}`, env };
+    },
+  ],
+  [
+    "Google Cloud KMS with the machine's account",
+    async () => {
+      const service = await startGcpKms(GCP_KEY);
+      const env = {
+        GCE_METADATA_HOST: new URL(service.url).host,
+        CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS: service.url,
+      };
+      return { service, kek: `cloud:gcp-kms:${GCP_KEY}`, env };
+    },
+  ],
+  [
+    "the transit engine of Vault or OpenBao",
+    async () => {
+      const service = await startTransit("secrets/transit", "purser");
+      const env = { VAULT_ADDR: service.url, VAULT_TOKEN: TRANSIT_TOKEN };
+      return { service, kek: "cloud:vault-transit:secrets/transit/purser", env };
+    },
+  ],
+];
+
+describe.each(started)("a master key in %s", (_, start) => {
+  const open = async () => {
+    const { service, kek, env } = await start();
+    services.push(service);
+    const make = () => createKeks(parseKeyring(kek, env)).current;
+    return { service, make, data_key: randomBytes(32) };
+  };
+
+  it("wraps a data key and unwraps it, on any node, in its own context alone", async () => {
+    const { make, data_key } = await open();
+    const wrapped = await make().wrap(data_key, "row 1");
+    expect(wrapped.includes(data_key)).toBe(false);
+    expect(await make().unwrap(wrapped, "row 1")).toEqual(data_key);
+    expect(await make().unwrap(wrapped, "row 2")).toBeNull();
+    expect(await make().unwrap(Buffer.from("anything"), "row 1")).toBeNull();
+  });
+
+  it("is asked once for many uses of one data key, and again for another", async () => {
+    const { service, make, data_key } = await open();
+    const kek = make();
+    const wrapped = await kek.wrap(data_key, "row 1");
+    const before = service.asked.length;
+    await Promise.all(Array.from({ length: 20 }, () => kek.unwrap(wrapped, "row 1")));
+    expect(service.asked.length - before).toBe(1);
+    await kek.unwrap(wrapped, "row 2");
+    expect(service.asked.length - before).toBe(2);
+  });
+
+  it("that fails is not a wrong key: it is told as unavailable, and asked again", async () => {
+    const { service, make, data_key } = await open();
+    const kek = make();
+    const wrapped = await kek.wrap(data_key, "row 1");
+    for (const status of [403, 429, 500]) {
+      service.fail(status);
+      await expect(make().unwrap(wrapped, "row 1")).rejects.toThrow(/the master key cloud cannot be used: .*\d{3}/);
+      await expect(kek.unwrap(wrapped, "row 1")).rejects.toThrow(`${status}`);
+    }
+    service.fail(null);
+    expect(await kek.unwrap(wrapped, "row 1")).toEqual(data_key);
+    await service.close();
+    await expect(make().unwrap(wrapped, "row 1")).rejects.toThrow("cannot be reached");
+    services.splice(services.indexOf(service), 1);
+  });
+});
+
+describe("PURSER_KEK", () => {
+  it.each([
+    ["k:aws-kms:not a key", "names no key of AWS KMS"],
+    [`k:aws-kms:${ARN}`, "needs AWS_ACCESS_KEY_ID, which is not set"],
+    ["k:aws-kms:alias/purser", "needs AWS_REGION, which is not set"],
+    ["k:gcp-kms:purser", "names no key of Google Cloud KMS"],
+    ["k:vault-transit:purser", "needs VAULT_ADDR, which is not set"],
+    ["k:azure:purser", "the key k is neither base64 nor of aws-kms, gcp-kms or vault-transit"],
+    ["file:/nowhere/keys", "/nowhere/keys cannot be read (ENOENT)"],
+  ])("%s: %s", (text, message) => {
+    expect(() => parseKeyring(text)).toThrow(message);
+  });
+
+  it("may be a file, with a key on each line", () => {
+    const [one, two] = [randomBytes(32).toString("base64"), randomBytes(32).toString("base64")];
+    const file = join(folder, "keys");
+    writeFileSync(file, `k2:${two}\nk1:${one}\n`);
+    expect(parseKeyring(`file:${file}`).map(({ id }) => id)).toEqual(["k2", "k1"]);
+    writeFileSync(file, "k1:hunter2\n");
+    expect(() => parseKeyring(`file:${file}`)).toThrow(/^key 1 is not valid base64$|^key 1 has \d+ bytes/);
+  });
+});
+
+describe("a signature of AWS", () => {
+  it("is that of AWS's own test suite (post-vanilla)", () => {
+    const post = { host: "example.amazonaws.com", region: "us-east-1", service: "service", headers: {}, body: "" };
+    const signed = signedAwsHeaders({ ...post, date: "20150830T123600Z" }, { ...AWS, session_token: null });
+    expect(signed.authorization).toBe(
+      "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request, SignedHeaders=host;x-amz-date, Signature=5da7c1a2acd57cee7505fc6676e4e544621c30862966e37dddb68e92efbe5d6b",
+    );
+  });
+});

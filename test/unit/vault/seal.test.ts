@@ -1,0 +1,81 @@
+import { createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto";
+import { expect, test } from "vitest";
+import { lengthPrefixed } from "../../../src/vault/length-prefixed.ts";
+import { isManifestOf, manifestOf } from "../../../src/vault/manifest.ts";
+import { type Place, seal, unseal } from "../../../src/vault/seal.ts";
+
+const KEY = { version: 1, bytes: randomBytes(32) };
+const PLACE: Place = { user_id: "u", secret_id: "s", name: "TOKEN", version: 1, allowed_hosts: ["a.example"] };
+const VALUE = "grüße 🌍 \0 end";
+
+test("a value opens where it was sealed", () => {
+  expect(unseal(seal(VALUE, PLACE, KEY), PLACE, KEY)).toBe(VALUE);
+});
+
+test.each<[string, Partial<Place>]>([
+  ["another user", { user_id: "v" }],
+  ["another secret", { secret_id: "t" }],
+  ["another name", { name: "TOKENS" }],
+  ["another version", { version: 2 }],
+  ["any host", { allowed_hosts: null }],
+  ["no host", { allowed_hosts: [] }],
+  ["one more host", { allowed_hosts: ["a.example", "b.example"] }],
+  ["text moved from one field to the next", { user_id: "us", secret_id: "" }],
+])("it does not open for %s", (_, change) => {
+  expect(unseal(seal(VALUE, PLACE, KEY), { ...PLACE, ...change }, KEY)).toBeNull();
+});
+
+test("it does not open under another data key, or another version of it", () => {
+  const sealed = seal(VALUE, PLACE, KEY);
+  expect(unseal(sealed, PLACE, { ...KEY, version: 2 })).toBeNull();
+  expect(unseal(sealed, PLACE, { version: 1, bytes: randomBytes(32) })).toBeNull();
+});
+
+test("no two sealings of one value have anything in common", () => {
+  const [one, two] = [seal(VALUE, PLACE, KEY), seal(VALUE, PLACE, KEY)];
+  for (const [from, to] of [
+    [0, 32],
+    [32, 64],
+    [64, 80],
+    [80, one.length],
+  ]) {
+    expect(one.subarray(from, to)).not.toEqual(two.subarray(from, to));
+  }
+});
+
+test("a text that AES-GCM would open under another key is refused by the commitment", () => {
+  const [salt, other] = [seal(VALUE, PLACE, KEY), seal(VALUE, PLACE, { version: 1, bytes: randomBytes(32) })];
+  const spliced = Buffer.concat([salt.subarray(0, 64), other.subarray(64)]);
+  expect(unseal(spliced, PLACE, KEY)).toBeNull();
+  const moved = Buffer.concat([salt.subarray(0, 32), other.subarray(32, 64), salt.subarray(64)]);
+  expect(unseal(moved, PLACE, KEY)).toBeNull();
+});
+
+test("the layout is the documented one, so that another program could open it", () => {
+  const sealed = seal(VALUE, PLACE, KEY);
+  const hosts = createHash("sha256")
+    .update(lengthPrefixed(["a.example"]))
+    .digest();
+  const binding = lengthPrefixed(["purser secret 1", "aes-256-gcm", "u", "s", "TOKEN", "1", "1", hosts]);
+  const derived = Buffer.from(hkdfSync("sha256", KEY.bytes, sealed.subarray(0, 32), binding, 64));
+  expect(derived.subarray(32)).toEqual(sealed.subarray(32, 64));
+  const decipher = createDecipheriv("aes-256-gcm", derived.subarray(0, 32), Buffer.alloc(12));
+  decipher.setAAD(binding).setAuthTag(sealed.subarray(64, 80));
+  expect(Buffer.concat([decipher.update(sealed.subarray(80)), decipher.final()]).toString()).toBe(VALUE);
+});
+
+test("a manifest fits its entries alone: none added, left out, changed or exchanged", () => {
+  const entries = ["a 1 00 f", "b 2 11 f"];
+  const manifest = manifestOf(KEY, entries);
+  expect(isManifestOf(manifest, KEY, entries)).toBe(true);
+  const others = [
+    [],
+    ["a 1 00 f"],
+    ["a 1 00 f", "b 2 11 t"],
+    entries.toReversed(),
+    ["a 1 00 fb 2 11 f"],
+    [...entries, ""],
+  ];
+  for (const other of others) expect(isManifestOf(manifest, KEY, other), other.join()).toBe(false);
+  expect(isManifestOf(new Uint8Array(), KEY, entries)).toBe(false);
+});

@@ -1,0 +1,96 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import type { ContentKind } from "../src/safety/readable.ts";
+import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
+import { LANGUAGES } from "./languages.ts";
+
+/** A text and what it is known to be. */
+export interface Example {
+  readonly text: string;
+  readonly is_attack: boolean;
+  readonly source: string;
+  /** How much it counts for, so that no source outvotes the others. */
+  readonly weight: number;
+}
+
+/** A whole page or document as the sanitizer gets it, for measuring. */
+export interface Page {
+  readonly id: string;
+  readonly kind: ContentKind;
+  readonly content: string;
+  readonly is_attack: boolean;
+  readonly source: string;
+  readonly technique: string;
+}
+
+const GENERATED = 2500;
+/** Pairs of phrases made for each language. */
+const COMBINED = 40;
+const ENCODED = 150;
+/** A source weighs as much as this many examples at most. */
+const SOURCE_WEIGHT = 90;
+
+/** The corpus in this folder: written by hand, and generated. */
+export function ownExamples(): Example[] {
+  const random = createRandom(7);
+  const attacks = readLines("attacks.txt");
+  const benign = readLines("benign.txt");
+  const pick = (lines: readonly string[]) => lines[Math.floor(random() * lines.length)] ?? "";
+  const own = (text: string, is_attack: boolean, weight: number): Example => ({
+    text,
+    is_attack,
+    source: "own",
+    weight,
+  });
+  return [
+    ...attacks.map((text) => own(text, true, 1)),
+    ...benign.map((text) => own(text, false, 1.5)),
+    // Attacks stand among honest sentences.
+    ...attacks.map((text) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3)),
+    ...LANGUAGES.flatMap(({ override, ask, role, ordinary }) => [
+      ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
+      ...ordinary.map((text) => own(text, false, 1)),
+      ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
+      ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
+    ]),
+    // What is written in base64 is judged decoded; that it was, counts too.
+    ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
+    ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
+    ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
+  ];
+}
+
+function readLines(name: string): string[] {
+  return readFileSync(join(import.meta.dirname, name), "utf8")
+    .split(/\n(?=\S)/)
+    .filter((line) => !line.startsWith("# ") || line.includes("\n"))
+    .map((line) => line.replace(/^# [^\n]*\n+/, "").trim())
+    .filter((line) => line !== "");
+}
+
+/** Strings of a folder of data: dev_strings.jsonl. */
+export function foreignExamples(folder: string): Example[] {
+  const rows = readJsonLines<{ label: string; source: string; text: string }>(join(folder, "dev_strings.jsonl"));
+  const counts = new Map<string, number>();
+  for (const { label, source } of rows) counts.set(label + source, (counts.get(label + source) ?? 0) + 1);
+  return rows.map(({ label, source, text }) => ({
+    text,
+    is_attack: label === "attack",
+    source,
+    weight: Math.min(1, SOURCE_WEIGHT / (counts.get(label + source) ?? 1)) * (label === "attack" ? 1 : 1.5),
+  }));
+}
+
+/** Pages of a folder of data: dev.jsonl. */
+export function foreignPages(folder: string): Page[] {
+  const rows = readJsonLines<Omit<Page, "is_attack"> & { label: string }>(join(folder, "dev.jsonl"));
+  return rows.map(({ label, ...row }) => ({ ...row, is_attack: label === "attack" }));
+}
+
+function readJsonLines<Row>(file: string): Row[] {
+  // On line feeds only: U+2028 may stand inside a line.
+  return readFileSync(file, "utf8")
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line) as Row);
+}

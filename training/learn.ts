@@ -1,0 +1,114 @@
+import { type Clusters, cueFeatures, cuesIn, TABLE_SIZE, textFeatures } from "../src/safety/features.ts";
+import { CUE_SHARE, logitFromText, logitWithCues, textShare, type Weights } from "../src/safety/model.ts";
+import { piecesOf, windowsOf } from "../src/safety/windows.ts";
+import { createRandom } from "./grammar.ts";
+
+/** Features of a window: of its words, of its cues; each once. */
+interface Sample {
+  readonly text: Int32Array;
+  readonly cues: Int32Array;
+}
+
+/** A text as its windows. One of an attack's windows instructs, we do not know which; of an honest text none does. */
+export interface Bag {
+  readonly samples: readonly Sample[];
+  readonly is_attack: boolean;
+  readonly weight: number;
+}
+
+const ROUNDS = 16;
+const LEARNING_RATE = 0.25;
+const DECAY = 1.2e-3;
+/** Share of the word features left out at each step, so that no few of them carry the verdict. */
+const DROPOUT = 0.25;
+/** Windows of an honest text learnt in each round: its worst, and as many by chance. */
+const WORST = 3;
+const BY_CHANCE = 1;
+/** A feature seen in fewer windows than this says nothing about other texts. */
+const MIN_WINDOWS = 3;
+
+export function bagOf(text: string, clusters: Clusters, is_attack: boolean, weight: number): Bag {
+  const pieces = piecesOf(text);
+  const features = pieces.map(({ folded }) => textFeatures(folded, clusters));
+  const samples = windowsOf(pieces).map(({ first, last }) => {
+    const folded = pieces.slice(first, last + 1).map((piece) => piece.folded);
+    return {
+      text: Int32Array.from(new Set(features.slice(first, last + 1).flat())),
+      cues: Int32Array.from(new Set(cueFeatures(cuesIn(folded.join("\n"))))),
+    };
+  });
+  return { samples, is_attack, weight };
+}
+
+/** Highest logit of a bag's windows. */
+export function logitOfBag(model: Weights, bag: Bag): number {
+  return bag.samples.reduce((most, sample) => Math.max(most, logitOf(model, sample)), -20);
+}
+
+function logitOf(model: Weights, { text, cues }: Sample): number {
+  let sum = 0;
+  for (const feature of text) sum += model.weights[feature] as number;
+  return logitWithCues(model, logitFromText(model, sum, text.length), cues);
+}
+
+/** Logistic regression by AdaGrad, the same for the same bags. */
+export function learn(bags: readonly Bag[]): Weights {
+  const random = createRandom(42);
+  const state = { bias: -1, weights: new Float32Array(TABLE_SIZE), scale: 1 };
+  const gradients = new Float32Array(TABLE_SIZE).fill(0.1);
+  const known = knownFeatures(bags);
+  const step = (sample: Sample, target: 0 | 1, weight: number, rate: number): void => {
+    const error = weight * (1 / (1 + Math.exp(-logitOf(state, sample))) - target);
+    if (Math.abs(error) < 0.002) return;
+    state.bias -= rate * 0.05 * error;
+    const move = (feature: number, share: number) => {
+      if (known[feature] === 0) return;
+      const gradient = error * share + DECAY * (state.weights[feature] as number);
+      gradients[feature] = (gradients[feature] as number) + gradient * gradient;
+      state.weights[feature] =
+        (state.weights[feature] as number) - (rate * gradient) / Math.sqrt(gradients[feature] as number);
+    };
+    const share = textShare(sample.text.length);
+    for (const feature of sample.text) if (random() >= DROPOUT) move(feature, share);
+    for (const feature of sample.cues) move(feature, CUE_SHARE);
+  };
+  const order = bags.map((_bag, at) => at);
+  for (let round = 0; round < ROUNDS; round++) {
+    const rate = LEARNING_RATE * (1 - (0.8 * round) / ROUNDS);
+    shuffle(order, random);
+    for (const at of order) {
+      const bag = bags[at] as Bag;
+      for (const sample of chosen(bag, state, random)) step(sample, bag.is_attack ? 1 : 0, bag.weight, rate);
+    }
+  }
+  return state;
+}
+
+function chosen({ samples, is_attack }: Bag, model: Weights, random: () => number): Sample[] {
+  if (samples.length <= 1) return [...samples];
+  const ranked = samples.map((sample) => ({ sample, logit: logitOf(model, sample) })).sort((a, b) => b.logit - a.logit);
+  if (is_attack) return ranked.slice(0, 1).map(({ sample }) => sample);
+  const picked = ranked.slice(0, WORST).map(({ sample }) => sample);
+  for (let count = 0; count < BY_CHANCE; count++) {
+    picked.push((samples[Math.floor(random() * samples.length)] ?? samples[0]) as Sample);
+  }
+  return picked;
+}
+
+function knownFeatures(bags: readonly Bag[]): Uint8Array {
+  const seen = new Uint8Array(TABLE_SIZE);
+  for (const { samples } of bags) {
+    for (const { text, cues } of samples) {
+      for (const feature of text) seen[feature] = Math.min(255, (seen[feature] as number) + 1);
+      for (const feature of cues) seen[feature] = 255;
+    }
+  }
+  return seen.map((count) => (count >= MIN_WINDOWS ? 1 : 0));
+}
+
+function shuffle(order: number[], random: () => number): void {
+  for (let at = order.length - 1; at > 0; at--) {
+    const other = Math.floor(random() * (at + 1));
+    [order[at], order[other]] = [order[other] as number, order[at] as number];
+  }
+}
