@@ -94,7 +94,7 @@ export async function claim(db: Db, most: number): Promise<readonly unknown[]> {
   return db.query({
     name: "bare_claim",
     text: `update run set status = 'running', epoch = epoch + 1, worker_id = 'bench',
-        lease_until = clock_timestamp() + interval '45 seconds', started_at = clock_timestamp()
+        lease_until = clock_timestamp() + interval '30 seconds', started_at = clock_timestamp()
       where (user_id, id) in (
         select user_id, id from run where status = 'queued' order by priority, id limit $1 for update skip locked
       ) returning *`,

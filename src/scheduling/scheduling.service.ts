@@ -33,7 +33,7 @@ import type {
 import { type OnDue, tick } from "./tick.service.ts";
 
 /** A worker that has not renewed a lease for so long has lost it. Real time. */
-const LEASE_MS = 45_000;
+const LEASE_MS = 30_000;
 /** How often a worker should renew: three may fail before the lease is lost. */
 export const HEARTBEAT_MS = LEASE_MS / 4;
 /** contract 6, worker_lost: workers that a run may lose in the middle of a step, none finished in between, before it fails. */
