@@ -119,7 +119,7 @@ describe("the time of a run", () => {
     // It was at work for 100 s, then its worker fell silent and the service was down for an hour.
     await queue.db.query({
       text: `update run set claimed_at = clock_timestamp() - interval '3700 seconds',
-        lease_until = clock_timestamp() - interval '3555 seconds'`,
+        lease_until = clock_timestamp() - interval '3570 seconds'`,
     });
     await queue.scheduling.reap();
     const second = await queue.claimOne();
