@@ -11,7 +11,7 @@ import { createBilling } from "./billing/billing.service.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
 import { createNoPayments } from "./billing/no-payments.ts";
 import { paymentsRoutes } from "./billing/payments.routes.ts";
-import { createStripePayments, type StripePayments } from "./billing/stripe.adapter.ts";
+import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import { createCompletions } from "./completions/completions.service.ts";
@@ -141,7 +141,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     secretNames: vault.names,
   });
   ledger.onGrant(agents.onGrant);
-  const stripe = config.stripe === null ? null : createStripe(config, config.stripe);
+  const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
   const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
   billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
@@ -253,7 +253,9 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   };
 }
 
-function createStripe(config: Config, keys: NonNullable<Config["stripe"]>): StripePayments {
+/** Stripe's SDK is loaded only where it is used: 40 MB. */
+async function createStripe(config: Config, keys: NonNullable<Config["stripe"]>): Promise<StripePayments> {
+  const { createStripePayments } = await import("./billing/stripe.adapter.ts");
   return createStripePayments({ ...keys, public_url: config.public_url ?? `http://${config.host}:${config.port}` });
 }
 

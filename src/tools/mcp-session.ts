@@ -1,4 +1,4 @@
-import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import type { Client } from "@modelcontextprotocol/client";
 import type { McpServer } from "../contract/tools.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
@@ -51,6 +51,8 @@ export async function withMcpServer<T>(
       throw error;
     }
   };
+  // Only a node whose agents use MCP pays for it: 36 MB and a tenth of a second.
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
   const client = new Client(CLIENT, { capabilities: {} });
   const transport = new StreamableHTTPClientTransport(url, { fetch: guarded, redirectPolicy: "follow" });
   try {
