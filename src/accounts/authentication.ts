@@ -1,14 +1,12 @@
 import type { Caller } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
-import { type Clock, monotonicMs } from "../platform/clock.ts";
+import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant } from "../platform/db.ts";
+import { createNotifiedCache } from "../platform/notified-cache.ts";
 import type { AccountsStore, KeyStanding } from "./accounts.store.ts";
 import { hashApiKey, isApiKey } from "./api-key.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
-/** design 6: a key found good is believed this long, unless a notification says that it changed. */
-const CACHE_MS = 30_000;
-const CACHE_MAX = 10_000;
 const LAST_USED_FLUSH_MS = 60_000;
 
 /** What `standing` says of a key presented now; throws the 401 or 403. Pure. */
@@ -28,37 +26,23 @@ export function judgeKey(standing: KeyStanding, presented_hash: Buffer, now: Ins
 }
 
 /**
- * Turns an Authorization header into a caller. Keys found are cached; a trigger on their rows notifies every node, and
- * while notifications cannot be heard nothing is served from the cache.
+ * Turns an Authorization header into a caller. Keys found are cached until a notification says that they changed
+ * (platform/notified-cache.ts).
  */
 export async function createAuthentication(deps: { db: Db; clock: Clock; store: AccountsStore }) {
   const { db, clock, store } = deps;
-  const cache = new Map<string, { standing: KeyStanding; until_ms: number }>();
+  const standings = await createNotifiedCache<KeyStanding>({
+    db,
+    channel: "api_key_changed",
+    subjectOf: ({ id }) => id,
+  });
   const used = new Set<string>();
-  /** Counts what was heard: a row that was read before a change was heard of may show the key as it was. */
-  let changes = 0;
 
-  const forget = (api_key_id: string) => {
-    changes += 1;
-    for (const [key, { standing }] of cache) if (standing.id === api_key_id) cache.delete(key);
-  };
-  const forgetAll = () => {
-    changes += 1;
-    cache.clear();
-  };
-  const stopListening = await db.listen("api_key_changed", forget, forgetAll);
-
+  /** The checksum spares the database a look for what was never a key; a key that is cached is one. */
   const standingOf = async (key: string, key_hash: Buffer): Promise<KeyStanding> => {
-    const cache_key = key_hash.toString("base64");
-    const cached = cache.get(cache_key);
-    if (cached !== undefined && cached.until_ms > monotonicMs() && db.isListening()) return cached.standing;
-    if (!isApiKey(key)) throw errors.invalidApiKey();
-    const changes_before = changes;
-    const standing = await store.keyByHash(key_hash);
+    const load = async () => (isApiKey(key) ? store.keyByHash(key_hash) : undefined);
+    const standing = await standings.get(key_hash.toString("base64"), load);
     if (standing === undefined) throw errors.invalidApiKey();
-    if (changes !== changes_before || !db.isListening()) return standing;
-    if (cache.size >= CACHE_MAX) cache.clear();
-    cache.set(cache_key, { standing, until_ms: monotonicMs() + CACHE_MS });
     return standing;
   };
 
@@ -83,7 +67,7 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
     async close() {
       clearInterval(timer);
       await flushLastUsed();
-      await stopListening();
+      await standings.close();
     },
   };
 }

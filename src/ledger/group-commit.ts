@@ -1,11 +1,5 @@
 import { setTimeout } from "node:timers/promises";
-
-/** What is said of an operation that has to wait for the next batch. */
-interface Waiting<Operation, Outcome> {
-  operation: Operation;
-  resolve(outcome: Outcome): void;
-  reject(error: unknown): void;
-}
+import { answerBatch, createBatchQueue, type Waiting } from "../platform/batch-queue.ts";
 
 /** Operations one by one, done in batches. */
 export interface GroupCommit<Operation, Outcome> {
@@ -15,8 +9,8 @@ export interface GroupCommit<Operation, Outcome> {
 }
 
 /**
- * Turns single operations into batches: one call of `apply` is in flight, and whatever has queued meanwhile, at most
- * `size_limit`, is the next batch. No timer: alone, an operation waits for nobody.
+ * Turns single operations into batches of at most `size_limit` (platform/batch-queue.ts): one call of `apply` is in
+ * flight at a time.
  *
  * `apply` does a whole batch or nothing, and answers in order. When the database refuses a batch, it is tried again in
  * halves, until the operation at fault fails alone; when the database was not reached or its answer was lost, it is
@@ -31,15 +25,11 @@ export function createGroupCommit<Operation, Outcome>(options: {
   /** Whether an operation waits for the database as long as the process lives. */
   isLasting(operation: Operation): boolean;
 }): GroupCommit<Operation, Outcome> {
-  let queue: Waiting<Operation, Outcome>[] = [];
-  let running = false;
+  type Batch = Waiting<Operation, Outcome>[];
   const stopping = new AbortController();
 
-  const attempt = async (batch: Waiting<Operation, Outcome>[]) => {
-    const outcomes = await options.apply(batch.map(({ operation }) => operation));
-    for (const [index, waiting] of batch.entries()) waiting.resolve(outcomes[index] as Outcome);
-  };
-  const persist = async (batch: Waiting<Operation, Outcome>[]) => {
+  const attempt = (batch: Batch) => answerBatch(batch, options.apply);
+  const persist = async (batch: Batch) => {
     for (const pause_ms of options.retry_ms) {
       try {
         return await attempt(batch);
@@ -51,39 +41,25 @@ export function createGroupCommit<Operation, Outcome>(options: {
     }
     return attempt(batch);
   };
-  const giveUp = (batch: Waiting<Operation, Outcome>[], error: unknown) => {
+  const giveUp = (batch: Batch, error: unknown, again: (waiting: Batch[number]) => void) => {
     for (const waiting of batch) {
-      if (options.isLasting(waiting.operation) && !stopping.signal.aborted) queue.push(waiting);
+      if (options.isLasting(waiting.item) && !stopping.signal.aborted) again(waiting);
       else waiting.reject(error);
     }
   };
-  const commit = async (batch: Waiting<Operation, Outcome>[]): Promise<void> => {
+  const commit = async (batch: Batch, again: (waiting: Batch[number]) => void): Promise<void> => {
     try {
       await persist(batch);
     } catch (error) {
-      if (!isRefusal(error)) return giveUp(batch, error);
+      if (!isRefusal(error)) return giveUp(batch, error, again);
       if (batch.length === 1) return batch[0]?.reject(error);
       const half = Math.ceil(batch.length / 2);
-      await commit(batch.slice(0, half));
-      await commit(batch.slice(half));
+      await commit(batch.slice(0, half), again);
+      await commit(batch.slice(half), again);
     }
-  };
-  const run = async () => {
-    running = true;
-    await null; // what is asked for in the same turn goes into the same batch
-    while (queue.length > 0) {
-      const batch = queue.slice(0, options.size_limit);
-      queue = queue.slice(options.size_limit);
-      await commit(batch);
-    }
-    running = false;
   };
   return {
-    commit: (operation) =>
-      new Promise((resolve, reject) => {
-        queue.push({ operation, resolve, reject });
-        if (!running) void run();
-      }),
+    commit: createBatchQueue(options.size_limit, commit),
     beginStop: () => stopping.abort(),
   };
 }

@@ -1,26 +1,16 @@
-/** What is said of an item that waits for its batch. */
-interface Waiting<Item, Answer> {
-  item: Item;
-  resolve(answer: Answer): void;
-  reject(error: unknown): void;
-}
+import { answerBatch, createBatchQueue, type Waiting } from "./batch-queue.ts";
 
 /**
- * Makes batches of single calls: one `apply` is in flight, and whatever has queued meanwhile, at most `size_limit`, is
- * the next one's. No timer: alone, an item waits for nobody. `apply` does a whole batch or nothing, and answers in order;
- * of a batch that the database refuses, each item is tried alone, so that the one at fault fails alone.
+ * Makes batches of single calls (batch-queue.ts). `apply` does a whole batch or nothing, and answers in order; of a batch
+ * that the database refuses, each item is tried alone, so that the one at fault fails alone.
  */
 export function createBatches<Item, Answer>(
   size_limit: number,
   apply: (items: Item[]) => Promise<Answer[]>,
 ): (item: Item) => Promise<Answer> {
-  let queue: Waiting<Item, Answer>[] = [];
-  let running = false;
-
   const attempt = async (batch: Waiting<Item, Answer>[]): Promise<void> => {
     try {
-      const answers = await apply(batch.map(({ item }) => item));
-      for (const [index, waiting] of batch.entries()) waiting.resolve(answers[index] as Answer);
+      await answerBatch(batch, apply);
     } catch (error) {
       if (batch.length > 1 && isSqlState(error)) {
         for (const waiting of batch) await attempt([waiting]);
@@ -29,21 +19,7 @@ export function createBatches<Item, Answer>(
       }
     }
   };
-  const run = async () => {
-    running = true;
-    await null; // what is asked for in the same turn goes into the same batch
-    while (queue.length > 0) {
-      const batch = queue.slice(0, size_limit);
-      queue = queue.slice(size_limit);
-      await attempt(batch);
-    }
-    running = false;
-  };
-  return (item) =>
-    new Promise((resolve, reject) => {
-      queue.push({ item, resolve, reject });
-      if (!running) void run();
-    });
+  return createBatchQueue(size_limit, attempt);
 }
 
 /**

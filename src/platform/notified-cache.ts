@@ -1,6 +1,7 @@
 import { monotonicMs } from "./clock.ts";
 import type { Db } from "./db.ts";
 
+/** design 6: what was read is believed this long, unless a notification says that it changed. */
 const CACHE_MS = 30_000;
 const CACHE_MAX = 10_000;
 
