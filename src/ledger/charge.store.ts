@@ -1,6 +1,6 @@
-import type { Instant, Sql } from "../platform/db.ts";
+import type { Sql } from "../platform/db.ts";
 import { listEntriesOfCharge } from "./entry.store.ts";
-import type { ChargeRecord, HoldEstimate, Slice } from "./ledger.types.ts";
+import type { ChargeRecord, HoldEstimate, SettledCharge, Slice } from "./ledger.types.ts";
 
 interface Caller {
   hold_id: string;
@@ -16,26 +16,12 @@ interface HoldRow extends Caller {
   slices: Slice[];
 }
 
-interface EventRow extends Caller {
+interface EventRow extends Caller, Omit<SettledCharge, "entries"> {
   requested: number | null;
   held: number | null;
   slices: Slice[];
-  model: string;
-  input_tokens: number;
-  cached_input_tokens: number;
-  output_tokens: number;
-  input_rate_micro: number;
-  cached_input_rate_micro: number | null;
-  output_rate_micro: number;
-  price_version: string | null;
-  cost_tokens: number;
-  charged_tokens: number;
-  overage_tokens: number;
-  absorbed_tokens: number;
-  from_progress: boolean;
   entries_after: number;
   entries_to: number;
-  created_at: Instant;
 }
 
 const SLICES = `(

@@ -24,23 +24,13 @@ beforeEach(async () => {
 });
 
 const apply = (event: PaymentEvent) => house.billing.applyPaymentEvent(event);
-const applyAll = async (...events: PaymentEvent[]) => {
-  const outcomes: string[] = [];
-  for (const event of events) outcomes.push(await apply(event));
-  return outcomes;
-};
+const applyAll = (...events: PaymentEvent[]) => house.applyAll(events);
 const spend = async (tokens: number) => {
   const held = await house.hold(user_id, tokens);
   if (held.status !== "held") throw new Error(`not held: ${held.code}`);
   await house.settle(user_id, held.hold_id, tokens);
 };
-const refunded = (reference: string, refunded_cents: number, refund_failed_cents = 0): PaymentEvent => ({
-  ...house.named(),
-  kind: "refunded",
-  reference,
-  refunded_cents,
-  refund_failed_cents,
-});
+const refunded = (...refund: Parameters<typeof house.refunded>) => house.refunded(...refund);
 const aboutDispute = (reference: string, disputed_cents: number) => ({
   ...house.named(),
   reference,

@@ -25,18 +25,8 @@ beforeEach(async () => {
 });
 
 const apply = (event: PaymentEvent) => house.billing.applyPaymentEvent(event);
-const applyAll = async (...events: PaymentEvent[]) => {
-  const outcomes: string[] = [];
-  for (const event of events) outcomes.push(await apply(event));
-  return outcomes;
-};
-const refunded = (reference: string, refunded_cents: number, refund_failed_cents = 0): PaymentEvent => ({
-  ...house.named(),
-  kind: "refunded",
-  reference,
-  refunded_cents,
-  refund_failed_cents,
-});
+const applyAll = (...events: PaymentEvent[]) => house.applyAll(events);
+const refunded = (...refund: Parameters<typeof house.refunded>) => house.refunded(...refund);
 const expectCleanBooks = async () => expect((await house.ledger.audit()).violations).toEqual([]);
 
 /** Stripe may tell of a payment before it has answered for the checkout. */

@@ -66,6 +66,20 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
     payments,
     named,
     balance,
+    /** Hands the events over one after the other; what became of each. */
+    async applyAll(events: readonly PaymentEvent[]): Promise<string[]> {
+      const outcomes: string[] = [];
+      for (const event of events) outcomes.push(await billing.applyPaymentEvent(event));
+      return outcomes;
+    },
+    /** All refunds ever made of a payment, and those of them that failed. */
+    refunded: (reference: string, refunded_cents: number, refund_failed_cents = 0): PaymentEvent => ({
+      ...named(),
+      kind: "refunded",
+      reference,
+      refunded_cents,
+      refund_failed_cents,
+    }),
     /** Carries out all that is due now, as the sweeper would. */
     async sweep(): Promise<void> {
       await ledger.sweep();
