@@ -1,6 +1,6 @@
 import { createAccounts } from "../src/accounts/accounts.service.ts";
-import { createAgentsStore } from "../src/agents/agents.store.ts";
 import { createRuns } from "../src/agents/runs.service.ts";
+import { createLedger } from "../src/ledger/ledger.service.ts";
 import { createSystemClock, instantOf } from "../src/platform/clock.ts";
 import type { Db, Instant } from "../src/platform/db.ts";
 import { createLog } from "../src/platform/log.ts";
@@ -68,9 +68,8 @@ async function benchOver(db: Db): Promise<Bench> {
     throw new Error("nothing here runs by hand");
   };
   const { onDue } = createRuns({
-    store: createAgentsStore(db),
     scheduling,
-    ledger: { standing: notHere, keySpend: notHere },
+    ledger: { standing: notHere, keySpend: notHere, refills: createLedger({ db, clock }).refills },
     models: { find: () => null } as never,
     log: createLog("silent"),
     suspended: accounts.suspended,

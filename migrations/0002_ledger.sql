@@ -25,6 +25,8 @@ create table account (
   -- the first top-up or subscription: from then on no trial restricts the account
   paid_since timestamptz(3),
   opened_at timestamptz(3) not null,
+  -- how often there came something new to spend: a grant, a reinstatement, overage that is allowed, raised or begun anew
+  refills bigint not null default 0,
   check (overage + overage_held <= overage_limit)
 ) with (fillfactor = 50);
 create index account_by_trial_end on account (trial_ends_at) where paid_since is null;
@@ -330,7 +332,7 @@ begin
     perform ledger_post(of_user, 'adjustment', -repaid, bucket_id, -repaid, 0, 'Debt repaid from this grant', granted);
     perform ledger_post(of_user, 'adjustment', repaid, null, 0, -repaid, 'Debt repaid', granted);
   end if;
-  update account set granted = posted, told_percent = 0,
+  update account set granted = posted, told_percent = 0, refills = refills + 1,
       paid_since = coalesce(paid_since, case when of_source <> 'bonus' then ledger_grant.granted end)
     where user_id = of_user;
   return bucket_id;
@@ -404,6 +406,7 @@ begin
   if found then
     return;
   end if;
+  update account set refills = refills + 1 where user_id = of_user;
   perform ledger_expire(of_user, instant);
   if of_bucket is null then
     let_off := least(asked, let_off);

@@ -16,11 +16,14 @@ create table schedule (
   next_run_at timestamptz(3),
   -- not null: due instants go by, recorded as skipped
   paused_reason text,
+  -- paused for want of tokens: until the account has been refilled more often than that
+  resume_above bigint check (resume_above is null or paused_reason is not null),
   primary key (user_id, agent_id),
   -- "active" without a next run would be a schedule that is dead and does not know it
   check (active = (next_run_at is not null))
 );
 create index schedule_due on schedule (next_run_at) where active;
+create index schedule_waiting on schedule (user_id, agent_id) where resume_above is not null;
 
 -- One row per due instant and agent, whatever became of it.
 create table occurrence (

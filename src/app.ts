@@ -11,12 +11,14 @@ import { createBilling } from "./billing/billing.service.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
 import { createNoPayments } from "./billing/no-payments.ts";
 import { paymentsRoutes } from "./billing/payments.routes.ts";
+import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
+import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { createHttp, createWorkerHttp } from "./http/server.ts";
@@ -50,6 +52,8 @@ import type { Keyring } from "./vault/keyring.types.ts";
 import { vaultRoutes } from "./vault/vault.routes.ts";
 import { createVault } from "./vault/vault.service.ts";
 
+/** A worker looks at the queue every second: after so long none is there. */
+const NO_WORKER_MS = 5_000;
 const HOUSEKEEPING_MS = 3_600_000;
 
 /** The service, wired but not listening. */
@@ -80,7 +84,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const clock = settable ?? createSystemClock();
 
   const accounts = await createAccounts({ db, clock });
-  const ledger = observedLedger(createLedger({ db, clock }), { metrics, log });
+  const ledger = observedLedger(createLedger({ db, clock, invariants: PAYMENT_INVARIANTS }), { metrics, log });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const signIn = await createSignIn({
@@ -154,7 +158,12 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     nextDueAt: scheduling.nextDueAt,
     carryOut: () => scheduling.tick(agents.onDue),
   };
-  const sources = [expiries, ...billing.sources, schedules];
+  const waiting: DueSource = {
+    name: "schedules that wait for tokens",
+    nextDueAt: async () => null,
+    carryOut: agents.resumeRefilled,
+  };
+  const sources = [expiries, ...billing.sources, waiting, schedules];
   const swept = config.role === "api" ? sources.filter((source) => source !== schedules) : sources;
   const sweeper = startSweeper({ sources: swept, log });
   // Embedded storage is this process's alone, so nobody is at a run that was at work when the last one ended.
@@ -171,8 +180,12 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     if (stopping) throw new Error("stopping");
     await db.query({ text: "select 1" });
   };
-  const advanceClock =
-    settable === null ? null : (target: string) => settable.advanceTo(target, sources, scheduling.untilIdle);
+  const untilIdle = async (timeout_ms: number): Promise<boolean> => {
+    const state = await scheduling.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
+    if (state === "unattended") throw errors.noWorker();
+    return state === "idle";
+  };
+  const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
   const probes = probeRoutes({ metrics, ready });
   const serveApi = () => {
     const http = createHttp(

@@ -1,5 +1,6 @@
 import { createReadStream } from "node:fs";
 import { parseArgs } from "node:util";
+import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
 import { ConfigError, readConfig } from "./config.ts";
 import { readExport } from "./ledger/export-file.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
@@ -22,7 +23,7 @@ async function audit(): Promise<number> {
   const config = readConfig(process.env);
   const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log: createLog("warn") });
   try {
-    const report = await createLedger({ db, clock: createSystemClock() }).audit();
+    const report = await createLedger({ db, clock: createSystemClock(), invariants: PAYMENT_INVARIANTS }).audit();
     for (const [what, count] of Object.entries(report.checked)) process.stdout.write(`checked ${count} ${what}\n`);
     for (const { invariant, account_id, detail } of report.violations) {
       process.stdout.write(`VIOLATION ${invariant}${account_id === null ? "" : ` of ${account_id}`}: ${detail}\n`);

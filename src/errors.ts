@@ -213,6 +213,14 @@ export const errors = {
       message: "The service is at its limit. Retry after the time in Retry-After.",
       retry_after_s,
     }),
+  noWorker: () =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message: "Runs are queued and no worker takes them. Start a node whose PURSER_ROLE is worker or all, then retry.",
+      retry_after_s: 5,
+    }),
   paymentsNotConfigured: () =>
     failure({
       status: 503,

@@ -21,11 +21,12 @@ import { createRunFollowers, type RunFollowers } from "./run-followers.ts";
 import type { EngineDeps } from "./run-work.ts";
 import { createRuns } from "./runs.service.ts";
 import { createThreads, type Threads } from "./threads.service.ts";
+import { createWaitingSchedules } from "./waiting-schedules.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 export interface AgentsDeps extends EngineDeps {
   db: Db;
-  ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend">;
+  ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend" | "refills">;
   /** Of the users, those who are suspended: nothing of theirs runs. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   limits: ClaimLimits;
@@ -43,7 +44,7 @@ export function createAgents(deps: AgentsDeps) {
   const configOfVersion = createConfigCache(store);
   const threads = createThreads({ db, clock, scheduling, models });
   const crud = createCrud({ ...deps, store, threads });
-  const runs = createRuns({ store, scheduling, ledger, models, log, suspended, find: crud.find });
+  const runs = createRuns({ scheduling, ledger, models, log, suspended, find: crud.find });
   const followers = createRunFollowers({ scheduling, log });
   const engine = createEngine({ ...deps, scheduling: telling(scheduling, followers) });
   const worker = createWorker({
@@ -96,6 +97,7 @@ export function createAgents(deps: AgentsDeps) {
     /** Stops all that a user has at work or in the queue. */
     cancelAll: scheduling.cancelAll,
     ...runs,
+    ...createWaitingSchedules({ db, store, scheduling, ledger, log }),
     chat: chat.turn,
     /** For `model: "agent/{id}"` in chat completions. */
     asModel: createAgentModel({ chat, exists: crud.exists }),

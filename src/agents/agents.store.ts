@@ -71,10 +71,6 @@ export function createAgentsStore(db: Db) {
       await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
       await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
     },
-    async scheduledIds(user_id: string): Promise<string[]> {
-      const rows = await live(db, user_id).where("schedule_enabled", "=", true).execute();
-      return rows.map(({ id }) => id);
-    },
     /** The configuration that a version stood for; absent when the agent was deleted. */
     async configOf(key: { user_id: string; agent_id: string; version: number }): Promise<AgentConfig | undefined> {
       const row = await tables()

@@ -51,6 +51,14 @@ export async function keepActive(tx: Tx, keys: readonly AgentKey[]): Promise<Set
   return new Set(rows.map(({ id }) => id));
 }
 
+/** The agent's failures in a row begin anew. */
+export async function forgetFailures(sql: Sql, { user_id, agent_id }: AgentKey): Promise<void> {
+  await sql.query({
+    text: "update agent set consecutive_failures = 0 where user_id = $1 and id = $2 and consecutive_failures > 0",
+    values: [user_id, agent_id],
+  });
+}
+
 /** Counts a failed run, or none any more. How many there are in a row now, and how many are allowed; absent when there is no agent. */
 export async function countOutcome(
   sql: Sql,

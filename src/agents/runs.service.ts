@@ -9,18 +9,17 @@ import type { Log } from "../platform/log.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 import type { AgentKey, EndedRun, NewRun, RunFilter } from "../scheduling/scheduling.types.ts";
 import type { DueAnswer } from "../scheduling/tick.service.ts";
-import type { AgentRow, AgentsStore } from "./agents.store.ts";
+import type { AgentRow } from "./agents.store.ts";
 import { countOutcome, type DueAgent, keepActive, lockCounted, selectDueAgents } from "./outcome.store.ts";
 import type { RunInput } from "./transcript.ts";
 
-/** schedule_paused_reason while a grant is waited for. */
-const OUT_OF_TOKENS = "out of tokens: resumes with the next grant";
+/** schedule_paused_reason while tokens are waited for. */
+const OUT_OF_TOKENS = "out of tokens: resumes with the next grant, or when overage is enabled or raised";
 
 /** Runs from the agents' side: what starts them, and what their outcome means for the agent. */
 export function createRuns(deps: {
-  store: AgentsStore;
   scheduling: Scheduling;
-  ledger: Pick<Ledger, "standing" | "keySpend">;
+  ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
   models: Models;
   log: Log;
   /** Of the users, those who are suspended. */
@@ -28,7 +27,7 @@ export function createRuns(deps: {
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
 }) {
-  const { store, scheduling, ledger, models, log, find } = deps;
+  const { scheduling, ledger, models, log, find } = deps;
 
   const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
     agent_version: agent.version,
@@ -57,17 +56,24 @@ export function createRuns(deps: {
     agent_id: (await find(user_id, id)).id,
   });
 
-  /** Failures in a row, or a lack of tokens, pause the agent's schedule. */
-  const drawConsequences = async ({ user_id, agent_id, error }: EndedRun, tx: Tx) => {
+  /** A due run that lacked tokens: the schedule waits for more than there had been when it was queued. */
+  const waitForTokens = async ({ user_id, agent_id, run_id }: EndedRun, tx: Tx) => {
+    const begun = (await scheduling.begunRuns(user_id, [run_id], tx)).get(run_id);
+    const { refills = 0 } = (begun?.input ?? {}) as Partial<RunInput>;
+    await scheduling.pauseForTokens(tx, { user_id, agent_id }, OUT_OF_TOKENS, refills);
+    log.info({ agent_id, reason: OUT_OF_TOKENS }, "a schedule is being paused");
+  };
+  /** Failures in a row, or a lack of tokens at due time, pause the agent's schedule. The lack is no failure of the agent's. */
+  const drawConsequences = async (run: EndedRun, tx: Tx) => {
+    const { user_id, agent_id, error } = run;
+    if (error?.code === "insufficient_tokens") return run.trigger === "schedule" ? waitForTokens(run, tx) : undefined;
     const agent = { user_id, agent_id };
     const counted = await countOutcome(tx, agent, error !== null);
     if (counted === undefined || error === null) return;
     const { failures, allowed } = counted;
-    const lacks_tokens = error.code === "insufficient_tokens";
-    if (!lacks_tokens && failures < allowed) return;
-    const reason = lacks_tokens
-      ? OUT_OF_TOKENS
-      : `${failures === 1 ? "1 failed run" : `${failures} failed runs in a row`}: set schedule_enabled to true to resume`;
+    if (failures < allowed) return;
+    const times = failures === 1 ? "1 failed run" : `${failures} failed runs in a row`;
+    const reason = `${times}: set schedule_enabled to true to resume`;
     await scheduling.pauseSchedule(agent, reason, tx);
     log.info({ agent_id, reason }, "a schedule is being paused");
   };
@@ -124,25 +130,16 @@ export function createRuns(deps: {
 
     /** For scheduling's tick: what a due run of each agent is made of. */
     async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
-      const input: RunInput = {
-        messages: null,
-        request_id: null,
-        api_key_id: null,
-        key_budget_tokens: null,
-        ticket: null,
-      };
+      const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
       const agents = await selectDueAgents(tx, keys);
-      const suspended = await deps.suspended(tx, [...new Set(agents.map(({ user_id }) => user_id))]);
-      const answer = (agent: DueAgent): DueAnswer =>
-        suspended.has(agent.user_id) ? { declined: "the account is suspended" } : { run: content(agent, input) };
+      const user_ids = [...new Set(agents.map(({ user_id }) => user_id))];
+      const suspended = await deps.suspended(tx, user_ids);
+      const refills = await ledger.refills(user_ids, tx);
+      const answer = (agent: DueAgent): DueAnswer => {
+        if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
+        return { run: content(agent, { ...input, refills: refills.get(agent.user_id) ?? 0 }) };
+      };
       return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
-    },
-    /** For the ledger: a grant resumes the user's schedules that wait for one. */
-    async onGrant(user_id: string): Promise<void> {
-      const standings = await scheduling.schedules(user_id, await store.scheduledIds(user_id));
-      for (const [agent_id, { paused_reason }] of standings) {
-        if (paused_reason === OUT_OF_TOKENS) await scheduling.pauseSchedule({ user_id, agent_id }, null);
-      }
     },
   };
 }

@@ -12,6 +12,8 @@ export interface RunInput {
   key_budget_tokens: number | null;
   /** Names the caller who waits for a chat on the worker's own node. */
   ticket: string | null;
+  /** Of a due run: how often the account had been refilled when it was queued. */
+  refills?: number;
 }
 
 /** A step as far as what follows depends on it. */

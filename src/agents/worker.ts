@@ -42,6 +42,8 @@ export function createWorker(deps: {
   const worker_id = newId();
   const jobs = new Map<string, Job>();
   let draining = false;
+  /** A claim failed, maybe after it had been made. */
+  let unsure = false;
   let filling: Promise<void> | null = null;
   let fill_again = false;
   let offered = Promise.resolve();
@@ -50,7 +52,9 @@ export function createWorker(deps: {
   let stopWatching = async () => {};
 
   const begin = (run: ClaimedRun) => {
-    const { run_id } = run.lease;
+    const { run_id, epoch } = run.lease;
+    // The answer to a claim comes after all, and it has been made anew since.
+    if ((jobs.get(run_id)?.run.lease.epoch ?? 0) >= epoch) return;
     // A worker that stalled may claim a run anew that it is still at under a lease which it has lost.
     jobs.get(run_id)?.abort.abort("lost" satisfies StopReason);
     const abort = new AbortController();
@@ -62,9 +66,16 @@ export function createWorker(deps: {
     jobs.set(run_id, { run, abort, done });
     inProgress(jobs.size);
   };
+  /** Begins what was claimed for this worker without its having heard of it: its leases would have to run out first. */
+  const takeUp = async () => {
+    unsure = false;
+    for (const run of await scheduling.reclaim(worker_id, [...jobs.keys()])) begin(run);
+  };
   const claim = async () => {
+    if (draining) return;
+    if (unsure) await takeUp();
     const most = limits.concurrent_runs - jobs.size;
-    if (draining || most <= 0 || (chats_only && !isAwaited())) return;
+    if (most <= 0 || (chats_only && !isAwaited())) return;
     for (const run of await scheduling.claim(worker_id, most, limits, chats_only)) begin(run);
   };
   /** Claims what there is; when one is at it already, it looks again after that. */
@@ -75,7 +86,10 @@ export function createWorker(deps: {
     }
     fill_again = false;
     filling = claim()
-      .catch((error: Error) => log.error({ error: error.message }, "no runs could be claimed"))
+      .catch((error: Error) => {
+        unsure = true;
+        log.error({ error: error.message }, "no runs could be claimed");
+      })
       .finally(() => {
         filling = null;
         if (fill_again) fill();
@@ -93,8 +107,12 @@ export function createWorker(deps: {
     if (draining || chats_only || most <= 0) return null;
     const taken = Promise.withResolvers<void>();
     offered = taken.promise;
-    const beginAll = (runs: readonly ClaimedRun[]) => {
-      for (const run of runs) begin(run);
+    const beginAll = (runs: readonly ClaimedRun[] | null) => {
+      for (const run of runs ?? []) begin(run);
+      if (runs === null) {
+        unsure = true;
+        fill();
+      }
       taken.resolve();
     };
     return { worker_id, most, limits, begin: beginAll };

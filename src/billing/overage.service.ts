@@ -44,6 +44,7 @@ export function createOverage(room: BillingRoom) {
       await accounts.update(tx, user_id, set);
       await sync(tx, user_id, row);
     });
+    await ledger.notifyGrant(user_id);
     return status(user_id);
   };
 

@@ -2,16 +2,12 @@ import type { Context } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { createCompletionRoute } from "../contract/completions.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
-import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
 import type { CompletionCall, CompletionStream, Completions } from "./completions.types.ts";
 
 /** What proxies answer for a caller that has hung up; nobody receives it. */
 const CLIENT_CLOSED_REQUEST = 499;
-
-/** What a key needs, beside chat:write, to name an agent as the model: it reads the agent's text and uses its tools. */
-const AGENT_SCOPE = "agents:read";
 
 const NEVER = new AbortController().signal;
 
@@ -40,9 +36,8 @@ export function completionRoutes(completions: Completions): HttpRouter {
 }
 
 function callOf(c: Context<HttpEnv>, request: CompletionCall["request"]): CompletionCall {
-  const { user_id, api_key_id, key_budget_tokens, scopes } = c.get("caller");
+  const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
   const is_agent = agentIdOf(request.model) !== null;
-  if (is_agent && !scopes.includes(AGENT_SCOPE)) throw errors.insufficientScope(AGENT_SCOPE);
   return {
     request,
     caller: { user_id, api_key_id, key_budget_tokens },

@@ -17,7 +17,7 @@ import { INVOICE_STATUSES, invoiceSchema, subscriptionSchema } from "./payments.
 /** The operator's API: contract 8. */
 
 /** As for PURSER_TEST_CLOCK: what is granted then can still expire at an instant that can be stored. */
-const clockInput = instantInput.refine((now) => now < "2200", "its year is not before 2200");
+const clockInput = instantInput.refine((now) => now < "2200", "an instant before the year 2200");
 
 const tags = ["Operator"];
 const security = [{ operator_key: [] as string[] }];

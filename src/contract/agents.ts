@@ -42,7 +42,7 @@ const limitsInput = z.strictObject({
 });
 
 const agentFields = {
-  name: textSchema(200).min(1).regex(/\S/, "it is blank"),
+  name: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
   description: textSchema(2000).nullable(),
   system_prompt: textSchema(PROMPT_MAX).nullable(),
   run_prompt: textSchema(PROMPT_MAX).nullable().openapi({ description: "what a scheduled run or run-now executes" }),

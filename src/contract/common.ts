@@ -10,14 +10,14 @@ export const instantSchema = z.string().openapi({ format: "date-time", example: 
 export const instantInput = z.iso
   .datetime({ offset: true })
   .transform((text) => instantOf(Temporal.Instant.from(text)))
-  .refine((instant) => instant >= "1970", "its year is not from 1970 to 9999")
+  .refine((instant) => instant >= "1970", "an instant from 1970 to 9999, such as 2026-11-20T09:30:00Z")
   .openapi({ type: "string", format: "date-time" });
 /** Text that can be stored: PostgreSQL has no U+0000, and JSON no half of a surrogate pair. */
 export const textSchema = (max: number) =>
   z
     .string()
     .max(max)
-    .refine((text) => !text.includes("\0") && text.isWellFormed(), "it holds a character that cannot be stored");
+    .refine((text) => !text.includes("\0") && text.isWellFormed(), "text without U+0000 and halves of surrogate pairs");
 export const uuidSchema = z.string().openapi({ format: "uuid" });
 export const tokensSchema = z.number().int().openapi({ description: "billed tokens" });
 

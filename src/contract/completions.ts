@@ -165,14 +165,14 @@ function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
     }
   }
   if (pieces <= MAX_PIECES) return value;
-  ctx.addIssue({ code: "custom", message: `there are more than ${MAX_PIECES} messages and parts of messages` });
+  ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} messages and parts of messages` });
   return z.NEVER;
 }
 
 const toolSchema = z.looseObject({
   type: z.literal("function"),
   function: z.looseObject({
-    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/),
+    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
     description: text.optional(),
     parameters: z.record(z.string(), z.unknown()).optional(),
     strict: z.boolean().nullish(),

@@ -5,7 +5,7 @@ import { z } from "@hono/zod-openapi";
 const HOST =
   /^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\.?(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/i;
 
-export const hostSchema = z.string().max(260).regex(HOST, "give `host`, `host:port` or `*.host`");
+export const hostSchema = z.string().max(260).regex(HOST, "`host`, `host:port` or `*.host`");
 
 interface HostEntry {
   readonly name: string;

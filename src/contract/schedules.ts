@@ -21,7 +21,7 @@ export function isTimeZone(name: string): boolean {
 export const intervalSchema = z.enum(["daily", "weekly", "monthly"]);
 export const timeOfDaySchema = z
   .string()
-  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, "expected HH:MM from 00:00 to 23:59")
+  .regex(/^([01]\d|2[0-3]):[0-5]\d$/, "a time of day, HH:MM from 00:00 to 23:59")
   .openapi({ description: "local time of day, HH:MM", example: "09:00" });
 export const weekdaySchema = z.enum(WEEKDAYS);
 export const dayOfMonthSchema = z
@@ -29,7 +29,7 @@ export const dayOfMonthSchema = z
   .openapi({ description: "clamped to the month's end" });
 export const timeZoneSchema = z
   .string()
-  .refine(isTimeZone, "expected an IANA time zone such as Europe/Berlin")
+  .refine(isTimeZone, "an IANA time zone such as Europe/Berlin, spelled as the database of zones spells it")
   .openapi({ description: "IANA name", example: "Asia/Kolkata" });
 
 /** One entry of `upcoming_runs`. */

@@ -56,13 +56,13 @@ export const secretUseSchema = z
   .openapi("SecretUse");
 export type SecretUse = z.infer<typeof secretUseSchema>;
 
-const name = z.string().regex(SECRET_NAME, "give 1 to 64 letters, digits and _, not beginning with a digit");
+const name = z.string().regex(SECRET_NAME, "1 to 64 letters, digits and _, not beginning with a digit");
 const description = textSchema(2000);
 const value = z
   .string()
   .min(1)
-  .refine((text) => text.isWellFormed(), "it holds half a character")
-  .refine((text) => Buffer.byteLength(text) <= VALUE_BYTES, `it is longer than ${VALUE_BYTES} bytes`)
+  .refine((text) => text.isWellFormed(), "text without halves of surrogate pairs")
+  .refine((text) => Buffer.byteLength(text) <= VALUE_BYTES, `text of at most ${VALUE_BYTES} bytes`)
   .openapi({ description: `sent and never returned; 1 to ${VALUE_BYTES} bytes of UTF-8` });
 const allowedHosts = z
   .array(hostSchema)

@@ -6,7 +6,7 @@ import { failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSch
 
 export const threadIdSchema = z
   .string()
-  .regex(/^[A-Za-z0-9_.:-]{1,128}$/, "expected 1 to 128 of A-Z a-z 0-9 _ . : -")
+  .regex(/^[A-Za-z0-9_.:-]{1,128}$/, "1 to 128 of the characters A-Z a-z 0-9 _ . : -")
   .openapi({ example: "support-4711" });
 
 const threadSchema = z

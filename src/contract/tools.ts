@@ -21,25 +21,22 @@ const maxCalls = (fallback: number) =>
     .max(MAX_CALLS.max)
     .optional()
     .openapi({ description: `per run; default ${fallback}` });
-const secretName = z
-  .string()
-  .regex(SECRET_NAME, "give the name of a secret")
-  .openapi({ description: "a secret's name" });
+const secretName = z.string().regex(SECRET_NAME, "the name of a secret").openapi({ description: "a secret's name" });
 
 const header = z
   .string()
   .max(100)
-  .refine(mayCarrySecret, "give a header's name, and none that says where a request goes, where it ends or what it is");
+  .refine(mayCarrySecret, "a header's name, and none that says where a request goes, where it ends or what it is");
 const injectSchema = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("bearer") }),
   z.strictObject({
     type: z.literal("basic"),
-    username: z.string().regex(/^[^\p{Cc}:]{0,255}$/u, "give up to 255 characters without colons and line breaks"),
+    username: z.string().regex(/^[^\p{Cc}:]{0,255}$/u, "up to 255 characters without colons and line breaks"),
   }),
   z.strictObject({ type: z.literal("header"), name: header }),
   z.strictObject({
     type: z.literal("query"),
-    name: z.string().regex(/^[!-~]{1,100}$/, "give 1 to 100 printable characters"),
+    name: z.string().regex(/^[!-~]{1,100}$/, "1 to 100 printable characters"),
   }),
   z.strictObject({
     type: z.literal("hmac"),
@@ -73,9 +70,12 @@ const webFetchSchema = z.strictObject({
 const httpUrl = z.url({ protocol: /^https?$/ }).max(2000);
 const webhookUrl = httpUrl.refine(
   (url) => !hasCredentials(url),
-  "leave the user name and password out: webhooks are signed",
+  "a URL without user name and password: webhooks are signed",
 );
-const serverUrl = httpUrl.refine((url) => !hasCredentials(url), "leave the user name and password out: use auth");
+const serverUrl = httpUrl.refine(
+  (url) => !hasCredentials(url),
+  "a URL without user name and password: they go into auth",
+);
 const sendWebhookSchema = z.strictObject({
   enabled: z.boolean(),
   urls: z
@@ -95,7 +95,7 @@ const mcpServerSchema = z.strictObject({
   name: z
     .string()
     .max(32)
-    .regex(/^[a-z0-9]+([_-][a-z0-9]+)*$/i, "give letters, digits and single - or _ between them")
+    .regex(/^[a-z0-9]+([_-][a-z0-9]+)*$/i, "letters, digits and single - or _ between them, 32 at most")
     .openapi({ description: "its tools are called `name__tool`" }),
   url: serverUrl,
   auth: authSchema
@@ -134,15 +134,15 @@ export const toolsConfigSchema = z
     if (config.mcp?.enabled && config.mcp.servers === undefined) require(["mcp", "servers"]);
     const names = new Set<string>();
     for (const [index, { name, url, auth }] of (config.mcp?.servers ?? []).entries()) {
-      if (names.has(name)) refuse(["mcp", "servers", index, "name"], "another server has this name");
+      if (names.has(name)) refuse(["mcp", "servers", index, "name"], "a name that no other server here has");
       names.add(name);
       if (auth?.hosts !== undefined && !isListedHost(new URL(url), auth.hosts)) {
-        refuse(["mcp", "servers", index, "auth", "hosts"], "the server's own host is not among them");
+        refuse(["mcp", "servers", index, "auth", "hosts"], "a list with the server's own host in it");
       }
     }
     for (const tool of ["web_fetch", "send_webhook"] as const) {
       if (config[tool]?.safety !== "off") continue;
-      refuse([tool, "safety"], "what it brings back always passes the safety layer; choose strict or balanced");
+      refuse([tool, "safety"], "strict or balanced: what it brings back always passes the safety layer");
     }
   })
   .openapi("ToolsConfig");

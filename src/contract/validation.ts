@@ -1,4 +1,6 @@
+import type { z } from "@hono/zod-openapi";
 import { errors, type PurserError } from "../errors.ts";
+import { acceptedAt, isPhrase } from "./accepted.ts";
 
 /** The parts of a zod 4 issue that we read. */
 interface Issue {
@@ -29,8 +31,11 @@ function deepest(issue: Issue): Issue {
   return inner.reduce((best, each) => (each.path.length > best.path.length ? each : best), issue);
 }
 
-/** The first thing that is wrong with `value`, as an API error. An unknown field is told before a wrong value: it is the likelier slip. */
-export function validationError(issues: readonly Issue[], value: unknown): PurserError {
+/**
+ * The first thing that is wrong with `value`, as an API error that says what `schema` accepts there. An unknown field is
+ * told before a wrong value: it is the likelier slip.
+ */
+export function validationError(issues: readonly Issue[], value: unknown, schema: z.ZodType): PurserError {
   const found = issues.map(deepest);
   const first = found.find((issue) => issue.code === "unrecognized_keys") ?? found[0];
   if (first === undefined) return errors.invalidValue("", "The request is not valid.");
@@ -38,8 +43,9 @@ export function validationError(issues: readonly Issue[], value: unknown): Purse
   const param = paramOf(first.path);
   if (param === "") return errors.invalidJson("The body is not a JSON object");
   if (first.code !== "custom" && valueAt(value, first.path) === undefined) return errors.missingField(param);
+  const accepted = isPhrase(first.message) ? first.message : acceptedAt(schema, first.path, value);
   return errors.invalidValue(
     param,
-    `${param} is not valid: ${first.message.replace(/^Invalid (input|option): /, "")}.`,
+    accepted === null ? `${param} is not valid: ${first.message}.` : `${param} must be ${accepted}.`,
   );
 }

@@ -1,12 +1,11 @@
 import { RATE_SCALE } from "../constants.ts";
 import type { Db } from "../platform/db.ts";
-import type { AuditReport } from "./ledger.types.ts";
+import type { AuditReport, Invariant } from "./ledger.types.ts";
 
 /** Violations of one invariant that are reported; one is enough to act, and a report must end. */
 const REPORTED_PER_INVARIANT = 20;
 
-/** Each query yields the accounts that break the invariant, with what was found. */
-const INVARIANTS: readonly { invariant: string; text: string }[] = [
+const LEDGER_INVARIANTS: readonly Invariant[] = [
   {
     invariant: "posted and held are the sums over the buckets",
     text: `select a.user_id, format('posted %s held %s, buckets %s %s', a.posted, a.held, b.remaining, b.held) as detail
@@ -218,27 +217,33 @@ const INVARIANTS: readonly { invariant: string; text: string }[] = [
   },
 ];
 
-/** All of them at once, so that they look at the same moment. */
-const ALL_INVARIANTS = INVARIANTS.map(
-  ({ text }, index) =>
-    `select ${index} as index, found.user_id, found.detail from (${text} limit ${REPORTED_PER_INVARIANT}) as found`,
-).join("\nunion all\n");
+/** All of them in one statement, so that they look at the same moment. */
+const atOnce = (invariants: readonly Invariant[]) =>
+  invariants
+    .map(
+      ({ text }, index) =>
+        `select ${index} as index, found.user_id, found.detail from (${text} limit ${REPORTED_PER_INVARIANT}) as found`,
+    )
+    .join("\nunion all\n");
 
-/** Recomputes every balance from the entries, buckets, holds and usage events, all as of one moment. */
-export async function runAudit(db: Db): Promise<AuditReport> {
+/**
+ * Recomputes every balance from the entries, buckets, holds and usage events, all as of one moment, and checks what
+ * other rooms know to hold of them (`more`).
+ */
+export async function runAudit(db: Db, more: readonly Invariant[]): Promise<AuditReport> {
+  const invariants = [...LEDGER_INVARIANTS, ...more];
   const [checked] = await db.query<Record<string, number>>({
     text: `select (select count(*) from account) as accounts, (select count(*) from bucket) as buckets,
       (select count(*) from hold) as holds, (select count(*) from entry) as entries,
       (select count(*) from usage_event) as usage_events`,
   });
   const found = await db.query<{ index: number; user_id: string; detail: string }>({
-    name: "ledger_audit",
-    text: ALL_INVARIANTS,
+    text: atOnce(invariants),
   });
   const violations = found.map(({ index, user_id, detail }) => ({
-    invariant: INVARIANTS[index]?.invariant ?? "",
+    invariant: invariants[index]?.invariant ?? "",
     account_id: user_id,
     detail,
   }));
-  return { ok: violations.length === 0, checked: { ...checked, invariants: INVARIANTS.length }, violations };
+  return { ok: violations.length === 0, checked: { ...checked, invariants: invariants.length }, violations };
 }

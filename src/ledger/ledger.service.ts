@@ -13,11 +13,12 @@ import {
   insertGrant,
   listBuckets,
   listKeySpend,
+  listRefills,
   noteProgress,
   type Operation,
   type Outcome,
 } from "./ledger.store.ts";
-import type { HoldOutcome, Ledger, SettleOutcome } from "./ledger.types.ts";
+import type { HoldOutcome, Invariant, Ledger, SettleOutcome } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
 import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
 import { standingOf } from "./standing.ts";
@@ -31,8 +32,16 @@ const RETRY_MS = [0, 100, 400, 1_500, 5_000];
 /** Rows that an export reads at once. */
 const EXPORT_ROWS = 1_000;
 
-/** The ledger over a migrated database. */
-export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
+/** The ledger over a migrated database. `invariants`: what its audit checks beside its own. */
+export function createLedger({
+  db,
+  clock,
+  invariants = [],
+}: {
+  db: Db;
+  clock: Clock;
+  invariants?: readonly Invariant[];
+}): Ledger {
   const listeners: ((user_id: string) => Promise<void>)[] = [];
   const crossing_listeners: OnCrossing[] = [];
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
@@ -108,9 +117,12 @@ export function createLedger({ db, clock }: { db: Db; clock: Clock }): Ledger {
     async keySpend(user_id) {
       return new Map((await listKeySpend(db, user_id)).map(({ api_key_id, spent }) => [api_key_id, spent]));
     },
+    async refills(user_ids, sql = db) {
+      return new Map((await listRefills(sql, user_ids)).map(({ user_id, refills }) => [user_id, refills]));
+    },
     sweep: () => sweepLedger({ db, clock, commit, listeners: crossing_listeners }),
     beginStop,
     nextDueAt: (until) => findNextDue(db, clock.now(), until),
-    audit: () => runAudit(db),
+    audit: () => runAudit(db, invariants),
   };
 }

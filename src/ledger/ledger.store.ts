@@ -26,12 +26,30 @@ export type Outcome = HoldOutcome | SettleOutcome | { status: "released" };
 
 /** Does all of `operations` or none, in one round trip; the outcomes are in their order. */
 export async function applyOperations(sql: Sql, operations: Operation[], now: Instant): Promise<Outcome[]> {
+  const order = inLockOrder(operations);
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
     name: "ledger_apply",
     text: "select ledger_apply($1, $2, $3) as outcomes",
-    values: [JSON.stringify(operations), now, HOLD_SECONDS],
+    values: [JSON.stringify(order.map((index) => operations[index])), now, HOLD_SECONDS],
   });
-  return row?.outcomes ?? [];
+  const outcomes: Outcome[] = [];
+  for (const [place, outcome] of (row?.outcomes ?? []).entries()) outcomes[order[place] ?? place] = outcome;
+  return outcomes;
+}
+
+/**
+ * Indexes of the operations as they are to be carried out. Riders lock what they write of their runs: they go in the
+ * order in which others lock several runs, so that nobody waits in a circle. All else stays in its place.
+ */
+function inLockOrder(operations: readonly Operation[]): number[] {
+  const order = operations.map((_, index) => index);
+  const riding = operations.flatMap((operation, index) => {
+    if (operation.kind !== "settle" || operation.rider === undefined) return [];
+    return { index, key: `${operation.user_id} ${operation.run_id}` };
+  });
+  const sorted = riding.toSorted((one, other) => (one.key < other.key ? -1 : 1));
+  for (const [place, { index }] of riding.entries()) order[index] = sorted[place]?.index ?? index;
+  return order;
 }
 
 export async function insertAccount(
@@ -100,6 +118,15 @@ export function listBuckets(
         and ($4::uuid is null or (granted_at, id) > (select granted_at, id from bucket where user_id = $1 and id = $4))
       order by bucket.granted_at, bucket.id limit $3`,
     values: [user_id, now, page.limit, page.after],
+  });
+}
+
+/** Of each account, how often it was refilled. */
+export function listRefills(sql: Sql, user_ids: readonly string[]): Promise<{ user_id: string; refills: number }[]> {
+  return sql.query({
+    name: "ledger_refills",
+    text: "select user_id, refills from account where user_id in (select value::uuid from jsonb_array_elements_text($1::jsonb))",
+    values: [JSON.stringify(user_ids)],
   });
 }
 

@@ -1,5 +1,5 @@
 import type { PaymentCode } from "../errors.ts";
-import type { Instant, Tx } from "../platform/db.ts";
+import type { Instant, Sql, Tx } from "../platform/db.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -284,6 +284,12 @@ export interface UsageSummary {
   api_key_breakdown: { api_key_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
 }
 
+/** One thing that must always hold: a query that yields the accounts which break it, as `user_id` and `detail`. */
+export interface Invariant {
+  invariant: string;
+  text: string;
+}
+
 export interface AuditReport {
   ok: boolean;
   checked: Record<string, number>;
@@ -306,7 +312,7 @@ export interface Ledger {
   progress(calls: Progress[]): Promise<void>;
   /** Without `tx`, subscribers are told before it resolves. With `tx`, call `notifyGrant` once that is committed. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
-  /** Tells the subscribers of `onGrant` that a grant made in a transaction of the caller's is committed. */
+  /** Tells the subscribers of `onGrant` that a grant, or more overage, that a transaction of the caller's made is committed. */
   notifyGrant(user_id: string): Promise<void>;
   /** Takes from the bucket what is unspent of it; what was spent becomes debt, which the next grant repays first. */
   clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
@@ -334,7 +340,12 @@ export interface Ledger {
   /** The charges that carry this request id, newest first: callers may repeat theirs. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
   keySpend(user_id: string): Promise<Map<string, number>>;
-  /** Subscribes to grants, after they are committed: a paused schedule resumes by this. */
+  /**
+   * Of each account, how often there came something new to spend: a grant, a reinstatement, overage that was allowed,
+   * raised or begun anew. Whoever found it empty waits for a higher number: it cannot be missed, whatever dies meanwhile.
+   */
+  refills(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
+  /** Subscribes to refills, after they are committed. A process that dies tells nobody: `refills` is what counts. */
   onGrant(listener: (user_id: string) => Promise<void>): void;
   /**
    * Subscribes to thresholds that were crossed: 50, 80 and 100 % of the balance after the last grant, of the overage cap

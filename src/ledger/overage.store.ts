@@ -4,7 +4,8 @@ import type { Overage } from "./ledger.types.ts";
 /** A cap that lies below what is used and held leaves that standing. */
 export async function updateCap(sql: Sql, user_id: string, cap_tokens: number | null): Promise<void> {
   await sql.query({
-    text: `update account set overage_cap = $2, overage_limit = greatest($2, overage + overage_held)
+    text: `update account set overage_cap = $2, overage_limit = greatest($2, overage + overage_held),
+        refills = refills + case when $2 > coalesce(overage_cap, 0) then 1 else 0 end
       where user_id = $1`,
     values: [user_id, cap_tokens],
   });
@@ -26,7 +27,8 @@ export async function closePeriod(tx: Tx, user_id: string, carried_tokens: numbe
   if (carried_tokens > used_tokens) throw new RangeError("an overage period cannot carry on more than was used in it");
   await tx.query({
     text: `update account set overage = $2, overage_closed = overage_closed + overage - $2,
-        overage_limit = greatest(overage_cap, $2 + overage_held)
+        overage_limit = greatest(overage_cap, $2 + overage_held),
+        refills = refills + case when overage > $2 and overage_cap is not null then 1 else 0 end
       where user_id = $1`,
     values: [user_id, carried_tokens],
   });

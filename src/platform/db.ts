@@ -28,7 +28,10 @@ export interface Tx extends Sql {
 /** The service's one database: embedded PGlite or a PostgreSQL server, one dialect. */
 export interface Db extends Sql {
   readonly kind: "embedded" | "postgres";
-  /** Runs `work` in one transaction; commits when it resolves, rolls back and rethrows when it throws. */
+  /**
+   * Runs `work` in one transaction; commits when it resolves, rolls back and rethrows when it throws. One that lost a
+   * deadlock is run again: `work` may do nothing but SQL, and what it sets outside itself it sets anew each time.
+   */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /**
    * Calls `heard` for each NOTIFY on `channel` from any node. `lost` is called when notifications may have been

@@ -4,7 +4,7 @@ import type { Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { migrate } from "./migrate.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
-import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
+import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 
 const POOL_SIZE = 16;
 const RECONNECT_MS = 250;
@@ -45,7 +45,7 @@ export async function openPostgres(options: { url: string; log: Log }): Promise<
     throw error;
   }
   const channels = createChannels(settings, options.log);
-  const sql = sqlOver(source, async (statement) => (await pool.query(configOf(statement))).rows);
+  const sql = sqlOver(source, async (statement) => (await repeated(() => pool.query(configOf(statement)))).rows);
   return {
     ...sql,
     kind: "postgres",

@@ -29,8 +29,35 @@ export function kyselyOver<Tables>(source: SqlSource): Kysely<Tables> {
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
 }
 
-/** `begin`, `work`, `commit`; `rollback` and rethrow when `work` throws. The connection is handed back either way. */
-export async function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
+/** What the server has undone to end a deadlock is done anew so often before that fails. */
+const MOST_REPEATS = 3;
+
+/** `work`, again when the server has undone it because others were at the same rows: nothing of it has happened then. */
+export async function repeated<T>(work: () => Promise<T>): Promise<T> {
+  for (let repeats = 0; ; repeats += 1) {
+    try {
+      return await work();
+    } catch (error) {
+      if (repeats === MOST_REPEATS || !isUndone(error)) throw error;
+    }
+  }
+}
+
+/** deadlock_detected, serialization_failure */
+function isUndone(error: unknown): boolean {
+  const code = (error as { code?: unknown } | null)?.code;
+  return code === "40P01" || code === "40001";
+}
+
+/**
+ * `begin`, `work`, `commit`; `rollback` and rethrow when `work` throws. The connection is handed back either way. A
+ * transaction that lost a deadlock is repeated.
+ */
+export function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
+  return repeated(() => runOnce(source, work));
+}
+
+async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
   const connection = await source.connect();
   let broken = false;
   try {

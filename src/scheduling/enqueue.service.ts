@@ -28,16 +28,18 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
   const queueAll = async (runs: NewRun[]): Promise<(RunRecord | Error)[]> => {
     const inserts = runs.map((run) => ({ ...run, id: newId() }));
     const offer = deps.offer();
-    let claimed: runStore.ClaimedRow[] = [];
+    let claimed: runStore.ClaimedRow[] | null = [];
     try {
       const { admitted, rows } = await db.transaction(async (tx) => {
+        let taken: runStore.ClaimedRow[] = [];
         const admitted = await admit(tx, inserts);
         const allowed = inserts.filter(({ agent_id }) => admitted.has(agent_id));
         const rows = await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, clock.now());
         if (offer !== null && rows.length > 0) {
-          claimed = await runStore.claimRuns(tx, { ...offer, reserved_only: false, lease_ms, now: clock.now() });
+          taken = await runStore.claimRuns(tx, { ...offer, reserved_only: false, lease_ms, now: clock.now() });
         }
-        const at_work = new Set(claimed.map(({ id }) => id));
+        claimed = taken;
+        const at_work = new Set(taken.map(({ id }) => id));
         if (rows.some(({ id }) => !at_work.has(id))) await runStore.tellQueued(tx);
         return { admitted, rows: new Map(rows.map((row) => [row.id, row])) };
       });
@@ -47,10 +49,10 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
         return admitted.has(agent_id) ? queueFull() : errors.agentDisabled();
       });
     } catch (error) {
-      claimed = [];
+      claimed = null;
       throw error;
     } finally {
-      offer?.begin(claimed.map(claimedOf));
+      offer?.begin(claimed?.map(claimedOf) ?? null);
     }
   };
   const queueOne = createBatches(BATCH_LIMIT, queueAll);

@@ -135,10 +135,11 @@ export async function selectCancelling(sql: Sql): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Whether any run has not finished. */
-export async function hasOpenRuns(sql: Sql): Promise<boolean> {
-  const [row] = await sql.query<{ open: boolean }>({
-    text: "select exists (select from run where status in ('queued', 'running', 'cancelling')) as open",
+/** Whether any run has not finished, and whether a worker is known to be at one, or to be about to. */
+export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: boolean }> {
+  const open = "select from run where status in ('queued', 'running', 'cancelling')";
+  const [row] = await sql.query<{ open: boolean; attended: boolean }>({
+    text: `select exists (${open}) as open, exists (${open} and lease_until > clock_timestamp()) as attended`,
   });
-  return row?.open === true;
+  return row ?? { open: false, attended: false };
 }

@@ -8,8 +8,8 @@ export interface Offer {
   worker_id: string;
   most: number;
   limits: ClaimLimits;
-  /** To be called once, with what was claimed; nothing is claimed when that fails. */
-  begin(runs: readonly ClaimedRun[]): void;
+  /** To be called once, with what was claimed; null: that failed, or its answer was lost. */
+  begin(runs: readonly ClaimedRun[] | null): void;
 }
 
 /** What a worker wants to hear of. */

@@ -57,7 +57,7 @@ const ENDED_STEPS = `update run_step set finished_at = ended.finished_at, error 
     and ended.finished_at is not null`;
 
 /** Milliseconds from the claim to an instant. */
-const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
+export const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
 
 /** A run to be inserted. With `reserved`, only that worker may claim it, and it ends when nobody has in time. */
 export interface RunInsert extends NewRun {
@@ -158,11 +158,13 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
 /** Puts runs back into the queue for anybody, as the same attempt; those being cancelled are cancelled, and so are chats. */
 export async function handBackRuns(sql: Sql, leases: readonly RunLease[], now: Instant): Promise<void> {
   await sql.query({
-    text: `with ended as (
+    text: `with owned as materialized (
+        select run.user_id, run.id from run join ${GIVEN_LEASES} on ${OWNED} order by run.user_id, run.id for update of run
+      ), ended as (
         update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${worked("clock_timestamp()")},
           status = case when run.status = 'cancelling' or run.trigger = 'chat' then 'cancelled' else 'queued' end,
           finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
-        from ${GIVEN_LEASES} where ${OWNED} returning run.*
+        from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
       ) ${ENDED_STEPS}`,
     values: [jsonbText(leases), now],
   });

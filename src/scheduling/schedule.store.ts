@@ -88,20 +88,61 @@ export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent
   });
 }
 
-/** Sets or clears the reason. True: the schedule was active and not paused before. */
+/**
+ * Sets or clears the reason. One for want of tokens, with `resume_above`, takes no other's place. True: the schedule was
+ * active and not paused before.
+ */
 export async function setPaused(
   sql: Sql,
   agent: { user_id: string; agent_id: string },
-  reason: string | null,
+  { reason, resume_above = null }: { reason: string | null; resume_above?: number | null },
 ): Promise<boolean> {
   const [row] = await sql.query<{ was_going: boolean }>({
     text: `with before as (
-        select active and paused_reason is null as was_going from schedule where user_id = $1 and agent_id = $2 for update
+        select active and paused_reason is null as was_going from schedule where user_id = $1 and agent_id = $2
+          and ($4::bigint is null or paused_reason is null or resume_above is not null) for update
       )
-      update schedule set paused_reason = $3 from before where user_id = $1 and agent_id = $2 returning was_going`,
-    values: [agent.user_id, agent.agent_id, reason],
+      update schedule set paused_reason = $3, resume_above = $4 from before where user_id = $1 and agent_id = $2
+      returning was_going`,
+    values: [agent.user_id, agent.agent_id, reason, resume_above],
   });
   return row?.was_going === true;
+}
+
+/** A schedule that waits for tokens. */
+export interface WaitingRow {
+  user_id: string;
+  agent_id: string;
+  resume_above: number;
+}
+
+/** Schedules that wait for tokens, a user's or all, by user and agent from beyond `after`. */
+export async function selectWaiting(
+  sql: Sql,
+  page: { user_id: string | null; after: Pick<WaitingRow, "user_id" | "agent_id"> | null; limit: number },
+): Promise<WaitingRow[]> {
+  return sql.query<WaitingRow>({
+    name: "schedule_waiting",
+    text: `select user_id, agent_id, resume_above from schedule
+      where resume_above is not null and ($1::uuid is null or user_id = $1)
+        and ($2::uuid is null or (user_id, agent_id) > ($2, $3::uuid))
+      order by user_id, agent_id limit $4`,
+    values: [page.user_id, page.after?.user_id ?? null, page.after?.agent_id ?? null, page.limit],
+  });
+}
+
+/** Ends the pause of a schedule that waits, when there have been refills enough. False: there have not, or it waits no more. */
+export async function endWaiting(
+  tx: Tx,
+  agent: { user_id: string; agent_id: string },
+  refills: number,
+): Promise<boolean> {
+  const rows = await tx.query({
+    text: `update schedule set paused_reason = null, resume_above = null
+      where user_id = $1 and agent_id = $2 and resume_above < $3 returning agent_id`,
+    values: [agent.user_id, agent.agent_id, refills],
+  });
+  return rows.length > 0;
 }
 
 export async function selectSchedules(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<ScheduleRow[]> {
@@ -111,6 +152,19 @@ export async function selectSchedules(sql: Sql, user_id: string, agent_ids: read
       where user_id = $1 and agent_id in (select id::uuid from jsonb_array_elements_text($2::jsonb) as agent(id))`,
     values: [user_id, JSON.stringify(agent_ids)],
   });
+}
+
+/** The agent's schedule when it is due, for this transaction alone. */
+export async function lockDueSchedule(
+  tx: Tx,
+  agent: { user_id: string; agent_id: string },
+  now: Instant,
+): Promise<DueRow | undefined> {
+  const [row] = await tx.query<DueRow>({
+    text: `select ${COLUMNS} from schedule where user_id = $1 and agent_id = $2 and active and next_run_at <= $3 for update`,
+    values: [agent.user_id, agent.agent_id, now],
+  });
+  return row;
 }
 
 /** Takes up to `most` schedules that are due and that no other node is at. */

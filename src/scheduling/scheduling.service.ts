@@ -2,11 +2,12 @@ import type { RunDetail, RunError, RunRecord } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batches.ts";
-import type { Clock } from "../platform/clock.ts";
+import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import { createEnqueue } from "./enqueue.service.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
+import { reclaimRuns } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import * as history from "./run-history.store.ts";
 import * as progress from "./run-progress.store.ts";
@@ -30,7 +31,7 @@ import type {
   StepFinish,
   StepStart,
 } from "./scheduling.types.ts";
-import { type OnDue, tick } from "./tick.service.ts";
+import { type OnDue, recordPassed, tick } from "./tick.service.ts";
 
 /** A worker that has not renewed a lease for so long has lost it. Real time. */
 const LEASE_MS = 30_000;
@@ -78,16 +79,17 @@ export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
 }
 
 function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
-  const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null) => {
-    const was_going = await scheduleStore.setPaused(tx, agent, reason);
+  const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null, resume_above?: number) => {
+    const was_going = await scheduleStore.setPaused(tx, agent, { reason, resume_above: resume_above ?? null });
     if (was_going && reason !== null) await tell({ ...agent, kind: "schedule_paused", reason }, tx);
   };
   return {
     /**
      * Sets when the agent runs; null: not at all. What is unchanged keeps its next run; what has changed is due next
-     * after now.
+     * after now; instants that have come and were not looked at yet are recorded as skipped.
      */
     async setSchedule(tx: Tx, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
+      await recordPassed(tx, clock.now(), { user_id: agent.user_id, agent_id: agent.agent_id }, spec);
       if (spec === null) return scheduleStore.deactivateSchedule(tx, agent);
       await scheduleStore.upsertSchedule(tx, agent, scheduleStore.columnsOf(spec), nextRun(spec, clock.now()));
     },
@@ -95,6 +97,17 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
     async pauseSchedule(agent: AgentKey, reason: string | null, tx?: Tx): Promise<void> {
       await (tx === undefined ? db.transaction((own) => setPaused(own, agent, reason)) : setPaused(tx, agent, reason));
     },
+    /**
+     * Pauses a schedule whose user has run out of tokens, until there have been more refills of the account than
+     * `resume_above`: as many as there had been before its run looked. One that is paused for another reason stays so.
+     */
+    pauseForTokens: (tx: Tx, agent: AgentKey, reason: string, resume_above: number) =>
+      setPaused(tx, agent, reason, resume_above),
+    /** Schedules that wait for tokens, a user's or (null) all, `limit` of them from beyond `after`. */
+    waitingForTokens: (page: Parameters<typeof scheduleStore.selectWaiting>[1]) =>
+      scheduleStore.selectWaiting(db, page),
+    /** Resumes a schedule that waits for tokens, if there have been refills enough. False: it stays as it is. */
+    resumeForTokens: (tx: Tx, agent: AgentKey, refills: number) => scheduleStore.endWaiting(tx, agent, refills),
     /** Where the schedules of these agents stand, by agent; those that never had one are absent. */
     async schedules(
       user_id: string,
@@ -189,6 +202,10 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
       });
       return rows.map(claimedOf);
     },
+    /** Claims anew what is this worker's without its knowing: the answer to a claim was lost. `known` are runs that it is at. */
+    async reclaim(worker_id: string, known: readonly string[]): Promise<ClaimedRun[]> {
+      return (await reclaimRuns(db, { worker_id, known, lease_ms: LEASE_MS })).map(claimedOf);
+    },
     /** Renews the leases; call it every HEARTBEAT_MS. Tells of each run whether it goes on, in the order given. */
     async heartbeat(leases: readonly RunLease[]): Promise<LeaseState[]> {
       if (leases.length === 0) return [];
@@ -247,9 +264,24 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
     waitFinished(user_id: string, run_id: string, timeout_ms: number, signal?: AbortSignal): Promise<boolean> {
       return signals.until(() => isFinished({ user_id, run_id }), { run_id, timeout_ms, signal });
     },
-    /** Resolves when no run is queued or at work, or to false after `timeout_ms`. */
-    untilIdle(timeout_ms: number): Promise<boolean> {
-      return signals.until(async () => !(await history.hasOpenRuns(db)), { run_id: null, timeout_ms });
+    /**
+     * Resolves to `idle` when no run is queued or at work, to `busy` after `timeout_ms`, and to `unattended` when runs have
+     * been in the queue for `unattended_ms` with no worker at any of them.
+     */
+    async untilIdle(timeout_ms: number, unattended_ms = Infinity): Promise<"idle" | "busy" | "unattended"> {
+      let is_open = true;
+      let attended_at_ms = monotonicMs();
+      const settled = await signals.until(
+        async () => {
+          const { open, attended } = await history.selectOpen(db);
+          is_open = open;
+          if (attended) attended_at_ms = monotonicMs();
+          return !open || monotonicMs() - attended_at_ms >= unattended_ms;
+        },
+        { run_id: null, timeout_ms },
+      );
+      if (!is_open) return "idle";
+      return settled ? "unattended" : "busy";
     },
     /** When the process is to end: who waits for a run on this node is told at once that it has not finished. */
     endWaits: signals.end,

@@ -2,12 +2,15 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { type DueInstant, decideDue } from "./due.ts";
+import type { ScheduleSpec } from "./next-run.ts";
 import { insertRuns, type RunInsert, tellQueued } from "./run.store.ts";
 import { selectBusyAgents } from "./run-history.store.ts";
 import {
   advanceSchedules,
+  columnsOf,
   type DueRow,
   insertOccurrences,
+  lockDueSchedule,
   lockDueSchedules,
   type OccurrenceRow,
   specOf,
@@ -23,6 +26,8 @@ export type DueAnswer = { run: Pick<NewRun, "agent_version" | "model_id" | "inpu
  */
 export type OnDue = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlyMap<string, DueAnswer>>;
 
+/** Why an instant did not run at whose moment its schedule was changed. */
+const CHANGED = "the schedule was changed or turned off at that moment";
 /** Schedules settled in one transaction. */
 const BATCH = 500;
 /** Transactions at the same time: while the database works on one, the next is decided. */
@@ -41,6 +46,29 @@ export async function tick({ db, clock }: { db: Db; clock: Clock }, onDue: OnDue
   };
   const lanes = await Promise.allSettled(Array.from({ length: LANES }, settleAll));
   for (const lane of lanes) if (lane.status === "rejected") throw lane.reason;
+}
+
+/**
+ * Records the instants of an agent's schedule that have come and that no tick has looked at yet, before the schedule is
+ * changed to `spec` (null: turned off) and they are forgotten. Those of a schedule that stays as it is are left to the tick.
+ */
+export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
+  const row = await lockDueSchedule(tx, agent, now);
+  if (row === undefined) return;
+  const before = specOf(row);
+  if (spec !== null && JSON.stringify(columnsOf(spec)) === JSON.stringify(columnsOf(before))) return;
+  let { next_run_at } = row;
+  while (next_run_at <= now) {
+    const due = decideDue({ spec: before, next_run_at, paused_reason: row.paused_reason, busy: false }, now);
+    const occurrences = due.instants.map((instant) => ({
+      ...agent,
+      ...(instant.state === "run" ? { ...instant, state: "skipped" as const, reason: CHANGED } : instant),
+      run_id: null,
+      recorded_at: now,
+    }));
+    await insertOccurrences(tx, occurrences);
+    next_run_at = due.next_run_at;
+  }
 }
 
 /** True: nothing more is due that another node is not at. */

@@ -91,14 +91,21 @@ it("is no model of anybody else, nor one that does not exist", async () => {
   expect(lab.upstream.requests).toEqual([]);
 });
 
-it("needs a key that may read agents, beside chat:write", async () => {
+it("needs the scope chat:write and no other, as the agent's own chat does", async () => {
   const keyWith = async (...scopes: string[]) =>
     lab.service.as((await user.post("/api/v1/api-keys", { name: "k", scopes })).body.key);
-  const without = await (await keyWith("chat:write")).post(CHAT, named());
-  expect([without.status, without.body.error.code]).toEqual([403, "insufficient_scope"]);
-  expect(without.body.error.message).toContain("agents:read");
-  expect((await (await keyWith("agents:read")).post(CHAT, named())).status).toBe(403);
-  expect((await (await keyWith("chat:write", "agents:read")).post(CHAT, named())).status).toBe(200);
+  const [chatting, managing] = await Promise.all([keyWith("chat:write"), keyWith("agents:read", "agents:write")]);
+  const own_chat = `/api/v1/agents/${agent}/chat`;
+  const messages = [{ role: "user", content: "hello" }];
+  for (const [path, body] of [
+    [CHAT, named()],
+    [own_chat, { messages }],
+  ] as const) {
+    expect((await chatting.post(path, body)).status).toBe(200);
+    const refused = await managing.post(path, body);
+    expect([refused.status, refused.body.error.code]).toEqual([403, "insufficient_scope"]);
+    expect(refused.body.error.message).toContain("chat:write");
+  }
 });
 
 it("of a disabled agent is 409, without tokens 402, and nothing is run", async () => {

@@ -261,14 +261,29 @@ test("a cancelled run stops its model call at once and stays cancelled", async (
   expect([again.status, again.body.error.code]).toEqual([409, "run_already_finished"]);
 });
 
-test("deleting an agent stops its run", async () => {
-  lab.upstream.answer(hanging());
-  const before = lab.upstream.hangUps;
+test("deleting an agent cancels its runs, at work and queued; its records are 404, and the ledger keeps the ids", async () => {
   const { id } = await create();
-  await user.post(`/api/v1/agents/${id}/runs`);
-  await lab.upstream.until(() => lab.upstream.requests.length === 1);
-  expect((await user.request("DELETE", `/api/v1/agents/${id}`)).status).toBe(204);
-  await lab.upstream.until(() => lab.upstream.hangUps > before);
+  const path = `/api/v1/agents/${id}`;
+  const done = (await runNow(id)).body;
+  lab.upstream.answer(hanging());
+  const before = { hang_ups: lab.upstream.hangUps, requests: lab.upstream.requests.length };
+  // ten of a user's runs may be at work, and one waits
+  const open = await Promise.all(Array.from({ length: 11 }, () => user.post(`${path}/runs`)));
+  await lab.upstream.until(() => lab.upstream.requests.length === before.requests + 10);
+  expect((await user.request("DELETE", path)).status).toBe(204);
+  await lab.upstream.until(() => lab.upstream.hangUps === before.hang_ups + 10);
+  expect(lab.upstream.requests).toHaveLength(before.requests + 10);
+  const run = `${path}/runs/${done.id}`;
+  const records = [path, run, `${path}/runs`, `${path}/occurrences`, `${path}/threads`, `${run}/events`];
+  for (const record of records) expect((await user.get(record)).status, record).toBe(404);
+  expect((await user.post(`${path}/runs/${open[0]?.body.id}/cancel`)).status).toBe(404);
+  for (const filter of [`agent_id=${id}`, `run_id=${done.id}`]) {
+    const { transactions } = (await user.get(`/api/v1/users/me/transactions?type=usage&${filter}`)).body;
+    expect(transactions).toMatchObject([{ amount: -18, agent_id: id, run_id: done.id }]);
+  }
+  expect((await user.get("/api/v1/users/me/usage")).body.agent_breakdown).toContainEqual(
+    expect.objectContaining({ agent_id: id, cost_tokens: 18 }),
+  );
 });
 
 test("runs are listed newest first and filtered", async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { errors } from "../../src/errors.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { createBillingFixture } from "../support/billing.ts";
+import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 const ENTERPRISE = 93_000_000;
@@ -20,7 +20,7 @@ afterAll(async () => {
   await database.drop();
 });
 beforeEach(async () => {
-  await db.query({ text: "truncate payment_event, payment" });
+  await forgetPayments(db);
   house = createBillingFixture(db);
   user_id = await house.account();
   ({ periodPaid } = await house.orderSubscription(user_id, "enterprise"));

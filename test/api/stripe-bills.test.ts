@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createStripePayments, type StripePayments } from "../../src/billing/stripe.adapter.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { createBillingFixture } from "../support/billing.ts";
+import { createBillingFixture, forgetPayments } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import type { Invoice } from "../support/stripe-objects.ts";
@@ -30,7 +30,7 @@ afterAll(async () => {
   stripe.stop();
 });
 beforeEach(async () => {
-  await db.query({ text: "truncate payment_event, payment" });
+  await forgetPayments(db);
   house = createBillingFixture(db, { provider });
 });
 

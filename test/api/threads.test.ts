@@ -203,6 +203,8 @@ describe("threads", () => {
     const second = (await user.get(`${agent}/threads?limit=2&cursor=${first.next_cursor}`)).body;
     expect(second).toMatchObject({ threads: [{ id: "a" }], next_cursor: null });
     expect((await thread(made.body.id)).body).toMatchObject({ messages: [], turns: [] });
+    const other = await lab.service.newUser();
+    for (const path of ["", "/a"]) expect((await other.get(`${agent}/threads${path}`)).status).toBe(404);
     const again = await user.post(`${agent}/threads`, { id: "a" });
     expect([again.status, again.body.error.code]).toEqual([409, "thread_exists"]);
   });
@@ -249,6 +251,24 @@ describe("threads", () => {
     await user.request("DELETE", agent);
     expect((await user.get(`${agent}/threads`)).status).toBe(404);
     expect((await thread()).status).toBe(404);
+  });
+
+  test("go with their user: no row anywhere holds a word of what was said", async ({ skip }) => {
+    await say("The heron stands on one leg.");
+    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
+    expect((await thread()).status).toBe(401);
+    if (lab.service.database.kind === "embedded") return skip("its one connection is the service's");
+    const db = await lab.service.database.open();
+    const names = await db.query<{ name: string }>({
+      text: "select tablename as name from pg_tables where schemaname = 'public'",
+    });
+    for (const { name } of names) {
+      const rows = await db.query({ text: `select from "${name}" as row where row::text like '%heron%'` });
+      expect(rows, name).toEqual([]);
+    }
+    const threads = "select from thread where user_id = $1 union all select from thread_turn where user_id = $1";
+    expect(await db.query({ text: threads, values: [user.user_id] })).toEqual([]);
+    await db.close();
   });
 
   test("need the scope chat", async () => {

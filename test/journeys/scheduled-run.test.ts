@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import { ask, charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import { completion, hanging, json } from "../support/upstream.ts";
 
 // design, section 2: a scheduled run, from the user's wish to the ledger. The clock is set, everything else is real.
@@ -73,6 +73,7 @@ test("out of tokens at due time: one failed run without a model call, paused, re
   expect((await user.get(path)).body).toMatchObject({
     schedule_status: "paused",
     schedule_paused_reason: expect.stringContaining("out of tokens"),
+    consecutive_failures: 0,
   });
   expect((await user.get(`${path}/occurrences`)).body.occurrences).toMatchObject([
     { state: "skipped", reason: "paused" },
@@ -101,6 +102,42 @@ test("failures in a row pause the schedule with a reason (antfarm#218); turning 
   });
   const resumed = (await user.request("PUT", path, { schedule_enabled: true })).body;
   expect(resumed).toMatchObject({ schedule_status: "active", consecutive_failures: 0, version: 1 });
+});
+
+test("out of a plan's tokens, a schedule waits until overage is enabled", async () => {
+  const user = await lab.service.newUser({ trial: false });
+  await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/subscription`, { plan_id: "starter" });
+  lab.upstream.answer(completion("All of it.", { prompt_tokens: 18_000_000, completion_tokens: 0 }));
+  await user.post("/api/v1/chat/completions", ask("lab/plain", { max_tokens: 1 }));
+  lab.upstream.answer(completion("Nothing."));
+  const path = `/api/v1/agents/${(await user.post("/api/v1/agents", daily)).body.id}`;
+  await setClock("2026-03-12T00:00:00Z");
+  expect((await user.get(path)).body.schedule_status).toBe("paused");
+  await setClock("2026-03-13T00:00:00Z");
+  expect((await user.get(`${path}/runs`)).body.runs).toHaveLength(1);
+  expect((await user.post("/api/v1/billing/overage/enable")).status).toBe(200);
+  expect((await user.get(path)).body.schedule_status).toBe("active");
+  await setClock("2026-03-14T00:00:00Z");
+  expect((await user.get(`${path}/runs?status=succeeded`)).body.runs).toHaveLength(1);
+});
+
+test("where clocks skip the hour an agent runs once, later that day, and its record says so beforehand", async () => {
+  lab.upstream.answer(completion("Nothing."));
+  await setClock("2026-03-27T12:00:00Z");
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const nightly = { ...daily, schedule_time: "02:30", schedule_timezone: "Europe/Berlin" };
+  const agent = (await user.post("/api/v1/agents", nightly)).body;
+  const instants = ["2026-03-28T01:30:00.000Z", "2026-03-29T01:30:00.000Z", "2026-03-30T00:30:00.000Z"];
+  expect(agent.upcoming_runs.slice(0, 3)).toEqual([
+    { at: instants[0] },
+    { at: instants[1], note: expect.stringContaining("2026-03-29 03:30") },
+    { at: instants[2] },
+  ]);
+  await setClock("2026-03-30T12:00:00Z");
+  const { occurrences } = (await user.get(`/api/v1/agents/${agent.id}/occurrences`)).body;
+  expect(occurrences.map(({ at, state }: Record<string, string>) => [at, state]).reverse()).toEqual(
+    instants.map((at) => [at, "run"]),
+  );
 });
 
 test("turning an agent off cancels what it has in the queue, and refuses more (409)", async () => {

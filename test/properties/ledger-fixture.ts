@@ -1,5 +1,5 @@
 import { createLedger } from "../../src/ledger/ledger.service.ts";
-import type { HoldRequest, Ledger, SettleRequest } from "../../src/ledger/ledger.types.ts";
+import type { HoldRequest, Invariant, Ledger, SettleRequest } from "../../src/ledger/ledger.types.ts";
 import { addSeconds, type Clock } from "../../src/platform/clock.ts";
 import type { Db, Instant } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
@@ -20,9 +20,13 @@ export function createStandingClock(start: Instant): StandingClock {
 }
 
 /** A ledger with short ways to do what tests do most; every call is by a user of its own. */
-export function createLedgerFixture(db: Db, start: Instant = "2026-03-01T12:00:00.000Z") {
+export function createLedgerFixture(
+  db: Db,
+  start: Instant = "2026-03-01T12:00:00.000Z",
+  invariants: readonly Invariant[] = [],
+) {
   const clock = createStandingClock(start);
-  const ledger = createLedger({ db, clock });
+  const ledger = createLedger({ db, clock, invariants });
   return {
     db,
     clock,

@@ -138,10 +138,11 @@ describe("waiting", () => {
 
   test("for idleness ends when the last run has finished", async () => {
     const { id } = await queue.enqueue();
-    expect(await queue.scheduling.untilIdle(20)).toBe(false);
+    expect(await queue.scheduling.untilIdle(20)).toBe("busy");
+    expect(await queue.scheduling.untilIdle(30_000, 20)).toBe("unattended");
     const waiting = queue.scheduling.untilIdle(30_000);
     await queue.scheduling.requestCancel(queue.agent, id);
-    expect(await waiting).toBe(true);
+    expect(await waiting).toBe("idle");
   });
 
   test("a worker hears of a run to be stopped within 2 s although the notification was lost", async () => {

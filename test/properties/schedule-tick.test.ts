@@ -250,6 +250,26 @@ test("an edit takes effect at once; setting the same schedule again loses no ins
   expect(await nextRunAt()).toBe("2026-03-02T05:00:00.000Z");
 });
 
+test("what is due when a schedule is changed or turned off, before a tick has looked, is recorded: no instant vanishes", async () => {
+  await setSchedule(DAILY);
+  now = "2026-03-03T09:00:00.500Z";
+  await setSchedule({ ...DAILY, time: "08:00" });
+  const changed = "the schedule was changed or turned off at that moment";
+  const missed = "the service was down; a later instant had come when it was back";
+  const first = [
+    ["03-01", "missed", missed],
+    ["03-02", "missed", missed],
+    ["03-03", "skipped", changed],
+  ];
+  expect(await occurrences()).toEqual(first);
+  now = "2026-03-04T08:00:00.000Z";
+  await scheduling.pauseSchedule(agent, "enough");
+  await setSchedule(null);
+  await scheduling.tick(everyAgentRuns);
+  expect(await occurrences()).toEqual([...first, ["03-04", "skipped", "paused"]]);
+  expect(await runs()).toEqual([]);
+});
+
 test("occurrences come page by page, newest first", async () => {
   await setSchedule(DAILY);
   now = "2026-03-04T12:00:00.000Z";

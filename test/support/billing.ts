@@ -1,5 +1,6 @@
 import { createBilling } from "../../src/billing/billing.service.ts";
 import type { PaymentEvent, Payments, Started } from "../../src/billing/payments.types.ts";
+import { PAYMENT_INVARIANTS } from "../../src/billing/payments-audit.store.ts";
 import type { Plan } from "../../src/billing/plan.ts";
 import { readConfig } from "../../src/config.ts";
 import { addMonths } from "../../src/platform/clock.ts";
@@ -42,9 +43,15 @@ function createScriptedPayments(): ScriptedPayments {
 /** The seed's table. */
 export const { plans: PLANS } = readConfig({ PURSER_PAYMENTS: "none" });
 
+/** Forgets all payments, and with them the accounts that they paid into. */
+export const forgetPayments = (db: Db) =>
+  db.query({
+    text: "truncate payment_event, payment, payment_dispute, billing_account, subscription, account cascade",
+  });
+
 /** Billing over a real ledger, with a provider whose events the test sends itself, or another one. */
 export function createBillingFixture(db: Db, options: { provider?: Payments; plans?: readonly Plan[] } = {}) {
-  const fixture = createLedgerFixture(db, "2026-01-31T00:00:00.000Z");
+  const fixture = createLedgerFixture(db, "2026-01-31T00:00:00.000Z", PAYMENT_INVARIANTS);
   const { ledger, clock } = fixture;
   const payments = createScriptedPayments();
   const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null };

@@ -143,7 +143,10 @@ describe("a body that is not valid is refused with its field", () => {
   ];
   test.each(cases)("%s", (_what, body, code, param) => {
     const { error } = createAgentSchema.safeParse(body);
-    expect(validationError((error?.issues ?? []) as never, body).shape).toMatchObject({ code, param });
+    expect(validationError((error?.issues ?? []) as never, body, createAgentSchema).shape).toMatchObject({
+      code,
+      param,
+    });
   });
 
   test("an update needs no field", () => {

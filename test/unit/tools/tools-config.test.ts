@@ -1,3 +1,4 @@
+import { z } from "@hono/zod-openapi";
 import { describe, expect, it } from "vitest";
 import { isListedHost } from "../../../src/contract/hosts.ts";
 import { toolsConfigSchema } from "../../../src/contract/tools.ts";
@@ -7,7 +8,11 @@ function refusal(tools_config: unknown) {
   const parsed = toolsConfigSchema.safeParse(tools_config);
   if (parsed.success) return null;
   const issues = parsed.error.issues.map((issue) => ({ ...issue, path: ["tools_config", ...issue.path] }));
-  const { code, param } = validationError(issues as never, { tools_config }).shape;
+  const { code, param } = validationError(
+    issues as never,
+    { tools_config },
+    z.object({ tools_config: toolsConfigSchema }),
+  ).shape;
   return { code, param };
 }
 

@@ -1,0 +1,61 @@
+import { TOKENS_PER_CENT } from "../constants.ts";
+import type { Invariant } from "../ledger/ledger.types.ts";
+
+/**
+ * What must hold between money and tokens: the audit checks these beside the ledger's own, as of the same moment. Each
+ * query yields the users who break the invariant, with what was found.
+ */
+export const PAYMENT_INVARIANTS: readonly Invariant[] = [
+  {
+    invariant: "a payment that succeeded has granted its tokens, once, and no other payment has granted any",
+    text: `select p.user_id, format('payment %s (%s, %s) of %s tokens, bucket %s', p.id, p.purpose, p.status, p.tokens, b.original) as detail
+      from (
+        select *, count(*) over (partition by user_id, bucket_id) as payments_of_bucket from payment where purpose <> 'overage'
+      ) p left join bucket b on b.user_id = p.user_id and b.id = p.bucket_id
+      where (p.status = 'succeeded' and p.tokens > 0) is distinct from (b.id is not null)
+        or b.original <> p.tokens
+        or (b.id is not null and p.payments_of_bucket > 1)`,
+  },
+  {
+    invariant: "every grant that a payment made has its payment",
+    text: `select b.user_id, format('bucket %s', b.id) as detail from bucket b
+      where (b.grant_key like 'payment:%' or b.grant_key like 'subscription:%')
+        and not exists (select from payment p where p.user_id = b.user_id and p.bucket_id = b.id)`,
+  },
+  {
+    invariant: "the tokens clawed back of a payment are its share of the money that went back",
+    text: `select p.user_id, format('payment %s clawed back %s of %s', p.id, p.clawed_back_tokens, p.tokens) as detail
+      from payment p cross join lateral (
+        select coalesce(sum(disputed_cents), 0) as cents from payment_dispute
+          where user_id = p.user_id and payment_id = p.id and state <> 'won'
+      ) disputed
+      where p.clawed_back_tokens <> case when p.paid_cents = 0 then 0 else floor(p.tokens::numeric
+        * least(p.paid_cents, p.refunded_cents - p.refund_failed_cents + disputed.cents) / p.paid_cents) end`,
+  },
+  {
+    invariant: "what was clawed back of a grant is what its payment says",
+    text: `select p.user_id, format('payment %s clawed back %s, bucket %s', p.id, p.clawed_back_tokens, b.clawed_back) as detail
+      from payment p join bucket b on b.user_id = p.user_id and b.id = p.bucket_id
+      where b.clawed_back <> p.clawed_back_tokens`,
+  },
+  {
+    invariant: "what was clawed back of overage, less what was given back, is what its invoices say",
+    text: `select a.user_id, format('invoices %s, reversals %s, given back %s', p.total, r.total, g.total) as detail
+      from account a cross join lateral (
+        select coalesce(sum(clawed_back_tokens), 0) as total from payment where user_id = a.user_id and purpose = 'overage'
+      ) p cross join lateral (
+        select coalesce(sum(amount), 0) as total from reversal where user_id = a.user_id and bucket_id is null
+      ) r cross join lateral (
+        select coalesce(sum(original), 0) as total from bucket where user_id = a.user_id and grant_key like 'given-back:%'
+      ) g where p.total <> r.total - g.total`,
+  },
+  {
+    invariant: "the invoices of overage are the overage of closed periods and what was invoiced within this one",
+    text: `select a.user_id, format('invoices %s cents, closed %s tokens, invoiced of this period %s cents', p.cents, a.overage_closed, b.cents) as detail
+      from account a cross join lateral (
+        select coalesce(sum(amount_cents), 0) as cents from payment where user_id = a.user_id and purpose = 'overage'
+      ) p cross join lateral (
+        select coalesce(sum(overage_invoiced_cents), 0) as cents from billing_account where user_id = a.user_id
+      ) b where (p.cents - b.cents) * ${TOKENS_PER_CENT} <> a.overage_closed`,
+  },
+];

@@ -1,0 +1,67 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { createBillingFixture } from "../support/billing.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+let database: TestDatabase;
+let db: Db;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+
+const GRANTED = "a payment that succeeded has granted its tokens, once, and no other payment has granted any";
+const PAID_FOR = "every grant that a payment made has its payment";
+const SHARE = "the tokens clawed back of a payment are its share of the money that went back";
+const SAME = "what was clawed back of a grant is what its payment says";
+const INVOICED = "the invoices of overage are the overage of closed periods and what was invoiced within this one";
+const OVERAGE_BACK = "what was clawed back of overage, less what was given back, is what its invoices say";
+
+/** What is done behind the service's back, and the invariants that then fail. */
+const TAMPERS = [
+  ["update payment set status = 'pending' where purpose = 'top_up'", [GRANTED]],
+  ["update payment set status = 'succeeded', bucket_id = null where purpose = 'top_up'", [GRANTED, PAID_FOR]],
+  ["update payment set tokens = tokens + 1 where purpose = 'period'", [GRANTED]],
+  ["delete from payment where purpose = 'period'", [PAID_FOR]],
+  ["update payment set refunded_cents = 0 where purpose = 'top_up'", [SHARE]],
+  ["update payment set refunded_cents = 0, clawed_back_tokens = 0 where purpose = 'top_up'", [SAME]],
+  ["delete from payment where purpose = 'overage'", [INVOICED]],
+  [
+    "update payment set paid_cents = 100, refunded_cents = 1, clawed_back_tokens = tokens / 100 where purpose = 'overage'",
+    [OVERAGE_BACK],
+  ],
+] as const;
+
+it("the audit finds money that granted nothing, grants without money, and refunds that took nothing back", async () => {
+  const house = createBillingFixture(db);
+  const user_id = await house.account();
+  const { paid, reference } = await house.orderTopUp(user_id, 200);
+  const { periodPaid } = await house.orderSubscription(user_id, "starter");
+  await house.applyAll([paid, house.refunded(reference, 50), periodPaid(1)]);
+  await house.billing.overage.enable(user_id);
+  const { posted } = await house.balance(user_id);
+  const held = await house.hold(user_id, posted + 700_000);
+  if (held.status !== "held") throw new Error(`not held: ${held.code}`);
+  await house.settle(user_id, held.hold_id, posted + 700_000);
+  await house.applyAll([periodPaid(2)]);
+  expect((await house.ledger.audit()).violations).toEqual([]);
+  for (const [text, invariants] of TAMPERS) {
+    const found = await db
+      .transaction(async (tx) => {
+        await tx.query({ text });
+        const { violations } = await createBillingFixture({ ...db, query: tx.query }).ledger.audit();
+        throw violations;
+      })
+      .catch((violations) => violations);
+    expect(found, text).toEqual(
+      expect.arrayContaining(
+        invariants.map((invariant) => expect.objectContaining({ invariant, account_id: user_id })),
+      ),
+    );
+  }
+  expect((await house.ledger.audit()).violations, "each was undone again").toEqual([]);
+});

@@ -1,0 +1,124 @@
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
+import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
+import type { Db, Sql } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { cancelRuns, finishStepArgument, handBackRuns, startSteps } from "../../src/scheduling/run.store.ts";
+import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
+import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
+import { LIMITS, MODEL_CALL } from "./run-queue-fixture.ts";
+
+const NOW = "2026-03-01T09:00:00.000Z";
+
+describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the same runs", () => {
+  let database: TestDatabase;
+  let db: Db;
+  beforeAll(async () => {
+    database = await createTestDatabase();
+    db = await database.open();
+  });
+  afterAll(async () => {
+    await db.close();
+    await database.drop();
+  });
+
+  const connect = async () => {
+    const client = new pg.Client(database.database_url ?? "");
+    await client.connect();
+    return client;
+  };
+  const waiting = async () => {
+    const at_locks = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    return (await db.query({ text: at_locks })).length;
+  };
+  const locksAwaited = (count: number) => expect.poll(waiting, { timeout: 10_000, interval: 10 }).toBe(count);
+
+  /** Three runs of one user at work, in the order of their ids, each in a model call that is held for. */
+  const threeRuns = async () => {
+    const { ledger, account, hold } = createLedgerFixture(db);
+    const scheduling = createScheduling({ db, clock: { now: () => NOW } });
+    const user_id = await account(1_000);
+    const agent = { user_id, agent_id: newId() };
+    for (let run = 0; run < 3; run += 1) {
+      await scheduling.enqueue({ ...agent, agent_version: 1, model_id: null, input: {} });
+    }
+    const runs = await scheduling.claim("worker", 3, LIMITS);
+    runs.sort((one, other) => (one.lease.run_id < other.lease.run_id ? -1 : 1));
+    const settles: Operation[] = [];
+    for (const { lease } of runs) {
+      await scheduling.startStep(lease, MODEL_CALL);
+      const held = (await hold(user_id, 10, { run_id: lease.run_id })) as { hold_id: string };
+      const step = { index: 0, status: "succeeded" as const };
+      const rider = { procedure: "finish_step", argument: JSON.parse(finishStepArgument(lease, step, NOW)) };
+      const charge = settleOf(user_id, held.hold_id, 4, { run_id: lease.run_id });
+      settles.push({ kind: "settle", ...charge, rider });
+    }
+    return { ledger, user_id, runs, settles };
+  };
+  type Scene = Awaited<ReturnType<typeof threeRuns>>;
+  const leases = (runs: ClaimedRun[]) => runs.map(({ lease }) => lease).reverse();
+
+  const writers: Record<string, (sql: Sql, scene: Scene) => Promise<unknown>> = {
+    "a batch of settles": (sql, { settles }) => applyOperations(sql, settles.toReversed(), NOW),
+    "the end of all runs of a user": (sql, { user_id }) =>
+      cancelRuns(sql, { user_id, agent_id: null, run_id: null }, NOW),
+    "a worker that gives its runs back": (sql, { runs }) => handBackRuns(sql, leases(runs), NOW),
+    "a batch of intents": (sql, { runs }) =>
+      startSteps(
+        sql,
+        leases(runs).map((lease) => ({ lease, step: { ...MODEL_CALL, index: 1 }, now: NOW })),
+      ),
+  };
+  const names = Object.keys(writers);
+  const pairs = names.flatMap((one, index) => names.slice(index + 1).map((other) => [one, other] as const));
+
+  test.each(pairs)("%s and %s never wait for each other in a circle", async (one, other) => {
+    const scene = await threeRuns();
+    const [blocker, first, second] = await Promise.all([connect(), connect(), connect()]);
+    onTestFinished(async () => void (await Promise.all([blocker.end(), first.end(), second.end()])));
+    // Both have locked what they come to first, and stand before the run in the middle.
+    await blocker.query("begin");
+    await blocker.query("select from run where id = $1 for update", [scene.runs[1]?.lease.run_id]);
+    const before = writers[one]?.(sqlOf(first), scene);
+    await locksAwaited(1);
+    const after = writers[other]?.(sqlOf(second), scene);
+    await locksAwaited(2);
+    await blocker.query("commit");
+    await Promise.all([before, after]);
+  });
+
+  test("a transaction that lost a deadlock is run again, and both are there", async () => {
+    const scene = await threeRuns();
+    const [one, other] = scene.runs.map(({ lease }) => lease.run_id);
+    const both_began = Promise.withResolvers<void>();
+    let begun = 0;
+    let attempts = 0;
+    const label = (tx: Sql, id: string | undefined, model: string) =>
+      tx.query({ text: "update run set model_id = concat(model_id, $2::text) where id = $1", values: [id, model] });
+    const write = (ids: (string | undefined)[], model: string) =>
+      db.transaction(async (tx) => {
+        attempts += 1;
+        await label(tx, ids[0], model);
+        begun += 1;
+        if (begun === 2) both_began.resolve();
+        await both_began.promise;
+        await label(tx, ids[1], model);
+      });
+    await Promise.all([write([one, other], "a"), write([other, one], "b")]);
+    expect(attempts).toBe(3);
+    const rows = await db.query<{ model_id: string }>({
+      text: "select model_id from run where id in ($1, $2)",
+      values: [one, other],
+    });
+    expect(rows.map(({ model_id }) => model_id.length)).toEqual([2, 2]);
+  });
+});
+
+/** A connection without anything that would repeat a statement. */
+function sqlOf(client: pg.Client): Sql {
+  const query = async <Row>({ text, values }: { text: string; values?: readonly unknown[] }) =>
+    (await client.query(text, [...(values ?? [])])).rows as Row[];
+  return { query, tables: () => ({}) as never };
+}

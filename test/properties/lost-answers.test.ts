@@ -1,0 +1,61 @@
+import { expect, test } from "vitest";
+import { createWorker } from "../../src/agents/worker.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
+import { LIMITS, useQueue } from "./run-queue-fixture.ts";
+
+const queue = useQueue();
+
+/** A node whose connection breaks when the database has done what it was asked, and before it says so. */
+const node = () => {
+  const lost = { answers: 0 };
+  const losing = async <T>(work: Promise<T>, isConcerned: (answer: T) => boolean = () => true): Promise<T> => {
+    const answer = await work;
+    if (lost.answers === 0 || !isConcerned(answer)) return answer;
+    lost.answers -= 1;
+    throw Object.assign(new Error("Connection terminated unexpectedly"), { code: "ECONNRESET" });
+  };
+  const db: Db = {
+    ...queue.db,
+    transaction: (work) => losing(queue.db.transaction(work)),
+    query: (statement) =>
+      losing(queue.db.query(statement), (rows) => statement.name === "run_claim" && rows.length > 0),
+  };
+  const scheduling = createScheduling({ db, clock: { now: () => queue.now } });
+  const worker = createWorker({
+    scheduling,
+    limits: LIMITS,
+    chats_only: false,
+    isAwaited: () => false,
+    log: createLog("silent"),
+    carryOut: async ({ lease }) => {
+      await scheduling.finishRun(lease, { status: "succeeded", output: `claim ${lease.epoch}` });
+    },
+    inProgress: () => {},
+  });
+  return { lost, scheduling, worker };
+};
+/** Long before a lease is over. */
+const ends = (id: string) =>
+  expect.poll(async () => (await queue.scheduling.getRun(queue.agent, id)).output, { timeout: 10_000 });
+const NEW_RUN = { agent_version: 1, model_id: null, input: {} };
+
+test("a run-now whose queueing was done and not answered is begun by the worker that has it, not when its lease is over", async () => {
+  const { lost, scheduling, worker } = node();
+  await worker.start();
+  lost.answers = 1;
+  await expect(scheduling.enqueue({ ...queue.agent, ...NEW_RUN })).rejects.toThrow("Connection terminated");
+  const [run] = await queue.scheduling.listRuns(queue.agent, {}, { limit: 2, before_id: null });
+  await ends(run?.id ?? "").toBe("claim 2");
+  await worker.stop();
+});
+
+test("and so is a run whose claim was not answered", async () => {
+  const { lost, worker } = node();
+  const { id } = await queue.enqueue();
+  lost.answers = 1;
+  await worker.start();
+  await ends(id).toBe("claim 2");
+  await worker.stop();
+});

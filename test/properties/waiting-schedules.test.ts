@@ -1,0 +1,188 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { newConfig } from "../../src/agents/agent-config.ts";
+import { createAgentsStore } from "../../src/agents/agents.store.ts";
+import { createRuns } from "../../src/agents/runs.service.ts";
+import { createWaitingSchedules } from "../../src/agents/waiting-schedules.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createLedgerFixture } from "./ledger-fixture.ts";
+import { LIMITS } from "./run-queue-fixture.ts";
+
+// Agents, scheduling and the ledger, each whole, over one database. Nobody subscribes to grants here: every process that
+// makes one dies before it tells of it, and the sweep alone is what resumes.
+
+const DAILY = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" } as const;
+const LACKS_TOKENS = { code: "insufficient_tokens", message: "Not enough." };
+const DAY_S = 86_400;
+
+let database: TestDatabase;
+let db: Db;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+
+const rooms = () => {
+  const fixture = createLedgerFixture(db, "2026-03-01T10:00:00.000Z");
+  const { ledger, clock } = fixture;
+  const log = createLog("silent");
+  const scheduling = createScheduling({ db, clock });
+  const store = createAgentsStore(db);
+  const find = () => {
+    throw new Error("nothing here is asked for by anybody");
+  };
+  const models = { find: () => null } as never;
+  const runs = createRuns({ scheduling, ledger, models, log, suspended: async () => new Set(), find });
+  return { ...fixture, scheduling, store, runs, ...createWaitingSchedules({ db, store, scheduling, ledger, log }) };
+};
+let on: ReturnType<typeof rooms>;
+let agent: { user_id: string; agent_id: string };
+beforeEach(async () => {
+  await db.query({ text: "truncate run, run_step, schedule, occurrence, agent, agent_version" });
+  on = rooms();
+  agent = { user_id: await on.account(5), agent_id: newId() };
+  const { user_id, agent_id: id } = agent;
+  const config = newConfig({ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...DAILY });
+  const now = on.clock.now();
+  const state = { version: 1, consecutive_failures: 0, created_at: now, updated_at: now, deleted_at: null };
+  await db.transaction(async (tx) => {
+    await on.store.insertAgent(tx, { ...config, ...state, user_id, id });
+    await on.scheduling.setSchedule(tx, agent, { interval: "daily", time: "09:00", timezone: "UTC" });
+  });
+});
+
+/** A day later: the run that is due, claimed. */
+const nextDay = async () => {
+  on.pass(DAY_S);
+  await on.scheduling.tick(on.runs.onDue);
+  const [run] = await on.scheduling.claim("worker", 1, LIMITS);
+  if (run === undefined) throw new Error("nothing was due");
+  return run.lease;
+};
+const failRun = async (error = LACKS_TOKENS) => on.scheduling.finishRun(await nextDay(), { status: "failed", error });
+const isPaused = async () => {
+  const standing = (await on.scheduling.schedules(agent.user_id, [agent.agent_id])).get(agent.agent_id);
+  return standing?.paused_reason !== null;
+};
+const failures = async () => (await on.store.agent(agent.user_id, agent.agent_id))?.consecutive_failures;
+
+describe("a schedule that a lack of tokens paused", () => {
+  test("goes on by the sweep after a grant that nobody was told of", async () => {
+    await failRun();
+    await on.resumeRefilled();
+    expect(await isPaused()).toBe(true);
+    await on.grant(agent.user_id, 1_000);
+    await on.resumeRefilled();
+    expect(await isPaused()).toBe(false);
+  });
+
+  test("goes on when the grant came between its run's look and the pause", async () => {
+    const lease = await nextDay();
+    // the run has found the account empty, and has not ended yet
+    await on.grant(agent.user_id, 1_000);
+    await on.onGrant(agent.user_id);
+    await on.scheduling.finishRun(lease, { status: "failed", error: LACKS_TOKENS });
+    expect(await isPaused()).toBe(true);
+    await on.resumeRefilled();
+    expect(await isPaused()).toBe(false);
+  });
+
+  test("goes on once for each grant, however little that is: what is left over starts nothing", async () => {
+    await failRun();
+    await on.grant(agent.user_id, 1);
+    await on.resumeRefilled();
+    await failRun();
+    await on.resumeRefilled();
+    await on.onGrant(agent.user_id);
+    expect(await isPaused()).toBe(true);
+    await on.grant(agent.user_id, 1);
+    await on.onGrant(agent.user_id);
+    expect(await isPaused()).toBe(false);
+  });
+
+  test("goes on when overage is allowed, raised, or begun anew, and not when it is told again or lowered", async () => {
+    const { user_id } = agent;
+    const allow = (cap_tokens: number | null) => on.ledger.setOverage({ user_id, cap_tokens });
+    await failRun();
+    const resumed = async (change: () => Promise<unknown>) => {
+      await change();
+      await on.resumeRefilled();
+      const goes_on = !(await isPaused());
+      if (goes_on) await failRun();
+      return goes_on;
+    };
+    expect(await resumed(() => allow(10))).toBe(true);
+    expect(await resumed(() => allow(10))).toBe(false);
+    expect(await resumed(() => allow(4))).toBe(false);
+    expect(await resumed(() => allow(20))).toBe(true);
+    expect(await resumed(() => on.ledger.closeOveragePeriod({ user_id, carried_tokens: 0 }))).toBe(false);
+    const held = await on.hold(user_id, 15);
+    await on.settle(user_id, (held as { hold_id: string }).hold_id, 15);
+    expect(await resumed(() => on.ledger.closeOveragePeriod({ user_id, carried_tokens: 0 }))).toBe(true);
+    expect(await resumed(() => allow(null))).toBe(false);
+  });
+
+  test("goes on when a payment that had gone back is given again", async () => {
+    const { user_id } = agent;
+    const { id: bucket_id } = await on.grant(user_id, 100);
+    const back = { user_id, bucket_id, amount_tokens: 100, reason: "disputed" };
+    await on.ledger.clawBack({ ...back, key: "lost" });
+    await failRun();
+    await on.resumeRefilled();
+    expect(await isPaused()).toBe(true);
+    await on.ledger.reinstate({ ...back, key: "won" });
+    await on.resumeRefilled();
+    expect(await isPaused()).toBe(false);
+  });
+
+  test("is looked at by every node, and told of no more than once", async () => {
+    const paused: unknown[] = [];
+    on.scheduling.onSetback(async ({ kind }) => void (kind === "schedule_paused" && paused.push(kind)));
+    await failRun();
+    await on.grant(agent.user_id, 1_000);
+    await Promise.all([on.resumeRefilled(), on.onGrant(agent.user_id), on.resumeRefilled()]);
+    expect([await isPaused(), paused]).toEqual([false, ["schedule_paused"]]);
+  });
+});
+
+describe("failures in a row", () => {
+  const broken = { code: "model_unavailable", message: "It failed." };
+
+  test("are not what a lack of tokens adds to, and begin anew when tokens came", async () => {
+    await failRun(broken);
+    await failRun(broken);
+    expect(await failures()).toBe(2);
+    await failRun();
+    expect(await failures()).toBe(2);
+    await on.grant(agent.user_id, 1_000);
+    await on.resumeRefilled();
+    expect(await failures()).toBe(0);
+  });
+
+  test("that paused the schedule stay its reason, whatever is granted", async () => {
+    for (let failure = 1; failure < 5; failure += 1) await failRun(broken);
+    const late = await nextDay();
+    // turned to `paused` by a run-now, while the due run was at work
+    await on.scheduling.pauseSchedule(agent, "5 failed runs in a row");
+    await on.scheduling.finishRun(late, { status: "failed", error: LACKS_TOKENS });
+    await on.grant(agent.user_id, 1_000);
+    await on.onGrant(agent.user_id);
+    await on.resumeRefilled();
+    expect([await isPaused(), await failures()]).toEqual([true, 4]);
+  });
+
+  test("a run-now that lacks tokens neither counts nor pauses: its caller is told", async () => {
+    await on.scheduling.enqueue({ ...agent, agent_version: 1, model_id: null, input: {} });
+    const [run] = await on.scheduling.claim("worker", 1, LIMITS);
+    if (run === undefined) throw new Error("nothing was queued");
+    await on.scheduling.finishRun(run.lease, { status: "failed", error: LACKS_TOKENS });
+    expect([await isPaused(), await failures()]).toEqual([false, 0]);
+  });
+});

@@ -1,0 +1,63 @@
+import { z } from "@hono/zod-openapi";
+import { describe, expect, test } from "vitest";
+import { createAgentSchema } from "../../../src/contract/agents.ts";
+import { instantInput, listQuerySchema } from "../../../src/contract/common.ts";
+import { validationError } from "../../../src/contract/validation.ts";
+
+const told = (schema: z.ZodType, value: unknown) => {
+  const { error } = schema.safeParse(value);
+  return validationError((error?.issues ?? []) as never, value, schema).message;
+};
+const agent = { name: "Scout", model_id: "m" };
+const webFetch = (settings: object) => ({ ...agent, tools_config: { web_fetch: { enabled: true, ...settings } } });
+const auth = (inject: unknown) => webFetch({ auth: [{ secret: "KEY", hosts: ["a.example"], inject }] });
+
+describe("a refusal says what is accepted", () => {
+  test.each<[unknown, string]>([
+    [
+      { ...agent, schedule_day_of_month: "31" },
+      'schedule_day_of_month must be a whole number from 1 to 31, or "last", or null.',
+    ],
+    [
+      { ...agent, schedule_day_of_month: 32 },
+      'schedule_day_of_month must be a whole number from 1 to 31, or "last", or null.',
+    ],
+    [{ ...agent, schedule_time: 9 }, "schedule_time must be a time of day, HH:MM from 00:00 to 23:59, or null."],
+    [{ ...agent, schedule_time: "9:00" }, "schedule_time must be a time of day, HH:MM from 00:00 to 23:59."],
+    [{ ...agent, schedule_interval: "hourly" }, "schedule_interval must be one of daily, weekly, monthly, or null."],
+    [{ ...agent, is_active: "yes" }, "is_active must be true or false."],
+    [{ ...agent, name: "" }, "name must be text of 1 to 200 characters that is not blank."],
+    [{ ...agent, name: 5 }, "name must be text of 1 to 200 characters that is not blank."],
+    [{ ...agent, description: "x".repeat(2001) }, "description must be text of at most 2000 characters, or null."],
+    [{ ...agent, limits: { max_steps: 0 } }, "limits.max_steps must be a whole number from 1 to 200."],
+    [
+      { ...agent, limits: { max_cost_tokens_per_run: 0.5 } },
+      "limits.max_cost_tokens_per_run must be a whole number of 1 or more, or null.",
+    ],
+    [{ ...agent, tools_config: [] }, "tools_config must be an object."],
+    [webFetch({ hosts: [] }), "tools_config.web_fetch.hosts must be a list of 1 to 100 entries."],
+    [webFetch({ hosts: ["https://a"] }), "tools_config.web_fetch.hosts[0] must be `host`, `host:port` or `*.host`."],
+    [
+      auth({ type: "cookie" }),
+      "tools_config.web_fetch.auth[0].inject.type must be one of bearer, basic, header, query, hmac.",
+    ],
+    // of a union's alternatives the one that was meant
+    [
+      auth({ type: "query", name: "" }),
+      "tools_config.web_fetch.auth[0].inject.name must be 1 to 100 printable characters.",
+    ],
+    [auth({ type: "bearer", name: "x" }), "tools_config.web_fetch.auth[0].inject.name is not a field of this request."],
+  ])("%j", (body, message) => {
+    expect(told(createAgentSchema, body)).toContain(message);
+  });
+
+  test("of filters and instants too", () => {
+    expect(told(listQuerySchema, { limit: "many" })).toBe("limit must be a whole number from 1 to 100.");
+    const from = z.object({ from: instantInput.optional() });
+    const instant = "from must be an instant from 1970 to 9999, such as 2026-11-20T09:30:00Z.";
+    expect([told(from, { from: "yesterday" }), told(from, { from: "1969-01-01T00:00:00Z" })]).toEqual([
+      instant,
+      instant,
+    ]);
+  });
+});
