@@ -62,6 +62,8 @@ const value = z
   .string()
   .min(1)
   .refine((text) => text.isWellFormed(), "text without halves of surrogate pairs")
+  // What stands for bytes that were no UTF-8: stored, it would be another credential than the one that was sent.
+  .refine((text) => !text.includes("\ufffd"), "UTF-8 without U+FFFD: send other bytes in base64, say")
   .refine((text) => Buffer.byteLength(text) <= VALUE_BYTES, `text of at most ${VALUE_BYTES} bytes`)
   .openapi({ description: `sent and never returned; 1 to ${VALUE_BYTES} bytes of UTF-8` });
 const allowedHosts = z

@@ -1,9 +1,10 @@
+import { BACKSLASH, ESCAPE_CHARACTERS, QUOTED, unescaped } from "./escapes.ts";
 import type { SecretValue } from "./secret-value.ts";
 
 /**
  * Whether what came back from outside holds a secret, plainly or in the ways in which services echo what they were
- * sent: URL-, JSON- and HTML-escaped, hex, base64 and base64url at any alignment, reversed, UTF-16, and one of these
- * within another. Nothing of an answer that does is used, so there is nothing to cut out, and no count of matches to
+ * sent: URL-, JSON- and HTML-escaped, hex, base64 and base64url at any alignment, reversed, in the other case, UTF-16,
+ * and one of these within another. Nothing of an answer that does is used, so there is nothing to cut out, and no count of matches to
  * exhaust.
  */
 
@@ -25,51 +26,106 @@ export function isScrubbed(value: SecretValue): boolean {
 /** Whether `bytes` hold `value`; a value that is too short for it is held by nothing. Linear in the bytes. */
 export function holdsSecret(bytes: Buffer, value: SecretValue): boolean {
   if (!isScrubbed(value)) return false;
-  const told = value.reveal().trim().replace(SCHEME, "");
-  const needles = passagesOf(told).flatMap(spellingsOf);
-  const shortest_bytes = Math.min(...passagesOf(told).map((passage) => Buffer.byteLength(passage)));
+  return holds(bytes, wantedOf(value.reveal().trim().replace(SCHEME, "")), DEPTH);
+}
+
+function wantedOf(told: string): Wanted {
+  const passages = passagesOf(told);
+  const needles = passages.flatMap(spellingsOf);
+  const shortest_bytes = Math.min(...needles.map(({ length }) => length));
   // of the first and the last character of base64 a part may belong to what stands beside
   const min_run = Math.floor((shortest_bytes * 8) / 6) - 2;
-  return holds(bytes, { needles, min_run }, DEPTH);
+  const may_stand = Uint8Array.from(MAY_ENCODE);
+  for (const needle of needles) for (const byte of needle) may_stand[byte] = 1;
+  // What a backslash is followed by decides whether it is one.
+  if (needles.some((needle) => needle.includes(BACKSLASH))) for (const byte of QUOTED) may_stand[byte] = 1;
+  const min_bytes = Math.min(min_run, shortest_bytes);
+  return { needles, min_run, min_hex: 2 * shortest_bytes, may_stand, min_bytes, barrier: may_stand.indexOf(0) };
 }
 
 function passagesOf(value: string): string[] {
   if (value.length <= WHOLE_CHARACTERS) return [value];
-  return [1, 2, 3].map((quarter) => {
-    const from = Math.floor((value.length * quarter) / 4) - PASSAGE_CHARACTERS / 2;
-    return value.slice(from, from + PASSAGE_CHARACTERS).toWellFormed();
-  });
+  return [1, 2, 3].map((quarter) => passageAt(value, Math.floor((value.length * quarter) / 4)));
+}
+
+/** Around `at`, and within its line where that is long enough: line breaks come back in other forms than they were sent. */
+function passageAt(value: string, at: number): string {
+  const [from, to] = [at - PASSAGE_CHARACTERS / 2, at + PASSAGE_CHARACTERS / 2];
+  const line_from = Math.max(from, value.lastIndexOf("\n", at - 1) + 1);
+  const line_to = value.slice(line_from, to).search(/[\r\n]/);
+  const line = value.slice(line_from, line_to === -1 ? to : line_from + line_to);
+  const passage = line.length >= PASSAGE_CHARACTERS / 2 ? line : value.slice(from, to);
+  return passage.replaceAll(/^\p{Cs}|\p{Cs}$/gu, ""); // half a character at an end
 }
 
 /** The spellings that are not told by decoding. */
 function spellingsOf(text: string): Buffer[] {
-  const reversed = [...text].reverse().join("");
-  // Forms write a plus for a space.
-  const texts = new Set([text, reversed].flatMap((each) => [each, each.replaceAll(" ", "+")]));
+  const texts = new Set([
+    text,
+    // Hex and names of hosts mean the same in either case.
+    text.toLowerCase(),
+    text.toUpperCase(),
+    // Forms write two characters for a line break, and a plus for a space.
+    text.replaceAll(/\r?\n/g, "\r\n"),
+    text.replaceAll("\r\n", "\n"),
+  ]);
+  for (const each of [...texts]) texts.add(each.replaceAll(" ", "+"));
+  for (const each of [...texts]) texts.add([...each].reverse().join(""));
   // Without its last byte, UTF-16's spelling is found in either byte order.
   return [...[...texts].map((each) => Buffer.from(each)), Buffer.from(text, "utf16le").subarray(0, -1)];
 }
 
 interface Wanted {
   readonly needles: readonly Buffer[];
-  /** No shorter run of base64 or hex digits can hold the value. */
+  /** No shorter run of base64 digits can hold the value. */
   readonly min_run: number;
+  /** No shorter run of hex digits can. */
+  readonly min_hex: number;
+  /** By byte: 1 where one may be part of a spelling of the value, encoded or not. */
+  readonly may_stand: Uint8Array;
+  /** No spelling is shorter. */
+  readonly min_bytes: number;
+  /** A byte that is part of no spelling; -1 when there is none. */
+  readonly barrier: number;
 }
 
-function holds(bytes: Buffer, wanted: Wanted, depth: number, is_escaped = true): boolean {
+function holds(all: Buffer, wanted: Wanted, depth: number, is_escaped = true): boolean {
+  const bytes = sieved(all, wanted);
   if (wanted.needles.some((needle) => bytes.includes(needle))) return true;
   if (depth === 0) return false;
   const undone = is_escaped ? unescaped(bytes) : null;
   if (undone !== null && holds(undone.plain, wanted, depth - 1, undone.nested)) return true;
   const backwards = depth === DEPTH ? unescaped(Buffer.from(bytes).reverse()) : null;
   if (backwards !== null && holds(backwards.plain, wanted, depth - 1, backwards.nested)) return true;
-  const decoded = decodedRuns(bytes, wanted.min_run);
-  return decoded !== null && holds(decoded, wanted, depth - 1);
+  for (const decoded of decodedRuns(bytes, wanted)) if (holds(decoded, wanted, depth - 1)) return true;
+  return false;
 }
 
-const [PERCENT, BACKSLASH] = [0x25, 0x5c];
-const IS_ESCAPE = tableOf("%&\\");
-const IS_RUN = tableOf("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_\r\n");
+/**
+ * What of `bytes` can hold the value: a spelling stands between two bytes that are part of none, and they are as far
+ * apart as it is long. Of a page that is next to nothing, for words are short.
+ */
+function sieved(bytes: Buffer, { may_stand, min_bytes, barrier }: Wanted): Buffer {
+  if (barrier === -1) return bytes;
+  let kept = NOTHING;
+  let to = 0;
+  forEachSpan(bytes, { is_part: may_stand, min_bytes }, (start, end) => {
+    if (to === 0) kept = Buffer.allocUnsafe(bytes.length - start + 1);
+    to += bytes.copy(kept, to, start, end);
+    kept[to++] = barrier;
+  });
+  return kept.subarray(0, to);
+}
+
+const NOTHING = Buffer.alloc(0);
+
+const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
+const LETTERS_AND_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+/** Lines of digits may be broken. */
+const HEX_DIGITS = tableOf("0123456789abcdefABCDEF\r\n");
+const BASE64_DIGITS = tableOf(`${LETTERS_AND_DIGITS}+/-_\r\n`);
+/** What escapes and digits are written in. */
+const MAY_ENCODE = tableOf(`${LETTERS_AND_DIGITS}+/-_\r\n${ESCAPE_CHARACTERS}`);
 
 function tableOf(characters: string): Uint8Array {
   const table = new Uint8Array(256);
@@ -77,225 +133,65 @@ function tableOf(characters: string): Uint8Array {
   return table;
 }
 
-/** Reused for every escape: where it ends and what it stands for. Objects made for each would cost more than the rest. */
-const found = { end: 0, code: 0 };
+const BASE64 = { coding: "base64", filler: "A", group: 4 } as const;
+const HEX = { coding: "hex", filler: "0", group: 2 } as const;
 
-/** One level of URL, JSON and HTML escapes undone; null when there is none. `nested`: of what came out, some are escapes. */
-function unescaped(bytes: Buffer): { plain: Buffer; nested: boolean } | null {
-  const plain = Buffer.allocUnsafe(bytes.length);
-  let [from, to] = [0, 0];
-  let nested = false;
-  for (let at = nextEscape(bytes, 0); at < bytes.length; at = nextEscape(bytes, at)) {
-    if (!findEscape(bytes, at)) {
-      nested ||= mayBegin(bytes[at] ?? 0, bytes, at + 1);
-      at += 1;
-      continue;
+/** What the runs of base64 and hex digits that are long enough say, forwards and backwards. */
+function* decodedRuns(bytes: Buffer, { min_run, min_hex }: Wanted): Generator<Buffer> {
+  for (const { coding, filler, group, ...runs } of [
+    { ...BASE64, is_digit: BASE64_DIGITS, min_run },
+    { ...HEX, is_digit: HEX_DIGITS, min_run: min_hex },
+  ]) {
+    const digits = joinedRuns(bytes, { ...runs, filler: filler.charCodeAt(0), group });
+    if (digits === null) continue;
+    const backwards = Buffer.from(digits).reverse();
+    // What stands before the encoded text may be digits as well: the encoding begins at any of them.
+    for (let from = 0; from < group; from += 1) {
+      yield Buffer.from(digits.toString("latin1", from), coding);
+      yield Buffer.from(backwards.toString("latin1", from), coding);
     }
-    const { end, code } = found;
-    if (at > from) to += bytes.copy(plain, to, from, at);
-    if (code < 0x80 || bytes[at] === PERCENT) plain[to++] = code;
-    else to += plain.write(String.fromCodePoint(code), to);
-    nested ||= IS_ESCAPE[code] === 1 && mayBegin(code, bytes, end);
-    at = end;
-    from = end;
   }
-  if (from === 0) return null;
-  to += bytes.copy(plain, to, from);
-  return { plain: plain.subarray(0, to), nested };
 }
 
-function nextEscape(bytes: Buffer, from: number): number {
-  let at = from;
-  while (at < bytes.length && IS_ESCAPE[bytes[at] as number] === 0) at += 1;
-  return at;
-}
-
-/** Whether the escape character `code` begins an escape once what follows from `at` has been unescaped. */
-function mayBegin(code: number, bytes: Buffer, at: number): boolean {
-  if (IS_ESCAPE[bytes[at] ?? 0] === 1) return true;
-  if (code === PERCENT) return digitOf(bytes[at]) >= 0;
-  if (code === BACKSLASH) return true;
-  return bytes[at] === HASH || nameEnd(bytes, at, true) > 0;
-}
-
-const [HASH, LETTER_U, LETTER_X, SEMICOLON, BRACE] = [0x23, 0x75, 0x78, 0x3b, 0x7b];
-
-/** Reads the escape at `at` into `found`; false when there is none. */
-function findEscape(bytes: Buffer, at: number): boolean {
-  if (bytes[at] === PERCENT) return hexadecimal(bytes, at + 1, 2) === 2;
-  const next = bytes[at + 1] ?? 0;
-  if (bytes[at] === BACKSLASH) {
-    if (next === LETTER_X) return hexadecimal(bytes, at + 2, 2) === 2;
-    if (next === LETTER_U) return hexadecimal(bytes, at + 2, 4) === 4 || bracedUnit(bytes, at + 2);
-    const code = CONTROLS.get(next) ?? (QUOTED.has(next) ? next : undefined);
-    if (code === undefined) return false;
-    found.code = code;
-    found.end = at + 2;
-    return true;
-  }
-  return next === HASH ? numbered(bytes, at + 2) : named(bytes, at + 1);
-}
-
-const CONTROLS = new Map(
-  [..."nrtbfv0"].map((letter, index) => [letter.charCodeAt(0), [10, 13, 9, 8, 12, 11, 0][index]]),
-);
-
-/** What programs put a backslash before. */
-const QUOTED = new Set(Buffer.from(`"'\`\\/$=+-.:,;!?*()[]{}<>|~^#@ `));
-
-/** Reads up to `most` hex digits from `at`; how many there were. */
-function hexadecimal(bytes: Buffer, at: number, most: number): number {
-  let code = 0;
-  let end = at;
-  for (; end < at + most; end += 1) {
-    const digit = digitOf(bytes[end]);
-    if (digit < 0) break;
-    code = Math.min(code * 16 + digit, BEYOND);
-  }
-  found.code = code;
-  found.end = end;
-  return end - at;
-}
-
-/** No character has a code point from here up. */
-const BEYOND = 0x110000;
-/** Zeros in front of a number that a page may write. */
-const NUMBER_DIGITS = 40;
-
-/** `\u{41}` */
-function bracedUnit(bytes: Buffer, at: number): boolean {
-  const is_read = bytes[at] === BRACE && hexadecimal(bytes, at + 1, NUMBER_DIGITS) > 0 && found.code < BEYOND;
-  found.end += 1;
-  return is_read;
-}
-
-/** `&#65;`, `&#x41;`: from after the hash. */
-function numbered(bytes: Buffer, at: number): boolean {
-  const is_hex = ((bytes[at] ?? 0) | 0x20) === LETTER_X;
-  if (is_hex) {
-    if (hexadecimal(bytes, at + 1, NUMBER_DIGITS) === 0) return false;
-  } else {
-    let [code, end] = [0, at];
-    for (; end < at + NUMBER_DIGITS && isDecimal(bytes[end]); end += 1) {
-      code = Math.min(code * 10 + digitOf(bytes[end]), BEYOND);
+/** The digits of the runs, fillers between them, each run from the beginning of a group; null when there is none. */
+function joinedRuns(
+  bytes: Buffer,
+  { is_digit, min_run, filler, group }: { is_digit: Uint8Array; min_run: number; filler: number; group: number },
+): Buffer | null {
+  let joined: Buffer | null = null;
+  let to = 0;
+  forEachSpan(bytes, { is_part: is_digit, min_bytes: min_run }, (start, end) => {
+    // No run is shorter than its fillers.
+    joined ??= Buffer.allocUnsafe(2 * (bytes.length - start) + 2 * group);
+    for (let at = start; at < end; at += 1) {
+      const byte = bytes[at] as number;
+      if (byte !== LINE_FEED && byte !== CARRIAGE_RETURN) joined[to++] = byte;
     }
-    if (end === at) return false;
-    found.code = code;
-    found.end = end;
-  }
-  if (bytes[found.end] === SEMICOLON) found.end += 1;
-  return found.code < BEYOND;
+    const next = to + group + ((group - (to % group)) % group);
+    joined.fill(filler, to, next);
+    to = next;
+  });
+  return (joined as Buffer | null)?.subarray(0, to) ?? null;
 }
 
-/** `&amp;`: from after the ampersand. */
-function named(bytes: Buffer, at: number): boolean {
-  const end = nameEnd(bytes, at);
-  if (end === 0) return false;
-  const code = NAMED.get(bytes.toString("latin1", at, end).toLowerCase());
-  if (code === undefined) return false;
-  found.code = code;
-  found.end = end + 1;
-  return true;
-}
-
-const NAME_CHARACTERS = 8;
-
-/** Where the name that begins at `at` has its semicolon, or, where one may be, its escape; 0: it has none. */
-function nameEnd(bytes: Buffer, at: number, or_escape = false): number {
-  for (let end = at; end <= at + NAME_CHARACTERS && end < bytes.length; end += 1) {
-    if (bytes[end] === SEMICOLON || (or_escape && IS_ESCAPE[bytes[end] ?? 0] === 1)) return end === at ? 0 : end;
-    const letter = (bytes[end] ?? 0) | 0x20;
-    if (letter < 0x61 || letter > 0x7a) return 0;
-  }
-  return 0;
-}
-
-/** HTML's names of the characters that stand in credentials. */
-const NAMED = new Map(
-  Object.entries({
-    amp: "&",
-    lt: "<",
-    gt: ">",
-    quot: '"',
-    apos: "'",
-    excl: "!",
-    num: "#",
-    dollar: "$",
-    percnt: "%",
-    lpar: "(",
-    rpar: ")",
-    ast: "*",
-    plus: "+",
-    comma: ",",
-    period: ".",
-    sol: "/",
-    colon: ":",
-    semi: ";",
-    equals: "=",
-    quest: "?",
-    commat: "@",
-    lsqb: "[",
-    lbrack: "[",
-    bsol: "\\",
-    rsqb: "]",
-    rbrack: "]",
-    hat: "^",
-    lowbar: "_",
-    grave: "`",
-    lcub: "{",
-    lbrace: "{",
-    verbar: "|",
-    vert: "|",
-    rcub: "}",
-    rbrace: "}",
-    tab: "\t",
-    newline: "\n",
-  }).map(([name, character]) => [name, character.charCodeAt(0)]),
-);
-
-function isDecimal(byte = 0): boolean {
-  return byte >= 0x30 && byte <= 0x39;
-}
-
-function digitOf(byte = 0): number {
-  if (isDecimal(byte)) return byte - 0x30;
-  const letter = byte | 0x20;
-  return letter >= 0x61 && letter <= 0x66 ? letter - 0x57 : -1;
-}
-
-/** What the runs of base64 and hex digits say that are long enough, forwards and backwards; null when there are none. */
-function decodedRuns(bytes: Buffer, min_run: number): Buffer | null {
-  const decoded: Buffer[] = [];
-  for (const run of runsOf(bytes, min_run)) {
-    const digits = run.replaceAll(/[\r\n]+/g, "");
-    decoded.push(...readings(digits), ...readings(Buffer.from(digits, "latin1").reverse().toString("latin1")));
-  }
-  if (decoded.length === 0) return null;
-  return Buffer.concat(decoded.flatMap((each) => [each, SEPARATOR]));
-}
-
-const SEPARATOR = Buffer.from([0]);
-
-/** Every `min_run`th byte is looked at: a run that is long enough has one of them. */
-function* runsOf(bytes: Buffer, min_run: number): Generator<string> {
+/**
+ * Visits each longest span of bytes that are all `is_part` and at least `min_bytes`. Every `min_bytes`th byte is looked
+ * at: a span that is long enough has one of them.
+ */
+function forEachSpan(
+  bytes: Buffer,
+  { is_part, min_bytes }: { is_part: Uint8Array; min_bytes: number },
+  visit: (start: number, end: number) => void,
+): void {
   let from = 0;
-  for (let at = min_run - 1; at < bytes.length; at += min_run) {
-    if (IS_RUN[bytes[at] ?? 0] !== 1) continue;
+  for (let at = min_bytes - 1; at < bytes.length; at += min_bytes) {
+    if (is_part[bytes[at] as number] !== 1) continue;
     let start = at;
-    while (start > from && IS_RUN[bytes[start - 1] ?? 0] === 1) start -= 1;
+    while (start > from && is_part[bytes[start - 1] as number] === 1) start -= 1;
     let end = at + 1;
-    while (end < bytes.length && IS_RUN[bytes[end] ?? 0] === 1) end += 1;
-    if (end - start >= min_run) yield bytes.toString("latin1", start, end);
+    while (end < bytes.length && is_part[bytes[end] as number] === 1) end += 1;
+    if (end - start >= min_bytes) visit(start, end);
     from = end;
     at = end;
   }
-}
-
-/** What stands before the encoded text may be digits as well: the encoding begins at any of them. */
-function readings(text: string): Buffer[] {
-  const base64 = [0, 1, 2, 3].map((from) => Buffer.from(text.slice(from), "base64"));
-  const hex = [...text.matchAll(/[0-9a-f]{16,}/gi)].flatMap(([run]) =>
-    [0, 1].map((from) => Buffer.from(run.slice(from), "hex")),
-  );
-  return [...base64, ...hex.flatMap((each) => [each, SEPARATOR])];
 }

@@ -32,11 +32,22 @@ export interface Intended {
 /** Whether a binding's hosts, methods and paths take in a request. */
 export function isBound({ hosts, methods = ["GET"], paths }: Binding, url: URL, method: string): boolean {
   if (!isListedHost(url, hosts) || !methods.some((each) => each === method)) return false;
-  return paths === undefined || (!AMBIGUOUS.test(url.pathname) && paths.some((path) => matches(url.pathname, path)));
+  return paths === undefined || (!isAmbiguous(url.pathname) && paths.some((path) => matches(url.pathname, path)));
 }
 
-/** What another server may read as another path than it says here: encoded slashes and dots, `..;`, empty segments. */
-const AMBIGUOUS = /%2f|%5c|%2e|%25|\.\.|\/\/|\\/i;
+/**
+ * Whether another server may read another path than this one: encoded slashes, dots and controls, `..;`, empty segments,
+ * and what is no UTF-8 (`%c0%ae`, `%u002e`) or is a dot or slash to who folds characters (U+FF0E).
+ */
+function isAmbiguous(path: string): boolean {
+  try {
+    return OTHERWISE_READ.test(path) || OTHERWISE_READ.test(decodeURIComponent(path).normalize("NFKC"));
+  } catch {
+    return true;
+  }
+}
+
+const OTHERWISE_READ = /%2f|%5c|%2e|%25|\.\.|\/\/|\\|\p{Cc}/iu;
 
 /** Whether `path` is `pattern`, in which `*` stands for any text. Linear in their product at worst, whatever they are. */
 function matches(path: string, pattern: string): boolean {

@@ -49,7 +49,11 @@ export interface McpToolsDeps extends McpDeps {
 interface Known extends ListedTool {
   readonly definition: ToolDefinition;
 }
-type Listing = readonly Known[];
+/** Why there are none, when the server could not be asked. */
+interface Listing {
+  readonly tools: readonly Known[];
+  readonly failure: ToolResult | null;
+}
 
 /** Tools of the MCP servers that agents' owners name. What their servers have is asked once and kept for some minutes. */
 export function createMcpTools(deps: McpToolsDeps) {
@@ -68,7 +72,7 @@ export function createMcpTools(deps: McpToolsDeps) {
       listings.delete(oldest);
     }
     listing.then(
-      (tools) => {
+      ({ tools }) => {
         if (tools.length === 0) entry.until_ms = monotonicMs() + FAILED_MS;
       },
       () => listings.delete(key),
@@ -80,7 +84,7 @@ export function createMcpTools(deps: McpToolsDeps) {
     /** As models are told of them. A server that cannot be used has none. Throws 502 `secret_reflected`. */
     async definitions(mcp: McpSettings, run: RunRef): Promise<ToolDefinition[]> {
       const listed = await Promise.all((mcp.servers ?? []).map((server) => listingOf(server, run)));
-      return listed.flat().map(({ definition }) => definition);
+      return listed.flatMap(({ tools }) => tools.map(({ definition }) => definition));
     },
 
     /** One call. Never throws for what a model or a server can cause. */
@@ -107,7 +111,8 @@ export function createMcpTools(deps: McpToolsDeps) {
       }
       const listing = await listingOf(server, call.run).catch((error: Error) => error.message);
       if (typeof listing === "string") return failedCall("secret_reflected", listing);
-      const tool = listing.find(({ definition }) => definition.function.name === call.name);
+      if (listing.failure !== null) return listing.failure;
+      const tool = listing.tools.find(({ definition }) => definition.function.name === call.name);
       if (tool === undefined) return failedCall("unknown_tool", `${server.name} has no such tool now`);
       const params = { name: tool.name, arguments: given as Record<string, unknown> };
       return await withMcpServer(server, call, deps, async (session) => {
@@ -119,22 +124,26 @@ export function createMcpTools(deps: McpToolsDeps) {
   };
 }
 
-/** The server's tools that the owner lets in, their texts made safe. Empty when it cannot be used; throws `secret_reflected`. */
+/** The server's tools that the owner lets in, their texts made safe; none when it cannot be used. Throws `secret_reflected`. */
 async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise<Listing> {
   // Other runs wait for it as well: it does not end with the run that began it.
   const signal = AbortSignal.timeout(LISTING_MS);
   const listed = await withMcpServer(server, { run, signal }, deps, (session) => pagesOf(session, signal)).catch(() =>
-    failedCall("mcp_failed", "it took too long"),
+    failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`),
   );
   if (!Array.isArray(listed)) {
-    const { error } = listed as ToolResult;
+    const failure = listed as ToolResult;
+    const { error } = failure;
     if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
     deps.log.warn({ run_id: run.run_id, server: server.name, error: error?.message }, "an MCP server has no tools now");
-    return [];
+    return { tools: [], failure };
   }
   const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
   const safe = await Promise.all(wanted.map((tool) => safeTool(tool, deps.sanitizer)));
-  return safe.filter((tool) => tool !== null).map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
+  const tools = safe
+    .filter((tool) => tool !== null)
+    .map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
+  return { tools, failure: null };
 }
 
 async function pagesOf({ client }: McpSession, signal: AbortSignal): Promise<ListedTool[]> {

@@ -64,6 +64,11 @@ describe("secrets (contract 7)", () => {
     expect((await store("most", "€".repeat(21_845))).status).toBe(201);
     expect(refusal(await store("over", `${"€".repeat(21_845)}xy`))).toEqual([400, "invalid_value", "value"]);
     expect(refusal(await store("none", ""))).toEqual([400, "invalid_value", "value"]);
+    expect(refusal(await store("half", "half \ud800 a character"))).toEqual([400, "invalid_value", "value"]);
+    const body = Buffer.from('{"name": "latin", "value": "gr\xfc\xdfe"}', "latin1");
+    const headers = { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" };
+    const latin = await fetch(`${service.url}${SECRETS}`, { method: "POST", headers, body });
+    expect(await latin.json()).toMatchObject({ error: { code: "invalid_value", param: "value" } });
   });
 
   it("get a new version with a new value, and keep it with anything else", async () => {

@@ -2,15 +2,21 @@ import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompress
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createOutbound, type OutboundRequest, type Resolve } from "../../src/platform/outbound.ts";
 import { OutboundError } from "../../src/platform/outbound-errors.ts";
+import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 
 const GET = { method: "GET", headers: {}, max_bytes: 100_000, timeout_ms: 5_000, max_redirects: 5 };
 
+const score = scoreOf("egress", "escapes");
+
+/** How an attack ended; one that brought an answer back has escaped. */
 async function failure(work: Promise<unknown>): Promise<OutboundError> {
   const error = await work.then(
     () => null,
     (thrown: unknown) => thrown,
   );
+  score.tried();
+  if (error === null) score.slipped("an answer");
   if (!(error instanceof OutboundError)) throw new Error(`expected an OutboundError, got ${String(error)}`);
   return error;
 }
@@ -115,6 +121,7 @@ describe("names", () => {
     const resolve: Resolve = async () => answers[asked++] ?? [];
     const outbound = createOutbound({ allow: ["127.0.0.0/8"], resolve });
     const response = await outbound.request({ ...GET, url: `http://rebinding.example:${site.port}/` });
+    score.tried();
     expect(response.body.toString()).toBe("here");
     expect(asked).toBe(1);
     expect(site.requests[0]?.headers.host).toBe(`rebinding.example:${site.port}`);
@@ -174,6 +181,7 @@ describe("redirects", () => {
     async (status) => {
       inner.requests.length = 0;
       const response = await send(`${site.url}/away/${status}`, { method: "POST", body: "private words" });
+      score.tried();
       expect(response.body.toString()).toBe("landed");
       const [seen] = inner.requests;
       expect(seen?.method).toBe("GET");

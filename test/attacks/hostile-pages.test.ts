@@ -1,6 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
+import { scoreOf } from "../support/score.ts";
 
+const score = scoreOf("costly pages", "escapes");
 const MARK = "5f".repeat(12);
 const asked = (content: string) => ({ content, kind: "html" as const, level: "balanced" as const, mark: MARK });
 const DECLARATIONS = "opacity:1;color:red;background:red;left:1;top:1;right:1;bottom:1;width:9;height:9;clip:x;font:x";
@@ -15,6 +17,7 @@ describe("a page built to be costly", () => {
     const page = `<style>*,b{${DECLARATIONS}}</style>${"<b>".repeat(100_000)}`;
     expect((await sanitize(asked(page)))?.verdict.injected).toBe(false);
     clearInterval(timer);
+    score.tried();
     // Work done in this thread would have let none pass.
     expect(ticks).toBeGreaterThan(5);
   });
@@ -22,6 +25,7 @@ describe("a page built to be costly", () => {
   it("is given up at the time limit, and the next page is judged", async () => {
     const { sanitize } = createSanitizer({ time_limit_ms: 2_000 });
     const page = `<style>*,b{${DECLARATIONS}}</style>${"<b>".repeat(1_600_000)}`;
+    score.tried();
     expect(await sanitize(asked(page))).toBeNull();
     expect((await sanitize(asked(`<p>${"Plain words. ".repeat(1_500)}`)))?.text).toContain("Plain words.");
   });

@@ -1,8 +1,10 @@
+import { createHmac } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { AuthSettings, WebFetchSettings } from "../../src/contract/tools.ts";
 import type { ToolCall } from "../../src/tools/tools.types.ts";
 import { leaksIn } from "../support/encodings.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith } from "../support/tools.ts";
 
@@ -21,7 +23,7 @@ const INJECTS: AuthSettings["inject"][] = [
 let site: Site;
 let other: Site;
 let receiver: Receiver;
-const score = { tried: 0, leaks: 0 };
+const score = scoreOf("secrets bound", "leaks");
 
 beforeAll(async () => {
   other = await startSite({ "/": { body: "elsewhere" } });
@@ -44,7 +46,6 @@ beforeEach(() => {
   other.requests.length = 0;
 });
 afterAll(async () => {
-  console.log(`secrets bound: ${score.tried} attacks tried, ${score.leaks} leaks`);
   await Promise.all([site.close(), other.close(), receiver.close()]);
 });
 
@@ -64,9 +65,9 @@ async function fetching(url: string, attack: Attack = {}) {
   const tools_config = { web_fetch: { enabled: true, auth: [binding], ...settings } };
   const args = method === undefined ? { url } : { url, method };
   const result = await tools.call(aCall("web_fetch", args, { tools_config, ...more }));
-  score.tried += 1;
+  score.tried();
   const leaks = leaksIn(Buffer.from(JSON.stringify([result, other.requests])), [secret]);
-  score.leaks += leaks.length;
+  score.slipped(...leaks);
   expect(leaks).toEqual([]);
   return { result, opened };
 }
@@ -93,6 +94,22 @@ describe("a secret is put in at the moment of sending", () => {
     expect(site.requests[0]?.path).toBe(`/v1/a?b=%7E&key=${encodeURIComponent(SECRET)}`);
     await fetching(`${site.url}/v1/a?b=%7E`, { auth: { inject } });
     expect(site.requests[1]?.path).toBe(`/v1/a?b=%7E&key=${encodeURIComponent(SECRET)}`);
+  });
+});
+
+describe("of a secret that signs, the other side gets HMAC-SHA256 in hex", () => {
+  const signature = (text: string) => createHmac("sha256", SECRET).update(text).digest("hex");
+  const auth = { inject: { type: "hmac", header: "X-Signature" }, methods: ["GET", "POST"] } as const;
+  const methods: WebFetchSettings["methods"] = ["GET", "POST"];
+  it("of the body", async () => {
+    const body = '{"berth": 7}';
+    const more = { arguments_json: JSON.stringify({ url: `${site.url}/v1/a?b=1`, method: "POST", body }) };
+    await fetching("", { auth: { ...auth, methods }, settings: { methods }, more });
+    expect(site.requests[0]?.headers["x-signature"]).toBe(signature(body));
+  });
+  it("of path and query, where there is no body", async () => {
+    await fetching(`${site.url}/v1/a?b=%7E&c=%20`, { auth: { ...auth, methods } });
+    expect(site.requests[0]?.headers["x-signature"]).toBe(signature("/v1/a?b=%7E&c=%20"));
   });
 });
 
@@ -162,6 +179,12 @@ describe("what is not bound gets nothing", () => {
     "/v1/..;/private",
     "/v1/..%5cprivate",
     "/v1/%252e%252e/private",
+    "/v1/%c0%ae%c0%ae/private",
+    "/v1/%u002e%u002e/private",
+    "/v1/%ef%bc%8e%ef%bc%8e/private",
+    "/v1/..%00/private",
+    "/v1/%0d%0aHost:%20evil.example",
+    "/v1/a%00.private",
     "//v1/a",
     "/v1//private",
     "/x/v1/a",
@@ -193,7 +216,7 @@ describe("what is not bound gets nothing", () => {
     const auth = [{ secret: "KEY", hosts: [host], inject: { type: "bearer" as const } }];
     const tools_config = { web_fetch: { enabled: true, auth } };
     const result = await tools.call(aCall("web_fetch", { url: `http://${host}/v1/a` }, { tools_config }));
-    score.tried += 1;
+    score.tried();
     expect(result.status).toBe("succeeded");
     expect([answers.length, site.requests[0]?.headers.host]).toEqual([1, host]);
   });
@@ -240,7 +263,7 @@ describe("model text that names secrets (LangChain CVE-2025-68664, varlock#934)"
       await tools.call(
         aCall("send_webhook", { url: `${receiver.url}/hook`, payload: { text: marker } }, { tools_config }),
       );
-      score.tried += 1;
+      score.tried();
       expect(receiver.received.at(-1)?.body).toBe(JSON.stringify({ text: marker }));
       expect(leaksIn(Buffer.from(JSON.stringify(receiver.received)), [SECRET])).toEqual([]);
     },

@@ -2,7 +2,10 @@ import type { RequestListener } from "node:http";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuthSettings } from "../../src/contract/tools.ts";
+import { ALL, CASED, PLAIN, WRAPPED } from "../support/disguises.ts";
 import { leaksIn } from "../support/encodings.ts";
+import { pdfOf } from "../support/pdf.ts";
+import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith } from "../support/tools.ts";
 
@@ -10,99 +13,6 @@ import { aCall, toolsWith } from "../support/tools.ts";
 // room. Each attack is one call of web_fetch; nothing of the secret may be in its result, nor reach another host.
 
 const SECRET = "sk_live_9f/Zq+77=Kd&wE 3~x";
-type Encoding = readonly [name: string, encode: (text: string) => string];
-
-const bytesOf = (text: string) => [...Buffer.from(text)];
-const hexOf = (byte: number) => byte.toString(16).padStart(2, "0");
-const shifted = (text: string, shift: number) => Buffer.from(`${"x".repeat(shift)}${text}!`).toString("base64");
-const PLAIN: Encoding[] = [
-  ["raw", (text) => text],
-  ["URL", encodeURIComponent],
-  ["form", (text) => new URLSearchParams({ q: text }).toString()],
-  [
-    "every byte as %xx",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `%${hexOf(byte)}`)
-        .join(""),
-  ],
-  [
-    "every byte as %XX",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `%${hexOf(byte).toUpperCase()}`)
-        .join(""),
-  ],
-  [
-    "every other byte as %xx",
-    (text) =>
-      bytesOf(text)
-        .map((b, n) => (n % 2 ? `%${hexOf(b)}` : String.fromCharCode(b)))
-        .join(""),
-  ],
-  ["JSON", (text) => JSON.stringify(text)],
-  ["JSON with \\/", (text) => JSON.stringify(text).replaceAll("/", "\\/")],
-  [
-    "JSON, all \\u",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `\\u00${hexOf(byte)}`)
-        .join(""),
-  ],
-  [
-    "\\x",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `\\x${hexOf(byte)}`)
-        .join(""),
-  ],
-  [
-    "\\u{}",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `\\u{${hexOf(byte)}}`)
-        .join(""),
-  ],
-  ["HTML", (text) => text.replaceAll("&", "&amp;").replaceAll("/", "&sol;").replaceAll("=", "&equals;")],
-  [
-    "HTML, decimal",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `&#${byte};`)
-        .join(""),
-  ],
-  [
-    "HTML, decimal with zeros",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `&#000${byte};`)
-        .join(""),
-  ],
-  [
-    "HTML, hex",
-    (text) =>
-      bytesOf(text)
-        .map((byte) => `&#x${hexOf(byte)};`)
-        .join(""),
-  ],
-  ["hex", (text) => Buffer.from(text).toString("hex")],
-  ["HEX", (text) => Buffer.from(text).toString("hex").toUpperCase()],
-  ["base64", (text) => shifted(text, 0)],
-  ["base64, one on", (text) => shifted(text, 1)],
-  ["base64, two on", (text) => shifted(text, 2)],
-  ["base64 within other digits", (text) => `abcde/${shifted(text, 0)}`],
-  ["base64url", (text) => Buffer.from(text).toString("base64url")],
-  ["reversed", (text) => [...text].reverse().join("")],
-];
-const WRAPPED: Encoding = [
-  "base64 in lines",
-  (text) => shifted(`${"y".repeat(50)}${text}`, 0).replaceAll(/(.{64})/g, "$1\r\n"),
-];
-const NESTED: Encoding[] = PLAIN.slice(1).flatMap(([outer, encode]) =>
-  PLAIN.slice(1).map(([inner, first]): Encoding => [`${inner}, then ${outer}`, (text) => encode(first(text))]),
-);
-const ALL = [...PLAIN, WRAPPED, ...NESTED];
-
 const SLOTS: AuthSettings["inject"][] = [
   { type: "bearer" },
   { type: "basic", username: "ada" },
@@ -121,14 +31,13 @@ const CODINGS: Record<string, (body: Buffer) => Buffer> = {
 let site: Site;
 let other: Site;
 let answer: RequestListener = (_request, response) => response.end();
-const score = { tried: 0, leaks: [] as string[] };
+const score = scoreOf("secrets echoed", "leaks");
 
 beforeAll(async () => {
   site = await startSite({ "/": (request, response) => answer(request, response), "/next": { body: "landed" } });
   other = await startSite({ "/": { body: "elsewhere" } });
 });
 afterAll(async () => {
-  console.log(`secrets echoed: ${score.tried} attacks tried, ${score.leaks.length} leaks`);
   await Promise.all([site.close(), other.close()]);
 });
 
@@ -140,9 +49,9 @@ async function attack(listener: RequestListener, inject: AuthSettings["inject"] 
   const auth = [{ secret: "KEY", hosts: [site.host], inject }];
   const tools_config = { web_fetch: { enabled: true, auth } };
   const result = await tools.call(aCall("web_fetch", { url: `${site.url}/` }, { tools_config }));
-  score.tried += 1;
+  score.tried();
   const leaks = leaksIn(Buffer.from(JSON.stringify([result, other.requests])), [SECRET]);
-  score.leaks.push(...leaks);
+  score.slipped(...leaks);
   expect(leaks).toEqual([]);
   return { code: result.error?.code, out_of_use: reflected.has("KEY"), result };
 }
@@ -158,7 +67,7 @@ const headerSafe = (text: string) => text.replaceAll(/[^\t\x20-\x7e]/g, "");
 
 describe("an echo stops the run and takes the secret out of use", () => {
   it.each(SLOTS)("in the body, in every encoding and encodings of encodings, sent by $type", async (inject) => {
-    for (const [name, encode] of inject.type === "bearer" ? ALL : [...PLAIN, WRAPPED]) {
+    for (const [name, encode] of inject.type === "bearer" ? ALL : [...PLAIN, ...CASED, WRAPPED]) {
       expect(await attack(body(page(encode(SECRET))), inject), name).toMatchObject(STOPPED);
     }
   });
@@ -232,7 +141,7 @@ describe("an echo stops the run and takes the secret out of use", () => {
     const result = await tools.call(
       aCall("web_fetch", { url: `${site.url}/` }, { tools_config: { web_fetch: { enabled: true, auth } } }),
     );
-    score.tried += 1;
+    score.tried();
     expect(result.error?.code).toBe("secret_reflected");
     expect(told.requests[0]?.headers).not.toHaveProperty("authorization");
     await told.close();
@@ -242,6 +151,15 @@ describe("an echo stops the run and takes the secret out of use", () => {
     const decoys = "sk_live_9f/Zq+77=Kd&wE 3~ ".repeat(100_000);
     expect(await attack(body(`${decoys}${SECRET}${decoys.slice(0, 1_000_000)}`))).toMatchObject(STOPPED);
   });
+});
+
+it("an echo in the text of a PDF is not handed on", async () => {
+  // In a PDF the text is of the answer's own making: apart, and put together by the reader.
+  const drawn = pdfOf([{ text: [...SECRET].join(")Tj("), size: 12 }]);
+  const listener: RequestListener = (_request, response) => {
+    response.writeHead(200, { "content-type": "application/pdf" }).end(drawn);
+  };
+  expect(await attack(listener)).toMatchObject(STOPPED);
 });
 
 describe("what a page takes apart so that its reader puts it together", () => {

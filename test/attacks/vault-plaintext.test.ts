@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { leaksIn } from "../support/encodings.ts";
+import { encodingsOf, leaksIn } from "../support/encodings.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
+import { scoreOf } from "../support/score.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { storedBytes } from "../support/snapshot.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
@@ -18,6 +19,15 @@ const VALUES = [
   "short-1!",
   "-----BEGIN KEY-----\nMIIEvQIBADANBgkqhkiG\n-----END KEY-----",
 ];
+
+const score = scoreOf("stored, answered and logged", "leaks");
+/** One search for each encoding of each value. */
+function searched(bytes: Buffer, values = VALUES) {
+  const leaks = leaksIn(bytes, values);
+  for (const value of values) score.tried(encodingsOf(value).size);
+  score.slipped(...leaks);
+  return leaks;
+}
 
 let database: TestDatabase;
 let service: RunningProcess;
@@ -95,7 +105,24 @@ function hashesOfRequestsWith(value: string, key_ids: string[]): Buffer[] {
   );
 }
 
-test("no value is in any answer, in the log at debug level, or in anything that is stored", async () => {
+/** Keys of every sort, each shown once, by the answer that made it. */
+async function makeKeys(): Promise<string[]> {
+  const { api_key } = await call(ADMIN_KEY, "POST", "/api/v1/admin/users", { email: "bob@example.com" });
+  const make = (path: string, body: object) =>
+    call(api_key.key, "POST", `/api/v1/${path}`, body, { "Idempotency-Key": path });
+  const second = await make("api-keys", { name: "second" });
+  const endpoint = await make("webhook-endpoints", { url: "https://a.example/hook", events: ["run.failed"] });
+  const agent = await make("agents", { name: "Herald", model_id: "purser/rehearsal" });
+  const signing = await call(api_key.key, "GET", `/api/v1/agents/${agent.id}/webhook-key`);
+  const rotated = await make(`api-keys/${second.id}/rotate`, { grace_seconds: 60 });
+  const keys = [api_key.key, second.key, endpoint.secret, signing.key, rotated.key];
+  for (const key of keys) expect(key).toMatch(/^(purser_live_|whsec_).{30,}/);
+  answers.length = 0;
+  return keys;
+}
+
+test("no value is in any answer, and neither a value nor a key in the log at debug level or in anything that is stored", async () => {
+  const keys = await makeKeys();
   const made = await call(ADMIN_KEY, "POST", "/api/v1/admin/users", { email: "ada@example.com" });
   await useTheApi(made.api_key.key);
   service.signal("SIGTERM");
@@ -109,16 +136,16 @@ test("no value is in any answer, in the log at debug level, or in anything that 
   await vault.create(made.user.id, newSecret("DOOMED", VALUES[2] ?? "", []));
   await vault.open(made.user.id, "DOOMED", at);
   const kept = await db.query<{ request_hash: Uint8Array }>({ text: "select request_hash from idempotency_key" });
-  expect(kept).toHaveLength(VALUES.length);
+  expect(kept).toHaveLength(VALUES.length + 4);
   for (const guess of VALUES.flatMap((value) => hashesOfRequestsWith(value, [made.api_key.id]))) {
     expect(kept.some(({ request_hash }) => Buffer.compare(request_hash, guess) === 0)).toBe(false);
   }
   await db.query({ text: "checkpoint" });
   await db.close();
 
-  expect(leaksIn(Buffer.from(answers.join("\n")), VALUES)).toEqual([]);
-  expect(leaksIn(Buffer.from(stdout + stderr), VALUES)).toEqual([]);
+  expect(searched(Buffer.from(answers.join("\n")))).toEqual([]);
+  expect(searched(Buffer.from(stdout + stderr), [...VALUES, ...keys])).toEqual([]);
   const stored = await storedBytes({ database });
   expect(stored.includes("DOOMED")).toBe(true); // so that the search could find something
-  expect(leaksIn(stored, VALUES)).toEqual([]);
+  expect(searched(stored, [...VALUES, ...keys])).toEqual([]);
 }, 120_000);

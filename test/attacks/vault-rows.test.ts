@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { scoreOf } from "../support/score.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
 // Somebody who can write to the database, and has no master key, edits, swaps and puts back rows: langgraph#9004,
@@ -9,6 +10,9 @@ import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts
 
 const KEK = newMasterKey("k1");
 const VALUE = "the value";
+
+const score = scoreOf("rows changed", "leaks");
+let is_tampered: boolean;
 
 let database: TestDatabase;
 let db: Db;
@@ -28,6 +32,7 @@ let first: string;
 let second: string;
 let other: string;
 beforeEach(async () => {
+  is_tampered = false;
   [user, other] = [newId(), newId()];
   first = (await vault.create(user, newSecret("FIRST", VALUE, ["a.example"]))).id;
   second = (await vault.create(user, newSecret("SECOND", "another value"))).id;
@@ -35,11 +40,20 @@ beforeEach(async () => {
 });
 
 const run = (text: string, ...values: unknown[]) => db.query({ text, values });
-const open = (of = user, name = "FIRST") =>
-  vault.open(of, name, usageAt("https://a.example")).then(
+const open = async (of = user, name = "FIRST") => {
+  const status = await vault.open(of, name, usageAt("https://a.example")).then(
     (opening) => opening.status,
     (error) => error.code,
   );
+  if (is_tampered) score.tried();
+  if (is_tampered && status === "opened") score.slipped(name);
+  return status;
+};
+/** Changes rows as an attacker does: nothing opens from then on. */
+const tamper = (text: string, ...values: unknown[]) => {
+  is_tampered = true;
+  return run(text, ...values);
+};
 
 describe("a row that was changed from outside", () => {
   it("opens before anything is done to it", async () => {
@@ -60,12 +74,12 @@ describe("a row that was changed from outside", () => {
     ["a host added", "allowed_hosts = array['a.example', 'evil.test']"],
     ["its version raised", "version = version + 1"],
   ])("%s: refused", async (_, set) => {
-    await run(`update secret set ${set} where id = $1`, first);
+    await tamper(`update secret set ${set} where id = $1`, first);
     expect(await open()).toBe("unreadable");
   });
 
   it("values swapped between two secrets of one user: refused", async () => {
-    await run(
+    await tamper(
       "update secret a set sealed = b.sealed from secret b where a.id in ($1, $2) and b.id in ($1, $2) and a.id <> b.id",
       first,
       second,
@@ -74,24 +88,24 @@ describe("a row that was changed from outside", () => {
   });
 
   it("names swapped between two secrets of one user, so that each would go where the other belongs: refused", async () => {
-    await run("update secret set name = 'THIRD' where id = $1", first);
-    await run("update secret set name = 'FIRST' where id = $1", second);
+    await tamper("update secret set name = 'THIRD' where id = $1", first);
+    await tamper("update secret set name = 'FIRST' where id = $1", second);
     expect([await open(), await open(user, "THIRD")]).toEqual(["unreadable", "unreadable"]);
   });
 
   it("a value put into another user's row, or the whole row given to them: refused", async () => {
-    await run(
+    await tamper(
       "update secret set sealed = (select sealed from secret where id = $1) where user_id = $2 and name = 'FIRST'",
       first,
       other,
     );
     expect(await open(other)).toBe("unreadable");
-    await run("update secret set user_id = $1 where id = $2", other, second);
+    await tamper("update secret set user_id = $1 where id = $2", other, second);
     expect(await open(other, "SECOND")).toBe("unreadable");
   });
 
   it("the data keys of two users swapped, or one given to both: refused", async () => {
-    await run(
+    await tamper(
       `update vault_key a set wrapped = b.wrapped, manifest = b.manifest from vault_key b
         where a.user_id in ($1, $2) and b.user_id in ($1, $2) and a.user_id <> b.user_id`,
       user,
@@ -101,9 +115,9 @@ describe("a row that was changed from outside", () => {
   });
 
   it("a data key said to be of another version or another master key: refused", async () => {
-    await run("update vault_key set version = 2 where user_id = $1", user);
+    await tamper("update vault_key set version = 2 where user_id = $1", user);
     expect(await open()).toBe("vault_unavailable");
-    await run("update vault_key set version = 1, kek_id = 'k2' where user_id = $1", user);
+    await tamper("update vault_key set version = 1, kek_id = 'k2' where user_id = $1", user);
     expect(await open()).toBe("vault_unavailable");
   });
 
@@ -111,8 +125,8 @@ describe("a row that was changed from outside", () => {
     await run("create table kept as select * from secret where id = $1", first);
     await vault.update(user, first, { value: "revoked the old one" });
     expect(await open()).toBe("opened");
-    await run("delete from secret where id = $1", first);
-    await run("insert into secret select * from kept");
+    await tamper("delete from secret where id = $1", first);
+    await tamper("insert into secret select * from kept");
     await run("drop table kept");
     expect(await open()).toBe("unreadable");
     expect(await open(user, "SECOND")).toBe("unreadable");
@@ -127,7 +141,11 @@ describe("a row that was changed from outside", () => {
       values: [first],
     });
     await vault.update(user, first, { allowed_hosts: [] });
-    await run("update secret set sealed = $2, allowed_hosts = array['a.example'] where id = $1", first, kept?.sealed);
+    await tamper(
+      "update secret set sealed = $2, allowed_hosts = array['a.example'] where id = $1",
+      first,
+      kept?.sealed,
+    );
     expect(await open()).toBe("unreadable");
   });
 
@@ -135,22 +153,22 @@ describe("a row that was changed from outside", () => {
     await run("create table gone as select * from secret where id = $1", first);
     await vault.remove(user, first);
     expect(await open(user, "SECOND")).toBe("opened");
-    await run("insert into secret select * from gone");
+    await tamper("insert into secret select * from gone");
     await run("drop table gone");
     expect([await open(), await open(user, "SECOND")]).toEqual(["unreadable", "unreadable"]);
-    await run("delete from secret where user_id = $1 and name = 'FIRST'", other);
+    await tamper("delete from secret where user_id = $1 and name = 'FIRST'", other);
     await expect(vault.create(other, newSecret("NEW", "value"))).rejects.toMatchObject({ code: "vault_unavailable" });
   });
 
   it("its reflection taken back: refused", async () => {
     await vault.setReflected({ user_id: user, id: first, version: 1, run_id: null });
-    await run("update secret set reflected_at = null where id = $1", first);
+    await tamper("update secret set reflected_at = null where id = $1", first);
     expect(await open()).toBe("unreadable");
   });
 
   it("cannot keep its user from being erased", async () => {
-    await run("update secret set sealed = '' where id = $1", first);
-    await run("update vault_key set wrapped = 'x', manifest = 'x' where user_id = $1", user);
+    await tamper("update secret set sealed = '' where id = $1", first);
+    await tamper("update vault_key set wrapped = 'x', manifest = 'x' where user_id = $1", user);
     await db.transaction((tx) => vault.erase(tx, user));
     expect(await open()).toBe("not_found");
   });

@@ -4,10 +4,13 @@ import { join } from "node:path";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { leaksIn } from "../support/encodings.ts";
 import { LAB_KEY, labConfig } from "../support/lab.ts";
+import { answerAsMcp, isMcpCall, mcpTool } from "../support/mcp-messages.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { ADMIN_KEY } from "../support/service.ts";
+import { storedBytes } from "../support/snapshot.ts";
 import {
   calling,
   completion,
@@ -18,9 +21,10 @@ import {
   type UpstreamRequest,
 } from "../support/upstream.ts";
 
-// failures: "running" for ever after a crash (deer-flow#1087); a pre-charge never settled (new-api#4429); a resumed run
+// The secret of MCP servers is in nothing that the two processes left. failures: "running" for ever after a crash (deer-flow#1087); a pre-charge never settled (new-api#4429); a resumed run
 // repeats its effects (agent-framework#3938).
 
+const SECRET = "sk_live_killed_9fZq77KdwE3x";
 /** Less than the model's worst case: one call holds all of it. */
 const GRANTED = 1_000;
 let database: TestDatabase;
@@ -28,6 +32,7 @@ let upstream: Upstream;
 let receiver: Receiver;
 let env: Record<string, string>;
 const running: RunningProcess[] = [];
+const answers: string[] = [];
 /** What the model answers each agent, which its run_prompt names: one reply after the other. */
 const replies = new Map<string, Reply[]>();
 
@@ -46,7 +51,7 @@ beforeAll(async () => {
     PURSER_EGRESS_ALLOW: receiver.host,
     PURSER_KEK: `test:${randomBytes(32).toString("base64")}`,
     LAB_KEY,
-    LOG_LEVEL: "silent",
+    LOG_LEVEL: "debug",
     ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
   };
 });
@@ -61,6 +66,7 @@ afterAll(async () => {
 const promptOf = ({ body }: UpstreamRequest): string => body.messages[0].content;
 const modelCallsOf = (prompt: string) => upstream.requests.filter((request) => promptOf(request) === prompt).length;
 const receivedAt = (path: string) => receiver.received.filter((delivery) => delivery.path === path);
+const mcpCallsAt = (path: string) => receivedAt(path).filter(({ body }) => isMcpCall(body));
 
 async function start(): Promise<{ process: RunningProcess; url: string }> {
   const process = startProcess(env);
@@ -75,7 +81,9 @@ async function call(url: string, key: string, path: string, body?: unknown): Pro
     headers: { Authorization: `Bearer ${key}`, "Content-Type": "application/json" },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
-  return response.json();
+  const text = await response.text();
+  answers.push(text);
+  return JSON.parse(text);
 }
 
 /** A run that has been queued, of a user of its own with few tokens. */
@@ -91,6 +99,7 @@ async function begin(url: string, prompt: string, answers: Reply[], fields: obje
   const grant = { amount_tokens: GRANTED, source: "top_up" };
   await call(url, ADMIN_KEY, `/api/v1/admin/users/${made.user.id}/grants`, grant);
   const { key } = made.api_key;
+  await call(url, key, "/api/v1/secrets", { name: "KEY", value: SECRET });
   const wanted = { name: "Scout", model_id: "lab/plain", run_prompt: prompt, ...fields };
   const agent = `/api/v1/agents/${(await call(url, key, "/api/v1/agents", wanted)).id}`;
   return { key, agent, run: `${agent}/runs/${(await call(url, key, `${agent}/runs`, {})).id}` };
@@ -108,11 +117,18 @@ describe("of runs whose process is killed, and the next one goes on", () => {
   let late: Begun;
   let telling: Begun;
   let ordering: Begun;
+  let asking: Begun;
+  let acting: Begun;
+  let left: string;
 
   beforeAll(async () => {
     const first = await start();
-    receiver.treat((response, { path }) => {
-      if (receivedAt(path).length > 1) response.writeHead(204).end(); // the first is left without an answer
+    // Of each kind the first is left without an answer.
+    receiver.treat((response, { path, body }) => {
+      if (!path.startsWith("/mcp")) return void (receivedAt(path).length > 1 && response.writeHead(204).end());
+      const found = { content: [{ type: "text", text: "Berth 7 is free." }] };
+      const onCall = (answer: (result: unknown) => void) => mcpCallsAt(path).length > 1 && answer(found);
+      answerAsMcp(response, body, { tools: [mcpTool("berth")], onCall });
     });
     const hook = `${receiver.url}/hook`;
     const order = { url: `${receiver.url}/orders`, method: "POST", body: "{}" };
@@ -126,12 +142,24 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     const web_fetch = { enabled: true, methods: ["POST"], hosts: [receiver.host] };
     const orders = [calling("web_fetch", order), completion("Ordered.")];
     ordering = await begin(first.url, "ordering", orders, { tools_config: { web_fetch } });
-    await receiver.until(2);
-    await upstream.until(() => upstream.requests.length === 4);
+    const berth = () => [calling("harbour__berth", {}), completion("Seven.")];
+    const mcp = (path: string, effects: "none" | "any") => {
+      const auth = { secret: "KEY", inject: { type: "bearer" } };
+      const servers = [{ name: "harbour", url: receiver.url + path, effects, auth }];
+      return { tools_config: { mcp: { enabled: true, servers } } };
+    };
+    asking = await begin(first.url, "asking", berth(), mcp("/mcp/asking", "none"));
+    acting = await begin(first.url, "acting", berth(), mcp("/mcp/acting", "any"));
+    const underWay = () =>
+      receivedAt("/hook").length + receivedAt("/orders").length === 2 &&
+      mcpCallsAt("/mcp/asking").length + mcpCallsAt("/mcp/acting").length === 2;
+    while (!underWay()) await receiver.until(receiver.received.length + 1);
+    await upstream.until(() => upstream.requests.length === 6);
     // Alone, a hold may be lost with its process; what is committed after it makes it last.
     await call(first.url, thinking.key, "/api/v1/agents", { name: "Other", model_id: "lab/plain" });
     first.process.signal("SIGKILL");
-    await first.process.ended;
+    const { stdout, stderr } = await first.process.ended;
+    left = stdout + stderr;
     const db = await database.open();
     // Nobody waits here for the dead worker's lease to end; and it had been at one of them for more than an hour.
     await db.query({ text: "update run set lease_until = now() where lease_until is not null" });
@@ -177,6 +205,22 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     expect(modelCallsOf("ordering")).toBe(1);
   });
 
+  test("one in a call of an MCP server that only reads makes it again, with its secret", async () => {
+    const { run } = await finished(url, asking);
+    expect(run).toMatchObject({ status: "succeeded", attempt: 2, output: "Seven.", steps_count: 3 });
+    expect(run.steps[1].result).toContain("Berth 7 is free.");
+    const calls = mcpCallsAt("/mcp/asking");
+    expect(calls.map(({ headers }) => headers.authorization)).toEqual(Array(2).fill(`Bearer ${SECRET}`));
+    expect(modelCallsOf("asking")).toBe(2);
+  });
+
+  test("one in a call of an MCP server that may have effects does not repeat it: it fails as effect_unknown", async () => {
+    const { run } = await finished(url, acting);
+    expect(run).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
+    expect(run.steps[1]).toMatchObject({ name: "harbour__berth", status: "failed", error: { code: "effect_unknown" } });
+    expect([mcpCallsAt("/mcp/acting").length, modelCallsOf("acting")]).toEqual([1, 1]);
+  });
+
   test("every balance is what the ledger says", async () => {
     expect(await call(url, ADMIN_KEY, "/api/v1/admin/audit")).toMatchObject({ ok: true, violations: [] });
   });
@@ -205,5 +249,15 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     expect(run).toMatchObject({ attempt: 1, steps_count: 3, output: "Told.", usage: { cost_tokens: 48 } });
     expect(receivedAt("/slow")).toHaveLength(1);
     expect(modelCallsOf("stopping")).toBe(2);
+  });
+
+  test("their secret is in no answer, no log and nothing that is stored", async () => {
+    for (const each of running) each.signal("SIGTERM");
+    const ends = await Promise.all(running.map(({ ended }) => ended));
+    const logs = ends.map(({ stdout, stderr }) => stdout + stderr).join("");
+    expect(leaksIn(Buffer.from([...answers, logs, left].join("\n")), [SECRET])).toEqual([]);
+    const stored = await storedBytes({ database });
+    expect(stored.includes("Berth 7 is free.")).toBe(true); // so that the search could find something
+    expect(leaksIn(stored, [SECRET])).toEqual([]);
   });
 });

@@ -1,0 +1,105 @@
+/** A way in which a server sends back what it was sent. */
+export type Disguise = readonly [name: string, encode: (text: string) => string];
+
+const bytesOf = (text: string) => [...Buffer.from(text)];
+const hexOf = (byte: number) => byte.toString(16).padStart(2, "0");
+const shifted = (text: string, shift: number) => Buffer.from(`${"x".repeat(shift)}${text}!`).toString("base64");
+/** One encoding each. */
+export const PLAIN: Disguise[] = [
+  ["raw", (text) => text],
+  ["URL", encodeURIComponent],
+  ["form", (text) => new URLSearchParams({ q: text }).toString()],
+  [
+    "every byte as %xx",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `%${hexOf(byte)}`)
+        .join(""),
+  ],
+  [
+    "every byte as %XX",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `%${hexOf(byte).toUpperCase()}`)
+        .join(""),
+  ],
+  [
+    "every other byte as %xx",
+    (text) =>
+      bytesOf(text)
+        .map((b, n) => (n % 2 ? `%${hexOf(b)}` : String.fromCharCode(b)))
+        .join(""),
+  ],
+  ["JSON", (text) => JSON.stringify(text)],
+  ["JSON with \\/", (text) => JSON.stringify(text).replaceAll("/", "\\/")],
+  [
+    "JSON, all \\u",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `\\u00${hexOf(byte)}`)
+        .join(""),
+  ],
+  [
+    "\\x",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `\\x${hexOf(byte)}`)
+        .join(""),
+  ],
+  [
+    "\\u{}",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `\\u{${hexOf(byte)}}`)
+        .join(""),
+  ],
+  ["HTML", (text) => text.replaceAll("&", "&amp;").replaceAll("/", "&sol;").replaceAll("=", "&equals;")],
+  [
+    "HTML, decimal",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `&#${byte};`)
+        .join(""),
+  ],
+  [
+    "HTML, decimal with zeros",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `&#000${byte};`)
+        .join(""),
+  ],
+  [
+    "HTML, hex",
+    (text) =>
+      bytesOf(text)
+        .map((byte) => `&#x${hexOf(byte)};`)
+        .join(""),
+  ],
+  ["hex", (text) => Buffer.from(text).toString("hex")],
+  ["HEX", (text) => Buffer.from(text).toString("hex").toUpperCase()],
+  ["base64", (text) => shifted(text, 0)],
+  ["base64, one on", (text) => shifted(text, 1)],
+  ["base64, two on", (text) => shifted(text, 2)],
+  ["base64 within other digits", (text) => `abcde/${shifted(text, 0)}`],
+  ["base64url", (text) => Buffer.from(text).toString("base64url")],
+  ["reversed", (text) => [...text].reverse().join("")],
+];
+/** Of these nothing can be undone; nor can whoever gets an encoding in another case, but of hex. */
+export const CASED: Disguise[] = [
+  ["upper case", (text) => text.toUpperCase()],
+  ["lower case", (text) => text.toLowerCase()],
+  [
+    "upper case, then JSON, all \\u",
+    (text) => [...text.toUpperCase()].map((c) => `\\u00${hexOf(c.charCodeAt(0))}`).join(""),
+  ],
+  ["upper case, then base64", (text) => shifted(text.toUpperCase(), 1)],
+];
+export const WRAPPED: Disguise = [
+  "base64 in lines",
+  (text) => shifted(`${"y".repeat(50)}${text}`, 0).replaceAll(/(.{64})/g, "$1\r\n"),
+];
+/** One within another. */
+const NESTED: Disguise[] = PLAIN.slice(1).flatMap(([outer, encode]) =>
+  PLAIN.slice(1).map(([inner, first]): Disguise => [`${inner}, then ${outer}`, (text) => encode(first(text))]),
+);
+export const ALL = [...PLAIN, ...CASED, WRAPPED, ...NESTED];

@@ -1,0 +1,35 @@
+import type { ServerResponse } from "node:http";
+
+/** What the least that is an MCP server does besides shaking hands. */
+export interface McpConduct {
+  tools: readonly unknown[];
+  /** Of a call: `answer` takes its result; whoever never answers leaves the caller waiting. */
+  onCall: (answer: (result: unknown) => void) => void;
+}
+
+/** A tool as servers list it. */
+export const mcpTool = (name: string, more: Record<string, unknown> = {}) => ({
+  name,
+  description: "Adds two numbers.",
+  inputSchema: { type: "object", properties: {} },
+  ...more,
+});
+
+/** Whether a message that was posted calls a tool. */
+export const isMcpCall = (body: string) => body !== "" && JSON.parse(body).method === "tools/call";
+
+/** Answers one message of an MCP client over streamable HTTP. */
+export function answerAsMcp(response: ServerResponse, body: string, { tools, onCall }: McpConduct): void {
+  const { id, method, params } = JSON.parse(body || "{}");
+  const answer = (result: unknown) => {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ jsonrpc: "2.0", id, result }));
+  };
+  if (id === undefined) response.writeHead(202).end();
+  else if (method === "tools/list") answer({ tools });
+  else if (method === "tools/call") onCall(answer);
+  else {
+    const serverInfo = { name: "test", version: "1" };
+    answer({ protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo });
+  }
+}

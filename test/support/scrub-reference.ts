@@ -1,0 +1,36 @@
+import { unescaped } from "../../src/platform/escapes.ts";
+
+/**
+ * What `holdsSecret` promises of a value of up to 200 characters, in the plainest way: every text that comes of undoing
+ * up to two encodings, each searched whole. Slow.
+ */
+export function holdsByReference(bytes: Buffer, told: string): boolean {
+  const breaks = [told.replaceAll(/\r?\n/g, "\r\n"), told.replaceAll("\r\n", "\n")];
+  const cases = [told.toLowerCase(), told.toUpperCase()];
+  const spellings = [told, ...cases, ...breaks].flatMap((text) => [text, text.replaceAll(" ", "+")]);
+  const texts = spellings.flatMap((text) => [text, [...text].reverse().join("")]);
+  const needles = [...texts.map((text) => Buffer.from(text)), Buffer.from(told, "utf16le").subarray(0, -1)];
+  const least_bytes = Math.min(...needles.map(({ length }) => length));
+  const levels = [[bytes], ...[0, 0].map((): Buffer[] => [])];
+  for (const depth of [0, 1]) {
+    for (const each of levels[depth] ?? []) {
+      levels[depth + 1]?.push(...undone(each, least_bytes), ...(depth === 0 ? undone(turned(each), Infinity) : []));
+    }
+  }
+  return levels.flat().some((each) => needles.some((needle) => each.includes(needle)));
+}
+
+const turned = (bytes: Buffer) => Buffer.from(bytes).reverse();
+
+/** `bytes` without escapes, and what each run of digits in it says that may say `least_bytes`. */
+function undone(bytes: Buffer, least_bytes: number): Buffer[] {
+  const plain = unescaped(bytes)?.plain;
+  const least = Math.floor((least_bytes * 8) / 6) - 2;
+  const runs = (bytes.toString("latin1").match(/[A-Za-z0-9+/_\r\n-]+/g) ?? []).filter((run) => run.length >= least);
+  const digits = runs.map((run) => run.replaceAll(/[\r\n]/g, ""));
+  const said = [...digits, ...digits.map((run) => turned(Buffer.from(run)).toString())].flatMap((run) => [
+    ...[0, 1, 2, 3].map((from) => Buffer.from(run.slice(from), "base64")),
+    ...(run.match(/[0-9a-f]{16,}/gi) ?? []).flatMap((hex) => [0, 1].map((from) => Buffer.from(hex.slice(from), "hex"))),
+  ]);
+  return [...(plain === undefined ? [] : [plain]), ...said];
+}
