@@ -3,9 +3,12 @@ import { TOKENS_PER_CENT } from "../../src/constants.ts";
 /** Numbers, times and words as people read them, in their own language's format. */
 
 const whole = new Intl.NumberFormat();
+const exact = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
 const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
 
 export const number = (value: number): string => whole.format(value);
+/** A decimal that the API gives as text, with all its digits. */
+export const decimal = (text: string): string => exact.format(text as Intl.StringNumericLiteral);
 /** For tiles and axes: 1.2M. The exact figure belongs beside it or in a title. */
 export const short = (value: number): string =>
   Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
@@ -18,6 +21,15 @@ export function dollars(tokens: number): string {
 /** An amount of cents; below a dollar with the digits that matter. */
 export function money(cents: number, currency: string): string {
   const small = cents !== 0 && Math.abs(cents) < 100;
+  if (small && Math.abs(cents) < 1) {
+    const digits = {
+      style: "currency",
+      currency,
+      currencyDisplay: "narrowSymbol",
+      maximumSignificantDigits: 2,
+    } as const;
+    return new Intl.NumberFormat(undefined, digits).format(cents / 100);
+  }
   return new Intl.NumberFormat(undefined, {
     style: "currency",
     currency,
@@ -28,8 +40,18 @@ export function money(cents: number, currency: string): string {
 }
 
 const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const thisYear = new Intl.DateTimeFormat(undefined, {
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+});
 const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
-export const instant = (at: string): string => dateTime.format(new Date(at));
+/** Date and time in this browser's zone; the year where it is another one. */
+export function instant(at: string): string {
+  const date = new Date(at);
+  return (date.getFullYear() === new Date().getFullYear() ? thisYear : dateTime).format(date);
+}
 export const day = (at: string): string => dateOnly.format(new Date(at));
 
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });

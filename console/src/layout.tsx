@@ -2,9 +2,10 @@ import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { keyInUse } from "./api/client.ts";
-import { profileQuery, subscriptionQuery } from "./api/queries.ts";
+import { plansQuery, profileQuery } from "./api/queries.ts";
 import { leaveKey, signOut } from "./api/session.ts";
 import { day, short } from "./format.ts";
+import { OWN_ZONE, zoneName } from "./schedule-words.ts";
 import { Badge, Button, Callout, Skeleton } from "./ui/basics.tsx";
 import { Icon, type IconName, Logo } from "./ui/icons.tsx";
 import { ThemeChoice } from "./ui/theme.tsx";
@@ -113,6 +114,9 @@ function Places() {
           )}
         </Link>
         <ThemeChoice />
+        <p className="px-2.5 text-xs text-muted">
+          Times are {OWN_ZONE === "UTC" ? "UTC" : `${zoneName(OWN_ZONE)} time`}
+        </p>
         <Person email={profile.email} />
       </div>
     </div>
@@ -150,7 +154,7 @@ function Person({ email }: { email: string }) {
 /** What concerns every page: payments that move no money, debt. */
 function Banners() {
   const { data: profile } = useSuspenseQuery(profileQuery);
-  const { data: subscription } = useQuery(subscriptionQuery);
+  const { data: offer } = useQuery(plansQuery);
   return (
     <div className="space-y-3 empty:hidden [&:not(:empty)]:mb-5">
       {profile.balance.debt > 0 && (
@@ -159,7 +163,7 @@ function Banners() {
           repay them first.
         </Callout>
       )}
-      {subscription?.sandbox === true && (
+      {offer?.payments === "sandbox" && (
         <p className="-mt-3 text-sm text-muted">
           <Badge tone="accent">Sandbox</Badge> What is bought here moves no money.
         </p>

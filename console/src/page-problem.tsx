@@ -1,4 +1,5 @@
 import { Link, useRouter } from "@tanstack/react-router";
+import { asProblem } from "./api/problem.ts";
 import { buttonClass, Empty } from "./ui/basics.tsx";
 import { ProblemNotice } from "./ui/problem.tsx";
 
@@ -11,6 +12,19 @@ export function PageProblem({ error }: { error: unknown }) {
       <h1 className="mb-4 text-xl font-semibold">This page could not be shown</h1>
       <ProblemNotice error={error} onRetry={() => void router.invalidate()} />
     </main>
+  );
+}
+
+/** The same within the frame: the way on is beside it. */
+export function PagePartProblem({ error }: { error: unknown }) {
+  const router = useRouter();
+  const gone = asProblem(error).status === 404;
+  return (
+    <div className="max-w-2xl">
+      <title>{gone ? "Not found · Purser" : "Something went wrong · Purser"}</title>
+      <h1 className="mb-4 text-xl font-semibold">{gone ? "It is not here" : "This page could not be shown"}</h1>
+      <ProblemNotice error={error} {...(gone ? {} : { onRetry: () => void router.invalidate() })} />
+    </div>
   );
 }
 

@@ -9,8 +9,8 @@ import {
 import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
-import { NotFound, PageProblem } from "./page-problem.tsx";
-import { choice, flag, text } from "./search.ts";
+import { NotFound, PagePartProblem, PageProblem } from "./page-problem.tsx";
+import { choice, flag, text, whole } from "./search.ts";
 
 /** Every page with its address. What a page shows is in its address, so that it can be kept, sent and gone back to. */
 
@@ -22,7 +22,7 @@ const open = <Path extends string>(path: Path, load: () => Promise<Record<string
     getParentRoute: () => root,
     path,
     component: lazyRouteComponent(load as never, name),
-    validateSearch: (search: Record<string, unknown>) => text(search, "next"),
+    validateSearch: (search: Record<string, unknown>) => ({ ...text(search, "next"), ...text(search, "search") }),
   });
 const signInPages = () => import("./pages/sign-in.tsx");
 const openRoutes = [
@@ -87,6 +87,10 @@ const run = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/runs/$run_id",
   component: lazyRouteComponent(() => import("./pages/run.tsx"), "RunPage"),
+  validateSearch: (search: Record<string, unknown>): { why?: "all" | number } => ({
+    ...choice(search, "why", ["all"]),
+    ...whole(search, "why"),
+  }),
 });
 const chat = createRoute({
   getParentRoute: () => house,
@@ -111,6 +115,8 @@ const billing = createRoute({
     ...text(search, "run_id"),
     ...text(search, "from"),
     ...text(search, "to"),
+    ...text(search, "why"),
+    ...whole(search, "line"),
     ...flag(search, "closed"),
     ...flag(search, "top_up"),
   }),
@@ -124,6 +130,7 @@ const notices = createRoute({
   getParentRoute: () => house,
   path: "/notices",
   component: lazyRouteComponent(() => import("./pages/notices.tsx"), "NoticesPage"),
+  validateSearch: (search: Record<string, unknown>) => text(search, "event"),
 });
 const account = createRoute({
   getParentRoute: () => house,
@@ -149,6 +156,7 @@ const pages = [
 export const router = createRouter({
   routeTree: root.addChildren([house.addChildren([...pages]), ...openRoutes]),
   defaultPreload: "intent",
+  defaultErrorComponent: PagePartProblem,
   scrollRestoration: true,
 });
 

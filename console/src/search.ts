@@ -17,6 +17,11 @@ export function text<const Name extends string>(search: Search, name: Name): { [
   return (found === "" ? {} : { [name]: found }) as { [N in Name]?: string };
 }
 
+export function whole<const Name extends string>(search: Search, name: Name): { [N in Name]?: number } {
+  const value = search[name];
+  return (Number.isSafeInteger(value) ? { [name]: value } : {}) as { [N in Name]?: number };
+}
+
 export function flag<const Name extends string>(search: Search, name: Name): { [N in Name]?: true } {
   return (search[name] === true ? { [name]: true } : {}) as { [N in Name]?: true };
 }

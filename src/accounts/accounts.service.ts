@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
-import { type ApiKeyRow, createAccountsStore, type UserRow } from "./accounts.store.ts";
+import { type ApiKeyRow, createAccountsStore, type UserPage, type UserRow } from "./accounts.store.ts";
 import { hashApiKey, isApiKey, newApiKey, shownParts } from "./api-key.ts";
 import { createAuthentication } from "./authentication.ts";
 
@@ -77,7 +77,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       if (row === undefined || row.erased_at !== null) throw errors.notFound("This user");
       return userRecord(row);
     },
-    async users(page: { limit: number; before_id: string | null }): Promise<User[]> {
+    async users(page: UserPage): Promise<User[]> {
       return (await store.users(page)).map(userRecord);
     },
     /** Suspends or resumes; a suspended user's keys answer 403 on every node at once. */

@@ -37,6 +37,13 @@ interface Tables {
   api_key: ApiKeyRow;
 }
 
+/** A page of users; of those with `search` in their address or as their id, unless it is empty. */
+export interface UserPage {
+  search: string;
+  limit: number;
+  before_id: string | null;
+}
+
 export function createAccountsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
@@ -47,14 +54,23 @@ export function createAccountsStore(db: Db) {
         .returningAll()
         .executeTakeFirstOrThrow(),
     user: (id: string) => tables().selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst(),
-    users: (page: { limit: number; before_id: string | null }) => {
-      const query = tables()
+    users: ({ search, limit, before_id }: UserPage) => {
+      let query = tables()
         .selectFrom("users")
         .selectAll()
         .where("erased_at", "is", null)
         .orderBy("id", "desc")
-        .limit(page.limit);
-      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+        .limit(limit);
+      if (search !== "") {
+        const wanted = search.toLowerCase();
+        query = query.where((is) =>
+          is.or([
+            is(is.fn<number>("strpos", [is.fn("lower", ["email"]), is.val(wanted)]), ">", 0),
+            is(is.cast<string>("id", "text"), "=", wanted),
+          ]),
+        );
+      }
+      return (before_id === null ? query : query.where("id", "<", before_id)).execute();
     },
     setSuspended: (id: string, suspended_at: Instant | null) =>
       tables()

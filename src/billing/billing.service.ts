@@ -51,6 +51,8 @@ export function createBilling(options: BillingOptions) {
 
   return {
     plans: options.plans,
+    /** How people pay here. The operator's hand, which also grants as if paid, is none of theirs. */
+    payments: payments.provider === "operator" ? ("none" as const) : payments.provider,
     purchases,
     overage,
     invoices: createInvoices(room, inbox),

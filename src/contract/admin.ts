@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { createdApiKeySchema } from "./accounts.ts";
-import { bucketSchema, grantSourceSchema, profileSchema } from "./billing.ts";
+import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
 import {
   failures,
   instantInput,
@@ -51,7 +51,11 @@ export const listUsers = createRoute({
   tags,
   summary: "Users, newest first",
   security,
-  request: { query: listQuerySchema },
+  request: {
+    query: listQuerySchema.extend({
+      search: textSchema(254).optional().openapi({ description: "a part of the address, or the whole id" }),
+    }),
+  },
   responses: {
     200: json(z.object({ users: z.array(adminUserSchema), next_cursor: nextCursorSchema }), "a page of users"),
     ...failures(400, 404),
@@ -109,6 +113,15 @@ export const grantTokens = createRoute({
     ),
   },
   responses: { 201: json(bucketSchema, "the new bucket"), ...failures(400, 404) },
+});
+
+export const listPlansOnOffer = createRoute({
+  method: "get",
+  path: "/api/v1/admin/plans",
+  tags,
+  summary: "Plans that a user can be given",
+  security,
+  responses: { 200: json(z.object({ plans: z.array(planSchema) }), "the plans"), ...failures(404) },
 });
 
 export const subscribeUser = createRoute({

@@ -130,5 +130,16 @@ export const listPlans = createRoute({
   tags,
   summary: "Plans on offer",
   ...needs("billing:read"),
-  responses: { 200: json(z.object({ plans: z.array(planSchema) }), "the plans"), ...failures(403) },
+  responses: {
+    200: json(
+      z.object({
+        plans: z.array(planSchema),
+        payments: z
+          .enum(["stripe", "sandbox", "none"])
+          .openapi({ description: "how they are paid: sandbox moves no money, with none nothing can be bought" }),
+      }),
+      "the plans",
+    ),
+    ...failures(403),
+  },
 });

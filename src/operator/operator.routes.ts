@@ -45,8 +45,8 @@ export function operatorRoutes(options: OperatorOptions) {
     return c.json({ user: await userRecord(created.user), api_key: { ...created.api_key, spent_tokens: 0 } }, 201);
   });
   router.openapi(contract.listUsers, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
-    const users = await accounts.users({ limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const { limit, cursor, search = "" } = c.req.valid("query");
+    const users = await accounts.users({ search, limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
     const { page, next_cursor } = pageOf(users, limit, (user) => user.id);
     return c.json({ users: await Promise.all(page.map(userRecord)), next_cursor }, 200);
   });
@@ -74,6 +74,7 @@ export function operatorRoutes(options: OperatorOptions) {
     const user = await accounts.user(c.req.valid("param").id);
     return c.json(await billing.grant(user.id, c.req.valid("json")), 201);
   });
+  router.openapi(contract.listPlansOnOffer, (c) => c.json({ plans: [...billing.plans] }, 200));
   router.openapi(contract.subscribeUser, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
     const { subscription, created } = await billing.subscribeAsIfPaid(user.id, c.req.valid("json").plan_id);

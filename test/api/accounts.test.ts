@@ -3,7 +3,7 @@ import { type Service, startService } from "../support/service.ts";
 
 let service: Service;
 beforeAll(async () => {
-  service = await startService({ env: { PURSER_TEST_CLOCK: "2026-01-31T00:00:00Z" } });
+  service = await startService({ env: { PURSER_TEST_CLOCK: "2026-01-31T00:00:00Z", PURSER_PAYMENTS: "sandbox" } });
 });
 afterAll(() => service.stop());
 
@@ -200,6 +200,34 @@ describe("the operator API (contract 8)", () => {
     expect(none.body.user).toMatchObject({ token_balance: 0, is_trial: false, trial_ends_at: null });
     const buckets = await service.as(none.body.api_key.key).get("/api/v1/users/me/buckets");
     expect(buckets.body).toEqual({ buckets: [], total_remaining: 0, next_cursor: null });
+  });
+
+  it("are found by a part of their address, whatever its case, and by their id, page by page", async () => {
+    const made: string[] = [];
+    for (const name of ["find_1", "Find+2", "findX3"]) {
+      const { body } = await service.admin.post("/api/v1/admin/users", { email: `${name}@found.example` });
+      made.unshift(body.user.id);
+    }
+    const find = async (query: string) => {
+      const { body } = await service.admin.get(`/api/v1/admin/users?${query}`);
+      return { ids: body.users.map((user: { id: string }) => user.id), next_cursor: body.next_cursor };
+    };
+    expect((await find("search=FOUND.ex")).ids).toEqual(made);
+    expect((await find("search=find_")).ids, "no pattern, but a text").toEqual([made[2]]);
+    expect((await find(`search=${encodeURIComponent("+2")}`)).ids).toEqual([made[1]]);
+    expect((await find(`search=${made[0]}`)).ids).toEqual([made[0]]);
+    expect((await find("search=nobody@")).ids).toEqual([]);
+    const first = await find("search=found.example&limit=2");
+    const rest = await find(`search=found.example&limit=2&cursor=${first.next_cursor}`);
+    expect([...first.ids, ...rest.ids]).toEqual(made);
+  });
+
+  it("can be given the plans that the operator is shown, which are those on offer", async () => {
+    const user = await service.newUser();
+    const shown = (await service.admin.get("/api/v1/admin/plans")).body.plans;
+    const offer = (await user.get("/api/v1/billing/plans")).body;
+    expect(offer).toEqual({ plans: shown, payments: "sandbox" });
+    expect((await user.get("/api/v1/admin/plans")).status).toBe(401);
   });
 
   it("refuses a second user with the same address", async () => {

@@ -47,7 +47,7 @@ beforeEach(async () => {
   complaints = [];
   upstream.answer(completion());
   context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB" });
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(30_000);
   context.on("weberror", (error) => complaints.push(error.error().message));
   context.on("request", (request) => {
     if (!request.url().startsWith(service.url) && !request.url().startsWith("data:"))
@@ -106,6 +106,9 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await shows(page, "Nothing much happened.");
   await page.getByRole("heading", { name: "Output" }).waitFor();
   await page.getByRole("button", { name: "Run again" }).waitFor();
+  await page.getByRole("link", { name: "Why step 1 cost that" }).click();
+  await page.getByRole("dialog").getByText("Estimated before").waitFor();
+  await page.getByRole("button", { name: "Close" }).click();
 
   await page.getByRole("link", { name: "← Morning reader" }).click();
   await page.getByRole("link", { name: "Edit" }).click();
@@ -121,6 +124,7 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
     .allTextContents();
   expect(preview).toHaveLength(5);
   await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("heading", { name: "Morning reader", level: 1, exact: true }).waitFor();
   await shows(page, "Every Friday at 07:30, New York time");
 
   await page.getByRole("link", { name: "Secrets" }).click();
@@ -142,6 +146,14 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
 
   await page.getByRole("link", { name: "Ledger" }).click();
   await page.getByRole("row", { name: /lab\/small/ }).waitFor();
+  await page.getByRole("link", { name: /^Why line/ }).click();
+  const why = page.getByRole("dialog", { name: "Why did this cost that?" });
+  await why.getByRole("row", { name: /^In / }).waitFor();
+  expect((await why.getByRole("row").allTextContents()).join(" ")).toMatch(/Out\d+2\d+ Billed\d+/);
+  expect(page.url()).toContain("why=");
+  await page.keyboard.press("Escape");
+  await why.waitFor({ state: "detached" });
+  expect(page.url()).not.toContain("why=");
   await page.getByRole("link", { name: "Overview" }).click();
   await page.getByText("lab/small").waitFor();
 });

@@ -41,8 +41,9 @@ export async function asPerson(
   const sent = body === undefined ? {} : { body: JSON.stringify(body) };
   const response = await fetch(`${service.url}/api/v1${path}`, { method, headers, ...sent });
   if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${await response.text()}`);
+  const text = await response.text();
   // biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
-  return (await response.json()) as any;
+  return (text === "" ? null : JSON.parse(text)) as any;
 }
 
 /** What axe-core finds wrong with the page as it is, a line each. */

@@ -12,6 +12,7 @@ import type * as schedules from "../../../src/contract/schedules.ts";
 import type * as secrets from "../../../src/contract/secrets.ts";
 import type * as signIn from "../../../src/contract/sign-in.ts";
 import type * as threads from "../../../src/contract/threads.ts";
+import type * as webhookKey from "../../../src/contract/webhook-key.ts";
 import { ApiError, problemOf } from "./problem.ts";
 
 /**
@@ -31,7 +32,8 @@ type Contract = typeof accounts &
   typeof schedules &
   typeof secrets &
   typeof signIn &
-  typeof threads;
+  typeof threads &
+  typeof webhookKey;
 type Route = Extract<Contract[keyof Contract], { method: string; path: string }>;
 type Endpoint = { [R in Route as `${Uppercase<R["method"]>} ${R["path"]}`]: R };
 /** Method and path, such as `GET /api/v1/agents/{id}`. */

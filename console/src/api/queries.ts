@@ -88,7 +88,7 @@ interface Page<Row> {
 }
 
 /** A list that is read page by page. `fetchPage` gets the query of one page. */
-function listOf<Row>(
+export function listOf<Row>(
   queryKey: unknown[],
   fetchPage: (page: { limit: number; cursor?: string }, signal: AbortSignal) => Promise<Page<Row>>,
 ) {
@@ -191,10 +191,32 @@ export const purchasesQuery = listOf(["purchases"], async (query, signal) => {
   return { rows: purchases, next_cursor };
 });
 
+/** The plans, and how people pay here. */
 export const plansQuery = queryOptions({
   queryKey: ["plans"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/billing/plans", { signal })).plans,
+  queryFn: ({ signal }) => call("GET /api/v1/billing/plans", { signal }),
   staleTime: 300_000,
+});
+/** The request that a run's charges go by; null when nothing was charged. */
+export const runChargesQuery = (run_id: string) =>
+  queryOptions({
+    queryKey: ["transactions", "request of", run_id],
+    queryFn: async ({ signal }) => {
+      const { transactions } = await call("GET /api/v1/users/me/transactions", {
+        query: { run_id, limit: 1 },
+        signal,
+      });
+      return transactions[0]?.request_id ?? null;
+    },
+  });
+export const explanationQuery = (request_id: string) =>
+  queryOptions({
+    queryKey: ["explanation", request_id],
+    queryFn: ({ signal }) => call("GET /api/v1/billing/explain/{request_id}", { params: { request_id }, signal }),
+  });
+export const invoicesQuery = listOf(["invoices"], async (query, signal) => {
+  const { invoices, next_cursor } = await call("GET /api/v1/billing/invoices", { query, signal });
+  return { rows: invoices, next_cursor };
 });
 export const subscriptionQuery = queryOptions({
   queryKey: ["subscription"],

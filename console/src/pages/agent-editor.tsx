@@ -91,6 +91,7 @@ function Editor({ agent }: { agent: Agent | null }) {
             <AreaField
               label="What it does on each run"
               param="run_prompt"
+              required={draft.schedule_enabled}
               value={draft.run_prompt}
               onValue={(run_prompt) => change({ run_prompt })}
               placeholder="Read https://example.com/news and tell me what matters."
@@ -139,6 +140,7 @@ function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
           <SelectField
             label="Model"
             param="model_id"
+            required
             value={draft.model_id}
             onValue={(model_id) => change({ model_id })}
             options={[["", "Choose one"], ...options]}

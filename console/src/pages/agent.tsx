@@ -3,10 +3,11 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } from "../api/queries.ts";
-import { ago, count, duration, instant, number, words } from "../format.ts";
+import { ago, duration, instant, number } from "../format.ts";
+import { AgentSettings } from "../parts/agent-settings.tsx";
 import { OWN_ZONE, scheduleInWords, wallTime, zoneName } from "../schedule-words.ts";
 import { useAct } from "../ui/act.ts";
-import { Badge, Button, buttonClass, Callout, Card, Empty, Facts, PageHeader, Status } from "../ui/basics.tsx";
+import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { SelectField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
@@ -85,7 +86,7 @@ export function AgentPage() {
       />
       {tab === "runs" && <Runs id={id} onRun={runNow} busy={busy} />}
       {tab === "schedule" && <Schedule agent={agent} />}
-      {tab === "settings" && <Settings agent={agent} />}
+      {tab === "settings" && <AgentSettings agent={agent} />}
       {deleting && (
         <Confirm
           title={`Delete ${agent.name}?`}
@@ -277,43 +278,6 @@ function Schedule({ agent }: { agent: Agent }) {
               Once its schedule comes round, each time is recorded here.
             </Empty>
           }
-        />
-      </Card>
-    </div>
-  );
-}
-
-function Settings({ agent }: { agent: Agent }) {
-  const tools = Object.entries(agent.tools_config).filter(([, tool]) => (tool as { enabled: boolean }).enabled);
-  const { limits } = agent;
-  const cap = (tokens: number | null) => (tokens === null ? "no cap" : `${number(tokens)} tokens`);
-  return (
-    <div className="grid gap-4 lg:grid-cols-2">
-      <Card title="Instructions">
-        <h3 className="text-sm text-muted">Who it is</h3>
-        <p className="mb-4 whitespace-pre-wrap">{agent.system_prompt ?? "—"}</p>
-        <h3 className="text-sm text-muted">What it does on each run</h3>
-        <p className="whitespace-pre-wrap">{agent.run_prompt ?? "—"}</p>
-      </Card>
-      <Card title="Set-up">
-        <Facts
-          facts={[
-            ["Model", agent.auto_route ? "chosen for each run" : agent.model_id],
-            ["Tools", tools.length === 0 ? "none" : tools.map(([name]) => words(name)).join(", ")],
-            ["Secrets", agent.secrets_used.length === 0 ? "none" : agent.secrets_used.join(", ")],
-            ["Steps a run", number(limits.max_steps)],
-            ["Time a run", count(limits.max_run_seconds, "second")],
-            ["Cost a run", cap(limits.max_cost_tokens_per_run)],
-            ["Cost a month", cap(limits.max_cost_tokens_per_month)],
-            ["Paused after", count(limits.max_consecutive_failures, "failure in a row", "failures in a row")],
-            ["Version", `${agent.version}, changed ${ago(agent.updated_at)}`],
-            [
-              "Id",
-              <code key="id" className="text-sm break-all">
-                {agent.id}
-              </code>,
-            ],
-          ]}
         />
       </Card>
     </div>

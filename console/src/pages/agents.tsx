@@ -50,7 +50,9 @@ const COLUMNS: Column<Agent>[] = [
         <Link to="/agents/$id/runs/$run_id" params={{ id: agent.id, run_id: agent.last_run.id }}>
           <Status status={agent.last_run.status} />
           {agent.last_run.finished_at !== null && (
-            <span className="ml-2 text-sm whitespace-nowrap text-muted">{ago(agent.last_run.finished_at)}</span>
+            <span className="text-sm whitespace-nowrap text-muted max-md:block md:ml-2">
+              {ago(agent.last_run.finished_at)}
+            </span>
           )}
         </Link>
       ),

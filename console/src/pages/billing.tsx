@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import { profileQuery, subscriptionQuery } from "../api/queries.ts";
+import { plansQuery, profileQuery, subscriptionQuery } from "../api/queries.ts";
 import { dollars, number } from "../format.ts";
 import { BucketsTab } from "../parts/buckets.tsx";
 import { LedgerTab } from "../parts/ledger.tsx";
@@ -23,6 +23,7 @@ export function BillingPage() {
   const { tab = "balance", top_up } = useSearch({ from: "/house/billing" });
   const { data: profile } = useSuspenseQuery(profileQuery);
   const { data: subscription } = useQuery(subscriptionQuery);
+  const { data: offer } = useQuery(plansQuery);
   const navigate = useNavigate({ from: "/billing" });
   const buying = (open: boolean) =>
     void navigate({ search: (old) => ({ ...old, top_up: open || undefined }) as never, replace: !open });
@@ -32,7 +33,13 @@ export function BillingPage() {
         title="Usage and billing"
         note={`${number(profile.token_balance)} tokens, worth ${dollars(profile.token_balance)} at the standard rate`}
       >
-        <Button kind="primary" icon="plus" onClick={() => buying(true)}>
+        <Button
+          kind="primary"
+          icon="plus"
+          disabled={offer?.payments === "none"}
+          title={offer?.payments === "none" ? "This service has no payments set up: ask whoever runs it" : undefined}
+          onClick={() => buying(true)}
+        >
           Buy tokens
         </Button>
       </PageHeader>

@@ -1,7 +1,7 @@
 import { type FormEvent, useState } from "react";
 import { call } from "../api/client.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
-import { ago, day, number } from "../format.ts";
+import { ago, count, day, number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
@@ -53,21 +53,17 @@ export function KeysPage() {
           <code className="block text-sm text-muted">
             {key.prefix}…{key.last_four}
           </code>
+          <div className="mt-1 text-sm md:hidden">
+            <Spent of={key} />
+          </div>
         </>
       ),
     },
     { title: "May", wide: true, cell: (key) => <Scopes scopes={key.scopes} /> },
     {
       title: "Spent",
-      cell: (key) =>
-        key.budget_tokens === null ? (
-          number(key.spent_tokens)
-        ) : (
-          <div className="min-w-28">
-            {number(key.spent_tokens)} <span className="text-muted">of {number(key.budget_tokens)}</span>
-            <Meter label={`Budget of ${key.name}`} value={key.spent_tokens} of={key.budget_tokens} tone="bg-warn" />
-          </div>
-        ),
+      wide: true,
+      cell: (key) => <Spent of={key} />,
     },
     {
       title: "Last used",
@@ -84,7 +80,7 @@ export function KeysPage() {
       numeric: true,
       cell: (key) =>
         key.revoked_at === null && (
-          <span className="flex justify-end gap-1">
+          <span className="flex justify-end gap-1 max-md:flex-col">
             <Button kind="quiet" onClick={() => setOpen({ what: "rotate", key })} aria-label={`Rotate ${key.name}`}>
               Rotate
             </Button>
@@ -137,6 +133,16 @@ export function KeysPage() {
         </Confirm>
       )}
     </>
+  );
+}
+
+function Spent({ of: key }: { of: ApiKey }) {
+  if (key.budget_tokens === null) return <>{count(key.spent_tokens, "token")}</>;
+  return (
+    <div className="min-w-28">
+      {number(key.spent_tokens)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
+      <Meter label={`Budget of ${key.name}`} value={key.spent_tokens} of={key.budget_tokens} tone="bg-warn" />
+    </div>
   );
 }
 

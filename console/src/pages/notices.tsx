@@ -1,12 +1,14 @@
+import { useQuery } from "@tanstack/react-query";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
-import { endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
+import { agentNamesQuery, endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
 import { instant, number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog } from "../ui/dialog.tsx";
-import { FormErrorProvider, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, SelectField, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -24,11 +26,49 @@ const EVENTS: Record<Event, string> = {
   "subscription.renewed": "The plan was renewed",
 };
 
+const isEvent = (name: string | undefined): name is Event => name !== undefined && name in EVENTS;
+
 /** The part of a notice that tells most in a line. */
 function detail({ data }: Notice): string {
   const told = data.error_message ?? data.reason ?? data.plan_id;
   if (told !== undefined) return String(told);
   return typeof data.percent === "number" ? `${number(data.percent)} % used` : "";
+}
+
+/** Where one can act on it. */
+function Where({ notice: { event, data } }: { notice: Notice }) {
+  const { data: agents } = useQuery(agentNamesQuery);
+  if (typeof data.agent_id === "string") {
+    const id = data.agent_id;
+    const name = agents?.find((agent) => agent.id === id)?.name;
+    if (agents !== undefined && name === undefined) return <>an agent that is deleted</>;
+    return typeof data.run_id === "string" ? (
+      <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: data.run_id }} className="link">
+        {name ?? "The run"}
+      </Link>
+    ) : (
+      <Link to="/agents/$id" params={{ id }} search={{ tab: "schedule" }} className="link">
+        {name ?? "The agent"}
+      </Link>
+    );
+  }
+  if (event.startsWith("secret."))
+    return (
+      <Link to="/secrets" className="link">
+        Secrets
+      </Link>
+    );
+  if (event.startsWith("key_budget."))
+    return (
+      <Link to="/keys" className="link">
+        API keys
+      </Link>
+    );
+  return (
+    <Link to="/billing" search={event.startsWith("overage.") ? { tab: "overage" } : {}} className="link">
+      Usage and billing
+    </Link>
+  );
 }
 
 const NOTICES: Column<Notice>[] = [
@@ -37,8 +77,9 @@ const NOTICES: Column<Notice>[] = [
     title: "What",
     cell: (notice) => (
       <>
-        <span className="font-medium">{EVENTS[notice.event]}</span>
-        <span className="block text-sm text-muted">{detail(notice)}</span>
+        <span className="font-medium">{EVENTS[notice.event]}</span> <span className="text-muted">·</span>{" "}
+        <Where notice={notice} />
+        <span className="block text-sm break-words text-muted">{detail(notice)}</span>
       </>
     ),
   },
@@ -66,6 +107,9 @@ const NOTICES: Column<Notice>[] = [
 
 /** What you were told of, and the programs that are told too. */
 export function NoticesPage() {
+  const { event } = useSearch({ from: "/house/notices" });
+  const navigate = useNavigate({ from: "/notices" });
+  const wanted = isEvent(event) ? event : undefined;
   const [making, setMaking] = useState(false);
   const [ending, setEnding] = useState<Endpoint | null>(null);
   const endpoints: Column<Endpoint>[] = [
@@ -96,13 +140,22 @@ export function NoticesPage() {
       <PageHeader title="Notices" note="What happened that you may want to act on." />
       <div className="space-y-4">
         <Card flush>
+          <div className="border-b border-line px-4 py-3">
+            <SelectField
+              label="About"
+              className="w-full sm:w-64"
+              value={wanted ?? ""}
+              options={[["", "everything"], ...Object.entries(EVENTS)]}
+              onValue={(chosen) => void navigate({ search: chosen === "" ? {} : { event: chosen }, replace: true })}
+            />
+          </div>
           <PagedTable
             label="Notices"
-            query={noticesQuery({})}
+            query={noticesQuery(wanted === undefined ? {} : { event: wanted })}
             columns={NOTICES}
             keyOf={({ id }) => id}
             empty={
-              <Empty icon="notices" title="Nothing to report">
+              <Empty icon="notices" title={wanted === undefined ? "Nothing to report" : "Nothing of that kind"}>
                 Failed runs, paused schedules, a low balance: you will read of them here.
               </Empty>
             }

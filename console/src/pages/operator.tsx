@@ -1,15 +1,15 @@
-import { useInfiniteQuery, useMutation } from "@tanstack/react-query";
-import { Link } from "@tanstack/react-router";
+import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { type Answer, call } from "../api/client.ts";
-import { queryClient } from "../api/queries.ts";
+import { listOf, queryClient } from "../api/queries.ts";
 import { day, number } from "../format.ts";
 import { NewUser, UserActs } from "../parts/operator-acts.tsx";
+import { Audit, Invoices, TestClock } from "../parts/operator-house.tsx";
 import { useAct } from "../ui/act.ts";
-import { Badge, Button, Callout, Card, Empty, PageHeader, Skeleton } from "../ui/basics.tsx";
+import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { Logo } from "../ui/icons.tsx";
-import { type Column, Table } from "../ui/list.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
 type User = Answer<"GET /api/v1/admin/users/{id}">;
@@ -75,34 +75,6 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
 
 function House({ api_key }: { api_key: string }) {
   const [making, setMaking] = useState(false);
-  const users = useInfiniteQuery({
-    queryKey: ["operator", "users"],
-    queryFn: ({ pageParam }) =>
-      call("GET /api/v1/admin/users", {
-        key: api_key,
-        query: { limit: 25, ...(pageParam === null ? {} : { cursor: pageParam }) },
-      }),
-    initialPageParam: null as string | null,
-    getNextPageParam: (page) => page.next_cursor,
-  });
-  const columns: Column<User>[] = [
-    {
-      title: "User",
-      cell: (user) => (
-        <>
-          <span className="font-medium">{user.email}</span>{" "}
-          {user.suspended_at !== null && <Badge tone="bad">suspended</Badge>}{" "}
-          {user.is_trial && <Badge tone="accent">trial</Badge>}
-          <code className="block text-xs text-muted">{user.id}</code>
-        </>
-      ),
-    },
-    { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
-    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">none</span> },
-    { title: "Since", wide: true, cell: (user) => day(user.created_at) },
-    { title: "", numeric: true, cell: (user) => <UserActs user={user} api_key={api_key} /> },
-  ];
-  const rows = users.data?.pages.flatMap((page) => page.users) ?? [];
   return (
     <>
       <PageHeader title="Operator">
@@ -111,58 +83,75 @@ function House({ api_key }: { api_key: string }) {
         </Button>
       </PageHeader>
       <div className="space-y-4">
+        <Users api_key={api_key} />
+        <TestClock api_key={api_key} />
         <Audit api_key={api_key} />
-        <Card title="Users" flush>
-          {users.isPending && <Skeleton />}
-          {users.isError && <ProblemNotice error={users.error} onRetry={() => void users.refetch()} />}
-          {users.isSuccess && rows.length === 0 && (
-            <Empty icon="person" title="No users yet">
-              People sign up themselves, or you make them here.
-            </Empty>
-          )}
-          {rows.length > 0 && <Table label="Users" columns={columns} rows={rows} keyOf={(user) => user.id} />}
-          {users.hasNextPage && (
-            <div className="border-t border-line p-2 text-center">
-              <Button kind="quiet" busy={users.isFetchingNextPage} onClick={() => void users.fetchNextPage()}>
-                Show more
-              </Button>
-            </div>
-          )}
-        </Card>
+        <Invoices api_key={api_key} />
       </div>
       {making && <NewUser api_key={api_key} onClose={() => setMaking(false)} />}
     </>
   );
 }
 
-function Audit({ api_key }: { api_key: string }) {
-  const audit = useMutation({ mutationFn: () => call("GET /api/v1/admin/audit", { key: api_key }) });
-  const checked = Object.values(audit.data?.checked ?? {}).reduce((sum, part) => sum + part, 0);
+function Users({ api_key }: { api_key: string }) {
+  const { search = "" } = useSearch({ from: "/operator" });
+  const navigate = useNavigate({ from: "/operator" });
+  const query = listOf(["operator", "users", search], async (page, signal) => {
+    const sent = search === "" ? page : { ...page, search };
+    const { users, next_cursor } = await call("GET /api/v1/admin/users", { key: api_key, query: sent, signal });
+    return { rows: users, next_cursor };
+  });
+  const columns: Column<User>[] = [
+    {
+      title: "User",
+      cell: (user) => (
+        <>
+          <span className="font-medium break-all">{user.email}</span>{" "}
+          {user.suspended_at !== null && <Badge tone="bad">suspended</Badge>}{" "}
+          {user.is_trial && <Badge tone="accent">trial</Badge>}
+          <code className="block text-xs text-muted max-md:hidden">{user.id}</code>
+        </>
+      ),
+    },
+    { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
+    { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">none</span> },
+    { title: "Since", wide: true, cell: (user) => day(user.created_at) },
+    { title: "", numeric: true, cell: (user) => <UserActs user={user} api_key={api_key} /> },
+  ];
+  const find = (text: string) =>
+    void navigate({ search: text === "" ? {} : { search: text }, replace: true, resetScroll: false });
   return (
     <Card
-      title="Audit"
-      note="Recomputes every balance from the ledger."
+      title="Users"
+      flush
       actions={
-        <Button busy={audit.isPending} onClick={() => audit.mutate()}>
-          Audit now
-        </Button>
+        <input
+          type="search"
+          aria-label="Find users"
+          placeholder="part of an address, or an id"
+          className="control max-w-64"
+          value={search}
+          onChange={(event) => find(event.target.value)}
+        />
       }
     >
-      {audit.isError && <ProblemNotice error={audit.error} />}
-      {audit.data?.ok === true && (
-        <Callout tone="good" icon="check">
-          Every invariant holds; {number(checked)} things were checked.
-        </Callout>
-      )}
-      {audit.data?.ok === false && (
-        <ul className="space-y-1.5">
-          {audit.data.violations.map((violation) => (
-            <li key={`${violation.invariant} ${violation.account_id} ${violation.detail}`} className="text-bad">
-              <strong>{violation.invariant}</strong> {violation.account_id}: {violation.detail}
-            </li>
-          ))}
-        </ul>
-      )}
+      <PagedTable
+        label="Users"
+        query={query}
+        columns={columns}
+        keyOf={(user) => user.id}
+        empty={
+          search === "" ? (
+            <Empty icon="person" title="No users yet">
+              People sign up themselves, or you make them here.
+            </Empty>
+          ) : (
+            <Empty icon="person" title="No user is like that">
+              Search by a part of the address, or by the whole id.
+            </Empty>
+          )
+        }
+      />
     </Card>
   );
 }

@@ -74,17 +74,26 @@ function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number 
       <Tile term="Balance" note={balanceNote(profile)}>
         {short(profile.token_balance)}
       </Tile>
-      <Tile term="Lasts" note={left === null ? "nothing spent in the last 7 days" : "at the pace of the last 7 days"}>
-        {left === null ? "—" : left > 365 ? "over a year" : count(Math.floor(left), "day")}
+      <Tile
+        term="Lasts"
+        note={
+          usage === undefined
+            ? ""
+            : left === null
+              ? "nothing spent in the last 7 days"
+              : "at the pace of the last 7 days"
+        }
+      >
+        {usage === undefined ? "…" : left === null ? "—" : left > 365 ? "over a year" : count(Math.floor(left), "day")}
       </Tile>
       <Tile
         term={`Spent in ${days} days`}
         note={usage === undefined ? "" : `worth ${dollars(usage.total_cost_tokens)}`}
       >
-        {short(usage?.total_cost_tokens ?? 0)}
+        {usage === undefined ? "…" : short(usage.total_cost_tokens)}
       </Tile>
       <Tile term="Requests" note={usage === undefined ? "" : `${short(usage.total_tokens_used)} tokens processed`}>
-        {number(requests)}
+        {usage === undefined ? "…" : number(requests)}
       </Tile>
     </dl>
   );
@@ -160,7 +169,9 @@ function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: "model"
   );
   return (
     <Card title="Where they went" actions={views}>
-      {shares.length === 0 ? (
+      {usage === undefined ? (
+        <Skeleton />
+      ) : shares.length === 0 ? (
         <p className="py-6 text-center text-muted">Nothing was used in this window.</p>
       ) : (
         <ul className="space-y-3">
@@ -196,10 +207,7 @@ function NextRuns() {
       ) : (
         <ul>
           {due.map((agent) => (
-            <li
-              key={agent.id}
-              className="flex flex-wrap items-baseline justify-between gap-x-4 border-t border-line px-4 py-2.5"
-            >
+            <li key={agent.id} className="flex items-baseline justify-between gap-x-4 border-t border-line px-4 py-2.5">
               <span className="min-w-0">
                 <Link
                   to="/agents/$id"
@@ -214,7 +222,7 @@ function NextRuns() {
                   {agent.schedule_status === "paused" && " · paused"}
                 </span>
               </span>
-              <span className="text-right">
+              <span className="text-right whitespace-nowrap">
                 {wallTime(agent.next_run_at, OWN_ZONE)}
                 <span className="block text-sm text-muted">{ago(agent.next_run_at)}</span>
               </span>

@@ -1,11 +1,13 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
 import { agentQuery, type RunDetail, runQuery, stale } from "../api/queries.ts";
-import { ago, duration, instant, number } from "../format.ts";
+import { ago, count, duration, instant, number } from "../format.ts";
+import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
+import { failure } from "../run-words.ts";
 import { useAct } from "../ui/act.ts";
 import { Button, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -18,6 +20,7 @@ const WHY: Record<string, string> = { schedule: "by its schedule", manual: "by y
 /** One run, live while it goes on. */
 export function RunPage() {
   const { id, run_id } = useParams({ from: "/house/agents/$id/runs/$run_id" });
+  const { why } = useSearch({ from: "/house/agents/$id/runs/$run_id" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const { data: run } = useSuspenseQuery(runQuery(id, run_id));
   const ended = ENDED.has(run.status);
@@ -66,7 +69,11 @@ export function RunPage() {
           </Button>
         )}
       </PageHeader>
-      {error !== null && <ProblemNotice error={error} />}
+      {error !== null && (
+        <div className="mb-4">
+          <ProblemNotice error={error} />
+        </div>
+      )}
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
           <Outcome run={run} preview={preview} ended={ended} />
@@ -74,6 +81,14 @@ export function RunPage() {
         </div>
         <Figures run={run} agent_id={id} />
       </div>
+      {why !== undefined && (
+        <ExplainRun
+          run_id={run_id}
+          steps={run.steps}
+          index={why === "all" ? null : why}
+          onClose={() => void navigate({ to: ".", search: {}, replace: true, resetScroll: false })}
+        />
+      )}
       {cancelling && (
         <Confirm title="Cancel this run?" act="Cancel the run" onAct={cancel} onClose={() => setCancelling(false)}>
           It stops at once. What it has used so far is billed; its steps stay to be read.
@@ -88,10 +103,12 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
     return (
       <div className="rounded-xl border border-bad/30 bg-bad-soft px-4 py-3.5">
         <h2 className="font-semibold text-bad">
-          It {run.status === "cancelled" ? "was cancelled" : "failed"}:{" "}
-          <code className="font-medium">{run.error.code}</code>
+          It {run.status === "cancelled" ? "was cancelled" : "failed"}: {failure(run.error.code)}
         </h2>
-        <p className="mt-1">{run.error.message}</p>
+        <p className="mt-1 break-words">{run.error.message}</p>
+        <p className="mt-1 text-xs text-muted">
+          <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
+        </p>
       </div>
     );
   }
@@ -127,25 +144,77 @@ function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
   );
 }
 
+function wasDue({ scheduled_for, started_at }: RunDetail): [string, string][] {
+  if (scheduled_for === null) return [];
+  const late = started_at !== null && Date.parse(started_at) - Date.parse(scheduled_for) >= 60_000;
+  return [["Was due", `${instant(scheduled_for)}${late ? `, began ${duration(scheduled_for, started_at)} late` : ""}`]];
+}
+
+interface Routing {
+  candidates: string[];
+  chosen: string;
+  reason: string;
+  fallbacks: { model: string; reason: string }[];
+}
+
+/** Of an agent whose model is chosen for each run. */
+function WhyThisModel({ routing: { candidates, chosen, reason, fallbacks } }: { routing: Routing }) {
+  const others = candidates.filter((model) => model !== chosen);
+  return (
+    <div className="mt-4 border-t border-line pt-3">
+      <h3 className="font-medium">Why {chosen}</h3>
+      <p className="text-sm text-pretty text-muted">{reason}</p>
+      {fallbacks.map(({ model, reason: why }) => (
+        <p key={model} className="text-sm text-warn">
+          {model} was tried before: {why}
+        </p>
+      ))}
+      {others.length > 0 && <p className="text-sm text-muted">Would have done too: {others.join(", ")}</p>}
+    </div>
+  );
+}
+
 function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
   const { usage } = run;
+  const routing = run.routing as Routing | null;
   return (
     <Card title="Cost and time" className="lg:sticky lg:top-6">
       <Facts
         facts={[
-          ["Billed", <strong key="cost">{number(usage.cost_tokens)} tokens</strong>],
+          [
+            "Billed",
+            <span key="cost">
+              <strong>{count(usage.cost_tokens, "token")}</strong>
+              {usage.cost_tokens > 0 && (
+                <>
+                  {" · "}
+                  <Link
+                    from="/agents/$id/runs/$run_id"
+                    to="."
+                    search={{ why: "all" }}
+                    resetScroll={false}
+                    className="link"
+                    aria-label="Why the run cost that"
+                  >
+                    why?
+                  </Link>
+                </>
+              )}
+            </span>,
+          ],
           ["In, out", `${number(usage.input_tokens)}, ${number(usage.output_tokens)}`],
           ["Model", run.model_id ?? "—"],
           [
             "Took",
             run.started_at === null || run.finished_at === null ? "—" : duration(run.started_at, run.finished_at),
           ],
-          ["Was due", run.scheduled_for === null ? "—" : instant(run.scheduled_for)],
+          ...wasDue(run),
           ["Ended", run.finished_at === null ? "—" : ago(run.finished_at)],
           ["Agent's version", number(run.agent_version)],
-          ["Attempt", number(run.attempt)],
+          ...(run.attempt > 1 ? [["Attempt", `${number(run.attempt)}: a worker was lost`] as [string, string]] : []),
         ]}
       />
+      {routing !== null && <WhyThisModel routing={routing} />}
       <Link
         to="/billing"
         search={{ tab: "ledger", run_id: run.id, agent_id }}

@@ -26,12 +26,14 @@ export function SecretsPage() {
         <>
           <code className="font-medium">{secret.name}</code>{" "}
           {secret.reflected_at !== null && <Badge tone="bad">sent back by a site</Badge>}
+          <code className="block text-sm whitespace-nowrap text-muted md:hidden">{secret.masked_value}</code>
           {secret.description !== "" && <p className="text-sm text-muted">{secret.description}</p>}
         </>
       ),
     },
     {
       title: "Value",
+      wide: true,
       cell: (secret) => <code className="text-sm whitespace-nowrap text-muted">{secret.masked_value}</code>,
     },
     {

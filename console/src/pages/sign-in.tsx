@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useRouterState, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type ReactNode, useState } from "react";
+import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { sessionQuery } from "../api/queries.ts";
 import { requestPasswordReset, resetPassword, signIn, signInWithKey, signUp, verifyEmail } from "../api/session.ts";
 import { useAct } from "../ui/act.ts";
@@ -34,12 +34,14 @@ interface FormProps {
 }
 function Form({ act: label, onAct, children }: FormProps) {
   const { act, busy, error } = useAct();
+  const form = useRef<HTMLFormElement>(null);
+  useEffect(() => form.current?.querySelector("input")?.focus(), []);
   const submit = (event: FormEvent) => {
     event.preventDefault();
     void act(onAct);
   };
   return (
-    <form onSubmit={submit} className="space-y-4">
+    <form ref={form} onSubmit={submit} className="space-y-4">
       {children}
       {error !== null && <ProblemNotice error={error} />}
       <Button type="submit" kind="primary" busy={busy} className="w-full">

@@ -9,13 +9,15 @@ import { type Column, PagedTable } from "../ui/list.tsx";
 
 type Bucket = Answer<"GET /api/v1/users/me/buckets">["buckets"][number];
 
+const SOURCES = { subscription: "Plan", top_up: "Top-up", bonus: "Bonus" } as const;
+
 const COLUMNS: Column<Bucket>[] = [
   {
     title: "From",
     cell: ({ source, note }) => (
       <>
-        <span className="font-medium">{words(source)}</span>
-        {note !== null && <span className="block text-sm text-muted">{note}</span>}
+        <span className="font-medium">{SOURCES[source]}</span>
+        {note !== null && note !== SOURCES[source] && <span className="block text-sm text-muted">{note}</span>}
       </>
     ),
   },

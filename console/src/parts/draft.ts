@@ -19,6 +19,8 @@ export interface McpServer {
   name: string;
   url: string;
   tools: string;
+  /** It only reads: its tools stay usable once outside content is in the run. */
+  reads_only: boolean;
   auth: SecretUse | null;
 }
 
@@ -34,13 +36,17 @@ export interface Draft extends ScheduleFields {
   fetch_hosts: string;
   fetch_methods: string;
   fetch_strict: boolean;
+  fetch_calls: string;
   fetch_auth: SecretUse[];
   webhook_enabled: boolean;
   webhook_urls: string;
   webhook_secret: string;
+  webhook_strict: boolean;
+  webhook_calls: string;
   mcp_enabled: boolean;
   mcp_servers: McpServer[];
-  /** Tools' settings that the editor has no field for: they stay as they are. */
+  mcp_calls: string;
+  /** Tools' settings as they were: what the editor has no field for stays. */
   tools_kept: Agent["tools_config"];
   limits: Record<LimitName, string>;
 }
@@ -58,12 +64,16 @@ export const EMPTY_DRAFT: Draft = {
   fetch_hosts: "",
   fetch_methods: "",
   fetch_strict: false,
+  fetch_calls: "",
   fetch_auth: [],
   webhook_enabled: false,
   webhook_urls: "",
   webhook_secret: "",
+  webhook_strict: false,
+  webhook_calls: "",
   mcp_enabled: false,
   mcp_servers: [],
+  mcp_calls: "",
   tools_kept: {},
   schedule_enabled: false,
   schedule_interval: "daily",
@@ -80,6 +90,7 @@ export const EMPTY_DRAFT: Draft = {
   },
 };
 
+export const NO_SERVER: McpServer = { name: "", url: "", tools: "", reads_only: false, auth: null };
 export const NO_SECRET_USE: SecretUse = { secret: "", inject: "bearer", name: "", hosts: "", paths: "", methods: "" };
 
 type Auth = NonNullable<NonNullable<Agent["tools_config"]["web_fetch"]>["auth"]>[number];
@@ -99,6 +110,7 @@ function secretUse(auth: Omit<Auth, "hosts"> & { hosts?: string[] | undefined })
   };
 }
 
+/** Without hosts, which only an MCP server's own may be, it is the server's. */
 function authOf({ secret, inject: type, name, hosts, paths, methods }: SecretUse): Auth {
   const inject = {
     bearer: { type },
@@ -109,17 +121,21 @@ function authOf({ secret, inject: type, name, hosts, paths, methods }: SecretUse
   }[type];
   return {
     secret,
-    hosts: toList(hosts),
     inject: inject as Auth["inject"],
-    ...(paths === "" ? {} : { paths: toList(paths) }),
-    ...(methods === "" ? {} : { methods: toList(methods) as NonNullable<Auth["methods"]> }),
-  };
+    ...definedLists({ hosts, paths, methods }),
+  } as Auth;
+}
+
+/** What of these is filled in, as lists. */
+function definedLists(texts: Record<string, string>): Record<string, string[]> {
+  const lists = Object.entries(texts).map(([name, text]) => [name, toList(text)] as const);
+  return Object.fromEntries(lists.filter(([, entries]) => entries.length > 0));
 }
 
 /** The draft of an agent as it is. */
 export function draftOf(agent: Agent): Draft {
   const { web_fetch, send_webhook, mcp } = agent.tools_config;
-  const text = (limit: number | null) => (limit === null ? "" : String(limit));
+  const text = (limit: number | null | undefined) => String(limit ?? "");
   return {
     ...EMPTY_DRAFT,
     name: agent.name,
@@ -133,17 +149,22 @@ export function draftOf(agent: Agent): Draft {
     fetch_hosts: list(web_fetch?.hosts),
     fetch_methods: list(web_fetch?.methods),
     fetch_strict: web_fetch?.safety === "strict",
+    fetch_calls: text(web_fetch?.max_calls),
     fetch_auth: (web_fetch?.auth ?? []).map(secretUse),
     webhook_enabled: send_webhook?.enabled ?? false,
     webhook_urls: (send_webhook?.urls ?? []).join("\n"),
     webhook_secret: send_webhook?.secret ?? "",
+    webhook_strict: send_webhook?.safety === "strict",
+    webhook_calls: text(send_webhook?.max_calls),
     mcp_enabled: mcp?.enabled ?? false,
-    mcp_servers: (mcp?.servers ?? []).map(({ name, url, tools, auth }) => ({
+    mcp_servers: (mcp?.servers ?? []).map(({ name, url, tools, effects, auth }) => ({
       name,
       url,
       tools: list(tools),
+      reads_only: effects === "none",
       auth: auth === undefined ? null : secretUse(auth),
     })),
+    mcp_calls: text(mcp?.max_calls),
     tools_kept: agent.tools_config,
     schedule_enabled: agent.schedule_enabled,
     schedule_interval: agent.schedule_interval ?? EMPTY_DRAFT.schedule_interval,
@@ -163,6 +184,13 @@ export function draftOf(agent: Agent): Draft {
 
 const orNull = (text: string) => (text.trim() === "" ? null : text);
 
+const strict = (chosen: boolean) => (chosen ? "strict" : undefined);
+const numberOf = (text: string) => (text === "" ? undefined : Number(text));
+const listOrNone = (text: string) => {
+  const entries = toList(text);
+  return entries.length === 0 ? undefined : entries;
+};
+
 function toolsOf(draft: Draft): Agent["tools_config"] {
   const { web_fetch, send_webhook, mcp } = draft.tools_kept;
   const tools: Record<string, unknown> = {};
@@ -170,30 +198,37 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
     tools.web_fetch = {
       ...web_fetch,
       enabled: draft.fetch_enabled,
-      hosts: draft.fetch_hosts === "" ? undefined : toList(draft.fetch_hosts),
-      methods: draft.fetch_methods === "" ? undefined : toList(draft.fetch_methods),
-      safety: draft.fetch_strict ? "strict" : undefined,
+      hosts: listOrNone(draft.fetch_hosts),
+      methods: listOrNone(draft.fetch_methods),
+      safety: strict(draft.fetch_strict),
+      max_calls: numberOf(draft.fetch_calls),
       auth: draft.fetch_auth.length === 0 ? undefined : draft.fetch_auth.map(authOf),
     };
   }
   if (draft.webhook_enabled || send_webhook !== undefined) {
-    const urls = toList(draft.webhook_urls);
     tools.send_webhook = {
       ...send_webhook,
       enabled: draft.webhook_enabled,
-      urls: urls.length === 0 ? undefined : urls,
+      urls: listOrNone(draft.webhook_urls),
       secret: orNull(draft.webhook_secret) ?? undefined,
+      safety: strict(draft.webhook_strict),
+      max_calls: numberOf(draft.webhook_calls),
     };
   }
   if (draft.mcp_enabled || mcp !== undefined) {
-    const servers = draft.mcp_servers.map(({ name, url, tools: offered, auth }) => ({
-      ...mcp?.servers?.find((server) => server.name === name),
+    const servers = draft.mcp_servers.map(({ name, url, tools: offered, reads_only, auth }) => ({
       name,
       url,
-      tools: offered === "" ? undefined : toList(offered),
+      tools: listOrNone(offered),
+      effects: reads_only ? "none" : undefined,
       auth: auth === null ? undefined : authOf(auth),
     }));
-    tools.mcp = { ...mcp, enabled: draft.mcp_enabled, servers: servers.length === 0 ? undefined : servers };
+    tools.mcp = {
+      ...mcp,
+      enabled: draft.mcp_enabled,
+      servers: servers.length === 0 ? undefined : servers,
+      max_calls: numberOf(draft.mcp_calls),
+    };
   }
   return tools as Agent["tools_config"];
 }

@@ -8,15 +8,18 @@ import { Button, Card, Empty } from "../ui/basics.tsx";
 import { SelectField, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { ExplainRequest } from "./explain.tsx";
 
 const TYPES = ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"] as const;
+
+const CHARGES = new Set<string>(["usage", "overage", "absorbed"]);
 
 const COLUMNS: Column<Transaction>[] = [
   { title: "#", wide: true, numeric: true, cell: ({ seq }) => <span className="text-muted">{number(seq)}</span> },
   { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
   {
     title: "What",
-    cell: ({ type, model, description, agent_id, run_id }) => (
+    cell: ({ type, model, description, agent_id, run_id, request_id, seq }) => (
       <>
         <span className="font-medium">{words(type)}</span>
         <span className="block text-sm break-words text-muted">
@@ -26,6 +29,21 @@ const COLUMNS: Column<Transaction>[] = [
               {" · "}
               <Link to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id }} className="link">
                 its run
+              </Link>
+            </>
+          )}
+          {request_id !== null && CHARGES.has(type) && (
+            <>
+              {" · "}
+              <Link
+                from="/billing"
+                to="."
+                search={(old) => ({ ...old, why: request_id, line: seq })}
+                resetScroll={false}
+                className="link"
+                aria-label={`Why line ${seq} cost that`}
+              >
+                why?
               </Link>
             </>
           )}
@@ -42,7 +60,7 @@ const COLUMNS: Column<Transaction>[] = [
       </span>
     ),
   },
-  { title: "Balance", numeric: true, cell: ({ balance_after }) => number(balance_after) },
+  { title: "Balance", wide: true, numeric: true, cell: ({ balance_after }) => number(balance_after) },
 ];
 
 /** Days in the address as instants: `to` is the whole day. */
@@ -70,7 +88,7 @@ function filtersOf(search: {
 
 /** Every line, with filters that stand in the address, and all of it to take away. */
 export function LedgerTab() {
-  const { type, agent_id, run_id, from, to } = useSearch({ from: "/house/billing" });
+  const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/house/billing" });
   const navigate = useNavigate({ from: "/billing" });
   const { data: agents } = useQuery(agentNamesQuery);
   const { act, busy, error } = useAct();
@@ -91,33 +109,42 @@ export function LedgerTab() {
     });
   return (
     <Card flush>
-      <div className="flex flex-wrap items-end gap-3 border-b border-line px-4 py-3">
+      <div className="grid grid-cols-2 items-end gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">
         <SelectField
           label="What"
-          className="w-36"
+          className="w-full sm:w-36"
           value={type ?? ""}
           options={[["", "all"], ...TYPES.map((name) => [name, words(name)] as const)]}
           onValue={set("type")}
         />
         <SelectField
           label="Agent"
-          className="w-44"
+          className="w-full sm:w-44"
           value={agent_id ?? ""}
           options={[["", "all"], ...(agents ?? []).map(({ id, name }) => [id, name] as const)]}
           onValue={set("agent_id")}
         />
-        <TextField label="From" type="date" className="w-40" value={from ?? ""} onValue={set("from")} />
-        <TextField label="To" type="date" className="w-40" value={to ?? ""} onValue={set("to")} />
+        <TextField label="From" type="date" className="w-full sm:w-40" value={from ?? ""} onValue={set("from")} />
+        <TextField label="To" type="date" className="w-full sm:w-40" value={to ?? ""} onValue={set("to")} />
         {run_id !== undefined && (
           <Button icon="close" onClick={() => set("run_id")("")}>
             One run only
           </Button>
         )}
-        <Button icon="download" className="ml-auto" busy={busy} onClick={download}>
+        <Button icon="download" className="max-sm:col-span-2 sm:ml-auto" busy={busy} onClick={download}>
           CSV
         </Button>
       </div>
       {error !== null && <ProblemNotice error={error} />}
+      {why !== undefined && (
+        <ExplainRequest
+          request_id={why}
+          entry={line}
+          onClose={() =>
+            void navigate({ search: ({ why: _why, line: _line, ...old }) => old, replace: true, resetScroll: false })
+          }
+        />
+      )}
       <PagedTable
         label="Ledger"
         query={transactionsQuery(filters)}

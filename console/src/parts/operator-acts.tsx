@@ -1,7 +1,9 @@
+import { useQuery } from "@tanstack/react-query";
 import { DropdownMenu } from "radix-ui";
 import { type FormEvent, useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { stale } from "../api/queries.ts";
+import { number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
@@ -53,7 +55,7 @@ export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => 
   );
 }
 
-type Act = "grant" | "suspend" | "resume" | "erase";
+type Act = "grant" | "plan" | "suspend" | "resume" | "erase";
 
 /** What the operator can do with one user. */
 export function UserActs({ user, api_key }: { user: User; api_key: string }) {
@@ -63,6 +65,7 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
   const suspended = user.suspended_at !== null;
   const items: [Act, string][] = [
     ["grant", "Grant tokens"],
+    ["plan", user.plan === null ? "Give a plan" : "Change the plan"],
     suspended ? ["resume", "Serve again"] : ["suspend", "Suspend"],
     ["erase", "Erase"],
   ];
@@ -74,7 +77,7 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
     <>
       <DropdownMenu.Root modal={false}>
         <DropdownMenu.Trigger asChild>
-          <Button kind="quiet" aria-label={`Acts for ${user.email}`}>
+          <Button kind="quiet" aria-label={`Acts for ${user.email}`} className="max-md:px-1.5">
             Acts
           </Button>
         </DropdownMenu.Trigger>
@@ -95,9 +98,11 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
         </DropdownMenu.Content>
       </DropdownMenu.Root>
       {open === "grant" && <Grant user={user} api_key={api_key} onClose={close} />}
+      {open === "plan" && <GivePlan user={user} api_key={api_key} onClose={close} />}
       {open === "suspend" && (
         <Confirm
           title={`Suspend ${user.email}?`}
+          keep="Cancel"
           act="Suspend"
           onClose={close}
           onAct={() => done(call("POST /api/v1/admin/users/{id}/suspend", { params, key: api_key }))}
@@ -108,6 +113,7 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
       {open === "resume" && (
         <Confirm
           title={`Serve ${user.email} again?`}
+          kind="primary"
           act="Serve again"
           onClose={close}
           onAct={() => done(call("POST /api/v1/admin/users/{id}/resume", { params, key: api_key }))}
@@ -118,6 +124,7 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
       {open === "erase" && (
         <Confirm
           title={`Erase ${user.email}?`}
+          typed={user.email}
           act="Erase for ever"
           onClose={close}
           onAct={() => done(call("DELETE /api/v1/admin/users/{id}", { params, key: api_key }))}
@@ -126,6 +133,55 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
         </Confirm>
       )}
     </>
+  );
+}
+
+function GivePlan({ user, api_key, onClose }: { user: User; api_key: string; onClose: () => void }) {
+  const plans = useQuery({
+    queryKey: ["operator", "plans"],
+    queryFn: async () => (await call("GET /api/v1/admin/plans", { key: api_key })).plans,
+  });
+  const [plan_id, setPlan] = useState(user.plan ?? "");
+  const { act, busy, error } = useAct();
+  const save = (event: FormEvent) => {
+    event.preventDefault();
+    void act(async () => {
+      await call("POST /api/v1/admin/users/{id}/subscription", {
+        params: { id: user.id },
+        key: api_key,
+        body: { plan_id },
+      });
+      await stale("operator");
+      onClose();
+    });
+  };
+  const options = (plans.data ?? []).map(
+    ({ id, name, included_tokens, interval }) => [id, `${name} · ${number(included_tokens)} a ${interval}`] as const,
+  );
+  return (
+    <Dialog title={`A plan for ${user.email}`} onClose={onClose}>
+      <FormErrorProvider value={error}>
+        <form onSubmit={save} className="space-y-4">
+          <SelectField
+            label="Plan"
+            param="plan_id"
+            required
+            value={plan_id}
+            options={[["", "Choose one"], ...options]}
+            onValue={setPlan}
+            hint="As if it were paid: its tokens come at once, and with each period from then on. A smaller plan begins when the present period ends."
+          />
+          {plans.isError && <ProblemNotice error={plans.error} />}
+          {error !== null && <ProblemNotice error={error} />}
+          <div className="flex justify-end gap-2">
+            <Button onClick={onClose}>Cancel</Button>
+            <Button type="submit" kind="primary" busy={busy} disabled={plan_id === "" || plan_id === user.plan}>
+              Give the plan
+            </Button>
+          </div>
+        </form>
+      </FormErrorProvider>
+    </Dialog>
   );
 }
 

@@ -2,8 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { type Plan, plansQuery, stale } from "../api/queries.ts";
-import { day, money, number } from "../format.ts";
-import { useAct } from "../ui/act.ts";
+import { count, day, money, number } from "../format.ts";
 import { Badge, Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
@@ -13,11 +12,12 @@ const CHANGED = ["subscription", "profile", "buckets", "transactions", "overage"
 
 /** The plans on offer, and the one that is subscribed. */
 export function PlansTab({ subscription }: { subscription: Subscription | undefined }) {
-  const plans = useQuery(plansQuery);
+  const offer = useQuery(plansQuery);
   const [cancelling, setCancelling] = useState(false);
-  if (plans.isError) return <ProblemNotice error={plans.error} onRetry={() => void plans.refetch()} />;
-  if (plans.data === undefined || subscription === undefined) return <Skeleton lines={6} />;
-  const nameOf = (id: string | null) => plans.data.find((plan) => plan.id === id)?.name ?? id;
+  if (offer.isError) return <ProblemNotice error={offer.error} onRetry={() => void offer.refetch()} />;
+  if (offer.data === undefined || subscription === undefined) return <Skeleton lines={6} />;
+  const { plans, payments } = offer.data;
+  const nameOf = (id: string | null) => plans.find((plan) => plan.id === id)?.name ?? id;
   const active = subscription.status === "active" || subscription.status === "past_due";
   return (
     <div className="space-y-4">
@@ -26,6 +26,7 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
           The last payment failed. Check the payment method; the plan ends if it stays unpaid.
         </Callout>
       )}
+      {payments === "none" && <NoPayments />}
       {subscription.checkout_url !== undefined && (
         <Callout tone="accent" icon="billing">
           The plan begins once it is paid.{" "}
@@ -51,13 +52,14 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
         </Card>
       )}
       <ul className="grid gap-4 sm:grid-cols-2 xl:grid-cols-4">
-        {plans.data.map((plan) => (
+        {plans.map((plan) => (
           <PlanCard
             key={plan.id}
             plan={plan}
             current={active ? subscription.plan_id : null}
             ending={subscription.cancel_at_period_end}
-            plans={plans.data}
+            plans={plans}
+            payments={payments}
           />
         ))}
       </ul>
@@ -82,35 +84,38 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
   );
 }
 
+/** Where nobody can pay, the buttons are off, and this says why. */
+export function NoPayments() {
+  return (
+    <Callout tone="warn" icon="billing">
+      Nothing can be bought here: this service has no payments set up. Ask whoever runs it for tokens or a plan.
+    </Callout>
+  );
+}
+
 interface PlanCardProps {
   plan: Plan;
   /** The plan that is subscribed. */
   current: string | null;
   ending: boolean;
   plans: readonly Plan[];
+  payments: "stripe" | "sandbox" | "none";
 }
-function PlanCard({ plan, current, ending, plans }: PlanCardProps) {
-  const { act, busy, error } = useAct();
+function PlanCard({ plan, current, ending, plans, payments }: PlanCardProps) {
+  const [asking, setAsking] = useState(false);
   const own = plan.id === current;
   const price = plans.find(({ id }) => id === current)?.price_cents;
-  const label = own
-    ? ending
-      ? "Keep it"
-      : "Your plan"
-    : price === undefined
-      ? "Subscribe"
-      : plan.price_cents > price
-        ? "Upgrade now"
-        : "Downgrade";
-  const subscribe = () =>
-    act(async () => {
-      const back = `${location.origin}/billing?tab=plans`;
-      const { checkout_url } = await call("POST /api/v1/billing/subscription", {
-        body: { plan_id: plan.id, success_url: back, cancel_url: back },
-      });
-      if (checkout_url !== undefined) location.assign(checkout_url);
-      await stale(...CHANGED);
+  const change = own ? "keep" : price === undefined ? "subscribe" : plan.price_cents > price ? "upgrade" : "downgrade";
+  const label = own && !ending ? "Your plan" : LABELS[change];
+  const subscribe = async () => {
+    const back = `${location.origin}/billing?tab=plans`;
+    const { checkout_url } = await call("POST /api/v1/billing/subscription", {
+      body: { plan_id: plan.id, success_url: back, cancel_url: back },
     });
+    if (checkout_url !== undefined) location.assign(checkout_url);
+    await stale(...CHANGED);
+  };
+  const monthly = `${money(plan.price_cents, plan.currency)} a ${plan.interval}`;
   return (
     <li className={`flex flex-col rounded-xl border bg-panel p-4 ${own ? "border-accent" : "border-line"}`}>
       <h2 className="flex items-center justify-between font-semibold">
@@ -121,22 +126,42 @@ function PlanCard({ plan, current, ending, plans }: PlanCardProps) {
         <span className="text-muted">a {plan.interval}</span>
       </p>
       <p className="mt-2">{number(plan.included_tokens)} tokens</p>
-      <p className="mb-4 text-sm text-muted">roll over for {plan.rollover_months} months</p>
-      {error !== null && (
-        <div className="mb-3">
-          <ProblemNotice error={error} />
-        </div>
-      )}
+      <p className="mb-4 text-sm text-muted">roll over for {count(plan.rollover_months, "month")}</p>
       <Button
         kind={own ? "plain" : "primary"}
         className="mt-auto"
-        busy={busy}
-        disabled={own && !ending}
-        onClick={subscribe}
+        disabled={(own && !ending) || payments === "none"}
+        onClick={() => setAsking(true)}
         aria-label={`${label}: ${plan.name}`}
       >
         {label}
       </Button>
+      {asking && (
+        <Confirm
+          title={`${label}: ${plan.name}`}
+          act={change === "subscribe" && payments === "stripe" ? "Go to the checkout" : LABELS[change]}
+          kind="primary"
+          onClose={() => setAsking(false)}
+          onAct={subscribe}
+        >
+          {
+            {
+              keep: `${plan.name} goes on at ${monthly}, and is not cancelled.`,
+              subscribe: `${number(plan.included_tokens)} tokens for ${monthly}, renewing until you cancel.`,
+              upgrade: `At once: you pay the difference for the rest of this period and get its tokens; then ${monthly}.`,
+              downgrade: `At the end of this period: then ${monthly}. Until then everything stays as it is.`,
+            }[change]
+          }
+          {payments === "sandbox" && " This is a sandbox: no money is moved."}
+        </Confirm>
+      )}
     </li>
   );
 }
+
+const LABELS = {
+  keep: "Keep it",
+  subscribe: "Subscribe",
+  upgrade: "Upgrade now",
+  downgrade: "Downgrade",
+} as const;

@@ -1,7 +1,7 @@
 import { type FormEvent, useRef, useState } from "react";
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../../src/constants.ts";
 import { type Answer, call } from "../api/client.ts";
-import { purchasesQuery, stale } from "../api/queries.ts";
+import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
@@ -44,9 +44,52 @@ const COLUMNS: Column<Purchase>[] = [
   },
 ];
 
+type Invoice = Answer<"GET /api/v1/billing/invoices">["invoices"][number];
+const INVOICE_TONES = { open: "warn", paid: "good", unpaid: "bad", void: "neutral" } as const;
+const INVOICE_COLUMNS: Column<Invoice>[] = [
+  { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
+  {
+    title: "Status",
+    cell: ({ status, sandbox, checkout_url, collected_by }) => (
+      <span className="flex flex-wrap gap-1.5">
+        <Badge tone={INVOICE_TONES[status]}>{status}</Badge>
+        {sandbox === true && <Badge>sandbox</Badge>}
+        {checkout_url !== null && (
+          <a href={checkout_url} className="link">
+            Pay it
+          </a>
+        )}
+        {status === "open" && collected_by === "operator" && (
+          <span className="text-sm text-muted">whoever runs this service asks for it</span>
+        )}
+      </span>
+    ),
+  },
+  { title: "Tokens", numeric: true, cell: ({ tokens }) => number(tokens) },
+  { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
+];
+
+/** What was paid, and what overage is to be paid. */
 export function PurchasesTab() {
   return (
-    <Card flush>
+    <div className="space-y-4">
+      <Purchases />
+      <Card title="Overage" note="Invoiced at a period's end, or once there is much of it" flush>
+        <PagedTable
+          label="Invoices of overage"
+          query={invoicesQuery}
+          columns={INVOICE_COLUMNS}
+          keyOf={(invoice) => invoice.id}
+          empty={<p className="px-4 pb-5 text-muted">Nothing was invoiced.</p>}
+        />
+      </Card>
+    </div>
+  );
+}
+
+function Purchases() {
+  return (
+    <Card title="Top-ups" flush>
       <PagedTable
         label="Purchases"
         query={purchasesQuery}

@@ -1,5 +1,7 @@
+import { Link } from "@tanstack/react-router";
 import type { Step } from "../api/queries.ts";
-import { duration, number } from "../format.ts";
+import { count, duration, number, words } from "../format.ts";
+import { failure, technique } from "../run-words.ts";
 import { Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 
@@ -28,15 +30,31 @@ export function StepCard({ step }: { step: Step }) {
         <Status status={step.status} />
         <span className="ml-auto text-sm text-muted">
           {step.finished_at !== null && duration(step.started_at, step.finished_at)}
-          {step.usage !== null && ` · ${number(step.usage.cost_tokens)} tokens`}
+          {step.usage !== null && ` · ${count(step.usage.cost_tokens, "token")}`}
+          {step.usage !== null && step.usage.cost_tokens > 0 && (
+            <>
+              {" · "}
+              <Link
+                from="/agents/$id/runs/$run_id"
+                to="."
+                search={{ why: step.index }}
+                resetScroll={false}
+                className="link"
+                aria-label={`Why step ${step.index + 1} cost that`}
+              >
+                why?
+              </Link>
+            </>
+          )}
         </span>
       </div>
       <div className="space-y-2.5 px-4 pb-3.5 empty:hidden">
         {tool ? <ToolCall step={step} /> : <ModelAnswer message={step.result as AssistantMessage | null} />}
         <Removed safety={step.safety} />
         {step.error !== null && (
-          <p className="text-bad">
-            <code>{step.error.code}</code>: {step.error.message}
+          <p className="break-words text-bad">
+            {words(failure(step.error.code))}: {step.error.message}{" "}
+            <code className="text-xs text-muted">{step.error.code}</code>
           </p>
         )}
       </div>
@@ -51,11 +69,38 @@ function ModelAnswer({ message }: { message: AssistantMessage | null }) {
         <p className="break-words whitespace-pre-wrap">{message.content}</p>
       )}
       {message?.tool_calls?.map((call) => (
-        <p key={call.id} className="text-muted">
-          asked for <code className="text-ink">{call.function.name}</code>{" "}
-          <code className="text-sm break-all">{call.function.arguments}</code>
-        </p>
+        <div key={call.id} className="text-muted">
+          asked for <code className="text-ink">{call.function.name}</code> <Arguments of={parsed(call)} />
+        </div>
       ))}
+    </>
+  );
+}
+
+const parsed = ({ function: { arguments: text } }: NonNullable<AssistantMessage["tool_calls"]>[number]): unknown => {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+};
+
+/** Short ones in a line; of an address the address, and what is long behind a disclosure. */
+function Arguments({ of }: { of: unknown }) {
+  const { url, ...rest } = (of !== null && typeof of === "object" ? of : { text: of }) as Record<string, unknown>;
+  const others = Object.keys(rest).length === 0 ? "" : JSON.stringify(rest, null, 1);
+  return (
+    <>
+      {typeof url === "string" && <code className="text-sm break-all">{url} </code>}
+      {others !== "" && others.length <= 80 && <code className="text-sm break-all">{JSON.stringify(rest)}</code>}
+      {others.length > 80 && (
+        <details>
+          <summary className="w-fit text-sm hover:text-ink">with {Object.keys(rest).join(", ")}</summary>
+          <pre className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap">
+            {others}
+          </pre>
+        </details>
+      )}
     </>
   );
 }
@@ -65,7 +110,9 @@ function ToolCall({ step }: { step: Step }) {
     typeof step.result === "string" ? step.result : step.result === null ? "" : JSON.stringify(step.result, null, 2);
   return (
     <>
-      <code className="block text-sm break-all text-muted">{JSON.stringify(step.arguments)}</code>
+      <div className="text-muted">
+        <Arguments of={step.arguments} />
+      </div>
       {result !== "" && step.error === null && (
         <details>
           <summary className="w-fit text-sm text-muted hover:text-ink">
@@ -93,9 +140,11 @@ function Removed({ safety }: { safety: Step["safety"] }) {
           : "The safety layer took out:"}
       </h4>
       <ul className="mt-1.5 space-y-1.5">
-        {removed.slice(0, 10).map(({ technique, excerpt }) => (
-          <li key={`${technique} ${excerpt}`} className="text-sm">
-            <span className="font-medium">{technique}</span>
+        {removed.slice(0, 10).map(({ technique: name, excerpt }) => (
+          <li key={`${name} ${excerpt}`} className="text-sm">
+            <span className="font-medium" title={name}>
+              {technique(name)}
+            </span>
             <q className="ml-2 break-words text-muted">{excerpt}</q>
           </li>
         ))}

@@ -1,5 +1,7 @@
-import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { useAct } from "./act.ts";
 import { Button } from "./basics.tsx";
+import { TextField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 import { ProblemNotice } from "./problem.tsx";
 
@@ -17,6 +19,8 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
   useEffect(() => {
     const opener = document.activeElement;
     ref.current?.showModal();
+    // the browser would begin at the button that closes it
+    ref.current?.querySelector<HTMLElement>("form :is(input, textarea, select):not([readonly])")?.focus();
     return () => {
       if (opener instanceof HTMLElement) opener.focus();
     };
@@ -47,37 +51,48 @@ interface ConfirmProps {
   /** What will happen, and whether it can be undone. */
   children: ReactNode;
   act: string;
+  /** What the other button says. */
+  keep?: string;
+  kind?: "danger" | "primary";
+  /** What has to be typed first, for what is worse than a slip. */
+  typed?: string;
   onAct: () => Promise<unknown>;
   onClose: () => void;
 }
 
-/** Asks before something is destroyed. */
-export function Confirm({ title, children, act, onAct, onClose }: ConfirmProps) {
-  const [busy, setBusy] = useState(false);
-  const [error, setError] = useState<unknown>(null);
-  const confirmed = async () => {
-    setBusy(true);
-    setError(null);
-    try {
+/** Asks before something is destroyed or paid. */
+export function Confirm({ title, children, act, keep, kind = "danger", typed, onAct, onClose }: ConfirmProps) {
+  const [text, setText] = useState("");
+  const { act: attempt, busy, error } = useAct();
+  const confirm = (event: FormEvent) => {
+    event.preventDefault();
+    void attempt(async () => {
       await onAct();
       onClose();
-    } catch (thrown) {
-      setError(thrown);
-      setBusy(false);
-    }
+    });
   };
   return (
     <Dialog title={title} onClose={onClose}>
-      <div className="space-y-4">
+      <form onSubmit={confirm} className="space-y-4">
         <div className="text-pretty text-muted">{children}</div>
+        {typed !== undefined && (
+          <TextField
+            label="To go on, type the address"
+            hint={typed}
+            autoComplete="off"
+            spellCheck={false}
+            value={text}
+            onValue={setText}
+          />
+        )}
         {error !== null && <ProblemNotice error={error} />}
         <div className="flex justify-end gap-2">
-          <Button onClick={onClose}>Keep it</Button>
-          <Button kind="danger" busy={busy} onClick={confirmed}>
+          <Button onClick={onClose}>{keep ?? (kind === "danger" ? "Keep it" : "Cancel")}</Button>
+          <Button type="submit" kind={kind} busy={busy} disabled={typed !== undefined && text.trim() !== typed}>
             {act}
           </Button>
         </div>
-      </div>
+      </form>
     </Dialog>
   );
 }

@@ -1,6 +1,6 @@
 import { Switch } from "radix-ui";
-import { createContext, type InputHTMLAttributes, type ReactNode, useContext, useId } from "react";
-import { asProblem } from "../api/problem.ts";
+import { createContext, type InputHTMLAttributes, type ReactNode, useContext, useEffect, useId } from "react";
+import { asProblem, type Problem } from "../api/problem.ts";
 
 /** The error of a form's last attempt, so that each field can show what is said of it. */
 const FormError = createContext<unknown>(null);
@@ -15,12 +15,29 @@ interface FieldProps {
   children: (props: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ReactNode;
 }
 
+/** Whether an error is about the field or about a part of it: `hosts[1]` is about `hosts`. */
+const isWithin = (wrong: string | null, param: string) =>
+  wrong !== null && (wrong === param || wrong.startsWith(`${param}[`) || wrong.startsWith(`${param}.`));
+
+/** What is wrong, said where it is plain which field is meant. */
+function atField({ code, param, message }: Problem): string {
+  if (code === "missing_field") return "This is needed.";
+  const told = message.replace(`${param} is not valid: `, "");
+  return told.charAt(0).toUpperCase() + told.slice(1);
+}
+
 /** A label, its control, a hint, and what is wrong with it. */
 export function Field({ label, hint, param, className = "", children }: FieldProps) {
   const id = useId();
   const error = useContext(FormError);
   const problem = error === null ? null : asProblem(error);
-  const wrong = param !== undefined && problem?.param === param;
+  const wrong = param !== undefined && isWithin(problem?.param ?? null, param);
+  useEffect(() => {
+    if (!wrong || error === null) return;
+    const control = document.getElementById(id);
+    control?.scrollIntoView({ block: "center" }); // clear of what is fixed to the window's edges
+    control?.focus({ preventScroll: true });
+  }, [wrong, error, id]);
   const described = [hint !== undefined && `${id}-hint`, wrong && `${id}-error`].filter(Boolean).join(" ");
   return (
     <div className={className}>
@@ -30,7 +47,7 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
       {children({ id, "aria-describedby": described === "" ? undefined : described, "aria-invalid": wrong })}
       {wrong && (
         <p id={`${id}-error`} className="mt-1 text-sm text-bad">
-          {problem?.message}
+          {problem !== null && atField(problem)}
         </p>
       )}
       {hint !== undefined && (
@@ -114,6 +131,8 @@ interface SelectFieldProps<Value extends string> {
   onValue: (value: Value) => void;
   className?: string;
   disabled?: boolean;
+  /** The empty value is no choice. */
+  required?: boolean;
 }
 export function SelectField<Value extends string>({
   label,
@@ -124,6 +143,7 @@ export function SelectField<Value extends string>({
   onValue,
   className,
   disabled,
+  required,
 }: SelectFieldProps<Value>) {
   return (
     <Field
@@ -136,6 +156,7 @@ export function SelectField<Value extends string>({
         <select
           {...props}
           disabled={disabled}
+          required={required}
           className="control pr-8"
           value={value}
           onChange={(event) => onValue(event.target.value as Value)}

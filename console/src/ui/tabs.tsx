@@ -20,7 +20,7 @@ export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
           resetScroll={false}
           aria-current={chosen ? "true" : undefined}
           activeProps={{}}
-          className={`-mb-px border-b-2 px-3 py-2 font-medium whitespace-nowrap ${chosen ? "border-accent text-ink" : "border-transparent text-muted hover:text-ink"}`}
+          className={`-mb-px border-b-2 px-3 py-2 font-medium whitespace-nowrap max-md:px-2 ${chosen ? "border-accent text-ink" : "border-transparent text-muted hover:text-ink"}`}
         >
           {name}
         </Link>

@@ -1,0 +1,100 @@
+import { Button } from "../ui/basics.tsx";
+import { TextField, Toggle } from "../ui/fields.tsx";
+import { type McpServer, NO_SECRET_USE, NO_SERVER } from "./draft.ts";
+import { SecretUseFields } from "./secret-use-fields.tsx";
+
+interface McpFieldsProps {
+  servers: McpServer[];
+  onServers: (servers: McpServer[]) => void;
+}
+
+/** The MCP servers whose tools an agent has. */
+export function McpFields({ servers, onServers }: McpFieldsProps) {
+  return (
+    <div className="space-y-4">
+      {servers.map((server, place) => (
+        <ServerFields
+          // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no other identity
+          key={place}
+          place={place}
+          server={server}
+          onChange={(changes) => onServers(servers.with(place, { ...server, ...changes }))}
+          onRemove={() => onServers(servers.toSpliced(place, 1))}
+        />
+      ))}
+      <Button icon="plus" onClick={() => onServers([...servers, NO_SERVER])}>
+        Add a server
+      </Button>
+    </div>
+  );
+}
+
+interface ServerProps {
+  place: number;
+  server: McpServer;
+  onChange: (changes: Partial<McpServer>) => void;
+  onRemove: () => void;
+}
+function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
+  const param = `tools_config.mcp.servers[${place}]`;
+  return (
+    <fieldset className="grid items-start gap-3 rounded-lg border border-line p-3 sm:grid-cols-2">
+      <legend className="px-1 text-sm text-muted">Server {place + 1}</legend>
+      <TextField
+        label="Name"
+        param={`${param}.name`}
+        required
+        value={server.name}
+        onValue={(name) => onChange({ name })}
+        placeholder="calendar"
+        hint="Its tools are called by it, such as calendar__list."
+      />
+      <TextField
+        label="Address"
+        param={`${param}.url`}
+        type="url"
+        required
+        value={server.url}
+        onValue={(url) => onChange({ url })}
+        placeholder="https://mcp.example.com/mcp"
+      />
+      <TextField
+        label="Only these tools"
+        param={`${param}.tools`}
+        value={server.tools}
+        onValue={(tools) => onChange({ tools })}
+        placeholder="all that it has"
+      />
+      <div className="sm:self-end sm:pb-1.5">
+        <Toggle
+          label="Its tools only read"
+          checked={server.reads_only}
+          onChecked={(reads_only) => onChange({ reads_only })}
+          hint="They stay usable after a page was read. Else they are refused from then on."
+        />
+      </div>
+      {server.auth !== null && (
+        <div className="sm:col-span-2">
+          <SecretUseFields
+            param={`${param}.auth`}
+            use={server.auth}
+            own_host="the server's own"
+            methods="all"
+            onChange={(auth) => onChange({ auth })}
+            onRemove={() => onChange({ auth: null })}
+          />
+        </div>
+      )}
+      <div className="flex flex-wrap gap-2 sm:col-span-2">
+        {server.auth === null && (
+          <Button icon="plus" onClick={() => onChange({ auth: NO_SECRET_USE })}>
+            Use a secret
+          </Button>
+        )}
+        <Button kind="quiet" icon="trash" onClick={onRemove}>
+          Remove the server
+        </Button>
+      </div>
+    </fieldset>
+  );
+}

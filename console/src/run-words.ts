@@ -1,0 +1,41 @@
+import { words } from "./format.ts";
+
+/** What the API says in codes about runs, as people say it. */
+
+const FAILURES: Record<string, string> = {
+  timeout: "it took too long",
+  max_steps: "it took too many steps",
+  budget_exceeded: "it came to its cap",
+  insufficient_tokens: "there were not enough tokens",
+  worker_lost: "the process that worked on it was lost",
+  model_unavailable: "its model could not be had",
+  tool_failed: "a tool failed",
+  effect_unknown: "nobody knows whether an act was carried out",
+  unsafe_content: "what it read gave it orders",
+  secret_reflected: "a site sent a secret back",
+  egress_refused: "that address is not allowed",
+  internal: "something went wrong here",
+};
+
+/** Why a run or a step failed, in a few words. */
+export const failure = (code: string): string => FAILURES[code] ?? words(code).toLowerCase();
+
+const TECHNIQUES: Record<string, string> = {
+  "display-none": "Not displayed",
+  "visibility-hidden": "Invisible",
+  "hidden-attribute": "Hidden",
+  "aria-hidden": "Hidden from readers",
+  "off-screen": "Outside the page",
+  "zero-size": "Without size",
+  "tiny-font": "Too small to read",
+  "invisible-characters": "Invisible characters",
+  clipped: "Cut away",
+  transparent: "Transparent",
+  comment: "A comment",
+};
+
+/** How a text that the safety layer took out was written. */
+export function technique(name: string): string {
+  if (name.startsWith("instruction: ")) return "An order to the model";
+  return TECHNIQUES[name] ?? words(name.replaceAll("-", "_"));
+}

@@ -1,0 +1,270 @@
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { shows, startChromium } from "../support/chromium.ts";
+import { asPerson, buildConsole, signUp } from "../support/console.ts";
+import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
+
+// The two pages with the most to fill in: an agent's, and the operator's.
+
+let browser: Browser;
+let service: Service;
+let context: BrowserContext;
+let page: Page;
+
+beforeAll(async () => {
+  buildConsole();
+  const env = { PURSER_TEST_CLOCK: "2026-03-01T09:00:00Z" };
+  [browser, service] = await Promise.all([startChromium(), startService({ env })]);
+});
+
+afterAll(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+
+beforeEach(async () => {
+  context = await browser.newContext({ timezoneId: "UTC", locale: "en-GB" });
+  context.setDefaultTimeout(30_000);
+  page = await context.newPage();
+});
+
+afterEach(() => context.close());
+
+const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
+const secret = (name: string) => person("POST", "/secrets", { name, value: `value of ${name}` });
+
+/** Each way in which a secret is sent: its choice, what has to be named, and what the API then holds. */
+const WAYS = [
+  ["bearer", null, "", { type: "bearer" }],
+  ["basic", "User name", "ada", { type: "basic", username: "ada" }],
+  ["header", "Header", "X-Api-Key", { type: "header", name: "X-Api-Key" }],
+  ["query", "Parameter", "api_key", { type: "query", name: "api_key" }],
+  ["hmac", "Header of the signature", "X-Signature", { type: "hmac", header: "X-Signature" }],
+] as const;
+
+it("every setting of every tool can be given in the editor, and stays as it is when the agent is saved again", async () => {
+  await signUp(page, service, "tools@example.com");
+  await Promise.all(["FIRST", "SECOND"].map(secret));
+  await page.goto(`${service.url}/agents/new`);
+  await page.getByLabel("Name", { exact: true }).fill("Well equipped");
+
+  await page.getByRole("switch", { name: "Read the web" }).click();
+  const web = page.getByRole("region", { name: "Read the web" });
+  await web.getByLabel("Only these hosts").fill("example.com, *.example.org");
+  await web.getByLabel("Methods", { exact: true }).fill("get, post");
+  await web.getByLabel("Calls a run, at most").fill("7");
+  await web.getByRole("switch", { name: "Strict safety" }).click();
+  for (const [place, [way, label, name]] of WAYS.entries()) {
+    await web.getByRole("button", { name: "Use a secret" }).click();
+    const use = web.getByRole("group").nth(place);
+    await use.getByLabel("Secret", { exact: true }).selectOption(place % 2 === 0 ? "FIRST" : "SECOND");
+    await use.getByLabel("Sent", { exact: true }).selectOption(way);
+    if (label !== null) await use.getByLabel(label, { exact: true }).fill(name);
+    await use.getByLabel("To these hosts only").fill("api.example.com:8443");
+    await use.getByLabel("Paths").fill("/v1/*, /v2/*");
+    await use.getByLabel("With these methods").fill("get, post");
+  }
+
+  await page.getByRole("switch", { name: "Send webhooks" }).click();
+  const webhooks = page.getByRole("region", { name: "Send webhooks" });
+  await webhooks.getByLabel("Addresses").fill("https://example.com/one\nhttps://example.com/two");
+  await webhooks.getByLabel("Signed with").selectOption("SECOND");
+  await webhooks.getByLabel("Calls a run, at most").fill("2");
+  await webhooks.getByRole("switch", { name: "Strict safety for answers" }).click();
+
+  await page.getByRole("switch", { name: "Use MCP servers" }).click();
+  const mcp = page.getByRole("region", { name: "Use MCP servers" });
+  await mcp.getByLabel("Name").fill("calendar");
+  await mcp.getByLabel("Address").fill("https://mcp.example.com/mcp");
+  await mcp.getByLabel("Only these tools").fill("list, find");
+  await mcp.getByRole("switch", { name: "Its tools only read" }).click();
+  await mcp.getByRole("button", { name: "Use a secret" }).click();
+  await mcp.getByLabel("Secret", { exact: true }).selectOption("FIRST");
+  await mcp.getByLabel("Calls a run, at most").fill("9");
+  await page.getByRole("button", { name: "Make the agent" }).click();
+  await page.getByRole("heading", { name: "Well equipped", level: 1 }).waitFor();
+
+  const {
+    agents: [agent],
+  } = await person("GET", "/agents");
+  const bound = { hosts: ["api.example.com:8443"], paths: ["/v1/*", "/v2/*"], methods: ["GET", "POST"] };
+  const wanted = {
+    web_fetch: {
+      enabled: true,
+      hosts: ["example.com", "*.example.org"],
+      methods: ["GET", "POST"],
+      max_calls: 7,
+      safety: "strict",
+      auth: WAYS.map(([, , , inject], place) => ({ secret: place % 2 === 0 ? "FIRST" : "SECOND", ...bound, inject })),
+    },
+    send_webhook: {
+      enabled: true,
+      urls: ["https://example.com/one", "https://example.com/two"],
+      secret: "SECOND",
+      max_calls: 2,
+      safety: "strict",
+    },
+    mcp: {
+      enabled: true,
+      max_calls: 9,
+      servers: [
+        {
+          name: "calendar",
+          url: "https://mcp.example.com/mcp",
+          tools: ["list", "find"],
+          effects: "none",
+          auth: { secret: "FIRST", inject: { type: "bearer" } },
+        },
+      ],
+    },
+  };
+  expect(agent.tools_config).toEqual(wanted);
+
+  await page.getByRole("link", { name: "Edit" }).click();
+  await page.getByLabel("Description").fill("changed");
+  await page.getByRole("button", { name: "Save" }).click();
+  await shows(page, "changed");
+  await page.getByRole("link", { name: "Settings" }).click();
+  await shows(page, "reads example.com, *.example.org");
+  await shows(page, "uses list, find of calendar, which only read");
+  const again = await person("GET", `/agents/${agent.id}`);
+  expect(again).toMatchObject({ description: "changed", tools_config: wanted });
+});
+
+it("what is wrong with a field is said at the field, which is gone to", async () => {
+  await signUp(page, service, "wrong-fields@example.com");
+  const gone = await secret("GONE");
+  const auth = [{ secret: "GONE", hosts: ["api.example.com"], inject: { type: "header", name: "X-Api-Key" } }];
+  const { id } = await person("POST", "/agents", {
+    name: "Reader",
+    auto_route: true,
+    tools_config: { web_fetch: { enabled: true, auth } },
+  });
+  await person("POST", "/secrets", { name: "STAYS", value: "a value" });
+  await person("DELETE", `/secrets/${gone.id}`);
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  const use = page.getByRole("group", { name: "A secret, and where it is sent" });
+  await shows(page, "There is no secret of this name any more");
+  const save = page.getByRole("button", { name: "Save" });
+  /** Each field with what it is given, what is said there, and what is right. */
+  const slips = [
+    ["Secret", null, /GONE/, "STAYS"],
+    ["Header", "Host", /header/i, "X-Api-Key"],
+    ["To these hosts only", "api.example.com, https://x", /host/, "api.example.com"],
+    ["Paths", "/v1, v2", /\//, "/v1"],
+    ["With these methods", "GET, BREW", /GET/, "GET"],
+  ] as const;
+  for (const [label, given, said, right] of slips) {
+    const field = use.getByLabel(label, { exact: true });
+    if (given !== null) await field.fill(given);
+    await save.click();
+    await page.getByRole("alert").waitFor();
+    await page.locator("[aria-invalid=true]").waitFor();
+    expect(await field.getAttribute("aria-invalid"), label).toBe("true");
+    expect(await use.locator(`#${await field.getAttribute("id")}-error`).textContent(), label).toMatch(said);
+    expect(await field.evaluate((element) => element === document.activeElement), `${label} has the focus`).toBe(true);
+    await (label === "Secret" ? field.selectOption(right) : field.fill(right));
+  }
+  await save.click();
+  await page.getByRole("heading", { name: "Reader", level: 1 }).waitFor();
+});
+
+it("the preview of a schedule says what happens where the clocks change", async () => {
+  await signUp(page, service, "clocks@example.com");
+  await page.clock.setFixedTime("2026-03-27T12:00:00Z");
+  await page.goto(`${service.url}/agents/new`);
+  await page.getByRole("switch", { name: "Run by itself" }).click();
+  await page.getByLabel("Time", { exact: true }).fill("02:30");
+  await page.getByLabel("Time zone").selectOption("Europe/Berlin");
+  const runs = page.getByRole("listitem").filter({ hasText: "in UTC" });
+  expect(await runs.allTextContents()).toEqual([
+    expect.stringMatching(/^Sat,? 28 Mar, 02:30.*28 Mar, 01:30 in UTC$/),
+    expect.stringMatching(/^Sun,? 29 Mar, 03:30.*29 Mar, 01:30 in UTC.+/), // there is no 02:30 that night, and a note says so
+    expect.stringMatching(/^Mon,? 30 Mar, 02:30.*30 Mar, 00:30 in UTC$/),
+    expect.stringMatching(/^Tue,? 31 Mar, 02:30/),
+    expect.stringMatching(/^Wed,? 1 Apr, 02:30/),
+  ]);
+});
+
+it("the operator finds, makes, supplies, suspends and erases users, moves the test clock and audits", async () => {
+  await service.newUser();
+  await page.goto(`${service.url}/operator`);
+  await page.getByLabel("Operator's key").fill("not the key");
+  await page.getByRole("button", { name: "Enter" }).click();
+  await page.getByRole("alert").getByText("Request id").waitFor();
+  await page.getByLabel("Operator's key").fill(ADMIN_KEY);
+  await page.getByRole("button", { name: "Enter" }).click();
+  await page.getByRole("heading", { name: "Users" }).waitFor();
+
+  await page.getByRole("button", { name: "New user" }).click();
+  await page.getByLabel("E-mail").fill("grace@example.com");
+  await page.getByRole("switch", { name: "With a trial" }).click();
+  await page.getByRole("button", { name: "Make the user" }).click();
+  const key = await page.getByRole("textbox", { name: "First API key" }).inputValue();
+  await page.getByRole("button", { name: "I have copied it" }).click();
+  const grace = service.as(key);
+
+  await page.getByRole("searchbox", { name: "Find users" }).fill("GRACE@");
+  await page.getByRole("row", { name: /user1@example.com/ }).waitFor({ state: "detached" });
+  const row = page.getByRole("row", { name: /grace@example.com/ });
+  const choose = async (act: string) => {
+    await row.getByRole("button").click();
+    await page.getByRole("menuitem", { name: act }).click();
+  };
+  const confirm = async (act: string) => {
+    await page.getByRole("dialog").getByRole("button", { name: act, exact: true }).click();
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+  };
+  await choose("Grant tokens");
+  await page.getByLabel("Tokens", { exact: true }).fill("1000");
+  await confirm("Grant");
+  await row.getByRole("cell", { name: "1,000", exact: true }).waitFor();
+  await choose("Give a plan");
+  await page.getByLabel("Plan", { exact: true }).selectOption("pro");
+  await confirm("Give the plan");
+  await row.getByRole("cell", { name: "55,001,000" }).waitFor();
+
+  await choose("Suspend");
+  await confirm("Suspend");
+  await row.getByText("suspended").waitFor();
+  expect((await grace.get("/api/v1/users/me")).status).toBe(403);
+  await choose("Serve again");
+  await confirm("Serve again");
+  await row.getByText("suspended").waitFor({ state: "detached" });
+  expect((await grace.get("/api/v1/users/me")).status).toBe(200);
+
+  await shows(page, "2026-03-01T09:00:00");
+  await page.getByRole("button", { name: "+1 day" }).click();
+  await shows(page, "2026-03-02T09:00:00");
+  await page.getByLabel("Set it to").fill("2026-04-02T10:30");
+  await page.getByRole("button", { name: "Set the clock" }).click();
+  await shows(page, "2026-04-02T10:30:00");
+  await row.getByRole("cell", { name: "110,001,000" }).waitFor(); // the plan was renewed on the way
+
+  await choose("Erase");
+  const erase = page.getByRole("dialog").getByRole("button", { name: "Erase for ever" });
+  expect(await erase.isDisabled()).toBe(true);
+  await page.getByLabel("To go on, type the address").fill("grace@example.com");
+  await confirm("Erase for ever");
+  await shows(page, "No user is like that");
+  expect((await grace.get("/api/v1/users/me")).status).toBe(401);
+  await page.getByRole("button", { name: "Audit now" }).click();
+  await shows(page, "Every invariant holds.");
+});
+
+it("that the payments are a sandbox is said before anything was bought, and where there are none nothing is sold", async () => {
+  await signUp(page, service, "sandbox@example.com");
+  await shows(page, "What is bought here moves no money.");
+  await page.goto(`${service.url}/billing?tab=plans`);
+  await page.getByRole("button", { name: "Subscribe: Starter" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Subscribe" }).click();
+  await shows(page, "renews on");
+
+  const cookies = await context.cookies(service.url);
+  await service.restart({ PURSER_PAYMENTS: "none" });
+  await context.addCookies(cookies.map(({ name, value }) => ({ name, value, url: service.url })));
+  await page.goto(`${service.url}/billing?tab=plans`);
+  await shows(page, "Nothing can be bought here");
+  expect(await page.getByRole("button", { name: "Buy tokens" }).isDisabled()).toBe(true);
+  expect(await page.getByText("What is bought here moves no money.").count()).toBe(0);
+});
