@@ -98,6 +98,8 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     },
 
     async apiKeys(user_id: string, page: { limit: number; before_id: string | null }): Promise<ApiKey[]> {
+      // Uses are written once in a while: whoever looks sees what this node knows.
+      await authentication.flushLastUsed();
       return (await store.keys(user_id, page)).map(keyRecord);
     },
     /** A key for `caller`'s user, no broader than the caller's own in scopes or life. 403 to a key with a budget. */

@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { createdApiKeySchema } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
 import {
+  emptyBody,
   failures,
   instantInput,
   instantSchema,
@@ -89,8 +90,8 @@ const suspension = (path: string, summary: string) =>
     tags,
     summary,
     security,
-    request: { params: idParams },
-    responses: { 200: userAnswer, ...failures(404) },
+    request: { params: idParams, ...emptyBody },
+    responses: { 200: userAnswer, ...failures(400, 404) },
   });
 export const suspendUser = suspension("/api/v1/admin/users/{id}/suspend", "Refuse every request of the user");
 export const resumeUser = suspension("/api/v1/admin/users/{id}/resume", "Serve the user again");

@@ -83,7 +83,7 @@ export const usageSchema = z
     agent_breakdown: z.array(z.object({ agent_id: uuidSchema.nullable(), ...usageCounts })),
     api_key_breakdown: z.array(z.object({ api_key_id: uuidSchema.nullable(), ...usageCounts })),
   })
-  .openapi("Usage");
+  .openapi("UsageSummary");
 
 export const planSchema = z
   .object({

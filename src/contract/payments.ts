@@ -2,6 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
+  emptyBody,
   failures,
   instantSchema,
   json,
@@ -209,7 +210,8 @@ export const enableOverage = createRoute({
   tags,
   summary: "Go on past the plan's tokens, billed as used; for subscribers",
   ...needs("billing:write"),
-  responses: { 200: overageAnswer, ...failures(403, 409) },
+  request: emptyBody,
+  responses: { 200: overageAnswer, ...failures(400, 403, 409) },
 });
 
 export const disableOverage = createRoute({
@@ -218,7 +220,8 @@ export const disableOverage = createRoute({
   tags,
   summary: "Stop overage; what was used is invoiced at the period's end",
   ...needs("billing:write"),
-  responses: { 200: overageAnswer, ...failures(403) },
+  request: emptyBody,
+  responses: { 200: overageAnswer, ...failures(400, 403) },
 });
 
 export const listInvoices = createRoute({

@@ -64,7 +64,8 @@ const stepSchema = z
     result: z.unknown(),
     error: runErrorSchema.nullable(),
     safety: z.unknown().openapi({ description: "what the safety layer found and removed" }),
-    usage: usageSchema.nullable(),
+    // not .nullable(), which the document would show as "a RunUsage that may be null": nothing can be both
+    usage: z.union([usageSchema, z.null()]),
     started_at: instantSchema,
     finished_at: instantSchema.nullable(),
   })

@@ -86,14 +86,26 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
   const advance: SettableClock["advanceTo"] = async (target, sources, idle) => {
     if (target < now) throw errors.invalidValue("now", `The clock stands at ${now} and goes forward only.`);
     const deadline_ms = monotonicMs() + IDLE_SECONDS * 1000;
+    const firstDue = async () => {
+      const due = await Promise.all(sources.map((source) => source.nextDueAt(target)));
+      return due.filter((at) => at !== null).sort()[0] ?? null;
+    };
     for (;;) {
       for (const source of sources) await source.carryOut();
-      if (!(await idle(deadline_ms - monotonicMs()))) throw errors.overloaded();
-      const due = await Promise.all(sources.map((source) => source.nextDueAt(target)));
-      const next = due.filter((at) => at !== null).sort()[0] ?? target;
-      if (now >= target && next >= target) return;
-      if (next > now) await moveTo(next);
-      else await delay(RETRY_MS); // another node is carrying it out
+      // What a sweep or another node is at, carryOut passes over: only once nothing more has come due are all runs queued
+      // that `idle` is to wait for.
+      let next = await firstDue();
+      if (next === null || next > now) {
+        if (!(await idle(deadline_ms - monotonicMs()))) throw errors.overloaded();
+        next = await firstDue();
+        if (next === null && now >= target) return;
+        if (next === null || next > now) {
+          await moveTo(next ?? target);
+          continue;
+        }
+      }
+      if (monotonicMs() > deadline_ms) throw errors.overloaded();
+      await delay(RETRY_MS);
     }
   };
   return {

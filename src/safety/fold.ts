@@ -4,7 +4,7 @@
  */
 
 const LOOKALIKES: Record<string, string> = Object.fromEntries(
-  [..."аaвbеeкkмmнhоoрpсcтtуyхxіiјjѕsԁdɡgԛqԝwαaβbεeικiκkνvοoρpτtυuχxıiłlɩiσoѵvһhӏl".matchAll(/(.)(.)/gu)].map(
+  [..."аaвbеeкkмmнhоoрpсcтtуyхxіiјjѕsԁdɡgԛqԝwαaβbεeιiκkνvοoρpτtυuχxıiłlɩiσoѵvһhӏl".matchAll(/(.)(.)/gu)].map(
     ([, from = "", to = ""]) => [from, to],
   ),
 );

@@ -51,6 +51,17 @@ describe("the reference (contract 1)", () => {
     }
   });
 
+  it("shows for each answer the fields that it has, and null only where null is possible", async () => {
+    const { text } = await read("/openapi.json");
+    const { paths, components } = JSON.parse(text);
+    const shown = (path: string) =>
+      paths[path].get.responses[200].content["application/json"].schema.$ref.split("/").at(-1);
+    expect(Object.keys(components.schemas[shown("/api/v1/users/me/usage")].properties)).toContain("daily_usage");
+    expect(Object.keys(components.schemas.Usage.properties)).toContain("prompt_tokens");
+    // an object's schema and "or null" in one allOf leave null out
+    expect(text).not.toMatch(/"allOf":\[\{"\$ref":"[^"]+"\},\{"type":\["object","null"\]\}\]/);
+  });
+
   it("declares a security scheme for each that an endpoint names, and one for each endpoint but the public ones", async () => {
     const document = JSON.parse((await read("/openapi.json")).text);
     const schemes = Object.keys(document.components.securitySchemes);

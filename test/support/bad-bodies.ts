@@ -214,6 +214,8 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("cancel_url", "back"),
     ],
   },
+  "POST /api/v1/billing/overage/enable": { valid: {}, bad: [] },
+  "POST /api/v1/billing/overage/disable": { valid: {}, bad: [] },
   "PUT /api/v1/billing/overage": {
     valid: { cap_tokens: 1000 },
     bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],
@@ -239,6 +241,8 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { email: "new@example.com" },
     bad: [...missing("email"), ...invalid("email", 5, "nobody", `${text(250)}@example.com`), ...invalid("trial", "no")],
   },
+  "POST /api/v1/admin/users/{id}/suspend": { valid: {}, bad: [] },
+  "POST /api/v1/admin/users/{id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/admin/users/{id}/grants": {
     valid: { amount_tokens: 1, source: "bonus" },
     bad: [

@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { createSettableClock, type DueSource } from "../../src/platform/timeline.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+const START = "2026-03-01T00:00:00.000Z";
+const DUE = "2026-03-01T09:00:00.000Z";
+
+let database: TestDatabase;
+let db: Db;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+});
+afterAll(async () => {
+  await db?.close();
+  await database?.drop();
+});
+
+describe("setting the clock (contract 8)", () => {
+  it("waits for the runs of an instant that a sweep at the same time is still carrying out", async () => {
+    const clock = await createSettableClock({ db, start: START });
+    const happened: string[] = [];
+    let tries = 0;
+    let open = true;
+    // Its row is locked by the sweep: carryOut passes it over until the sweep has committed, which queues a run.
+    const swept: DueSource = {
+      name: "swept",
+      nextDueAt: async (until) => (open && DUE <= until ? DUE : null),
+      carryOut: async () => {
+        if (!open || clock.now() < DUE) return;
+        tries += 1;
+        if (tries < 3) return;
+        open = false;
+        happened.push("queued");
+      },
+    };
+    const idle = async () => {
+      happened.push(open ? "idle" : "run awaited");
+      return true;
+    };
+    await clock.advanceTo(DUE, [swept], idle);
+    expect(clock.now()).toBe(DUE);
+    expect(happened).toEqual(["idle", "queued", "run awaited"]);
+    await clock.stop();
+  });
+});
