@@ -72,6 +72,7 @@ async function benchOver(db: Db): Promise<Bench> {
     ledger: { standing: notHere, keySpend: notHere, refills: createLedger({ db, clock }).refills },
     models: { find: () => null } as never,
     log: createLog("silent"),
+    meansOf: notHere,
     suspended: accounts.suspended,
     find: notHere,
   });

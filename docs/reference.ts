@@ -1,6 +1,7 @@
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { OpenAPIHono } from "@hono/zod-openapi";
+import { withConventions } from "../src/http/openapi.ts";
 import { type Field, type OpenApiDocument, referenceOf } from "../src/http/reference.ts";
 
 // `npm run reference`: writes docs/reference/api.md from the contract. test/unit/docs/reference.test.ts compares.
@@ -34,7 +35,7 @@ export async function referenceText(): Promise<string> {
   const app = new OpenAPIHono();
   for (const route of await routesOfContract()) app.openAPIRegistry.registerPath(route);
   const document = app.getOpenAPI31Document({ openapi: "3.1.0", info: { title: "Purser", version: "1" } });
-  const sections = referenceOf(document as unknown as OpenApiDocument);
+  const sections = referenceOf(withConventions(document as unknown as OpenApiDocument));
   const lines = [
     "# API reference",
     "",

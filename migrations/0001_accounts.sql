@@ -50,13 +50,14 @@ create trigger user_changed after update of suspended_at, erased_at on users
 create table idempotency_key (
   user_id uuid not null,
   key text not null,
-  -- HMAC of method, path, API key and body: the same key with another request is a mistake
+  -- HMAC of method, path, API key and the body's value: the same key with another request is a mistake
   request_hash bytea not null,
   -- null while the first request is still running
   status integer,
   headers jsonb,
   body bytea,
-  created_at timestamptz not null default now(),
+  -- the domain's time, by which an answer is kept for a day
+  created_at timestamptz not null,
   -- real time: a request whose node died is taken over after this
   locked_until timestamptz not null,
   primary key (user_id, key)

@@ -101,9 +101,11 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     },
   });
   const models = createModels({ config });
+  const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
     ledger,
+    meansOf,
     fallback_after_seconds: config.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => agents.asModel(id, caller),
   });
@@ -138,6 +140,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     completions,
     scheduling,
     tools,
+    meansOf,
     limits: config.limits,
     chats_only: config.role === "api",
     newMark,
@@ -149,7 +152,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
   const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
   billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
-  const idempotency = createIdempotencyStore(db, createCipher(service_key, "idempotency"));
+  const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
 
   // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };

@@ -132,6 +132,17 @@ export function readConfig(env: Env): Config {
   };
 }
 
+/** What `error`, of listening where the settings say, means for them; what is no fault of theirs is left as it is. */
+export function listeningError(error: NodeJS.ErrnoException, { host, port }: Pick<Config, "host" | "port">): Error {
+  const free = "a free port, or 0 for any that is";
+  if (error.code === "EADDRINUSE") return new ConfigError("PORT", `${port} is in use on ${host}`, free);
+  if (error.code === "EACCES") return new ConfigError("PORT", `${port} may not be used by this user`, free);
+  if (error.code === "EADDRNOTAVAIL" || error.code === "ENOTFOUND") {
+    return new ConfigError("HOST", `${host} is no address of this machine`, "one of its addresses, such as 127.0.0.1");
+  }
+  return error;
+}
+
 function warningsOf(
   env: Env,
   settings: Pick<Config, "admin_key" | "providers" | "signup" | "verification" | "public_url"> & { loopback: boolean },

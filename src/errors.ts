@@ -43,6 +43,7 @@ const unauthenticated = (code: string, message: string) =>
   failure({ status: 401, type: "authentication_error", code, message });
 const forbidden = (code: string, message: string, param?: string) =>
   failure({ status: 403, type: "permission_error", code, message, param });
+const missing = (message: string) => failure({ status: 404, type: "not_found_error", code: "not_found", message });
 const conflict = (code: string, message: string, param?: string) =>
   failure({ status: 409, type: "conflict_error", code, message, param });
 
@@ -63,14 +64,35 @@ export type PaymentCode =
   | "in_flight_exhausted"
   | "insufficient_balance";
 
+/** What a refused user could do about it. */
+export interface Means {
+  /** Without a subscription that goes on. */
+  may_subscribe: boolean;
+  /** `never`: for those who have no active subscription, or owe an invoice. */
+  overage: "on" | "off" | "never";
+}
+/** Asked only when somebody is refused. */
+export type MeansOf = (user_id: string) => Promise<Means>;
+
+/** Of what could help, what this user can do: who uses overage already may raise its cap. */
+function remediesFor(remedies: readonly string[], { may_subscribe, overage }: Means): string[] {
+  return remedies.flatMap((remedy) => {
+    if (remedy === "subscribe") return may_subscribe ? remedy : [];
+    if (remedy === "enable_overage" && overage === "on") return "raise_overage_cap";
+    if (remedy === "enable_overage" && overage === "never") return [];
+    return remedy;
+  });
+}
+
 const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_after_s?: number }> = {
   trial_ended: {
     message: "The free trial has ended. Subscribe to a plan or buy a top-up to go on.",
     remedies: ["subscribe", "top_up"],
   },
   key_budget_exceeded: {
-    message: "This API key's budget is used up. Raise budget_tokens on the key, or use another key.",
-    remedies: ["raise_key_budget", "use_another_key"],
+    message:
+      "This API key's budget is used up, and stays as it is. Use another key, or create one with a larger budget_tokens: POST /api/v1/api-keys.",
+    remedies: ["use_another_key", "create_another_key"],
   },
   overage_cap_reached: {
     message: "The overage cap of this period is reached. Raise the cap, top up, or wait for the renewal.",
@@ -125,9 +147,9 @@ export const errors = {
       "invalid_credentials",
       "The e-mail address or the password is wrong, or the address is not confirmed yet. Try again, follow the link we sent, or ask for a new password.",
     ),
-  payment: (code: PaymentCode, figures: PaymentFigures) => {
+  payment: (code: PaymentCode, figures: PaymentFigures, means: Means) => {
     const { message, remedies, retry_after_s } = PAYMENT[code];
-    const metadata = { ...figures, remedies };
+    const metadata = { ...figures, remedies: remediesFor(remedies, means) };
     return failure({ status: 402, type: "payment_required", code, message, metadata, retry_after_s });
   },
   modelNotTrialEligible: (model: string) =>
@@ -154,13 +176,10 @@ export const errors = {
     ),
   overageRequiresSubscription: () =>
     forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),
-  notFound: (what = "This") =>
-    failure({
-      status: 404,
-      type: "not_found_error",
-      code: "not_found",
-      message: `${what} does not exist, or is not yours. Check the id.`,
-    }),
+  notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
+  noTestClock: () =>
+    missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),
+  noSubscription: () => missing("There is no subscription to cancel. POST /api/v1/billing/subscription makes one."),
   nameTaken: (what: string) => conflict("name_taken", `${what} already exists. Choose another name.`, "name"),
   conflict: (code: string, message: string, param?: string) => conflict(code, message, param),
   emailTaken: () =>

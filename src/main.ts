@@ -1,4 +1,4 @@
-import { ConfigError, readConfig } from "./config.ts";
+import { ConfigError, listeningError, readConfig } from "./config.ts";
 import { createLog } from "./platform/log.ts";
 import { KeyringError } from "./vault/keyring.ts";
 
@@ -32,11 +32,14 @@ async function main(): Promise<void> {
   const log = createLog(config.log_level);
   for (const warning of config.warnings) log.warn(warning);
   // Not imported before: a wrong Node or setting is to be told at once, not by a module that cannot load.
-  const [{ createApp }, { listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
+  const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
+  await checkAddress(config).catch((error: Error) => {
+    throw listeningError(error, config);
+  });
   const app = await createApp(config, log);
   const server = await listen(app.http, config).catch(async (error: Error) => {
     await app.stop();
-    throw error;
+    throw listeningError(error, config);
   });
   app.listeningAt(server.url);
   process.stdout.write(`listening on ${server.url}\n`);
@@ -64,6 +67,6 @@ function stopWithParent(stop: (signal: string) => Promise<void>): void {
 }
 
 main().catch((error: Error) => {
-  if (error instanceof KeyringError) fail(2, error.message);
+  if (error instanceof KeyringError || error instanceof ConfigError) fail(2, error.message);
   fail(1, `Purser could not start: ${error.message}`);
 });

@@ -1,6 +1,7 @@
 import { AGENT_LIMITS } from "../constants.ts";
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
 import { errors } from "../errors.ts";
+import { stableJson } from "../platform/stable-json.ts";
 import type { ScheduleSpec } from "../scheduling/next-run.ts";
 
 /** What the user decides about an agent; each change of it makes a version, which runs pin. */
@@ -77,12 +78,4 @@ function check(config: AgentConfig): void {
 
 function withoutUndefined<T extends object>(fields: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;
-}
-
-/** JSON with the keys of every object in order: a stored object comes back with its keys in another order. */
-export function stableJson(value: unknown): string {
-  return JSON.stringify(value, (_key, part) => {
-    if (part === null || typeof part !== "object" || Array.isArray(part)) return part;
-    return Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1)));
-  });
 }

@@ -1,7 +1,7 @@
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
 import { secretsReferred } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
-import { errors, PurserError } from "../errors.ts";
+import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Db, Tx } from "../platform/db.ts";
@@ -27,6 +27,7 @@ import { createWorker, type WorkControl } from "./worker.ts";
 export interface AgentsDeps extends EngineDeps {
   db: Db;
   ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend" | "refills">;
+  meansOf: MeansOf;
   /** Of the users, those who are suspended: nothing of theirs runs. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   limits: ClaimLimits;
@@ -39,12 +40,12 @@ export interface AgentsDeps extends EngineDeps {
 
 /** Agents, their runs and conversations. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
-  const { db, clock, scheduling, models, ledger, log, limits, metrics, suspended } = deps;
+  const { db, clock, scheduling, models, log, limits, metrics } = deps;
   const store = createAgentsStore(db);
   const configOfVersion = createConfigCache(store);
   const threads = createThreads({ db, clock, scheduling, models });
   const crud = createCrud({ ...deps, store, threads });
-  const runs = createRuns({ scheduling, ledger, models, log, suspended, find: crud.find });
+  const runs = createRuns({ ...deps, find: crud.find });
   const followers = createRunFollowers({ scheduling, log });
   const engine = createEngine({ ...deps, scheduling: telling(scheduling, followers) });
   const worker = createWorker({
@@ -97,7 +98,7 @@ export function createAgents(deps: AgentsDeps) {
     /** Stops all that a user has at work or in the queue. */
     cancelAll: scheduling.cancelAll,
     ...runs,
-    ...createWaitingSchedules({ db, store, scheduling, ledger, log }),
+    ...createWaitingSchedules({ ...deps, store }),
     chat: chat.turn,
     /** For `model: "agent/{id}"` in chat completions. */
     asModel: createAgentModel({ chat, exists: crud.exists }),

@@ -14,11 +14,13 @@ import {
 } from "./run-work.ts";
 import { createToolSteps } from "./tool-step.ts";
 import type { RunInput } from "./transcript.ts";
+import { createServerNotes } from "./unusable-servers.ts";
 
 /** Carries out claimed runs, one step at a time; every finished step is durable before the next begins. */
 export function createEngine(deps: EngineDeps) {
   const modelStep = createModelStep(deps);
   const { toolStep, refusedStep } = createToolSteps(deps);
+  const noteUnusableServers = createServerNotes(deps);
 
   /**
    * Carries `run` out from its last finished step. `config` is the version that the run pinned. Null: the run is left
@@ -64,6 +66,8 @@ export function createEngine(deps: EngineDeps) {
 
   async function loop(work: Work): Promise<RunFinish | null> {
     const began_ms = monotonicMs() - work.run.elapsed_ms;
+    const left = await noteUnusableServers(work);
+    if (left !== null) return stopped(left, work);
     for (;;) {
       const { config, steps } = work;
       const action = nextAction({ limits: config.limits, steps, elapsed_ms: monotonicMs() - began_ms });

@@ -1,8 +1,9 @@
 import type { ToolCall } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
+import { stableJson } from "../platform/stable-json.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
-import { type AgentConfig, stableJson } from "./agent-config.ts";
-import { callsOf, type PastStep, textOf } from "./transcript.ts";
+import type { AgentConfig } from "./agent-config.ts";
+import { callsOf, type PastStep, setUpOf, textOf } from "./transcript.ts";
 
 /** The same tool with the same arguments is carried out this often in one run; the next time the model is told to stop. */
 const SAME_CALL_MAX = 5;
@@ -111,7 +112,8 @@ function overCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): 
   if (elapsed_ms >= limits.max_run_seconds * 1000) {
     return timeoutError(limits);
   }
-  if (steps.filter((step) => step.type === "tool" || isAnswer(step)).length >= limits.max_steps) {
+  const taken = steps.slice(setUpOf(steps).length);
+  if (taken.filter((step) => step.type === "tool" || isAnswer(step)).length >= limits.max_steps) {
     return {
       code: "max_steps",
       message: `The run used all of max_steps (${limits.max_steps}) without an answer. Raise it, or narrow the task.`,

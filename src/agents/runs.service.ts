@@ -1,7 +1,7 @@
 import type { Caller } from "../contract/caller.ts";
 import type { RunDetail, RunRecord, RunTrigger } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
-import { errors, type PurserError } from "../errors.ts";
+import { errors, type MeansOf, type PaymentCode } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Instant, Tx } from "../platform/db.ts";
@@ -22,12 +22,13 @@ export function createRuns(deps: {
   ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
   models: Models;
   log: Log;
+  meansOf: MeansOf;
   /** Of the users, those who are suspended. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
 }) {
-  const { scheduling, ledger, models, log, find } = deps;
+  const { scheduling, ledger, models, log, meansOf, find } = deps;
 
   const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
     agent_version: agent.version,
@@ -44,12 +45,29 @@ export function createRuns(deps: {
     const model = auto_route ? null : models.find(model_id ?? "");
     return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
   };
-  /** The agent when it may run now: 404, 409, and 402 in that order. */
+  /** The agent when it may run now: 404, 409, 403 for a model that is not part of the trial, and 402 in that order. */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
-    const [agent, refusal] = await Promise.all([find(caller.user_id, id), refusalOf(ledger, caller)]);
+    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), standingOf(caller)]);
     if (!agent.is_active) throw errors.agentDisabled();
+    const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
+    if (is_trial && model?.trial_eligible === false) throw errors.modelNotTrialEligible(model.id);
     if (refusal !== null && !isFree(agent)) throw refusal;
     return agent;
+  };
+  /** contract 5: run-now's 402 is a check, not a hold; null: nothing is to be refused. */
+  const standingOf = async ({ user_id, api_key_id, key_budget_tokens }: Caller) => {
+    const { refusal, available, held, is_trial } = await ledger.standing(user_id);
+    const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
+    const refused = async (code: PaymentCode, shown = figures) => ({
+      is_trial,
+      refusal: errors.payment(code, shown, await meansOf(user_id)),
+    });
+    if (refusal === "trial_ended") return refused(refusal);
+    if (api_key_id !== null && key_budget_tokens !== null) {
+      const left = key_budget_tokens - ((await ledger.keySpend(user_id)).get(api_key_id) ?? 0);
+      if (left <= 0) return refused("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
+    }
+    return refusal === null ? { is_trial, refusal } : refused(refusal);
   };
   const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
     user_id,
@@ -149,19 +167,4 @@ export type Runs = ReturnType<typeof createRuns>;
 /** Chats count for nothing: somebody sees how they end. */
 function isCounted({ trigger }: { trigger: RunTrigger }): boolean {
   return trigger !== "chat";
-}
-
-/** contract 5: run-now's 402 is a check, not a hold. Null: nothing is to be refused. */
-async function refusalOf(
-  ledger: Pick<Ledger, "standing" | "keySpend">,
-  { user_id, api_key_id, key_budget_tokens }: Caller,
-): Promise<PurserError | null> {
-  const { refusal, available, held } = await ledger.standing(user_id);
-  const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
-  if (refusal === "trial_ended") return errors.payment(refusal, figures);
-  if (api_key_id !== null && key_budget_tokens !== null) {
-    const left = key_budget_tokens - ((await ledger.keySpend(user_id)).get(api_key_id) ?? 0);
-    if (left <= 0) return errors.payment("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
-  }
-  return refusal === null ? null : errors.payment(refusal, figures);
 }

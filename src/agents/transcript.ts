@@ -28,10 +28,11 @@ export type AssistantMessage = ChatMessage & { role: "assistant" };
 /** What the model is sent next: the agent's instructions, the task, and everything that has happened since. */
 export function transcript(config: AgentConfig, input: RunInput, steps: readonly PastStep[]): ChatMessage[] {
   const messages: ChatMessage[] = [];
-  if (config.system_prompt !== null) messages.push({ role: "system", content: config.system_prompt });
+  const system = [config.system_prompt ?? [], ...missingTools(steps)].flat();
+  if (system.length > 0) messages.push({ role: "system", content: system.join("\n\n") });
   messages.push(...(input.messages ?? [{ role: "user" as const, content: config.run_prompt ?? "" }]));
   let open: ToolCall[] = [];
-  for (const step of steps) {
+  for (const step of steps.slice(setUpOf(steps).length)) {
     if (step.status === "running") continue;
     if (step.type === "model") {
       // a try that failed, or what there was of an answer when it was stopped: the call was made again
@@ -43,6 +44,20 @@ export function transcript(config: AgentConfig, input: RunInput, steps: readonly
     }
   }
   return messages;
+}
+
+/** The steps before the first model call: tools that are missing, which no model asked for. */
+export function setUpOf<Step extends Pick<PastStep, "type">>(steps: readonly Step[]): readonly Step[] {
+  const first_call = steps.findIndex(({ type }) => type === "model");
+  return first_call === -1 ? steps : steps.slice(0, first_call);
+}
+
+function missingTools(steps: readonly PastStep[]): string[] {
+  return setUpOf(steps).flatMap(({ name, error }) =>
+    error === null
+      ? []
+      : `The tools of the MCP server ${name} are missing in this run: ${error.message}. Go on without them, and say what you could not do.`,
+  );
 }
 
 /** The tool calls that a model step asks for. */

@@ -1,5 +1,5 @@
 import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT, TOP_UP_MONTHS } from "../constants.ts";
-import { errors } from "../errors.ts";
+import { errors, type Means } from "../errors.ts";
 import type { Bucket, GrantSource } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
@@ -72,6 +72,16 @@ export function createBilling(options: BillingOptions) {
       subscriptions.choose(user_id, plan_id, payments, urls),
     /** The operator subscribes the user, or changes their plan, as if paid. */
     subscribeAsIfPaid: (user_id: string, plan_id: string) => subscriptions.choose(user_id, plan_id, room.operator),
+
+    /** What a user whose tokens do not suffice could do about it. */
+    async means(user_id: string): Promise<Means> {
+      const [{ status }, { enabled, eligible }] = await Promise.all([
+        subscriptions.current(user_id),
+        overage.status(user_id),
+      ]);
+      const may_subscribe = status !== "active" && status !== "past_due";
+      return { may_subscribe, overage: !eligible ? "never" : enabled ? "on" : "off" };
+    },
 
     /** Grants tokens by the operator's hand; they last 12 months unless `expires_at` says otherwise. */
     async grant(user_id: string, wanted: OperatorGrant): Promise<Bucket> {

@@ -187,7 +187,7 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
       const row = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
         const found = await periods.caughtUp(tx, user_id);
-        if (found === undefined) throw errors.notFound("A subscription");
+        if (found === undefined) throw errors.noSubscription();
         return found.status === "incomplete" ? periods.end(tx, found, { tell_provider: true }) : found;
       });
       if (row.status === "ended") return subscriptionRecord(row);

@@ -1,5 +1,5 @@
 import type { Routing } from "../contract/completions.ts";
-import { errors, PurserError } from "../errors.ts";
+import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Model } from "../models/models.types.ts";
@@ -40,11 +40,12 @@ type Attempt<T> = (reservation: Reservation, options: { signal: AbortSignal; dea
 export function createCompletions(options: {
   models: Models;
   ledger: Ledger;
+  meansOf: MeansOf;
   /** With `auto`, a model that has not answered (a stream: not begun) by then is left for the next. */
   fallback_after_seconds: number;
   resolveAgent?: ResolveAgent;
 }): Completions {
-  const { models, resolveAgent } = options;
+  const { models, meansOf, resolveAgent } = options;
   const fallback_after_ms = options.fallback_after_seconds * 1_000;
   const { ledger, watch, idle } = createLivingCalls(options.ledger);
   const price_version = priceVersion(models.list());
@@ -90,7 +91,7 @@ export function createCompletions(options: {
       const is_last = attempts === MAX_ATTEMPTS - 1 || index === choice.candidates.length - 1;
       const patience = patienceOf(call.signal, is_last ? null : fallback_after_ms);
       try {
-        const reservation = await reserve({ models, ledger, price_version }, call, model);
+        const reservation = await reserve({ models, ledger, meansOf, price_version }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms }).catch(async (error) => {
           await release(ledger, call);

@@ -1,5 +1,5 @@
 import type { ChatResponse, Routing } from "../contract/completions.ts";
-import { errors, type PaymentCode, type PurserError } from "../errors.ts";
+import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } from "../errors.ts";
 import type { Charge, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
@@ -28,7 +28,12 @@ export interface Reservation {
 
 /** Holds the worst case of `call` on `model`: the worst that can be sent upstream is what was held. Throws the 402. */
 export async function reserve(
-  { models, ledger, price_version }: { models: Models; ledger: Ledger; price_version: string },
+  {
+    models,
+    ledger,
+    meansOf,
+    price_version,
+  }: { models: Models; ledger: Ledger; meansOf: MeansOf; price_version: string },
   call: CompletionCall,
   model: Model,
 ): Promise<Reservation> {
@@ -61,7 +66,8 @@ export async function reserve(
   if (hold.status === "refused") {
     const { code } = hold;
     if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH);
-    throw paymentError({ ...hold, code }, { model, input_tokens, cap, amount_tokens });
+    const means = await meansOf(call.caller.user_id);
+    throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, amount_tokens });
   }
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
   const granted = Math.min(cap, affordable);
@@ -135,7 +141,7 @@ function roomFor({ context_window, max_output_tokens }: Model, input_tokens: num
 }
 
 function paymentError(
-  { code, available, held }: { code: PaymentCode; available: number; held: number },
+  { code, available, held, means }: { code: PaymentCode; available: number; held: number; means: Means },
   {
     model,
     input_tokens,
@@ -144,11 +150,12 @@ function paymentError(
   }: { model: Model; input_tokens: number; cap: number; amount_tokens: number },
 ): PurserError {
   const affordable = affordableOutputTokens(model, { amount_tokens: available, input_tokens });
-  return errors.payment(code, {
+  const figures = {
     required: amount_tokens,
     available,
     held,
     shortfall: Math.max(0, amount_tokens - available),
     max_affordable_output_tokens: Math.min(cap, affordable),
-  });
+  };
+  return errors.payment(code, figures, means);
 }

@@ -90,7 +90,10 @@ export const rotateApiKey = createRoute({
     params: idParams,
     ...jsonBody(z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0) })),
   },
-  responses: { 200: json(createdApiKeySchema, "the same key record with its new secret"), ...failures(400, 403, 404) },
+  responses: {
+    200: json(createdApiKeySchema, "the same key record with its new secret"),
+    ...failures(400, 403, 404, 409),
+  },
 });
 
 export const revokeLeakedApiKey = createRoute({

@@ -12,6 +12,15 @@ export const instantInput = z.iso
   .transform((text) => instantOf(Temporal.Instant.from(text)))
   .refine((instant) => instant >= "1970", "an instant from 1970 to 9999, such as 2026-11-20T09:30:00Z")
   .openapi({ type: "string", format: "date-time" });
+/** Where a list is to begin or end: an instant, or a day, which stands for its start in UTC. */
+export const boundInput = z.union([
+  z.iso
+    .date()
+    .transform((day) => `${day}T00:00:00.000Z`)
+    .refine((instant) => instant >= "1970", "a day from 1970 to 9999, such as 2026-11-20")
+    .openapi({ type: "string", format: "date", description: "a day: its start in UTC" }),
+  instantInput,
+]);
 /** Text that can be stored: PostgreSQL has no U+0000, and JSON no half of a surrogate pair. */
 export const textSchema = (max: number) =>
   z
@@ -51,10 +60,9 @@ const STATUS_MEANING = {
   400: "the request is not valid; `param` names the field",
   401: "no valid API key",
   402: "not enough tokens; `metadata` tells the shortfall and the remedies",
-  403: "not permitted",
+  403: "not permitted: a scope that the key lacks, a suspended account, or more than the plan includes",
   404: "no such object, or another user's",
   409: "in conflict with the present state",
-  422: "the idempotency key was used with another body",
   429: "too many requests",
   503: "not available now",
 } as const;

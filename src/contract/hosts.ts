@@ -2,8 +2,9 @@ import { z } from "@hono/zod-openapi";
 
 /** Where something may go, as users write it: `host` (its scheme's port), `host:port`, or `*.host` for exactly one label more. */
 
+// Without flags: the document at /openapi.json has no place for them.
 const HOST =
-  /^(\*\.)?[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\.?(:\d{1,5})?$|^\[[0-9a-f:.]+\](:\d{1,5})?$/i;
+  /^(\*\.)?[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*\.?(:\d{1,5})?$|^\[[0-9A-Fa-f:.]+\](:\d{1,5})?$/;
 
 export const hostSchema = z.string().max(260).regex(HOST, "`host`, `host:port` or `*.host`");
 

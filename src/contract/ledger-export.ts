@@ -3,8 +3,8 @@ import { USAGE_DAYS } from "../constants.ts";
 import { ENTRY_TYPES, transactionSchema, usageSchema } from "./billing.ts";
 import { needs } from "./caller.ts";
 import {
+  boundInput,
   failures,
-  instantInput,
   instantSchema,
   json,
   listQuerySchema,
@@ -124,8 +124,10 @@ export const listTransactions = createRoute({
       type: z.enum(ENTRY_TYPES).optional(),
       run_id: z.uuid().optional(),
       agent_id: z.uuid().optional(),
-      from: instantInput.optional(),
-      to: instantInput.optional(),
+      from: boundInput
+        .optional()
+        .openapi({ description: "written then or later: an instant, or a day, which is its start in UTC" }),
+      to: boundInput.optional().openapi({ description: "written before: as `from`" }),
       format: formatSchema,
     }),
   },

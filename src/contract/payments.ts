@@ -93,7 +93,7 @@ export const invoiceSchema = z
   .openapi("Invoice");
 
 const urlSchema = z
-  .url({ protocol: /^https?$/ })
+  .url({ protocol: /^https?$/, error: "an http or https URL such as https://example.com/thanks" })
   .max(2000)
   .openapi({ description: "where the checkout page leads back to" });
 const returnUrls = { success_url: urlSchema.optional(), cancel_url: urlSchema.optional() };

@@ -1,9 +1,9 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import {
+  boundInput,
   emptyBody,
   failures,
-  instantInput,
   instantSchema,
   json,
   listQuerySchema,
@@ -92,8 +92,10 @@ export const listRuns = createRoute({
     query: listQuerySchema.extend({
       status: runStatusSchema.optional(),
       trigger: triggerSchema.optional(),
-      from: instantInput.optional().openapi({ description: "queued then or later" }),
-      to: instantInput.optional().openapi({ description: "queued before" }),
+      from: boundInput
+        .optional()
+        .openapi({ description: "queued then or later: an instant, or a day, which is its start in UTC" }),
+      to: boundInput.optional().openapi({ description: "queued before: as `from`" }),
     }),
   },
   responses: {

@@ -37,10 +37,13 @@ export const upcomingRunSchema = z
   .object({ at: instantSchema, note: z.string().optional().openapi({ description: "where clocks change" }) })
   .openapi("UpcomingRun");
 
+const occurrenceState = z.enum(["run", "skipped", "missed"]);
 const occurrenceSchema = z
   .object({
     at: instantSchema.openapi({ description: "the due instant" }),
-    state: z.enum(["run", "skipped", "missed"]),
+    state: occurrenceState,
+    scheduled_for: instantSchema.openapi({ description: "the same as `at`, by the name that runs give it" }),
+    status: occurrenceState.openapi({ description: "the same as `state`, by the name that runs give it" }),
     reason: z.string().nullable().openapi({ description: "why it was late, skipped or missed" }),
     run_id: uuidSchema.nullable(),
     recorded_at: instantSchema,

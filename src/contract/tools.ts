@@ -31,7 +31,10 @@ const injectSchema = z.discriminatedUnion("type", [
   z.strictObject({ type: z.literal("bearer") }),
   z.strictObject({
     type: z.literal("basic"),
-    username: z.string().regex(/^[^\p{Cc}:]{0,255}$/u, "up to 255 characters without colons and line breaks"),
+    username: z
+      .string()
+      .max(255)
+      .refine((text) => !/[\p{Cc}:]/u.test(text), "up to 255 characters without colons and line breaks"),
   }),
   z.strictObject({ type: z.literal("header"), name: header }),
   z.strictObject({
@@ -95,7 +98,7 @@ const mcpServerSchema = z.strictObject({
   name: z
     .string()
     .max(32)
-    .regex(/^[a-z0-9]+([_-][a-z0-9]+)*$/i, "letters, digits and single - or _ between them, 32 at most")
+    .regex(/^[A-Za-z0-9]+([_-][A-Za-z0-9]+)*$/, "letters, digits and single - or _ between them, 32 at most")
     .openapi({ description: "its tools are called `name__tool`" }),
   url: serverUrl,
   auth: authSchema

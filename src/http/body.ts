@@ -3,6 +3,7 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
 
 const JSON_MEDIA = "application/json";
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
 const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 
 /** The body's bytes, refused as soon as they pass `limit`, whatever Content-Length claims. */
@@ -18,15 +19,24 @@ async function readBody(request: Request, limit: number): Promise<Buffer> {
   return Buffer.concat(chunks);
 }
 
+/** A body's text; 400 when its bytes are no UTF-8, which would else be read as other characters than were sent. */
+function utf8(bytes: ArrayBuffer | Uint8Array): string {
+  try {
+    return UTF8.decode(bytes);
+  } catch {
+    throw errors.invalidJson("The body is not valid UTF-8");
+  }
+}
+
 /** The JSON text of a request, read once; the schema's validator and the idempotency hash both use it. */
 async function jsonText(c: Context, limit: number): Promise<string> {
   const declared = c.req.header("Content-Length");
   if (declared !== undefined) {
     if (Number(declared) > limit) throw errors.bodyTooLarge(limit);
-    return Number(declared) === 0 ? "" : await c.req.text();
+    return Number(declared) === 0 ? "" : utf8(await c.req.arrayBuffer());
   }
   if (c.req.header("Transfer-Encoding") === undefined) return "";
-  return (await readBody(c.req.raw, limit)).toString();
+  return utf8(await readBody(c.req.raw, limit));
 }
 
 /**

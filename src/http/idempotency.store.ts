@@ -1,5 +1,6 @@
 import { IDEMPOTENCY_HOURS } from "../constants.ts";
 import type { Cipher } from "../platform/cipher.ts";
+import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 
 /** A first answer, as it is replayed. */
@@ -22,11 +23,12 @@ interface Row {
   body: Uint8Array | null;
 }
 
-/** A node that dies leaves its claim behind; after this, the same request may be made again. */
+/** A node that dies leaves its claim behind; after this, of real time, the same request may be made again. */
 const LOCK_SECONDS = 960;
 
-/** Answers are kept sealed: one may show a new API key, which is stored nowhere else. */
-export function createIdempotencyStore(db: Db, cipher: Cipher) {
+/** Answers are kept sealed: one may show a new API key, which is stored nowhere else. Their day is the domain's time. */
+export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
+  const aDayAgo = () => addSeconds(clock.now(), -IDEMPOTENCY_HOURS * 3600);
   const contextOf = (key: { user_id: string; key: string }) => `${key.user_id} ${key.key}`;
   return {
     /** Claims the key for this request, or tells what became of the request that claimed it before. */
@@ -36,14 +38,14 @@ export function createIdempotencyStore(db: Db, cipher: Cipher) {
       // "do update … where" takes over a key that is past its day or whose node died; otherwise nothing is returned.
       const taken = await db.query<{ key: string }>({
         name: "idempotency_claim",
-        text: `insert into idempotency_key as k (user_id, key, request_hash, locked_until)
-          values ($1, $2, $3, now() + make_interval(secs => $4))
+        text: `insert into idempotency_key as k (user_id, key, request_hash, created_at, locked_until)
+          values ($1, $2, $3, $5, now() + make_interval(secs => $4))
           on conflict (user_id, key) do update set request_hash = excluded.request_hash, status = null, headers = null,
-            body = null, created_at = now(), locked_until = excluded.locked_until
-          where k.created_at < now() - make_interval(hours => $5)
+            body = null, created_at = excluded.created_at, locked_until = excluded.locked_until
+          where k.created_at < $6
             or (k.status is null and k.locked_until < now() and k.request_hash = excluded.request_hash)
           returning key`,
-        values: [key.user_id, key.key, request_hash, LOCK_SECONDS, IDEMPOTENCY_HOURS],
+        values: [key.user_id, key.key, request_hash, LOCK_SECONDS, clock.now(), aDayAgo()],
       });
       if (taken.length > 0) return { state: "first" };
       const [row] = await db.query<Row>({
@@ -87,10 +89,7 @@ export function createIdempotencyStore(db: Db, cipher: Cipher) {
 
     /** Deletes keys past their day; called now and then. */
     async sweep(): Promise<void> {
-      await db.query({
-        text: "delete from idempotency_key where created_at < now() - make_interval(hours => $1)",
-        values: [IDEMPOTENCY_HOURS],
-      });
+      await db.query({ text: "delete from idempotency_key where created_at < $1", values: [aDayAgo()] });
     },
   };
 }

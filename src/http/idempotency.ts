@@ -2,6 +2,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
+import { stableJson } from "../platform/stable-json.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
@@ -36,7 +37,16 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
  * must not get what another was answered.
  */
 async function requestOf(c: Context, { api_key_id }: Caller): Promise<Buffer> {
-  return Buffer.from([c.req.method, c.req.path, api_key_id ?? "", await c.req.text()].join("\n"));
+  return Buffer.from([c.req.method, c.req.path, api_key_id ?? "", await bodyOf(c)].join("\n"));
+}
+
+/** The body's value: another order of its fields, or other spaces, make no other request. */
+async function bodyOf(c: Context): Promise<string> {
+  try {
+    return stableJson(await c.req.json());
+  } catch {
+    return c.req.text(); // nested too deep to be walked; no schema takes it
+  }
 }
 
 function replay(answer: StoredAnswer): Response {

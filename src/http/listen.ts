@@ -1,5 +1,5 @@
 import { createServer, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
 import type { HttpRouter } from "../contract/router.ts";
@@ -14,8 +14,24 @@ export interface Listening {
 
 /** Idle connections are kept open a little longer than usual proxies do, so that they never race a close. */
 const KEEP_ALIVE_MS = 65_000;
+/** Connections that may wait to be taken. */
+const BACKLOG = 4096;
 
-/** Listens on `address`; rejects when the port is taken. */
+/** Rejects with what the system says when `address` cannot be listened on: asked before anything is made. */
+export async function checkAddress(address: { host: string; port: number }): Promise<void> {
+  const server = createNetServer();
+  await bind(server, address);
+  await new Promise((resolve) => server.close(resolve));
+}
+
+async function bind(server: NetServer, { host, port }: { host: string; port: number }): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(port, host, BACKLOG, resolve);
+  });
+}
+
+/** Listens on `address`; rejects when that cannot be. */
 export async function listen(app: HttpRouter, address: { host: string; port: number }): Promise<Listening> {
   // It replaces the global Response by a light one, which is written out without passing through a web stream.
   const answer = getRequestListener(app.fetch, { errorHandler: refusal });
@@ -23,10 +39,7 @@ export async function listen(app: HttpRouter, address: { host: string; port: num
   const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false }, answer);
   server.on("checkExpectation", answer);
   server.on("clientError", refuse);
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(address.port, address.host, 4096, resolve);
-  });
+  await bind(server, address);
   const { port } = server.address() as AddressInfo;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
   return { url: `http://${host}:${port}`, stop: () => drain(server) };

@@ -20,7 +20,7 @@ interface Schema {
   maximum?: number;
 }
 
-interface Operation {
+export interface Operation {
   summary?: string;
   description?: string;
   tags?: string[];

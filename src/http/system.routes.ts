@@ -1,6 +1,7 @@
 import type { HttpRouter } from "../contract/router.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Metrics } from "../platform/metrics.ts";
+import { withConventions } from "./openapi.ts";
 import type { OpenApiDocument } from "./reference.ts";
 import { referencePage } from "./reference-page.ts";
 
@@ -20,7 +21,7 @@ export function serveReference(app: HttpRouter): void {
   app.openAPIRegistry.registerComponent("securitySchemes", "operator_key", { type: "http", scheme: "bearer" });
   let document: OpenApiDocument | undefined;
   const documentOnce = () => {
-    document ??= app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument;
+    document ??= withConventions(app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument);
     return document;
   };
   app.get("/openapi.json", (c) => c.json(documentOnce()));

@@ -92,11 +92,11 @@ export function operatorRoutes(options: OperatorOptions) {
   );
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
   router.openapi(contract.getClock, (c) => {
-    if (options.advanceClock === null) throw errors.notFound("The test clock (start with PURSER_TEST_CLOCK)");
+    if (options.advanceClock === null) throw errors.noTestClock();
     return c.json({ now: clock.now() }, 200);
   });
   router.openapi(contract.putClock, async (c) => {
-    if (options.advanceClock === null) throw errors.notFound("The test clock (start with PURSER_TEST_CLOCK)");
+    if (options.advanceClock === null) throw errors.noTestClock();
     await options.advanceClock(c.req.valid("json").now);
     return c.json({ now: clock.now() }, 200);
   });

@@ -84,7 +84,11 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
   let last: Promise<void> = Promise.resolve();
 
   const advance: SettableClock["advanceTo"] = async (target, sources, idle) => {
-    if (target < now) throw errors.invalidValue("now", `The clock stands at ${now} and goes forward only.`);
+    if (target < now)
+      throw errors.invalidValue(
+        "now",
+        `The clock stands at ${now} and goes forward only. Give that instant or a later one.`,
+      );
     const deadline_ms = monotonicMs() + IDLE_SECONDS * 1000;
     const firstDue = async () => {
       const due = await Promise.all(sources.map((source) => source.nextDueAt(target)));

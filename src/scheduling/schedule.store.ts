@@ -198,7 +198,7 @@ export async function selectNextDue(sql: Sql, until: Instant): Promise<Instant |
   return row?.at ?? null;
 }
 
-export interface OccurrenceRow extends OccurrenceRecord {
+export interface OccurrenceRow extends Omit<OccurrenceRecord, "scheduled_for" | "status"> {
   user_id: string;
   agent_id: string;
 }
@@ -223,7 +223,7 @@ export async function selectOccurrences(
 ): Promise<OccurrenceRecord[]> {
   return sql.query<OccurrenceRecord>({
     name: "occurrence_list",
-    text: `select at, state, reason, run_id, recorded_at from occurrence
+    text: `select at, state, at as scheduled_for, state as status, reason, run_id, recorded_at from occurrence
       where user_id = $1 and agent_id = $2 and ($3::timestamptz is null or at < $3) order by at desc limit $4`,
     values: [agent.user_id, agent.agent_id, page.before, page.limit],
   });

@@ -10,7 +10,14 @@ import { type ListedTool, safeTool } from "./mcp-schema.ts";
 import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
 import { MAX_TEXT_CHARS, textsOf } from "./safe-answer.ts";
 import { argumentsValue } from "./tool-arguments.ts";
-import { failedCall, type RunRef, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+import {
+  failedCall,
+  type RunRef,
+  type ToolCall,
+  type ToolDefinition,
+  type ToolResult,
+  type UnusableServer,
+} from "./tools.types.ts";
 
 /** A listing serves all runs of an agent for so long; one that failed is tried again sooner. */
 const LISTED_MS = 300_000;
@@ -85,6 +92,21 @@ export function createMcpTools(deps: McpToolsDeps) {
     async definitions(mcp: McpSettings, run: RunRef): Promise<ToolDefinition[]> {
       const listed = await Promise.all((mcp.servers ?? []).map((server) => listingOf(server, run)));
       return listed.flatMap(({ tools }) => tools.map(({ definition }) => definition));
+    },
+
+    /** Which servers have no tools now because they could not be asked, and why. */
+    async unusableServers(mcp: McpSettings, run: RunRef): Promise<UnusableServer[]> {
+      const asked = (mcp.servers ?? []).map(async (server): Promise<UnusableServer[]> => {
+        const error = await listingOf(server, run).then(
+          ({ failure }) => failure?.error,
+          (error: Error & { code?: string }) => {
+            if (error.code === "secret_reflected") return { code: error.code, message: error.message } as const;
+            throw error;
+          },
+        );
+        return error === undefined ? [] : [{ name: server.name, error }];
+      });
+      return (await Promise.all(asked)).flat();
     },
 
     /** One call. Never throws for what a model or a server can cause. */

@@ -1,13 +1,22 @@
 import type { SafetyLevel, ToolsConfig } from "../contract/tools.ts";
 import { createMcpTools, type McpToolsDeps, mcpServerOf } from "./mcp.ts";
 import { type SendWebhookDeps, sendWebhook, sendWebhookDefinition } from "./send-webhook.ts";
-import { failedCall, type RunRef, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+import {
+  failedCall,
+  type RunRef,
+  type ToolCall,
+  type ToolDefinition,
+  type ToolResult,
+  type UnusableServer,
+} from "./tools.types.ts";
 import { webFetch, webFetchDefinition } from "./web-fetch.ts";
 
 /** The tools of an agent's run. Of a run nothing is kept here: what it has seen and done comes with each call. */
 export interface Tools {
   /** The enabled tools, as the model is told of them. Throws 502 `secret_reflected`. */
   definitions(tools_config: ToolsConfig, run: RunRef): Promise<ToolDefinition[]>;
+  /** The MCP servers whose tools cannot be had now, and why. */
+  unusableServers(tools_config: ToolsConfig, run: RunRef): Promise<UnusableServer[]>;
   /**
    * Carries out one call. What a model, a page or a network can cause comes back as a failed result that tells the
    * model what to do; only an abort of `signal` throws.
@@ -25,6 +34,9 @@ export function createTools(deps: SendWebhookDeps & McpToolsDeps): Tools {
         ...(send_webhook?.enabled ? [sendWebhookDefinition(send_webhook)] : []),
         ...(mcp?.enabled ? await mcp_tools.definitions(mcp, run) : []),
       ];
+    },
+    async unusableServers({ mcp }, run) {
+      return mcp?.enabled ? mcp_tools.unusableServers(mcp, run) : [];
     },
     async call(call) {
       const { web_fetch, send_webhook } = call.tools_config;

@@ -65,6 +65,12 @@ export interface ToolResult {
   readonly links: readonly string[];
 }
 
+/** A server whose tools an agent is to have and has not, by its name. */
+export interface UnusableServer {
+  readonly name: string;
+  readonly error: NonNullable<ToolResult["error"]>;
+}
+
 /** A failed step of which nothing came back; the sentence goes to the model as well. */
 export function failedCall(code: ToolErrorCode, message: string): ToolResult {
   return { status: "failed", result: `Error: ${message}`, error: { code, message }, safety: null, links: [] };

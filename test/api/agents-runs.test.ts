@@ -55,6 +55,37 @@ describe("run-now", () => {
     await expect.poll(async () => (await user.get(location)).body.status, { timeout: 10_000 }).toBe("succeeded");
   });
 
+  test("is 403 for a trial account whose agent names a model that is no part of the trial, and 202 once it has topped up", async () => {
+    user = await lab.service.newUser();
+    const { id } = await create({ model_id: "lab/vendor/deep:v1" });
+    for (const path of ["runs", "chat"]) {
+      const body = path === "chat" ? { messages: [{ role: "user", content: "Look." }] } : undefined;
+      const { status, body: refused } = await user.post(`/api/v1/agents/${id}/${path}`, body);
+      expect([status, refused.error?.code], path).toEqual([403, "model_not_trial_eligible"]);
+    }
+    expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
+    await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/grants`, { amount_tokens: 1, source: "top_up" });
+    expect((await runNow(id)).status).toBe(200);
+  });
+
+  test("of an agent whose MCP servers cannot be used shows each as a failed step, tells the model, and goes on", async () => {
+    const servers = [
+      { name: "inside", url: "http://127.0.0.1:1/mcp" },
+      { name: "none", url: `${site.url}/none` },
+    ];
+    const { id } = await create({ tools_config: { mcp: { enabled: true, servers } }, limits: { max_steps: 1 } });
+    const { body } = await runNow(id);
+    expect(body).toMatchObject({ status: "succeeded", steps_count: 3, error: null });
+    expect(body.steps).toMatchObject([
+      { type: "tool", name: "inside", status: "failed", error: { code: "egress_refused" } },
+      { type: "tool", name: "none", status: "failed", error: { code: "mcp_failed" } },
+      { type: "model", status: "succeeded" },
+    ]);
+    const [{ role, content }, ...others] = lab.upstream.requests[0]?.body.messages ?? [{}];
+    expect([role, content]).toEqual(["system", expect.stringMatching(/^Be brief\.\n\n.*\binside\b.*\n\n.*\bnone\b/)]);
+    expect(others).toEqual([{ role: "user", content: "Look." }]);
+  });
+
   test("runs the tool loop, records each step, and charges each model call once", async () => {
     lab.upstream.answer(fetching(`${site.url}/`), completion("Green."));
     const { id } = await create(withFetch);
@@ -155,7 +186,7 @@ describe("run-now", () => {
     });
     const refused = await lab.service.as(spent.body.key).post(path);
     expect([refused.status, refused.body.error.code]).toEqual([402, "key_budget_exceeded"]);
-    expect(refused.body.error.metadata.remedies).toEqual(["raise_key_budget", "use_another_key"]);
+    expect(refused.body.error.metadata.remedies).toEqual(["use_another_key", "create_another_key"]);
   });
 
   test("waits for tokens that another call holds, and is 402 with Retry-After when they are all held", async () => {

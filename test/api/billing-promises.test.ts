@@ -159,7 +159,7 @@ describe("overage (seed: states)", () => {
     await spend(user, STARTER);
     const refused = await call(user);
     expect(refusal(refused)).toEqual([402, "out_of_tokens"]);
-    expect(refused.body.error.metadata.remedies).toContain("enable_overage");
+    expect(refused.body.error.metadata.remedies).toEqual(["top_up", "enable_overage"]);
     expect((await user.post(`${BILLING}/overage/enable`)).body.enabled).toBe(true);
     lab.upstream.answer(completion());
     expect((await call(user)).status).toBe(200);

@@ -43,7 +43,8 @@ beforeAll(async () => {
     tier: null,
   };
   const config = { providers: [provider], models: [model], margin: 1, provider_keys: {} };
-  completions = createCompletions({ models: createModels({ config }), ledger, fallback_after_seconds: 60 });
+  const meansOf = async () => ({ may_subscribe: true, overage: "never" as const });
+  completions = createCompletions({ models: createModels({ config }), ledger, meansOf, fallback_after_seconds: 60 });
 });
 afterAll(async () => {
   await upstream.close();

@@ -161,6 +161,30 @@ describe("bodies (contract 2)", () => {
     }
   });
 
+  it.each(["with its length", "in chunks"])(
+    "that are no UTF-8, sent %s, are refused and not read as something else",
+    async (how) => {
+      const bytes = Buffer.from('{"name":"caf\xe9"}', "latin1");
+      const chunks = new ReadableStream({
+        start(controller) {
+          controller.enqueue(bytes);
+          controller.close();
+        },
+      });
+      const response = await fetch(`${service.url}/api/v1/api-keys`, {
+        method: "POST",
+        headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" },
+        ...(how === "in chunks" ? { body: chunks, duplex: "half" } : { body: bytes }),
+      });
+      const { error } = await response.json();
+      expect([response.status, error.code, error.message]).toEqual([
+        400,
+        "invalid_json",
+        expect.stringContaining("UTF-8"),
+      ]);
+    },
+  );
+
   it("carry UTF-8 both ways", async () => {
     const name = "Grüße 世界 🌍";
     expect((await user.post("/api/v1/api-keys", { name })).body.name).toBe(name);

@@ -1,4 +1,9 @@
+import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { createIdempotencyStore } from "../../src/http/idempotency.store.ts";
+import { createCipher } from "../../src/platform/cipher.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createTestDatabase } from "../support/database.ts";
 import { openStream } from "../support/event-stream.ts";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
@@ -104,6 +109,26 @@ describe("Idempotency-Key (contract 2)", () => {
     }
     expect(await settledBalance(user)).toBe(GRANT - 18);
     await expectCleanAudit(lab.service);
+  });
+
+  it("is the same request with its fields in another order and other spaces", async () => {
+    const first = await user.post(
+      CHAT,
+      '{"model":"lab/plain","messages":[{"role":"user","content":"a"}]}',
+      withKey("o"),
+    );
+    const body = '{ "messages": [{ "content": "a", "role": "user" }],\n "model": "lab/plain" }';
+    const second = await user.post(CHAT, body, withKey("o"));
+    expect([second.status, second.headers.get("idempotent-replayed")]).toEqual([200, "true"]);
+    expect(second.body).toEqual(first.body);
+    const other = await user.post(CHAT, body.replace('"a"', '"b"'), withKey("o"));
+    expect(other.status).toBe(422);
+  });
+
+  it("of a body nested deeper than can be walked is refused as without a key", async () => {
+    const deep = `{"name":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
+    const { status, body } = await user.post("/api/v1/api-keys", deep, withKey("deep"));
+    expect([status, body.error.param]).toEqual([400, "name"]);
   });
 
   it("belongs to its user: another's same key is another request", async () => {
@@ -225,6 +250,28 @@ describe("Idempotency-Key (contract 2)", () => {
 
   it("of 255 characters is taken", async () => {
     expect((await user.post(CHAT, ask("lab/plain"), withKey("x".repeat(255)))).status).toBe(200);
+  });
+});
+
+describe("the day for which an answer is kept", () => {
+  it("is the domain's: by the test clock it is over after 24 hours, while the lease of a first request is not", async () => {
+    const database = await createTestDatabase();
+    const db = await database.open();
+    let now = "2026-03-01T12:00:00.000Z";
+    const cipher = createCipher(randomBytes(32), "idempotency");
+    const store = createIdempotencyStore({ db, clock: { now: () => now }, cipher });
+    const keyed = { user_id: newId(), key: "daily" };
+    const claim = async (request = "a") => (await store.claim({ ...keyed, request: Buffer.from(request) })).state;
+    expect(await claim()).toBe("first");
+    now = "2026-03-02T11:59:59.999Z";
+    expect(await claim()).toBe("in_flight");
+    await store.answer(keyed, { status: 200, headers: {}, body: Buffer.from("{}") });
+    await store.sweep();
+    expect([await claim(), await claim("b")]).toEqual(["answered", "mismatch"]);
+    now = "2026-03-02T12:00:00.001Z";
+    expect(await claim("b")).toBe("first");
+    await db.close();
+    await database.drop();
   });
 });
 

@@ -1,5 +1,6 @@
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { type Service, startService } from "../support/service.ts";
+import { type Answer, type Service, startService } from "../support/service.ts";
 
 let service: Service;
 beforeAll(async () => {
@@ -76,6 +77,81 @@ describe("the reference (contract 1)", () => {
     expect(public_paths).toEqual(["/api/v1/api-keys/revoke-leaked"]);
   });
 
+  it("has patterns that every validator reads, without flags", async () => {
+    const { text } = await read("/openapi.json");
+    const patterns = [...text.matchAll(/"pattern":("(?:[^"\\]|\\.)*")/g)].map(([, found]) => JSON.parse(found ?? ""));
+    expect(patterns.length).toBeGreaterThan(5);
+    for (const pattern of patterns) {
+      expect(pattern).not.toMatch(/^\/|\/[a-z]*$/);
+      expect(() => new RegExp(pattern, "u"), pattern).not.toThrow();
+    }
+    expect(patterns.filter((pattern) => new RegExp(pattern, "u").test("calc")).length).toBeGreaterThan(3);
+  });
+
+  it("declares what every endpoint answers of itself: 403 by its key, 413 and 415 by its body, 409 and 422 by its Idempotency-Key", async () => {
+    const { paths } = JSON.parse((await read("/openapi.json")).text);
+    for (const [path, methods] of Object.entries<Record<string, Operation>>(paths)) {
+      for (const [method, operation] of Object.entries(methods)) {
+        const is_keyed = operation.security?.some((each) => "api_key" in each) ?? false;
+        const is_idempotent = method === "post" && operation.security !== undefined;
+        const declared = Object.keys(operation.responses).map(Number);
+        const expected = [
+          ...(is_keyed ? [403] : []),
+          ...(operation.requestBody === undefined ? [] : [413, 415]),
+          ...(is_idempotent ? [409, 422] : []),
+        ];
+        expect(declared, `${method} ${path}`).toEqual(expect.arrayContaining(expected));
+        const headers = (operation.parameters ?? []).filter((each) => each.in === "header").map(({ name }) => name);
+        expect(headers.includes("Idempotency-Key"), `${method} ${path}`).toBe(is_idempotent);
+        expect(JSON.stringify(operation.responses).includes("Idempotent-Replayed")).toBe(is_idempotent);
+      }
+    }
+  });
+
+  it("is what the endpoints answer: each GET of a user with one of everything, what made it, and a refusal", async () => {
+    const document = JSON.parse((await read("/openapi.json")).text);
+    const ajv = new Ajv2020({ strict: false, validateFormats: false }).addSchema(document, "api");
+    const part = (...keys: string[]) => keys.map((key) => key.replaceAll("~", "~0").replaceAll("/", "~1")).join("/");
+    const expectDeclared = (method: string, path: string, { status, body }: Answer) => {
+      const schema = part("paths", path, method, "responses", String(status), "content", "application/json", "schema");
+      const where = `${method} ${path} ${status}`;
+      const validate = ajv.getSchema(encodeURI(`api#/${schema}`));
+      expect(validate, where).toBeDefined();
+      expect(validate?.(body), `${where}: ${ajv.errorsText(validate?.errors)}`).toBe(true);
+    };
+    const user = await service.newUser({ tokens: 1_000_000 });
+    const made = async (path: string, body?: unknown, headers = {}, template = path) => {
+      const answer = await user.post(path, body, headers);
+      expectDeclared("post", template, answer);
+      return answer.body;
+    };
+    const agent = { name: "Scout", model_id: "purser/rehearsal", run_prompt: "Say: hello" };
+    const messages = [{ role: "user", content: "Say: hello" }];
+    const { id } = await made("/api/v1/agents", agent);
+    const ids: Record<string, string> = { "/api/v1/agents/{id}": id };
+    const runs = "/api/v1/agents/{id}/runs";
+    ids.run_id = (await made(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" }, runs)).id;
+    ids["/api/v1/secrets/{id}"] = (await made("/api/v1/secrets", { name: "A", value: "b" })).id;
+    ids["/api/v1/api-keys/{id}"] = (await made("/api/v1/api-keys", { name: "second" })).id;
+    ids["/api/v1/billing/purchases/{id}"] = (await made("/api/v1/billing/purchase", { amount_cents: 100 })).id;
+    await made("/api/v1/billing/subscription", { plan_id: "starter" });
+    await made("/api/v1/billing/overage/enable");
+    await made("/api/v1/chat/completions", { model: "purser/rehearsal", messages });
+    await made("/api/v1/chat/completions", { model: "none/such", messages });
+    const gets = Object.keys(document.paths).filter((path) => "get" in document.paths[path]);
+    let read_count = 0;
+    for (const template of gets) {
+      const own = Object.keys(ids).find((prefix) => template.startsWith(prefix)) ?? "";
+      const path = template.replace("{run_id}", ids.run_id ?? "").replace("{id}", ids[own] ?? user.user_id);
+      if (path.includes("{") || template.includes("/auth/") || template.endsWith("/events")) continue;
+      const caller = template.startsWith("/api/v1/admin/") ? service.admin : user;
+      const answer = await caller.get(path);
+      expectDeclared("get", template, answer);
+      if (answer.status === 200) read_count += 1;
+    }
+    expect(read_count).toBeGreaterThan(20);
+  });
+
   it.each(["/docs", "/"])("%s is a page that loads nothing from elsewhere", async (path) => {
     const { status, type, text } = await read(path);
     expect([status, type]).toEqual([200, expect.stringMatching(/^text\/html/)]);
@@ -93,6 +169,7 @@ describe("the reference (contract 1)", () => {
 });
 
 interface Operation {
+  requestBody?: unknown;
   summary?: string;
   parameters?: { in: string; name: string }[];
   responses: Record<string, unknown>;

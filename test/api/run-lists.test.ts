@@ -43,6 +43,9 @@ test("the clock goes on by two days: occurrences and runs are listed page by pag
   };
   const days = ["2026-03-03T09:00:00.000Z", "2026-03-02T09:00:00.000Z", "2026-03-01T09:00:00.000Z"];
   expect((await walk("occurrences")).map(({ at }) => at)).toEqual(days);
+  for (const occurrence of (await user.get(`${agent}/occurrences`)).body.occurrences) {
+    expect(occurrence).toMatchObject({ scheduled_for: occurrence.at, status: occurrence.state });
+  }
   const all = await walk("runs");
   expect(all.map(({ trigger }) => trigger)).toEqual(["manual", "schedule", "schedule", "schedule"]);
   const ids = all.map(({ id }) => id);
@@ -50,6 +53,10 @@ test("the clock goes on by two days: occurrences and runs are listed page by pag
   expect((await walk("runs", "&trigger=schedule&status=succeeded")).map(({ id }) => id)).toEqual(ids.slice(1));
   // `from` is inclusive, `to` is not.
   expect((await walk("runs", `&from=${days[1]}&to=${days[0]}`)).map(({ id }) => id)).toEqual([ids[2]]);
+  // A day stands for its start in UTC.
+  expect((await walk("runs", "&trigger=schedule&from=2026-03-02&to=2026-03-03")).map(({ id }) => id)).toEqual([ids[2]]);
+  const { transactions } = (await user.get("/api/v1/users/me/transactions?from=2026-03-02&to=2026-03-03")).body;
+  expect(transactions.map(({ run_id }: { run_id: string }) => run_id)).toEqual([ids[2]]);
   for (const run of all) {
     expect(run).not.toHaveProperty("output");
     expect(run).not.toHaveProperty("steps");

@@ -68,7 +68,9 @@ describe("secrets (contract 7)", () => {
     const body = Buffer.from('{"name": "latin", "value": "gr\xfc\xdfe"}', "latin1");
     const headers = { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" };
     const latin = await fetch(`${service.url}${SECRETS}`, { method: "POST", headers, body });
-    expect(await latin.json()).toMatchObject({ error: { code: "invalid_value", param: "value" } });
+    expect(await latin.json()).toMatchObject({ error: { code: "invalid_json", param: null } });
+    // what a client makes of bytes that it could not read is no credential either
+    expect(refusal(await store("damaged", "gr\ufffd\ufffde"))).toEqual([400, "invalid_value", "value"]);
   });
 
   it("get a new version with a new value, and keep it with anything else", async () => {

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -72,14 +72,18 @@ describe("starting (contract 1)", () => {
     expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
   });
 
-  it("says so and exits 1 when the port is taken", async () => {
+  it("names PORT on one line and exits 2 when it is taken, before anything is made", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => taken.once("listening", resolve));
     const { port } = taken.address() as AddressInfo;
-    const { code, stderr } = await start({ ...place(), PORT: String(port) }).ended;
+    const DATA_DIR = join(folder, "unmade");
+    const { code, stderr } = await start({ ...place(), DATA_DIR, PORT: String(port) }).ended;
     taken.close();
-    expect(code).toBe(1);
-    expect(stderr).toMatch(/EADDRINUSE|in use/);
+    expect([code, stderr]).toEqual([
+      2,
+      `PORT: ${port} is in use on 127.0.0.1; accepted: a free port, or 0 for any that is\n`,
+    ]);
+    expect(existsSync(DATA_DIR)).toBe(false);
   });
 });
 

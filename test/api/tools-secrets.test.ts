@@ -134,8 +134,9 @@ test("a secret that is not there is told when the agent is saved, and by its ste
     completion("Could not."),
   );
   const { steps } = await run(agent.id);
-  expect(steps[1].error).toMatchObject({ code: "secret_missing", message: expect.stringContaining("API") });
-  expect(steps[3].error).toMatchObject({ code: "secret_missing", message: expect.stringContaining("SIGNING") });
+  expect(steps[0]).toMatchObject({ type: "tool", name: "every", error: { code: "secret_missing" } });
+  expect(steps[2].error).toMatchObject({ code: "secret_missing", message: expect.stringContaining("API") });
+  expect(steps[4].error).toMatchObject({ code: "secret_missing", message: expect.stringContaining("SIGNING") });
   expect([site.requests, receiver.received]).toEqual([[], []]);
 });
 

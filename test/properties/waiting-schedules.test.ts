@@ -39,7 +39,7 @@ const rooms = () => {
     throw new Error("nothing here is asked for by anybody");
   };
   const models = { find: () => null } as never;
-  const runs = createRuns({ scheduling, ledger, models, log, suspended: async () => new Set(), find });
+  const runs = createRuns({ scheduling, ledger, models, log, meansOf: find, suspended: async () => new Set(), find });
   return { ...fixture, scheduling, store, runs, ...createWaitingSchedules({ db, store, scheduling, ledger, log }) };
 };
 let on: ReturnType<typeof rooms>;

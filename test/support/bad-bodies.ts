@@ -280,7 +280,10 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["format=xml", "format"],
   ],
   "GET /api/v1/users/me/buckets": [["include=all", "include"]],
+  "GET /api/v1/admin/users": [[`search=${"x".repeat(255)}`, "search"]],
   "GET /api/v1/users/me/transactions": [
+    ["from=2026-02-30", "from"],
+    ["from=0001-01-01", "from"],
     ["type=gift", "type"],
     ["format=xml", "format"],
     ["run_id=5", "run_id"],

@@ -201,6 +201,21 @@ describe("the transcript", () => {
     ]);
   });
 
+  test("tells of missing tools beside the owner's instructions, not as an answer to a call", () => {
+    const error = { code: "mcp_failed", message: "the MCP server quay could not be used: it is closed" };
+    const steps = [step({ name: "quay", status: "failed", error }), asked(call("1")), fetched("A")];
+    const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+    expect(transcript(config, input, steps)).toEqual([
+      {
+        role: "system",
+        content: expect.stringMatching(/^Be brief\.\n\nThe tools of the MCP server quay .* it is closed\./),
+      },
+      { role: "user", content: "Look." },
+      { role: "assistant", content: null, tool_calls: [call("1")] },
+      { role: "tool", tool_call_id: "1", content: "A" },
+    ]);
+  });
+
   test("of a chat holds its messages in place of the run_prompt", () => {
     const input = {
       messages: [{ role: "user" as const, content: "Hi" }],

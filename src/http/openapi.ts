@@ -1,0 +1,59 @@
+import type { OpenApiDocument, Operation } from "./reference.ts";
+
+/** What holds for every endpoint of a kind, and so stands in no route's contract: scopes, bodies, idempotency keys. Pure. */
+
+const ANSWERS = {
+  403: "not permitted: a scope that the key lacks, or a suspended account",
+  409: "`idempotency_in_flight`: the first request with this Idempotency-Key is still running",
+  413: "the body is too large",
+  415: "the body is not JSON",
+  422: "the Idempotency-Key was used with another request",
+} as const;
+
+const IDEMPOTENCY_KEY = {
+  name: "Idempotency-Key",
+  in: "header",
+  required: false,
+  description: "the same key and body within 24 hours get the first answer again, and nothing is done twice",
+  schema: { type: "string", minLength: 1, maxLength: 255, pattern: "^[ -~]*$" },
+};
+const REPLAYED = {
+  "Idempotent-Replayed": {
+    description: "`true` when this is the first answer again",
+    schema: { type: "string", enum: ["true"] },
+  },
+};
+
+/** The document with what each operation takes and answers besides what its route says. */
+export function withConventions(document: OpenApiDocument): OpenApiDocument {
+  const paths = Object.entries(document.paths ?? {}).map(([path, methods]) => {
+    const operations = Object.entries(methods).map(([method, each]) => [method, completed(method, each)]);
+    return [path, Object.fromEntries(operations)];
+  });
+  return { ...document, paths: Object.fromEntries(paths) };
+}
+
+function completed(method: string, operation: Operation): Operation {
+  const { security, requestBody, parameters = [], responses = {} } = operation;
+  const is_idempotent = method === "post" && security !== undefined;
+  const statuses: (keyof typeof ANSWERS)[] = [];
+  if (security?.some((each) => "api_key" in each)) statuses.push(403);
+  if (requestBody !== undefined) statuses.push(413, 415);
+  if (is_idempotent) statuses.push(409, 422);
+  const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
+  const added = Object.fromEntries(statuses.map((status) => [status, { description: ANSWERS[status], content }]));
+  const said = responses[409]?.description;
+  // what the route itself says of a status is more exact
+  const all = { ...added, ...responses };
+  if (is_idempotent && said !== undefined) all[409] = { ...all[409], description: `${said}, or ${ANSWERS[409]}` };
+  if (!is_idempotent) return { ...operation, responses: all };
+  const replayable = Object.entries(all).map(([status, response]) => [
+    status,
+    status.startsWith("2") ? { ...response, headers: REPLAYED } : response,
+  ]);
+  return {
+    ...operation,
+    parameters: [...parameters, IDEMPOTENCY_KEY],
+    responses: Object.fromEntries(replayable),
+  };
+}
