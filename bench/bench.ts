@@ -5,6 +5,7 @@ import { agentRuns } from "./agent-runs.ts";
 import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";
 import { outbound } from "./outbound.ts";
+import { safety } from "./safety.ts";
 import { schedules } from "./schedules.ts";
 import { startUp } from "./start-up.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
@@ -13,7 +14,7 @@ import { writeReport } from "./support/report.ts";
 import { usageSummary } from "./usage-summary.ts";
 import { vault } from "./vault.ts";
 
-// `npm run bench -- [name…] [--quick] [--peers] [--write]`: see docs/benchmarks.md.
+// `npm run bench -- [name…] [--quick] [--peers] [--write] [--data DIR]`: see docs/benchmarks.md.
 
 const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   completions,
@@ -24,6 +25,7 @@ const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   "usage-summary": usageSummary,
   vault,
   outbound,
+  safety,
 };
 
 const { values: options, positionals } = parseArgs({
@@ -32,11 +34,17 @@ const { values: options, positionals } = parseArgs({
     quick: { type: "boolean", default: false },
     peers: { type: "boolean", default: false },
     write: { type: "boolean", default: false },
+    data: { type: "string" },
   },
 });
 if (options.write && positionals.length > 0) throw new Error("--write takes a run of everything");
 const names = positionals.length > 0 ? positionals : Object.keys(BENCHMARKS);
-const effort: Effort = { rounds: options.quick ? 1 : 3, scale: options.quick ? 0.1 : 1, peers: options.peers };
+const effort: Effort = {
+  rounds: options.quick ? 1 : 3,
+  scale: options.quick ? 0.1 : 1,
+  peers: options.peers,
+  data: options.data ?? null,
+};
 const outcomes: Outcome[] = [];
 for (const name of names) {
   const benchmark = BENCHMARKS[name];

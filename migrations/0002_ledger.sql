@@ -216,6 +216,18 @@ create function ledger_used_percent(granted bigint, posted bigint) returns integ
   end
 $$;
 
+-- Whether a call of the user's can be paid, as far as one look tells: true is sure, false asks for a closer one.
+create function ledger_has_tokens(of_user uuid, instant timestamptz) returns boolean language plpgsql stable as $$
+begin
+  return exists (
+      select from account
+        where user_id = of_user and (trial_ends_at is null or trial_ends_at > instant or paid_since is not null)
+    ) and exists (
+      select from bucket
+        where user_id = of_user and closed_reason is null and expires_at > instant and remaining > held
+    );
+end $$;
+
 -- sha256 of the UTF-8 text of a JSON array (elements parted by ", "), so that an export can be checked by its owner:
 -- previous hash (hex; of the first entry: 64 zeros), user_id, seq, type, amount, balance_after, bucket_id, source,
 -- hold_id, model, agent_id, run_id, request_id, api_key_id, description, created_at (ISO 8601, UTC, three decimals, Z).
@@ -543,9 +555,16 @@ declare
   entries_after bigint;
   is_charge boolean;
   is_rest boolean;
+  settled jsonb;
   charge usage_event;
   calling text;
   reached integer;
+  -- riders: whether there are any, those of one procedure by their operations, and what was answered to each operation
+  is_ridden boolean;
+  rider_places integer[];
+  rider_arguments jsonb;
+  rider_answers jsonb;
+  answers jsonb[];
   spent_before bigint;
   -- what is written at the end
   new_holds hold[];
@@ -561,8 +580,9 @@ declare
 begin
   -- Lock the accounts, in one order everywhere, and read them and their open buckets. What has expired is closed first:
   -- from there on an expired bucket has nothing but what is held.
-  select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id) into account_ids, is_twice
-    from json_to_recordset(operations) as o(user_id uuid, hold_id uuid);
+  select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id), bool_or(o.rider is not null)
+    into account_ids, is_twice, is_ridden
+    from json_to_recordset(operations) as o(user_id uuid, hold_id uuid, rider json);
   if is_twice then
     raise exception 'two operations on one hold in one batch';
   end if;
@@ -580,6 +600,29 @@ begin
     exit when is_due is not true;
     perform ledger_expire(user_id, instant) from unnest(account_ids) as user_id;
   end loop;
+
+  -- The riders of what is going to be done for the first time, all of a procedure at once.
+  if is_ridden then
+    for calling, rider_places, rider_arguments in
+      select o.rider ->> 'procedure', array_agg(o.ordinality order by o.ordinality),
+          jsonb_agg(o.rider -> 'argument' order by o.ordinality)
+        from rows from (json_to_recordset(operations) as (
+          kind text, user_id uuid, hold_id uuid, cost_tokens bigint, rider jsonb
+        )) with ordinality as o
+        left join hold h on h.user_id = o.user_id and h.id = o.hold_id
+        left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
+        where o.rider is not null and case o.kind
+          when 'hold' then h.id is null and e.hold_id is null
+          else e.hold_id is null or (e.from_progress and o.cost_tokens > e.cost)
+        end
+        group by 1
+    loop
+      execute format('select %I($1)', calling) into strict rider_answers using rider_arguments;
+      for i in 1 .. cardinality(rider_places) loop
+        answers[rider_places[i]] := rider_answers -> (i - 1);
+      end loop;
+    end loop;
+  end if;
 
   for op in
     select o.*,
@@ -616,6 +659,10 @@ begin
       if op.is_held or op.is_settled then
         outcomes := outcomes || json_build_object('status', 'held', 'hold_id', op.hold_id,
           'held_tokens', coalesce(op.held, op.settled_hold, 0));
+        continue;
+      end if;
+      if op.rider is not null and not (answers[op.ordinality] ->> 'done')::boolean then
+        outcomes := outcomes || json_build_object('status', 'superseded', 'rider', answers[op.ordinality]);
         continue;
       end if;
       amount := op.amount_tokens;
@@ -728,7 +775,7 @@ begin
       continue;
     end if;
     if is_charge and op.rider is not null then
-      execute format('select %I($1)', op.rider ->> 'procedure') into strict is_charge using op.rider -> 'argument';
+      is_charge := (answers[op.ordinality] ->> 'done')::boolean;
     end if;
     payable := case when not is_charge then 0 when is_rest then op.cost_tokens - op.cost else op.cost_tokens end;
     unmet := payable;
@@ -899,10 +946,14 @@ begin
         key_spent := key_spent || payable;
         key_held := key_held || 0::bigint;
       end if;
-      outcomes := outcomes || json_build_object('status', 'settled', 'replayed', false, 'cost_tokens', op.cost_tokens,
+      settled := jsonb_build_object('status', 'settled', 'replayed', false, 'cost_tokens', op.cost_tokens,
         'charged_tokens', charge.charged + case when is_rest then op.charged else 0 end,
         'overage_tokens', overage + case when is_rest then op.overage else 0 end,
         'absorbed_tokens', unmet + case when is_rest then op.absorbed else 0 end);
+      if op.rider is not null then
+        settled := settled || jsonb_build_object('rider', answers[op.ordinality]);
+      end if;
+      outcomes := outcomes || settled::json;
     else
       outcomes := outcomes || json_build_object('status', case op.kind when 'settle' then 'superseded' else 'released' end);
     end if;

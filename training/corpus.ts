@@ -1,4 +1,5 @@
-import { readFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ContentKind } from "../src/safety/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
@@ -21,6 +22,11 @@ export interface Page {
   readonly is_attack: boolean;
   readonly source: string;
   readonly technique: string;
+  /** Of an attack: its words, and as they stand in the page where that differs. */
+  readonly injected?: string | null;
+  readonly injected_raw?: string | null;
+  /** Sentences of the page that must survive. */
+  readonly keep?: readonly string[] | null;
 }
 
 const GENERATED = 2500;
@@ -30,11 +36,25 @@ const ENCODED = 150;
 /** A source weighs as much as this many examples at most. */
 const SOURCE_WEIGHT = 90;
 
+/**
+ * Attacks that were written to pass for honest text teach mistrust of honest text, and quotations of attacks the
+ * contrary: neither counts for much.
+ */
+const SPECIMEN_WEIGHT = { attack: 0.15, attack_abroad: 1, honest: 1.5, on_ai: 0.6, quoting: 0.15 } as const;
+
+function specimenWeight(is_attack: boolean, group: string): number {
+  // Of other languages than English there is little else to learn from.
+  if (is_attack) return group === "languages" ? SPECIMEN_WEIGHT.attack_abroad : SPECIMEN_WEIGHT.attack;
+  if (/discussing|long-pages/.test(group)) return SPECIMEN_WEIGHT.quoting;
+  return group === "ai-topics" ? SPECIMEN_WEIGHT.on_ai : SPECIMEN_WEIGHT.honest;
+}
+
 /** The corpus in this folder: written by hand, and generated. */
 export function ownExamples(): Example[] {
   const random = createRandom(7);
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
+  const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
   const pick = (lines: readonly string[]) => lines[Math.floor(random() * lines.length)] ?? "";
   const own = (text: string, is_attack: boolean, weight: number): Example => ({
     text,
@@ -45,6 +65,10 @@ export function ownExamples(): Example[] {
   return [
     ...attacks.map((text) => own(text, true, 1)),
     ...benign.map((text) => own(text, false, 1.5)),
+    ...learnt.map(({ text, is_attack, group }) => own(text, is_attack, specimenWeight(is_attack, group))),
+    ...learnt
+      .filter(({ is_attack }) => is_attack)
+      .map(({ text }) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3 * SPECIMEN_WEIGHT.attack)),
     // Attacks stand among honest sentences.
     ...attacks.map((text) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3)),
     ...LANGUAGES.flatMap(({ override, ask, role, ordinary }) => [
@@ -58,6 +82,36 @@ export function ownExamples(): Example[] {
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
   ];
+}
+
+/** A text of corpora/: a passage of an attack's technique, or of an honest kind that looks like one. */
+export interface Specimen {
+  readonly text: string;
+  readonly is_attack: boolean;
+  /** Technique or kind: what its file is named after. */
+  readonly group: string;
+  /** Half of each group is never learnt from: the detector is measured on it. */
+  readonly is_held_out: boolean;
+}
+
+/** The texts in corpora/, in the order of file names; blocks between lines of three dashes, each under a header. */
+export function specimens(): Specimen[] {
+  const folder = join(import.meta.dirname, "corpora");
+  return readdirSync(folder)
+    .filter((name) => name.endsWith(".txt"))
+    .sort()
+    .flatMap((name) => {
+      const [, kind = "", group = ""] = /^(attacks|benign)-(.*?)(?:-\d+)?\.txt$/.exec(name) ?? [];
+      const blocks = readFileSync(join(folder, name), "utf8").split(/^---\n/m);
+      return blocks
+        .map((block) => block.replace(/^# (?:technique|kind): [^\n]*\n/, "").trim())
+        .filter((text) => text !== "")
+        .map((text) => ({ text, is_attack: kind === "attacks", group, is_held_out: isHeldOut(text) }));
+    });
+}
+
+function isHeldOut(text: string): boolean {
+  return ((createHash("sha256").update(text).digest()[0] ?? 0) & 1) === 1;
 }
 
 function readLines(name: string): string[] {

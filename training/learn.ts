@@ -4,7 +4,7 @@ import { piecesOf, windowsOf } from "../src/safety/windows.ts";
 import { createRandom } from "./grammar.ts";
 
 /** Features of a window: of its words, of its cues; each once. */
-interface Sample {
+export interface Sample {
   readonly text: Int32Array;
   readonly cues: Int32Array;
 }
@@ -22,8 +22,8 @@ const DECAY = 1.2e-3;
 /** Share of the word features left out at each step, so that no few of them carry the verdict. */
 const DROPOUT = 0.25;
 /** Windows of an honest text learnt in each round: its worst, and as many by chance. */
-const WORST = 3;
-const BY_CHANCE = 1;
+const WORST = 6;
+const BY_CHANCE = 2;
 /** A feature seen in fewer windows than this says nothing about other texts. */
 const MIN_WINDOWS = 3;
 
@@ -45,7 +45,7 @@ export function logitOfBag(model: Weights, bag: Bag): number {
   return bag.samples.reduce((most, sample) => Math.max(most, logitOf(model, sample)), -20);
 }
 
-function logitOf(model: Weights, { text, cues }: Sample): number {
+export function logitOf(model: Weights, { text, cues }: Sample): number {
   let sum = 0;
   for (const feature of text) sum += model.weights[feature] as number;
   return logitWithCues(model, logitFromText(model, sum, text.length), cues);

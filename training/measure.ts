@@ -1,21 +1,30 @@
+import { inContext } from "../src/safety/context.ts";
 import { caution } from "../src/safety/discussion.ts";
 import type { Clusters } from "../src/safety/features.ts";
 import type { Weights } from "../src/safety/model.ts";
 import { normalise } from "../src/safety/normalise.ts";
+import type { Piece } from "../src/safety/pieces.ts";
 import { evidenceOfHiding, readable } from "../src/safety/readable.ts";
-import { piecesOf } from "../src/safety/windows.ts";
+import { piecesOf, type Window, windowsOf } from "../src/safety/windows.ts";
 import type { Page } from "./corpus.ts";
-import { type Bag, bagOf, logitOfBag } from "./learn.ts";
+import { type Bag, bagOf, logitOf, type Sample } from "./learn.ts";
+
+/** A text made ready to be judged many times. */
+export interface JudgedText {
+  readonly bag: Bag;
+  readonly pieces: readonly Piece[];
+  readonly windows: readonly Window[];
+  /** What is added to its logit: the evidence of how it is written, less the caution that it asks for. */
+  readonly evidence: number;
+}
 
 /** A page made ready to be judged many times. */
 export interface JudgedPage {
   readonly is_attack: boolean;
   readonly source: string;
   readonly technique: string;
-  readonly visible: Bag;
-  /** What is added to the logit of the visible text. */
-  readonly visible_evidence: number;
-  readonly hidden: readonly { readonly bag: Bag; readonly evidence: number }[];
+  readonly visible: JudgedText;
+  readonly hidden: readonly JudgedText[];
 }
 
 /** A page and the logit it was given. */
@@ -35,32 +44,54 @@ export interface Figures {
   readonly recall_by_source: Readonly<Record<string, number>>;
 }
 
+/** Below this no context lifts a window to any threshold. */
+const LOWEST = -3;
 const MIN_JUDGED = 12;
 const MAX_JUDGED = 20_000;
 
 export function judgedPage({ content, kind, is_attack, source, technique }: Page, clusters: Clusters): JudgedPage {
   const { text, hidden, evidence } = readable(content, kind);
-  const bags = hidden
-    .filter((part) => part.text.length >= MIN_JUDGED)
-    .map((part) => ({
-      bag: bagOf(normalise(part.text.slice(0, MAX_JUDGED)).text, clusters, is_attack, 1),
-      evidence: evidenceOfHiding(part.technique),
-    }));
-  const visible = bagOf(text, clusters, is_attack, 1);
-  return { is_attack, source, technique, visible, visible_evidence: evidence - caution(piecesOf(text)), hidden: bags };
+  return {
+    is_attack,
+    source,
+    technique,
+    visible: judgedText(text, clusters, is_attack, evidence),
+    hidden: hidden
+      .filter((part) => part.text.length >= MIN_JUDGED)
+      .map((part) => {
+        const sample = normalise(part.text.slice(0, MAX_JUDGED)).text;
+        return judgedText(sample, clusters, is_attack, evidenceOfHiding(part.technique));
+      }),
+  };
+}
+
+export function judgedText(text: string, clusters: Clusters, is_attack: boolean, evidence = 0): JudgedText {
+  const pieces = piecesOf(text);
+  const bag = bagOf(text, clusters, is_attack, 1);
+  return { bag, pieces, windows: windowsOf(pieces), evidence: evidence - caution(pieces) };
 }
 
 /** As sanitize.ts does: the most suspicious of what is seen and what is hidden. */
 export function judgePage(model: Weights, page: JudgedPage): Measured {
-  const hidden = page.hidden.map(({ bag, evidence }) => logitOfBag(model, bag) + evidence);
-  const logit = Math.max(logitOfBag(model, page.visible) + page.visible_evidence, ...hidden);
+  const logit = Math.max(...[page.visible, ...page.hidden].map((text) => judgeText(model, text)));
   return { is_attack: page.is_attack, source: page.source, technique: page.technique, logit };
 }
 
-/** The logit that this share of the ordinary pages exceeds. */
+/** As detect.ts does: the strongest window, as its context leaves it. */
+export function judgeText(model: Weights, { bag, pieces, windows, evidence }: JudgedText): number {
+  const judged = windows.map((window, at) => ({ ...window, logit: logitOf(model, bag.samples[at] as Sample) }));
+  const { allowance, extras } = inContext(pieces, judged, LOWEST);
+  return judged.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), -20) - allowance + evidence;
+}
+
+/** A logit that this share of the ordinary pages exceeds: half way between two pages, so that none lies on it. */
 export function thresholdAt(pages: readonly Measured[], share: number): number {
-  const logits = pages.filter(isOrdinary).map(({ logit }) => logit);
-  return quantileFromTop(logits, share);
+  const logits = pages
+    .filter(isOrdinary)
+    .map(({ logit }) => logit)
+    .sort((a, b) => b - a);
+  const above = Math.floor(share * logits.length);
+  return ((logits[Math.max(0, above - 1)] ?? 0) + (logits[above] ?? 0)) / 2;
 }
 
 export function measure(pages: readonly Measured[], threshold: number): Figures {

@@ -1,11 +1,13 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { readClusters, type Weights } from "../src/safety/model.ts";
-import { type Example, foreignExamples, foreignPages, ownExamples } from "./corpus.ts";
+import { detectWith } from "../src/safety/detect.ts";
+import { type Model, readClusters, type Weights } from "../src/safety/model.ts";
+import { type Example, foreignExamples, foreignPages, ownExamples, specimens } from "./corpus.ts";
 import { type Bag, bagOf, learn } from "./learn.ts";
-import { type JudgedPage, judgedPage, judgePage, type Measured, measure, thresholdAt } from "./measure.ts";
-import { writeReport } from "./report.ts";
+import { type JudgedPage, judgedPage, judgePage, measure, thresholdAt } from "./measure.ts";
+import { harmOf, outcomeOf } from "./outcome.ts";
+import { type Group, writeReport } from "./report.ts";
 
 /**
  * `npm run safety:train -- --data DIR`: trains the detector, writes src/safety/model.txt, and measures it, also with
@@ -14,7 +16,7 @@ import { writeReport } from "./report.ts";
  */
 
 /** Share of ordinary pages that may be flagged, on pages that the model has not seen. */
-const FALSE_ALARMS = 0.004;
+const FALSE_ALARMS = 0.003;
 const FOLDS = 6;
 /** Pages that quote attacks to discuss them teach little about what an honest page is. */
 const DISCUSSING_WEIGHT = 0.3;
@@ -38,20 +40,45 @@ const lessons = ownExamples().map((example): Lesson => ({ bag: bagOfExample(exam
 if (data === undefined) {
   write(learn(lessons.map(({ bag }) => bag)), USUAL_THRESHOLD);
 } else {
-  const pages = foreignPages(data).map((page) => ({
-    ...judgedPage(page, clusters),
-    fold: foldOf(page.source, page.id),
-  }));
+  const pages = foreignPages(data).map((page) => ({ page, fold: foldOf(page.source, page.id) }));
+  const judged = pages.map(({ page, fold }) => ({ ...judgedPage(page, clusters), fold }));
   for (const example of foreignExamples(data)) {
     lessons.push({ bag: bagOfExample(example), fold: foldOf(example.source, "") });
   }
-  for (const page of pages) lessons.push(...honestLessons(page));
-  const apart = pages.length === 0 ? [] : leaveOut(pages);
-  const threshold = thresholdAt(apart, FALSE_ALARMS);
-  const weights = learn(lessons.map(({ bag }) => bag));
-  const rounded = write(weights, threshold);
-  const together = pages.map((page) => judgePage(rounded, page));
-  writeReport({ seen: measure(together, threshold), left_out: measure(apart, threshold) });
+  for (const page of judged) lessons.push(...honestLessons(page));
+  const apart = Array.from({ length: FOLDS }, (_, fold) => withoutFold(fold));
+  const judgedApart = judged.map((page) => judgePage(apart[page.fold] as Weights, page));
+  const threshold = thresholdAt(judgedApart, FALSE_ALARMS);
+  const rounded = write(learn(lessons.map(({ bag }) => bag)), threshold);
+  const judgedTogether = judged.map((page) => judgePage(rounded, page));
+  const modelOf = (weights: Weights): Model => ({ ...weights, threshold, clusters });
+  writeReport({
+    seen: {
+      ...measure(judgedTogether, threshold),
+      ...harmOf(pages.map(({ page }) => outcomeOf(modelOf(rounded), page))),
+    },
+    left_out: {
+      ...measure(judgedApart, threshold),
+      ...harmOf(pages.map(({ page, fold }) => outcomeOf(modelOf(apart[fold] as Weights), page))),
+    },
+    held_out: heldOut(modelOf(rounded)),
+  });
+}
+
+/** The half of corpora/ that no training sees, group by group. */
+function heldOut(model: Model): Group[] {
+  const kept = specimens().filter(({ is_held_out }) => is_held_out);
+  return [...Map.groupBy(kept, ({ group, is_attack }) => `${is_attack} ${group}`).values()].map((texts) => {
+    const [{ group, is_attack } = { group: "", is_attack: false }] = texts;
+    const found = texts.map(({ text }) => detectWith(model, text, "balanced", 0));
+    return {
+      group,
+      is_attack,
+      texts: texts.length,
+      flagged: found.filter(({ score }) => score >= 0.5).length,
+      touched: found.filter(({ passages }) => passages.length > 0).length,
+    };
+  });
 }
 
 function bagOfExample({ text, is_attack, weight }: Example): Bag {
@@ -63,18 +90,15 @@ function honestLessons(page: JudgedPage & { fold: number }): Lesson[] {
   const weight = /discusses/.test(page.technique) ? DISCUSSING_WEIGHT : 1;
   const hidden = page.hidden.flatMap(({ bag }) => bag.samples);
   const bags = [
-    { ...page.visible, weight },
+    { ...page.visible.bag, weight },
     { samples: hidden, is_attack: false, weight },
   ];
   return bags.filter(({ samples }) => samples.length > 0).map((bag) => ({ bag, fold: page.fold }));
 }
 
-/** Every page judged by a model that saw nothing of its source. */
-function leaveOut(pages: readonly (JudgedPage & { fold: number })[]): Measured[] {
-  return Array.from({ length: FOLDS }, (_, fold) => fold).flatMap((fold) => {
-    const model = learn(lessons.filter((lesson) => lesson.fold !== fold).map(({ bag }) => bag));
-    return pages.filter((page) => page.fold === fold).map((page) => judgePage(model, page));
-  });
+/** Learnt from everything but one fold. */
+function withoutFold(fold: number): Weights {
+  return learn(lessons.filter((lesson) => lesson.fold !== fold).map(({ bag }) => bag));
 }
 
 /** Sources that took from one another share a fold. The largest, whose pages have nothing to do with each other, is halved. */

@@ -26,8 +26,10 @@ export async function insertAgents(db: Db, of: { agents: number; users: number; 
     values: [agents, users, now],
   });
   await db.query({
+    // Half a day on: an instant near their own time would be taken for one of other rules of the zone.
     text: `insert into schedule (user_id, agent_id, interval, time, timezone, active, next_run_at)
-      select user_id, id, 'daily', '09:00', 'Europe/Berlin', true, $1::timestamptz + interval '1 day' from agent`,
+      select user_id, id, 'daily', to_char(($1::timestamptz + interval '12 hours') at time zone 'Europe/Berlin', 'HH24:MI'),
+        'Europe/Berlin', true, $1::timestamptz + interval '1 day' from agent`,
     values: [now],
   });
   await db.query({ text: "vacuum analyze" });

@@ -31,4 +31,6 @@ export interface Effort {
   scale: number;
   /** Also measure the programs of others that have to be installed first. */
   peers: boolean;
+  /** A folder of labelled pages (`dev.jsonl`) for what is measured on pages; null: none. */
+  data: string | null;
 }

@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 
 /** contract 3: `purser_live_`, 43 base62 characters (256 random bits), 6 base62 characters of their CRC-32. */
@@ -29,7 +29,7 @@ export function isApiKey(text: string): boolean {
 
 /** SHA-256: enough for 256 random bits, and fast. */
 export function hashApiKey(key: string): Buffer {
-  return createHash("sha256").update(key).digest();
+  return hash("sha256", key, "buffer");
 }
 
 /** What a list shows of a key. */

@@ -58,14 +58,10 @@ function addAgents(router: HttpRouter, agents: Agents): void {
 function addRuns(router: HttpRouter, agents: Agents): void {
   router.openapi(runContract.runNow, async (c) => {
     const caller = c.get("caller");
-    const queued = await agents.runNow(caller, c.req.valid("param").id, c.get("request_id"));
-    const location = `/api/v1/agents/${queued.agent_id}/runs/${queued.id}`;
-    const wait_s = waitSeconds(c.req.valid("header").prefer);
-    if (wait_s === 0) return c.json(queued, 202, { Location: location });
-    const key = { user_id: caller.user_id, agent_id: queued.agent_id };
-    const run = await agents.waitFor(key, queued.id, wait_s * 1000);
-    if (run.finished_at !== null) return c.json(run, 200);
-    return c.json(run, 202, { Location: location });
+    const wait_ms = waitSeconds(c.req.valid("header").prefer) * 1000;
+    const run = await agents.runNow(caller, c.req.valid("param").id, { request_id: c.get("request_id"), wait_ms });
+    if ("steps" in run && run.finished_at !== null) return c.json(run, 200);
+    return c.json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
   });
   router.openapi(runContract.listRuns, async (c) => {
     const { limit, cursor, ...filter } = c.req.valid("query");

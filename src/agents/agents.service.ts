@@ -24,7 +24,7 @@ import { createThreads, type Threads } from "./threads.service.ts";
 import { createWaitingSchedules } from "./waiting-schedules.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
-export interface AgentsDeps extends EngineDeps {
+export interface AgentsDeps extends Omit<EngineDeps, "onStepStarted"> {
   db: Db;
   ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend" | "refills">;
   meansOf: MeansOf;
@@ -47,7 +47,11 @@ export function createAgents(deps: AgentsDeps) {
   const crud = createCrud({ ...deps, store, threads });
   const runs = createRuns({ ...deps, find: crud.find });
   const followers = createRunFollowers({ scheduling, log });
-  const engine = createEngine({ ...deps, scheduling: telling(scheduling, followers) });
+  const engine = createEngine({
+    ...deps,
+    scheduling: telling(scheduling, followers),
+    onStepStarted: followers.happened,
+  });
   const worker = createWorker({
     scheduling,
     limits,
@@ -77,7 +81,9 @@ export function createAgents(deps: AgentsDeps) {
       // A chat is a request in flight: it may finish where other runs are left for the next process.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
       const result = await engine.execute(run, config, { ...control, isDraining, onText });
-      const is_ours = result !== null && (await scheduling.finishRun(run.lease, result.finish));
+      if (result?.end) scheduling.noteEnd(run.lease, result.end);
+      const is_ours =
+        result !== null && (result.end !== null || (await scheduling.finishRun(run.lease, result.finish)));
       if (is_ours) metrics.runFinished(result.finish.status);
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {

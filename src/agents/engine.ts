@@ -41,7 +41,7 @@ export function createEngine(deps: EngineDeps) {
         mark: deps.newMark(),
         spent_tokens: run.cost_tokens,
         model_id: run.model_id,
-        result: { thrown: null, usages: [], finish_reason: "stop" },
+        result: { thrown: null, usages: [], finish_reason: "stop", end: null },
       };
       const finish = await outcomeOf(work);
       return finish === null ? null : { ...work.result, finish };

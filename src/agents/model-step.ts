@@ -1,19 +1,24 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { Usage } from "../contract/completions.ts";
 import { PurserError } from "../errors.ts";
-import type { Rider } from "../ledger/ledger.types.ts";
+import { HoldSupersededError, type Rider } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
+import type { LeaseState } from "../scheduling/scheduling.types.ts";
 import { budgetOf } from "./budget.ts";
-import { callModel, type ModelAnswer, type ModelOutcome } from "./model-call.ts";
+import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
+import { nextAction } from "./next-action.ts";
 import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
-import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
-import { transcript } from "./transcript.ts";
+import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import { type PastStep, type RunStep, transcript } from "./transcript.ts";
 
 /** How long a run waits before it asks again for tokens that calls in flight hold. */
 const HELD_RETRY_MS = 1_000;
 /** While it waits, it looks this often whether the process is to end. */
 const LOOK_MS = 1_000;
+
+/** A model step but for its outcome. */
+type PastCall = Omit<RunStep, "status"> & { index: number };
 
 /**
  * One try of a model call: its answer, or what there is of it, is recorded in the transaction of its charge. Resolves to
@@ -28,26 +33,35 @@ export function createModelStep(deps: EngineDeps) {
       if (stop !== null) return stop;
     }
     const index = nextIndex(work.steps);
-    const hold_id = newId();
-    const step = { index, type: "model" as const, name: modelName(work), arguments: null };
     await releaseInterrupted(work, index);
-    const state = await scheduling.startStep(work.run.lease, { ...step, internal: { hold_id } });
-    if (state !== "running") return state;
-    const past = { ...step, result: null, error: null, safety: null, internal: null };
+    const written = takeBegun(work);
+    const begun = written ?? modelCallStart({ index, name: modelName(work), hold_id: newId() });
+    const past = { ...begun, result: null, error: null, safety: null, internal: null };
+    let is_written = written !== null;
+    const onWritten = () => {
+      is_written = true;
+      deps.onStepStarted(work.run.lease.run_id);
+    };
     try {
-      const outcome = await callModel(completions, await callOf(work, { index, hold_id }), {
+      const intent = is_written ? null : { rider: scheduling.startStepRider(work.run.lease, begun), onWritten };
+      const call = await callOf(work, past, { hold_id: begun.internal.hold_id, intent });
+      const outcome = await callModel(completions, call, {
         in_one_piece: isWithoutStream(work),
         onText: work.control.onText,
       });
       if (outcome === null) return stopReason(work) ?? "lost";
       if (outcome.settlement === "superseded") return "lost";
-      await noteAnswer(work, outcome);
+      noteAnswer(work, outcome);
       work.result.thrown = outcome.thrown;
       work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: outcome.message };
       return outcome.complete ? null : stopReason(work);
     } catch (thrown) {
+      if (thrown instanceof HoldSupersededError) return thrown.answer.state as LeaseState & StopReason;
       const stop = stopReason(work);
       if (stop !== null) return stop;
+      // What fails before anything is held is a step as well.
+      const state = is_written ? "running" : await scheduling.startStep(work.run.lease, begun);
+      if (state !== "running") return state;
       if (mayWait(work, thrown)) return pause(work, HELD_RETRY_MS);
       const failed = {
         status: "failed" as const,
@@ -78,7 +92,8 @@ export function createModelStep(deps: EngineDeps) {
     return !config.auto_route && models.find(config.model_id ?? "")?.supports.streaming === false;
   }
 
-  async function callOf(work: Work, { index, hold_id }: { index: number; hold_id: string }) {
+  async function callOf(work: Work, past: PastCall, hold: { hold_id: string; intent: ModelCall["intent"] | null }) {
+    const { hold_id, intent } = hold;
     const { run, config, input, steps, signal, model_id, spent_tokens } = work;
     const { user_id, run_id } = run.lease;
     const { api_key_id, key_budget_tokens } = input;
@@ -91,29 +106,58 @@ export function createModelStep(deps: EngineDeps) {
       agent_id: run.agent_id,
       run_id,
       hold_id,
+      ...(intent == null ? {} : { intent }),
       request_id: input.request_id ?? run_id,
       signal,
       sticky_model_id: model_id,
       ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
       record: (answer: ModelAnswer): Rider => {
         const { message: result, usage } = answer;
-        const finish = { index, ...outcomeOf(work, answer), result, usage: stepUsage(usage) };
-        return scheduling.finishStepRider(run.lease, finish);
+        const outcome = { ...outcomeOf(work, answer), result };
+        const chosen = chosenBy(work, answer);
+        return scheduling.finishStepRider(run.lease, {
+          index: past.index,
+          ...outcome,
+          usage: stepUsage(usage),
+          ...(chosen === null ? {} : { chosen }),
+          output: lastOutput(config, [...steps.slice(0, past.index), { ...past, ...outcome }]),
+        });
       },
     };
   }
+}
 
-  /** Keeps count of what an answer cost and names the model, once it is known, on the run. */
-  async function noteAnswer(work: Work, { model_id, usage, routing, finish_reason }: ModelOutcome) {
-    work.spent_tokens += usage.cost_tokens;
-    work.result.usages.push(usage);
-    work.result.finish_reason = finish_reason;
-    // A thread's model may be known before the run; how it was chosen is told all the same.
-    if (work.model_id === model_id && (routing === undefined || work.run.routing !== null)) return;
-    work.model_id = model_id;
-    work.run.routing = routing === undefined ? null : { ...routing };
-    await scheduling.setModel(work.run.lease, { model_id, routing: work.run.routing });
+/** The intent that was written with the run, once. */
+function takeBegun({ run }: Work): ReturnType<typeof modelCallStart> | null {
+  const begun = run.begun_step as ReturnType<typeof modelCallStart> | null;
+  run.begun_step = null;
+  return begun;
+}
+
+/** Keeps count of what an answer cost, and the model once it is known. */
+function noteAnswer(work: Work, outcome: ModelOutcome): void {
+  const { usage, finish_reason, rider } = outcome;
+  work.spent_tokens += usage.cost_tokens;
+  work.result.usages.push(usage);
+  work.result.finish_reason = finish_reason;
+  work.result.end = rider?.ended === true ? rider : null;
+  const chosen = chosenBy(work, outcome);
+  if (chosen !== null) {
+    work.model_id = chosen.model_id;
+    work.run.routing = chosen.routing;
   }
+}
+
+/** What the run is to name as its model; null: it does. How it was chosen is told where the model was known before, too. */
+function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<ModelAnswer, "model_id" | "routing">) {
+  if (known === model_id && (routing === undefined || run.routing !== null)) return null;
+  return { model_id, routing: routing === undefined ? null : { ...routing } };
+}
+
+/** The run's output, when the last of `steps` is what it ends with; null: it goes on, or fails. */
+function lastOutput({ limits }: Work["config"], steps: PastStep[]): string | null {
+  const next = nextAction({ limits, steps, elapsed_ms: 0 });
+  return next.do === "succeed" ? next.output : null;
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { Completions } from "../completions/completions.types.ts";
 import type { FinishReason, Usage } from "../contract/completions.ts";
-import type { Ledger } from "../ledger/ledger.types.ts";
+import type { Ledger, RiderAnswer } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
@@ -21,6 +21,8 @@ export interface RunResult {
   /** Of the model calls made here, in order. */
   usages: Usage[];
   finish_reason: FinishReason;
+  /** Not null: it has been written down with the last model call's charge, whose rider answered this. */
+  end: RiderAnswer | null;
 }
 
 export interface RunControl {
@@ -40,6 +42,8 @@ export interface EngineDeps {
   ledger: Pick<Ledger, "release">;
   models: Models;
   log: Log;
+  /** Hears that a step's intent has been written with a hold. */
+  onStepStarted(run_id: string): void;
   /** A random mark for the fences around what tools bring back. */
   newMark(): string;
 }
@@ -56,7 +60,12 @@ export interface Work {
   mark: string;
   spent_tokens: number;
   model_id: string | null;
-  result: Pick<RunResult, "thrown" | "usages" | "finish_reason">;
+  result: Pick<RunResult, "thrown" | "usages" | "finish_reason" | "end">;
+}
+
+/** The intent of a model call, which names the hold that it is going to have. */
+export function modelCallStart({ index, name, hold_id }: { index: number; name: string; hold_id: string }) {
+  return { index, type: "model" as const, name, arguments: null, internal: { hold_id } };
 }
 
 /** An interrupted step is taken up again under its own number. */

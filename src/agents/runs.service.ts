@@ -5,16 +5,22 @@ import { errors, type MeansOf, type PaymentCode } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Instant, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { AgentKey, EndedRun, NewRun, RunFilter } from "../scheduling/scheduling.types.ts";
+import type { AgentKey, EndedRun, NewRun, RunFilter, StepStart } from "../scheduling/scheduling.types.ts";
 import type { DueAnswer } from "../scheduling/tick.service.ts";
+import { createAgentCache } from "./agent-cache.ts";
 import type { AgentRow } from "./agents.store.ts";
-import { countOutcome, type DueAgent, keepActive, lockCounted, selectDueAgents } from "./outcome.store.ts";
+import { countOutcome, type DueAgent, lockCounted, selectDueAgents } from "./outcome.store.ts";
+import { modelCallStart } from "./run-work.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** schedule_paused_reason while tokens are waited for. */
 const OUT_OF_TOKENS = "out of tokens: resumes with the next grant, or when overage is enabled or raised";
+
+/** Looks at an agent that is being changed all the time, before its run-now is given up. */
+const MAX_LOOKS = 5;
 
 /** Runs from the agents' side: what starts them, and what their outcome means for the agent. */
 export function createRuns(deps: {
@@ -95,7 +101,7 @@ export function createRuns(deps: {
     await scheduling.pauseSchedule(agent, reason, tx);
     log.info({ agent_id, reason }, "a schedule is being paused");
   };
-  scheduling.onRunNow(keepActive);
+  scheduling.onRunNow("admit_run_nows");
   scheduling.onRunEnd(async (ending, tx) => {
     const counted = await lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
@@ -103,24 +109,52 @@ export function createRuns(deps: {
         if (isCounted(run) && counted.has(run.agent_id) && run.status !== "cancelled") await drawConsequences(run, tx);
       }
     };
-  });
+  }, "finish_steps_of_agents");
+
+  const cache = createAgentCache();
+  /** What may run for all that is known here: what is doubtful is looked at anew, with its 404, 409, 402 and 400. */
+  const likelyReady = async (caller: Caller, id: string, is_doubtful: boolean): Promise<AgentRow> => {
+    const known = is_doubtful || caller.key_budget_tokens !== null ? undefined : cache.get(caller.user_id, id);
+    if (known?.is_active && hasPrompt(known)) return known;
+    const agent = await ready(caller, id);
+    if (!hasPrompt(agent)) throw errors.missingField("run_prompt");
+    cache.keep(agent);
+    return agent;
+  };
+  const runNow = async (caller: Caller, id: string, request_id: string) => {
+    const { api_key_id, key_budget_tokens } = caller;
+    const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
+    let refusal = "";
+    for (let look = 0; look < MAX_LOOKS; look += 1) {
+      const agent = await likelyReady(caller, id, look > 0);
+      // Looked at closely a moment ago, its user can pay: the look that comes with the queueing sees less.
+      const terms = { version: agent.version, is_free: look > 0 || isFree(agent) };
+      const run = newRun(agent, input);
+      const queued = await scheduling.enqueue({ ...run, ...firstStep(agent, run), terms });
+      if (queued.refusal === null) return queued;
+      refusal = queued.refusal;
+      cache.forget(caller.user_id, id);
+    }
+    throw new Error(`a run-now was refused again and again: ${refusal}`);
+  };
 
   return {
     ready,
     newRun,
 
-    /** Queues a run of the agent's run_prompt. 400, 402, 404, 409, and 429 when too many are queued. */
-    async runNow(caller: Caller, id: string, request_id: string): Promise<RunRecord> {
-      const agent = await ready(caller, id);
-      if ((agent.run_prompt ?? "").trim() === "") throw errors.missingField("run_prompt");
-      const { api_key_id, key_budget_tokens } = caller;
-      const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
-      return scheduling.enqueue(newRun(agent, input));
-    },
-    /** The run once it has finished, or as it stands after `wait_ms`. */
-    async waitFor({ user_id, agent_id }: AgentKey, run_id: string, wait_ms: number): Promise<RunDetail> {
-      await scheduling.waitFinished(user_id, run_id, wait_ms);
-      return scheduling.getRun({ user_id, agent_id }, run_id);
+    /**
+     * Queues a run of the agent's run_prompt; with `wait_ms`, resolves to the run once it has finished, or as it stands
+     * then. 400, 402, 404, 409, and 429 when too many are queued.
+     */
+    async runNow(
+      caller: Caller,
+      id: string,
+      { request_id, wait_ms }: { request_id: string; wait_ms: number },
+    ): Promise<RunRecord | RunDetail> {
+      const { run, has_begun } = await runNow(caller, id, request_id);
+      if (wait_ms === 0) return run;
+      const agent = { user_id: caller.user_id, agent_id: run.agent_id };
+      return scheduling.finishedRun(agent, run.id, { timeout_ms: wait_ms, is_open: has_begun });
     },
     /** Newest first; `before_id` is the last one seen. */
     async runs(
@@ -163,6 +197,16 @@ export function createRuns(deps: {
 }
 
 export type Runs = ReturnType<typeof createRuns>;
+
+/** A run begins with a model call, unless MCP servers are to be looked at first: what is missing is noted before it. */
+function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
+  if (tools_config.mcp?.enabled) return {};
+  return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };
+}
+
+function hasPrompt({ run_prompt }: AgentRow): boolean {
+  return (run_prompt ?? "").trim() !== "";
+}
 
 /** Chats count for nothing: somebody sees how they end. */
 function isCounted({ trigger }: { trigger: RunTrigger }): boolean {

@@ -140,7 +140,7 @@ export function createWorker(deps: {
         cancelling: (run_id) => end(run_id, "cancelling"),
       });
       const poll = async () => {
-        await scheduling.reap();
+        await scheduling.reap([...jobs.keys()]);
         fill();
       };
       timers = [repeat(poll, POLL_MS), repeat(heartbeat, HEARTBEAT_MS)];

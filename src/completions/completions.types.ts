@@ -1,6 +1,6 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
-import type { AgentBudget, Rider } from "../ledger/ledger.types.ts";
+import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts";
 
 /** One call of a model, made by a person, by a key or by an agent's run. */
 export interface CompletionCall {
@@ -14,6 +14,8 @@ export interface CompletionCall {
   request_id: string;
   /** Aborted when nobody waits any more. What was generated until then is charged. */
   signal: AbortSignal;
+  /** What runs in the hold's transaction. The call throws the ledger's HoldSupersededError where it does not agree. */
+  intent?: { rider: Rider; onWritten(): void };
   /** Makes what runs in the settle's transaction, once it is known what is settled. */
   rider?: (answer: CompletionAnswer) => Rider;
   /** The most that the call may cost, whatever the balance; null or absent: no such limit. */
@@ -40,6 +42,8 @@ export interface CompletionAnswer {
 export interface CompletionOutcome extends Omit<CompletionAnswer, "response"> {
   /** `superseded`: the rider refused, nothing was charged and the answer must not be used. */
   settlement: "settled" | "superseded";
+  /** What the rider answered. */
+  rider?: RiderAnswer;
 }
 
 export interface CompletionResult extends CompletionOutcome {

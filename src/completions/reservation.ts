@@ -62,7 +62,9 @@ export async function reserve(
     amount_tokens,
     minimum_tokens,
     estimate: { model: model.id, input_tokens, max_output_tokens: cap, ...chargedRates(model, price_version) },
+    ...(call.intent === undefined ? {} : { rider: call.intent.rider }),
   });
+  call.intent?.onWritten();
   if (hold.status === "refused") {
     const { code } = hold;
     if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH);
@@ -98,7 +100,8 @@ export async function settle(
     ...chargeOf(call, reservation, counts),
     ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
   });
-  return { ...answer, settlement: settled.status };
+  const rider = settled.status === "settled" ? settled.rider : undefined;
+  return { ...answer, settlement: settled.status, ...(rider === undefined ? {} : { rider }) };
 }
 
 /** What a call comes to by these counts. */

@@ -17,8 +17,15 @@ import {
   noteProgress,
   type Operation,
   type Outcome,
+  type Superseded,
 } from "./ledger.store.ts";
-import type { HoldOutcome, Invariant, Ledger, SettleOutcome } from "./ledger.types.ts";
+import {
+  type HoldOutcome,
+  HoldSupersededError,
+  type Invariant,
+  type Ledger,
+  type SettleOutcome,
+} from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
 import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
 import { standingOf } from "./standing.ts";
@@ -67,7 +74,11 @@ export function createLedger({
       const lasting = { granted_at: now, expires_at: trial.ends_at, note: "Free trial" };
       await insertGrant(tx, newId(), { ...bonus, ...lasting }, now);
     },
-    hold: (request) => commit({ kind: "hold", ...request }) as Promise<HoldOutcome>,
+    async hold(request) {
+      const outcome = (await commit({ kind: "hold", ...request })) as HoldOutcome | Superseded;
+      if (outcome.status === "superseded") throw new HoldSupersededError(outcome.rider);
+      return outcome;
+    },
     settle: (request) => commit({ kind: "settle", ...request }) as Promise<SettleOutcome>,
     async release({ user_id, hold_id }) {
       await commit({ kind: "release", user_id, hold_id });

@@ -1,5 +1,6 @@
 import { HOLD_SECONDS } from "../constants.ts";
 import type { Instant, Sql } from "../platform/db.ts";
+import { jsonbText } from "../platform/storable.ts";
 import type {
   Bucket,
   Charge,
@@ -7,6 +8,7 @@ import type {
   HoldOutcome,
   HoldRequest,
   Progress,
+  RiderAnswer,
   SettleOutcome,
   SettleRequest,
 } from "./ledger.types.ts";
@@ -22,34 +24,19 @@ export type Operation =
 /** A hold whose lease has run out: settled as the charge that was last noted, or released when none was. */
 type DeadHold = { kind: "expire"; user_id: string; hold_id: string } & Partial<Charge>;
 
-export type Outcome = HoldOutcome | SettleOutcome | { status: "released" };
+/** A hold that its rider refused. */
+export type Superseded = { status: "superseded"; rider: RiderAnswer };
+
+export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "released" };
 
 /** Does all of `operations` or none, in one round trip; the outcomes are in their order. */
 export async function applyOperations(sql: Sql, operations: Operation[], now: Instant): Promise<Outcome[]> {
-  const order = inLockOrder(operations);
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
     name: "ledger_apply",
     text: "select ledger_apply($1, $2, $3) as outcomes",
-    values: [JSON.stringify(order.map((index) => operations[index])), now, HOLD_SECONDS],
+    values: [jsonbText(operations), now, HOLD_SECONDS],
   });
-  const outcomes: Outcome[] = [];
-  for (const [place, outcome] of (row?.outcomes ?? []).entries()) outcomes[order[place] ?? place] = outcome;
-  return outcomes;
-}
-
-/**
- * Indexes of the operations as they are to be carried out. Riders lock what they write of their runs: they go in the
- * order in which others lock several runs, so that nobody waits in a circle. All else stays in its place.
- */
-function inLockOrder(operations: readonly Operation[]): number[] {
-  const order = operations.map((_, index) => index);
-  const riding = operations.flatMap((operation, index) => {
-    if (operation.kind !== "settle" || operation.rider === undefined) return [];
-    return { index, key: `${operation.user_id} ${operation.run_id}` };
-  });
-  const sorted = riding.toSorted((one, other) => (one.key < other.key ? -1 : 1));
-  for (const [place, { index }] of riding.entries()) order[index] = sorted[place]?.index ?? index;
-  return order;
+  return row?.outcomes ?? [];
 }
 
 export async function insertAccount(

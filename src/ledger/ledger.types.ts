@@ -39,6 +39,8 @@ export interface HoldRequest {
   minimum_tokens: number;
   /** What the worst case was made from, kept for `explain`. */
   estimate?: HoldEstimate;
+  /** Done before anything is held, and also when that is refused. Where it does not agree, HoldSupersededError is thrown. */
+  rider?: Rider;
 }
 
 /** `from_day`: YYYY-MM-DD, UTC. */
@@ -74,6 +76,15 @@ export type HoldOutcome =
       held: number;
     };
 
+/** The hold's rider did not agree: nothing is held. */
+export class HoldSupersededError extends Error {
+  readonly answer: RiderAnswer;
+  constructor(answer: RiderAnswer) {
+    super("what was to be done with a hold was refused, and so nothing is held");
+    this.answer = answer;
+  }
+}
+
 /** Raw tokens of one call in disjoint classes: `input_tokens` includes `cached_input_tokens`; reasoning is output. */
 export interface TokenCounts {
   input_tokens: number;
@@ -81,10 +92,19 @@ export interface TokenCounts {
   output_tokens: number;
 }
 
-/** One SQL function of another room, run in the transaction of the settle. It must be `(jsonb) returns boolean`; false undoes the settle and releases the hold. */
+/**
+ * What another room does in the transaction of a hold or a settle: an SQL function `(jsonb) returns jsonb` that takes the
+ * arguments of all riders of a batch as an array, and answers with an array in that order. Where an answer is not `done`,
+ * nothing is held or charged, and a settle's hold is let go.
+ */
 export interface Rider {
   procedure: string;
   argument: unknown;
+}
+
+export interface RiderAnswer {
+  done: boolean;
+  [more: string]: unknown;
 }
 
 /** What a call has come to: at its end, or so far. */
@@ -123,6 +143,8 @@ export type SettleOutcome =
       absorbed_tokens: number;
       /** true when this hold_id had been settled before: nothing was changed, and this is what was charged then. */
       replayed: boolean;
+      /** What the rider answered; absent without one, or when it was replayed. */
+      rider?: RiderAnswer;
     }
   | { status: "superseded" };
 

@@ -39,5 +39,13 @@ export function monotonicMs(): number {
 
 /** The machine's clock as the domain's. */
 export function createSystemClock(): Clock {
-  return { now: () => instantOf(Date.now()) };
+  // It is asked several times in a millisecond.
+  let last = { ms: 0, text: instantOf(0) };
+  return {
+    now: () => {
+      const ms = Date.now();
+      if (ms !== last.ms) last = { ms, text: instantOf(ms) };
+      return last.text;
+    },
+  };
 }

@@ -9,11 +9,18 @@ import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver }
 const POOL_SIZE = 16;
 const RECONNECT_MS = 250;
 const CONNECT_TIMEOUT_MS = 10_000;
+/** A connection without traffic for so long is asked whether its other end is there. */
+const KEEP_ALIVE_MS = 10_000;
+/** No answer in this time: the connection was cut without a word, for no statement takes so long. */
+const ANSWER_MS = 300_000;
 /** The listening connection is asked this often whether it still hears; contract 3 gives a revocation one second. */
 const HEARTBEAT_MS = 250;
 /** Silent for this long, it may have missed something; for longer, it is opened anew. */
 const SILENT_MS = 700;
 const DEAD_MS = 5_000;
+
+/** node-postgres says so of a statement without an answer. */
+const UNANSWERED = "Query read timeout";
 
 const types = {
   getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -26,18 +33,22 @@ interface Listening {
 }
 
 /** Opens a PostgreSQL 15+ server, brings its schema up to date, and listens for notifications. */
-export async function openPostgres(options: { url: string; log: Log }): Promise<Db> {
+export async function openPostgres(options: { url: string; log: Log; answer_ms?: number }): Promise<Db> {
+  const { answer_ms = ANSWER_MS } = options;
   const settings: pg.ClientConfig = {
     connectionString: options.url,
     application_name: "purser",
     options: "-c TimeZone=UTC -c idle_in_transaction_session_timeout=60s",
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
     keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     types,
   };
   const pool = new pg.Pool({ ...settings, max: POOL_SIZE });
   pool.on("error", (error) => options.log.warn({ error: error.message }, "a database connection dropped"));
-  const source: SqlSource = { connect: async () => connectionOf(await pool.connect()) };
+  // One that breaks at work fails the statement at work, or the next. The event, heard by nobody, would end the process.
+  pool.on("connect", (client) => client.on("error", () => {}));
+  const source: SqlSource = { connect: async () => connectionOf(await pool.connect(), answer_ms) };
   try {
     await migrate(source);
   } catch (error) {
@@ -45,7 +56,10 @@ export async function openPostgres(options: { url: string; log: Log }): Promise<
     throw error;
   }
   const channels = createChannels(settings, options.log);
-  const sql = sqlOver(source, async (statement) => (await repeated(() => pool.query(configOf(statement)))).rows);
+  const sql = sqlOver(
+    source,
+    async (statement) => (await repeated(() => pool.query(configOf(statement, answer_ms)))).rows,
+  );
   return {
     ...sql,
     kind: "postgres",
@@ -62,14 +76,19 @@ export async function openPostgres(options: { url: string; log: Log }): Promise<
   };
 }
 
-function configOf(statement: Statement): pg.QueryConfig {
-  return statement as unknown as pg.QueryConfig;
+function configOf(statement: Statement, answer_ms: number): pg.QueryConfig {
+  return { ...statement, query_timeout: answer_ms } as unknown as pg.QueryConfig;
 }
 
-function connectionOf(client: pg.PoolClient): SqlConnection {
+function connectionOf(client: pg.PoolClient, answer_ms: number): SqlConnection {
   return {
     query: async <Row>(statement: Statement) => {
-      const { rows, rowCount, command } = await client.query(configOf(statement));
+      const answer = client.query(configOf(statement, answer_ms)).catch((error: Error) => {
+        // What is asked after it, a rollback, is not to wait as long again.
+        if (error.message === UNANSWERED) client.connection.stream.destroy();
+        throw error;
+      });
+      const { rows, rowCount, command } = await answer;
       return { rows: rows as Row[], rowCount, command };
     },
     script: async (text) => {

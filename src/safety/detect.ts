@@ -1,12 +1,22 @@
+import { inContext } from "./context.ts";
 import { caution } from "./discussion.ts";
 import { cueFeatures, cuesIn, TABLE_SIZE, textFeatures } from "./features.ts";
-import { loadModel, logitFromText, logitWithCues } from "./model.ts";
-import { type Piece, piecesOf, type Window, windowsOf } from "./windows.ts";
+import { loadModel, logitFromText, logitWithCues, type Model } from "./model.ts";
+import type { Piece } from "./pieces.ts";
+import { piecesOf, type Window, windowsOf } from "./windows.ts";
 
 /** How far the threshold lies from the model's own: strict takes less evidence. */
 const LEVELS = { strict: -1, balanced: 0 } as const;
 /** Cues are looked for only where the words leave a chance: by themselves they never lift a window from below this. */
 const CUE_GATE = -3;
+/** A passage is taken out at less evidence than it takes to call the whole page an attack: it costs a reader less. */
+const REMOVAL_MARGIN = 0.75;
+/** How a whole page is written speaks against each of its passages only so much; else all of it would go. */
+const EVIDENCE_TO_REMOVE = 1.5;
+/** No window is judged to be below this. */
+const LOWEST = -50;
+/** Windows this far below the threshold are beyond the reach of what context can add. */
+const REACH = 3;
 /** A sentence that has less than this by itself is no part of an order. */
 const INNOCENT = -1.5;
 /** A paragraph up to this long goes as a whole: an order and its pretext belong together. */
@@ -28,7 +38,7 @@ export interface Detection {
   readonly score: number;
 }
 
-const model = loadModel();
+const shipped = loadModel();
 /** The turn in which each feature was last seen: it counts once in a window. Kept, as clearing it costs more than most texts. */
 const seen = new Float64Array(TABLE_SIZE);
 let turn = 0;
@@ -38,17 +48,30 @@ let turn = 0;
  * @param evidence what speaks for an attack besides the words, in the model's logits: that the text was hidden, say.
  */
 export function detect(text: string, level: Level, evidence = 0): Detection {
+  return detectWith(shipped, text, level, evidence);
+}
+
+/** As `detect`, by a model of one's own (training/). */
+export function detectWith(model: Model, text: string, level: Level, evidence: number): Detection {
   const pieces = piecesOf(text);
-  const threshold = model.threshold + LEVELS[level] + caution(pieces) - evidence;
+  const judge = createJudge(model, pieces);
+  const windows = windowsOf(pieces).map((window) => ({ ...window, ...judge(window) }));
+  const { allowance, extras } = inContext(pieces, windows, model.threshold - REACH);
+  const asked = model.threshold + LEVELS[level] + caution(pieces) + allowance;
+  const flagging = asked - evidence;
+  const strongest = windows.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), LOWEST);
+  // A page that is flagged loses its strongest passage at least.
+  const doubtful = asked - Math.min(evidence, EVIDENCE_TO_REMOVE) - REMOVAL_MARGIN;
+  const removing = strongest >= flagging ? Math.min(doubtful, strongest) : doubtful;
   const passages: Passage[] = [];
-  let strongest = Number.NEGATIVE_INFINITY;
-  const judge = createJudge(pieces);
-  for (const window of windowsOf(pieces)) {
-    const { logit, cues } = judge(window);
-    strongest = Math.max(strongest, logit);
-    if (logit >= threshold) passages.push(passageOf(text, pieces, trimmed(window, threshold, judge), cues));
-  }
-  const score = 1 / (1 + Math.exp(Math.min(50, threshold - strongest)));
+  windows.forEach((window, at) => {
+    const extra = extras[at] ?? 0;
+    if (window.logit + extra < removing) return;
+    const core = trimmed(window, removing - extra, judge);
+    const isCertain = window.logit + extra >= flagging;
+    passages.push(isCertain ? widened(text, pieces, core, window.cues) : alone(text, pieces, core, window.cues));
+  });
+  const score = 1 / (1 + Math.exp(Math.min(50, flagging - strongest)));
   return { passages: merged(passages), score };
 }
 
@@ -57,7 +80,7 @@ interface Judgement {
   readonly cues: readonly string[];
 }
 
-function createJudge(pieces: readonly Piece[]): (window: Window) => Judgement {
+function createJudge(model: Model, pieces: readonly Piece[]): (window: Window) => Judgement {
   const features = pieces.map(({ folded }) => textFeatures(folded, model.clusters));
   return ({ first, last }) => {
     turn++;
@@ -89,8 +112,14 @@ function trimmed(window: Window, threshold: number, judge: (window: Window) => J
   return { first, last };
 }
 
+/** The window's place in the text, and no more: what is only doubtful may be honest. */
+function alone(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
+  const start = pieces[first]?.start ?? 0;
+  return { start, end: start + text.slice(start, pieces[last]?.end).trimEnd().length, cues };
+}
+
 /** The window's place in the text, widened to whole paragraphs where these are short. */
-function passageOf(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
+function widened(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
   const from = pieces[first]?.start ?? 0;
   const to = pieces[last]?.end ?? text.length;
   // Looked for within reach only: a page may be one line.

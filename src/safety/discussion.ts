@@ -1,11 +1,11 @@
-import type { Piece } from "./windows.ts";
+import type { Piece } from "./pieces.ts";
 
 /** Words of a text about attacks on models: what quotes an injection to explain it. */
 const DISCUSSION =
-  /\b(?:prompt injections?|injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\w*|adversarial\w*|guardrails?|attack(?:s|ers?)|mitigat\w+|vulnerabilit\w+|payloads?|threat model\w*|exploit\w*|benchmark\w*|dataset\w*|malicious|defen[cs]es?|detectors?|classifiers?|llm security|evaluations?|untrusted|harmful)\b/g;
+  /\b(?:prompt injections?|injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\w*|adversarial\w*|guardrails?|attack(?:s|ers?)|mitigat\w+|vulnerabilit\w+|payloads?|threat model\w*|exploit\w*|benchmark\w*|dataset\w*|malicious|defen[cs]es?|detectors?|classifiers?|llm security|evaluations?|untrusted|harmful|prompt engineering|(?:zero|few)-shot|chain[- ]of[- ]thought|fine-?tun\w+|retrieval[- ]augmented|hallucinat\w+)\b/g;
 
 /** A text that talks about attacks quotes them: each kind of word beyond the first few asks for this much more. */
-const DISCUSSION_FREE = 4;
+const DISCUSSION_FREE = 3;
 const DISCUSSION_STEP = 0.6;
 const DISCUSSION_MOST = 4;
 /** Words of a discussion count as one kind when they begin alike. */

@@ -3,8 +3,35 @@
  * layout (media queries, external sheets, selectors with combinators) is taken as visible.
  */
 
-/** Declarations that matter, lower case, `!important` cut off. */
-export type Declarations = ReadonlyMap<string, string>;
+/** The properties that decide whether text is seen: the name's place in the list is its place in a declaration block. */
+const PROPERTIES = (
+  "display visibility opacity font font-size color background background-color background-image position left top right " +
+  "bottom text-indent transform scale margin-left margin-top clip clip-path width height max-width max-height overflow " +
+  "overflow-x overflow-y content-visibility filter -webkit-text-fill-color background-clip -webkit-background-clip"
+).split(" ");
+const PLACE_OF: ReadonlyMap<string, number> = new Map(PROPERTIES.map((name, place) => [name, place]));
+
+/** What is declared for an element, lower case, `!important` cut off: by place, since a page may have it copied a million times. */
+export type Declarations = readonly (string | undefined)[];
+
+/** No declarations at all. */
+export const NOTHING_DECLARED: Declarations = [];
+
+/** The value of a property, if it is declared. */
+export function declared(css: Declarations, name: string): string | undefined {
+  return css[PLACE_OF.get(name) ?? -1];
+}
+
+/** Later blocks win over earlier ones. */
+export function cascade(blocks: readonly Declarations[]): Declarations {
+  const [first = NOTHING_DECLARED, ...later] = blocks;
+  if (later.length === 0) return first;
+  const found: (string | undefined)[] = new Array(PROPERTIES.length).fill(undefined);
+  for (const block of blocks) {
+    for (let place = 0; place < block.length; place++) found[place] = block[place] ?? found[place];
+  }
+  return found;
+}
 
 /** Hidden whatever the children say. `null`: not hidden by this. */
 export type HidingTechnique =
@@ -23,34 +50,47 @@ const OFF_SCREEN_PX = 500;
 const LEGIBLE_PX = 3;
 /** Colours closer than this (largest channel difference, of 255) cannot be told apart. */
 const SAME_COLOUR = 12;
-
-const RELEVANT =
-  /^(display|visibility|opacity|font|font-size|color|background|background-color|background-image|position|left|top|right|bottom|text-indent|transform|scale|margin-left|margin-top|clip|clip-path|width|height|max-width|max-height|overflow|overflow-x|overflow-y|content-visibility|filter|-webkit-text-fill-color|background-clip|-webkit-background-clip|line-height)$/;
+const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
+/** `\64 isplay` is display: CSS lets any character be spelled by its code point. */
+const ESCAPE = /\\(?:([0-9a-f]{1,6})\s?|([^\n]))/gi;
 
 /** Reads `a: b; c: d`. Later declarations win, important ones first. */
-export function parseDeclarations(css: string): Map<string, string> {
-  const found = new Map<string, string>();
-  const important = new Set<string>();
-  for (const declaration of css.split(";")) {
+export function parseDeclarations(css: string): Declarations {
+  let found: (string | undefined)[] | null = null;
+  const important = new Set<number>();
+  for (const declaration of withoutDisguise(css).split(";")) {
     const colon = declaration.indexOf(":");
     if (colon < 0) continue;
-    const name = declaration.slice(0, colon).trim().toLowerCase();
-    if (!RELEVANT.test(name)) continue;
+    const place = PLACE_OF.get(declaration.slice(0, colon).trim().toLowerCase());
+    if (place === undefined) continue;
     const written = declaration
       .slice(colon + 1, colon + 200)
       .trim()
       .toLowerCase();
     const value = written.replace(/\s*!\s*important$/, "");
-    if (important.has(name) && value === written) continue;
-    if (value !== written) important.add(name);
-    found.set(name, value);
+    if (important.has(place) && value === written) continue;
+    if (value !== written) important.add(place);
+    found ??= new Array(PROPERTIES.length).fill(undefined);
+    found[place] = value;
   }
-  return found;
+  return found ?? NOTHING_DECLARED;
+}
+
+function withoutDisguise(css: string): string {
+  const plain = css.includes("/*") ? css.replace(COMMENT, " ") : css;
+  if (!plain.includes("\\")) return plain;
+  return plain.replace(ESCAPE, (_escape, code: string | undefined, char: string) =>
+    code === undefined ? char : codePoint(Number.parseInt(code, 16)),
+  );
+}
+
+function codePoint(code: number): string {
+  return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
 }
 
 /** What hides the element and all that is in it, or null. */
 export function hidesSubtree(css: Declarations): HidingTechnique | null {
-  if (css.get("display") === "none" || css.get("content-visibility") === "hidden") return "display-none";
+  if (declared(css, "display") === "none" || declared(css, "content-visibility") === "hidden") return "display-none";
   if (isTransparent(css)) return "transparent";
   if (isOffScreen(css)) return "off-screen";
   if (isClipped(css)) return "clipped";
@@ -59,9 +99,9 @@ export function hidesSubtree(css: Declarations): HidingTechnique | null {
 }
 
 function isTransparent(css: Declarations): boolean {
-  const opacity = css.get("opacity");
+  const opacity = declared(css, "opacity");
   if (opacity !== undefined && share(opacity) <= 0.05) return true;
-  const filter = /opacity\(\s*([\d.]+%?)\s*\)/.exec(css.get("filter") ?? "")?.[1];
+  const filter = /opacity\(\s*([\d.]+%?)\s*\)/.exec(declared(css, "filter") ?? "")?.[1];
   return filter !== undefined && share(filter) <= 0.05;
 }
 
@@ -72,12 +112,14 @@ function share(value: string): number {
 }
 
 function isOffScreen(css: Declarations): boolean {
-  const placed = /^(absolute|fixed|relative)$/.test(css.get("position") ?? "");
-  const moved = ["left", "top", "right", "bottom"].some((side) => isFar(css.get(side)));
+  const placed = /^(absolute|fixed|relative)$/.test(declared(css, "position") ?? "");
+  const moved = ["left", "top", "right", "bottom"].some((side) => isFar(declared(css, side)));
   if (placed && moved) return true;
-  if (isFar(css.get("text-indent")) || isFar(css.get("margin-left")) || isFar(css.get("margin-top"))) return true;
-  const transform = css.get("transform") ?? "";
-  if (/\bscale[xy]?\(\s*0(\.0+)?\s*[,)]/.test(transform) || /^0(\.0+)?$/.test(css.get("scale") ?? "")) return true;
+  if (isFar(declared(css, "text-indent")) || isFar(declared(css, "margin-left")) || isFar(declared(css, "margin-top")))
+    return true;
+  const transform = declared(css, "transform") ?? "";
+  if (/\bscale[xy]?\(\s*0(\.0+)?\s*[,)]/.test(transform) || /^0(\.0+)?$/.test(declared(css, "scale") ?? ""))
+    return true;
   return (transform.match(/-\d[\d.]*[a-z%]+/g) ?? []).some((length) => /^translate/.test(transform) && isFar(length));
 }
 
@@ -95,16 +137,18 @@ function pixels(length: string): number {
 }
 
 function isClipped(css: Declarations): boolean {
-  const clip = css.get("clip") ?? "";
+  const clip = declared(css, "clip") ?? "";
   if (/^rect\(/.test(clip) && (clip.match(/[\d.]+/g) ?? []).every((edge) => Number(edge) <= 1)) return true;
   return /^(inset\(\s*(50|[6-9]\d|1\d\d)(\.\d+)?%|circle\(\s*0|ellipse\(\s*0|polygon\(\s*0\s*0\s*\))/.test(
-    css.get("clip-path") ?? "",
+    declared(css, "clip-path") ?? "",
   );
 }
 
 function hasNoSize(css: Declarations): boolean {
-  const cut = ["overflow", "overflow-x", "overflow-y"].some((side) => /hidden|clip|scroll/.test(css.get(side) ?? ""));
-  return cut && ["width", "height", "max-width", "max-height"].some((side) => isNothing(css.get(side)));
+  const cut = ["overflow", "overflow-x", "overflow-y"].some((side) =>
+    /hidden|clip|scroll/.test(declared(css, side) ?? ""),
+  );
+  return cut && ["width", "height", "max-width", "max-height"].some((side) => isNothing(declared(css, side)));
 }
 
 function isNothing(length: string | undefined): boolean {
@@ -116,7 +160,8 @@ function isNothing(length: string | undefined): boolean {
 /** Font size that the element sets, in pixels; `inherit` (null) when it sets none or one relative to its parent's. */
 export function fontSize(css: Declarations): number | null {
   const value =
-    css.get("font-size") ?? /(?:^|\s)([\d.]+(?:px|pt|r?em|%)?)\s*(?:\/|\s|$)/.exec(css.get("font") ?? "")?.[1];
+    declared(css, "font-size") ??
+    /(?:^|\s)([\d.]+(?:px|pt|r?em|%)?)\s*(?:\/|\s|$)/.exec(declared(css, "font") ?? "")?.[1];
   if (value === undefined || !/^[\d.]/.test(value)) return value === undefined || /inherit/.test(value) ? null : 16;
   const number = Number.parseFloat(value);
   if (number === 0) return 0;
@@ -134,15 +179,15 @@ export type Colour = readonly [red: number, green: number, blue: number];
 
 /** Text colour the element sets: a colour, "none" for fully transparent, null when not set or not understood. */
 export function textColour(css: Declarations): Colour | "none" | null {
-  const fill = css.get("-webkit-text-fill-color");
-  const clipped = /text/.test(css.get("background-clip") ?? css.get("-webkit-background-clip") ?? "");
-  return clipped ? null : colour(fill ?? css.get("color"));
+  const fill = declared(css, "-webkit-text-fill-color");
+  const clipped = /text/.test(declared(css, "background-clip") ?? declared(css, "-webkit-background-clip") ?? "");
+  return clipped ? null : colour(fill ?? declared(css, "color"));
 }
 
 /** Background the element paints; "unknown" for pictures and what is not understood, null when it paints none. */
 export function backgroundColour(css: Declarations): Colour | "unknown" | null {
-  const image = css.get("background-image");
-  const value = css.get("background-color") ?? css.get("background");
+  const image = declared(css, "background-image");
+  const value = declared(css, "background-color") ?? declared(css, "background");
   if (image !== undefined && image !== "none") return "unknown";
   if (value === undefined) return null;
   if (/url\(|gradient\(|var\(/.test(value)) return "unknown";

@@ -14,9 +14,11 @@ export type HtmlToken =
 
 /** More attributes than this on one element say nothing that a page needs. */
 const MAX_ATTRIBUTES = 256;
+const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
 
 /**
- * @param options.self_closing `<iframe />` ends there, as in the JSX of Markdown pages; HTML proper takes it as open.
+ * @param options.self_closing for HTML in Markdown: `<iframe />` ends there, as in JSX (HTML proper takes it as open), and
+ *   tags are told as they were written (`source`).
  *
  * Splits HTML into tokens as the HTML standard's tokenizer does (raw text in script and style, entities, comments that
  * end early). Linear, and without a stack, so that no nesting can slow it down: the tree is the reader's business.
@@ -37,7 +39,8 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
     tokens.push({ type: "comment", text: html.slice(start, end) });
   };
   const open = (end: number) => {
-    tokens.push({ type: "open", name: tag, attributes: attributes.take(), source: html.slice(tagStart - 1, end + 1) });
+    const source = self_closing ? html.slice(tagStart - 1, end + 1) : "";
+    tokens.push({ type: "open", name: tag, attributes: attributes.take(), source });
   };
 
   const tokenizer = new Tokenizer(
@@ -80,7 +83,7 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
 
 /** Collects the attributes of one tag at a time; `take` hands them over and starts anew. */
 function attributeReader(html: string) {
-  let attributes = new Map<string, string>();
+  let attributes: Map<string, string> | null = null;
   let name = "";
   let value = "";
   return {
@@ -97,12 +100,13 @@ function attributeReader(html: string) {
       },
       onattribend() {
         // The first of two attributes of one name counts, as in browsers.
+        attributes ??= new Map();
         if (!attributes.has(name) && attributes.size < MAX_ATTRIBUTES) attributes.set(name, value);
       },
     },
     take(): ReadonlyMap<string, string> {
-      const taken = attributes;
-      attributes = new Map();
+      const taken = attributes ?? NO_ATTRIBUTES;
+      attributes = null;
       return taken;
     },
   };

@@ -21,7 +21,7 @@ export interface Model extends Weights {
 }
 
 /** A window of fewer features than this counts as if it had so many: three words prove little. */
-const MIN_FEATURES = 50;
+const MIN_FEATURES = 35;
 /** What a cue counts; a word of a short window counts 1 / √MIN_FEATURES. */
 export const CUE_SHARE = 0.3;
 

@@ -28,26 +28,54 @@ const UNSTOOD = { "\ufdd0": "\u200c", "\ufdd1": "\u200d", "\ufdd2": "\ufe0f" } a
 
 /** What Unicode itself says is not shown (zero width, bidi, tags, fillers, selectors), controls, private use. */
 const UNSEEN = /[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Co}\p{Cs}\ufff9-\ufffb]/gu;
+/**
+ * More than the patterns above and below look for: most texts have none of it, and are told so by one look at their code
+ * units instead of six at their code points.
+ */
+const SPECIAL = {
+  unseen: anyOf(
+    "\\0-\\x08\\v-\\x1f\\x7f-\\xad\\u034f\\u0600-\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e",
+    "\\u2060-\\u206f\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\uffff",
+  ),
+  marks: anyOf(
+    "\\u0300-\\u036f\\u0483-\\u1fff\\u20d0-\\u20ff\\u2cef-\\u2dff\\u302a-\\u309a\\ua66f-\\uabff\\ud800-\\udfff\\ufb1e\\ufe00-\\ufe2f",
+  ),
+} as const;
+
+function anyOf(...ranges: readonly string[]): RegExp {
+  return new RegExp(`[${ranges.join("")}]`);
+}
+
 /** UAX 15 allows a text 30 marks on one letter; composing sorts them, in time that grows with their square. */
 const TOO_MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
 const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
 
 /** Strips, composes (NFC) and defuses. Linear. */
 export function normalise(text: string): Normalised {
-  const smuggled = spelledOut(text);
-  const visible = text
+  const has_unseen = SPECIAL.unseen.test(text);
+  const seen = has_unseen ? withoutUnseen(text) : text;
+  const marked = SPECIAL.marks.test(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
+  return {
+    text: defuseTemplates(marked.replace(/\u2800/g, " ").normalize("NFC")),
+    smuggled: has_unseen ? spelledOut(text) : [],
+    split_words: has_unseen ? (text.match(SPLIT_WORD) ?? []).length : 0,
+  };
+}
+
+function withoutUnseen(text: string): string {
+  let kept = text
     .toWellFormed()
     .replace(LINE_ENDS, "\n")
-    .replace(/[\ufdd0-\ufdef]/g, "")
-    .replace(JOINED_EMOJI, `$1${KEPT["\u200d"]}`)
-    .replace(JOINED_LETTERS, (_all, letter: string, joiner: "\u200c" | "\u200d") => letter + KEPT[joiner])
-    .replace(PICTURE_SELECTOR, `$1${KEPT["\ufe0f"]}`)
+    .replace(/[\ufdd0-\ufdef]/g, "");
+  if (/[\u200c\u200d]/.test(kept)) {
+    kept = kept
+      .replace(JOINED_EMOJI, `$1${KEPT["\u200d"]}`)
+      .replace(JOINED_LETTERS, (_all, letter: string, joiner: "\u200c" | "\u200d") => letter + KEPT[joiner]);
+  }
+  if (kept.includes("\ufe0f")) kept = kept.replace(PICTURE_SELECTOR, `$1${KEPT["\ufe0f"]}`);
+  return kept
     .replace(UNSEEN, (char) => (char === "\n" || char === "\t" ? char : ""))
-    .replace(/[\ufdd0-\ufdd2]/g, (char) => UNSTOOD[char as keyof typeof UNSTOOD])
-    .replace(/\u2800/g, " ")
-    .replace(TOO_MANY_MARKS, "$1")
-    .normalize("NFC");
-  return { text: defuseTemplates(visible), smuggled, split_words: (text.match(SPLIT_WORD) ?? []).length };
+    .replace(/[\ufdd0-\ufdd2]/g, (char) => UNSTOOD[char as keyof typeof UNSTOOD]);
 }
 
 function spelledOut(text: string): string[] {
@@ -71,7 +99,7 @@ const EXACT_TOKEN =
 const DOUBLE_ANGLE = /<<(\/?SYS)>>/gi;
 /** Names of tags that conversations are framed with; other tags are left to be text. */
 const FRAME_TAG =
-  /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4}))(?:\s[^<>\n]{0,200})?>/gi;
+  /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4})(?:\s[^<>\n]{0,200})?)>/gi;
 /** A speaker's label after a blank line begins a turn for models trained on such transcripts. */
 const TURN_LABEL = /(^|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
 

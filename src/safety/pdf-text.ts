@@ -5,6 +5,9 @@ const MAX_CHARS = 1_000_000;
 /** Text lower than this, in points, is there for machines. */
 const MIN_HEIGHT = 2;
 
+/** The parser speaks of every oddity of a document on the console, which is the log's. */
+const QUIET = { verbosity: 0 } as const;
+
 interface TextItem {
   readonly str: string;
   readonly height: number;
@@ -18,7 +21,7 @@ interface TextItem {
  */
 export async function pdfText(bytes: Uint8Array): Promise<string | null> {
   try {
-    const document = await getDocumentProxy(bytes);
+    const document = await getDocumentProxy(bytes, QUIET);
     const pages: string[] = [];
     let length = 0;
     for (let number = 1; number <= Math.min(document.numPages, MAX_PAGES) && length < MAX_CHARS; number++) {

@@ -15,9 +15,11 @@ export interface Readable {
 }
 
 /** What speaks for an attack besides the words, in the detector's logits. */
-const EVIDENCE = { hidden: 1, invisible_characters: 6, split_words: 1.5 } as const;
+const EVIDENCE = { hidden: 1, invisible_characters: 6, split_words: 1.5, many_split_words: 3 } as const;
 /** Fewer words split by invisible characters than this may be a slip of an editor. */
 const MIN_SPLIT_WORDS = 5;
+/** So many are no slip. */
+const MANY_SPLIT_WORDS = 12;
 
 /** The technique of what invisible characters spelled. */
 const SMUGGLED = "invisible-characters";
@@ -30,6 +32,11 @@ export function evidenceOfHiding(technique: string): number {
   return technique === SMUGGLED ? EVIDENCE.invisible_characters : EVIDENCE.hidden;
 }
 
+function evidenceOfSplitting(split_words: number): number {
+  if (split_words >= MANY_SPLIT_WORDS) return EVIDENCE.many_split_words;
+  return split_words >= MIN_SPLIT_WORDS ? EVIDENCE.split_words : 0;
+}
+
 /** The first two stages: what is judged. `text` is what a reader sees, in the output view. */
 export function readable(content: string, kind: ContentKind | "json", base_url?: string): Readable {
   const seen = visible(content, kind);
@@ -40,7 +47,7 @@ export function readable(content: string, kind: ContentKind | "json", base_url?:
     text: withoutLiveImages(text),
     hidden: [...seen.hidden, ...spelled],
     links,
-    evidence: split_words < MIN_SPLIT_WORDS ? 0 : EVIDENCE.split_words,
+    evidence: evidenceOfSplitting(split_words),
   };
 }
 

@@ -54,12 +54,14 @@ const GAP = "[passage removed]";
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
   const { content, kind, level, mark } = request;
-  const { text: clean, hidden, links, evidence } = readable(content, kind, request.base_url);
+  const { text: whole, hidden, links, evidence } = readable(content, kind, request.base_url);
+  // Judging costs the most by far: what is not handed on is not judged.
+  const clean = whole.slice(0, request.max_chars).toWellFormed();
   const found = detector(clean, level, evidence);
   const judged = judgeHidden(hidden, level, detector);
   const score = Math.max(found.score, judged.score);
   return {
-    text: fence(cut(without(clean, found), request.max_chars), mark),
+    text: fence(without(clean, found) + cutNotice(whole.length - clean.length), mark),
     verdict: { injected: score >= 0.5, score: Math.round(score * 1000) / 1000 },
     removed: [...instructions(clean, found), ...judged.removed].slice(0, MAX_REMOVED),
     marker: mark,
@@ -67,9 +69,8 @@ export function sanitize(request: SanitizeRequest, detector: Detector = detect):
   };
 }
 
-function cut(text: string, max_chars = Number.POSITIVE_INFINITY): string {
-  if (text.length <= max_chars) return text;
-  return `${text.slice(0, max_chars).toWellFormed()}\n[cut here: ${text.length - max_chars} more characters]`;
+function cutNotice(cut_chars: number): string {
+  return cut_chars === 0 ? "" : `\n[cut here: ${cut_chars} more characters]`;
 }
 
 function without(text: string, { passages }: Detection): string {

@@ -1,9 +1,9 @@
-import { parseDeclarations } from "./hiding-css.ts";
+import { cascade, type Declarations, NOTHING_DECLARED, parseDeclarations } from "./hiding-css.ts";
 
 /** Rules of a page's own `<style>` elements, by the simple selectors that decide most hiding. */
 export interface StyleSheet {
   /** What the rules declare for an element, weaker selectors first overwritten by stronger ones. */
-  match(element: { name: string; id: string; classes: readonly string[] }): Map<string, string>;
+  match(element: { name: string; id: string; classes: readonly string[] }): Declarations;
   readonly is_empty: boolean;
 }
 
@@ -12,6 +12,8 @@ const MAX_CSS_LENGTH = 1_000_000;
 /** Classes of one element that are looked up. */
 const MAX_CLASSES = 32;
 
+/** `tag`, `.class`, `#id`, or a tag with one of these. */
+const UNDERSTOOD = /^([a-z][\w-]*|\*)?([.#][\w-]+)?$/i;
 const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
 /** Media in which a person reads the page; rules for others (print, a width) are left out. */
 const SCREEN = /^@(media\s+(only\s+)?(screen|all)|layer|supports)\b[^,(]*$/i;
@@ -21,35 +23,30 @@ const SCREEN = /^@(media\s+(only\s+)?(screen|all)|layer|supports)\b[^,(]*$/i;
  * together (`p.note`); the rest is passed over, so its elements count as visible.
  */
 export function readStyleSheet(sheets: readonly string[]): StyleSheet {
-  const rules = new Map<string, Map<string, string>>();
+  const rules = new Map<string, Declarations>();
   for (const { selectors, body } of sheets.flatMap((css) => [
     ...blocks(css.slice(0, MAX_CSS_LENGTH).replace(COMMENT, " ")),
   ])) {
     const declared = parseDeclarations(body);
-    if (declared.size === 0) continue;
+    if (declared === NOTHING_DECLARED) continue;
     for (const selector of selectors.split(",")) {
       const key = selector.trim();
-      if (!/^([a-z][\w-]*|\*)?([.#][\w-]+)?$/i.test(key) || key === "") continue;
-      const rule = rules.get(key) ?? new Map<string, string>();
-      for (const [name, value] of declared) rule.set(name, value);
-      rules.set(key, rule);
+      if (key === "" || !UNDERSTOOD.test(key)) continue;
+      const earlier = rules.get(key);
+      rules.set(key, earlier === undefined ? declared : cascade([earlier, declared]));
     }
   }
   return { match: (element) => matching(rules, element), is_empty: rules.size === 0 };
 }
 
 function matching(
-  rules: ReadonlyMap<string, Map<string, string>>,
+  rules: ReadonlyMap<string, Declarations>,
   { name, id, classes }: { name: string; id: string; classes: readonly string[] },
-): Map<string, string> {
-  const found = new Map<string, string>();
+): Declarations {
   const some = classes.slice(0, MAX_CLASSES);
   const keys = ["*", name, ...some.map((c) => `.${c}`), ...some.map((c) => `${name}.${c}`)];
   if (id !== "") keys.push(`#${id}`, `${name}#${id}`);
-  for (const key of keys) {
-    for (const [property, value] of rules.get(key) ?? []) found.set(property, value);
-  }
-  return found;
+  return cascade(keys.map((key) => rules.get(key)).filter((rule) => rule !== undefined));
 }
 
 /** Rules in order, those inside a screen's at-rule included. */

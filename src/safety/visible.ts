@@ -42,7 +42,9 @@ const NEVER_SEEN = new Map<string, string>([
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
   /(?:^|\s)(sr-only|visually-hidden|visuallyhidden|screen-reader-text|screen-reader-only)(?:\s|$)/;
-const NOTHING_DECLARED: css.Declarations = new Map();
+const LOOK_ATTRIBUTES = ["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open"];
+/** Of an element that says nothing of its look. */
+const PLAIN: OwnLook = { hidden_by: null, invisible: null, font_px: null, colour: null, background: null };
 /** Attribute texts shorter than this instruct nobody. */
 const MIN_PROSE = 16;
 
@@ -62,11 +64,12 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
   const writer = createTextWriter({ keep_lines });
   const hidden: Hidden[] = [];
   const elements = createOpenElements<Look>(initialLook(tokens), (look) => hiddenBy(look) !== null);
+  const lookOf = createLooks(sheet);
 
   function readOpen(token: HtmlToken & { type: "open" }): void {
     noteAttributes(token.attributes, hidden);
     elements.closeImplied(token.name);
-    const look = lookOf(token, elements.state(), sheet);
+    const look = lookOf(token, elements.state());
     const seen = hiddenBy(look) === null;
     if (seen) writer.open(token.name, token.attributes, token.source);
     if (!isVoid(token.name)) elements.push(token.name, look);
@@ -123,37 +126,89 @@ function hiddenBy(look: Look): string | null {
   return look.background !== "unknown" && css.isSameColour(look.colour, look.background) ? "same-colour" : null;
 }
 
-function lookOf({ name, attributes }: HtmlToken & { type: "open" }, outer: Look, sheet: StyleSheet): Look {
-  if (outer.hidden_by !== null) return outer;
+/** What an element says of its own look; null where it says nothing, and what is around it goes on. */
+interface OwnLook {
+  readonly hidden_by: string | null;
+  readonly invisible: boolean | null;
+  readonly font_px: number | null;
+  readonly colour: css.Colour | "none" | null;
+  readonly background: css.Colour | "unknown" | null;
+}
+
+/** Pages repeat their elements, hostile ones a million times: each kind of element is looked at once. */
+function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
+  const known = new Map<string, OwnLook>();
+  const merged = new Map<OwnLook, { outer: Look; look: Look }>();
+
+  function ownLook({ name, attributes }: HtmlToken & { type: "open" }): OwnLook {
+    const key = lookKey(name, attributes);
+    const found = known.get(key) ?? ownLookOf(name, attributes, sheet);
+    known.set(key, found);
+    return found;
+  }
+
+  return (token, outer) => {
+    if (outer.hidden_by !== null) return outer;
+    if (sheet.is_empty && token.attributes.size === 0 && !NEVER_SEEN.has(token.name) && token.name !== "dialog")
+      return outer;
+    const own = ownLook(token);
+    const last = merged.get(own);
+    if (last?.outer === outer) return last.look;
+    const look = own === PLAIN ? outer : within(own, outer);
+    merged.set(own, { outer, look });
+    return look;
+  };
+}
+
+/** All that `ownLookOf` reads of an element. */
+function lookKey(name: string, attributes: ReadonlyMap<string, string>): string {
+  let key = name;
+  for (const attribute of LOOK_ATTRIBUTES) {
+    const value = attributes.get(attribute);
+    if (value !== undefined) key += `\0${attribute}=${value}`;
+  }
+  return key;
+}
+
+function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): OwnLook {
   const declared = declarationsOf(name, attributes, sheet);
-  if (declared.size === 0 && attributes.size === 0 && !NEVER_SEEN.has(name) && name !== "dialog") return outer;
-  const visibility = declared.get("visibility");
+  const visibility = css.declared(declared, "visibility");
   const background = css.backgroundColour(declared) ?? attributeColour(attributes.get("bgcolor"));
   const colour = css.textColour(declared) ?? attributeColour(name === "font" ? attributes.get("color") : undefined);
-  return {
+  const own: OwnLook = {
     hidden_by: hiddenByAttributes(name, attributes, declared) ?? css.hidesSubtree(declared),
-    invisible: visibility === undefined ? outer.invisible : visibility === "hidden" || visibility === "collapse",
-    font_px: css.fontSize(declared) ?? outer.font_px,
-    colour: colour ?? outer.colour,
-    background: background ?? outer.background,
+    invisible: visibility === undefined ? null : visibility === "hidden" || visibility === "collapse",
+    font_px: css.fontSize(declared),
+    colour,
+    background,
+  };
+  // Pages hide themselves whole until their scripts have run; nobody publishes one that stays so.
+  if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
+  return Object.values(own).every((each) => each === null) ? PLAIN : own;
+}
+
+function within(own: OwnLook, outer: Look): Look {
+  return {
+    hidden_by: own.hidden_by,
+    invisible: own.invisible ?? outer.invisible,
+    font_px: own.font_px ?? outer.font_px,
+    colour: own.colour ?? outer.colour,
+    background: own.background ?? outer.background,
   };
 }
 
 function declarationsOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): css.Declarations {
   const style = attributes.get("style");
-  if (sheet.is_empty && style === undefined) return NOTHING_DECLARED;
+  if (sheet.is_empty && style === undefined) return css.NOTHING_DECLARED;
   const id = attributes.get("id") ?? "";
   const classes = (attributes.get("class") ?? "").split(/\s+/).filter((part) => part !== "");
   const declared = sheet.match({ name, id, classes });
-  if (style !== undefined) {
-    for (const [property, value] of css.parseDeclarations(style)) declared.set(property, value);
-  }
-  return declared;
+  return style === undefined ? declared : css.cascade([declared, css.parseDeclarations(style)]);
 }
 
 function attributeColour(value: string | undefined): css.Colour | null {
   if (value === undefined) return null;
-  const colour = css.backgroundColour(new Map([["background-color", value.toLowerCase()]]));
+  const colour = css.backgroundColour(css.parseDeclarations(`background-color:${value.replaceAll(";", " ")}`));
   return colour === "unknown" ? null : colour;
 }
 
@@ -164,7 +219,7 @@ function hiddenByAttributes(
 ): string | null {
   const never = NEVER_SEEN.get(name);
   if (never !== undefined) return never;
-  const display = declared.get("display");
+  const display = css.declared(declared, "display");
   // As in browsers: the `hidden` attribute gives way to a display of the page's own.
   if (attributes.has("hidden") && (display === undefined || display === "none")) return "hidden-attribute";
   if (attributes.get("aria-hidden")?.toLowerCase() === "true") return "aria-hidden";

@@ -1,20 +1,16 @@
-import { decodedRuns, fold } from "./fold.ts";
+import { decodedRuns } from "./decode.ts";
+import { type Piece, written } from "./pieces.ts";
+import { type Rereading, rereadings } from "./rereadings.ts";
 
 /** A window holds about this many characters of the folded text: an order and its pretext. */
 const WINDOW = 300;
 /** Each window begins at least this far behind the one before it. */
 const STRIDE = 150;
-/** Sentences are cut at this length at the latest. */
-const MAX_PIECE = 400;
 /** A sentence is also judged by itself, lest its neighbours drown it, when it is at least this long. */
 const MIN_ALONE = 12;
 
-/** A sentence or line: where it stands in the text, and how it reads folded (fold.ts). */
-export interface Piece {
-  readonly start: number;
-  readonly end: number;
-  readonly folded: string;
-}
+/** Stands before what had to be decoded to be read: that somebody took the pains to hide it counts as well. */
+const DECODED = "xdecoded ";
 
 /** Pieces judged together: from `first` up to and with `last`. */
 export interface Window {
@@ -22,29 +18,21 @@ export interface Window {
   readonly last: number;
 }
 
-/** The text in sentences and lines, none longer than MAX_PIECE; blank ones left out. */
+/** The text in sentences and lines, none longer than MAX_PIECE, blank ones left out; behind them its other readings. */
 export function piecesOf(text: string): Piece[] {
-  const pieces: Piece[] = [];
-  for (const { start, end } of sentences(text)) {
-    const source = text.slice(start, end);
-    const folded = [fold(source), ...decodedRuns(source).map(fold)].join(" ").trim();
-    if (folded !== "") pieces.push({ start, end, folded });
-  }
-  return pieces;
-}
-
-function* sentences(text: string): Generator<{ start: number; end: number }> {
-  // Of several full stops only the last can match, so that a row of them is read once.
-  const boundary = /\n+|[.!?]["')\]]*\s+|[。！？]["'」』)]*/g;
-  let start = 0;
-  for (;;) {
-    const found = boundary.exec(text);
-    const end = found === null ? text.length : boundary.lastIndex;
-    for (; end - start > MAX_PIECE; start += MAX_PIECE) yield { start, end: start + MAX_PIECE };
-    if (end > start) yield { start, end };
-    if (found === null) return;
-    start = end;
-  }
+  const pieces = written(text);
+  const others: Piece[] = [];
+  let reading = 0;
+  const read = (span: Rereading, mark: string) => {
+    reading++;
+    const { start, end } = span;
+    const said = written(span.text);
+    for (const { folded } of said) others.push({ start, end, folded: mark + folded, reading });
+    for (const again of rereadings(said)) others.push({ start, end, folded: mark + again.text, reading: ++reading });
+  };
+  for (const run of decodedRuns(text)) read(run, run.is_opaque ? DECODED : "");
+  for (const span of rereadings(pieces)) read(span, "");
+  return [...pieces, ...others];
 }
 
 /** Every piece by itself, and overlapping windows over neighbours; each piece is in a bounded number of them. */
@@ -54,16 +42,17 @@ export function windowsOf(pieces: readonly Piece[]): Window[] {
   let position = 0;
   let last = -1;
   let length = 0;
-  pieces.forEach((piece, first) => {
-    if (piece.folded.length >= MIN_ALONE) windows.push({ first, last: first });
+  const goesOn = (reading: number) => pieces[last + 1]?.reading === reading;
+  pieces.forEach(({ folded, reading }, first) => {
+    if (folded.length >= MIN_ALONE) windows.push({ first, last: first });
     // `length` is what pieces first…last hold together.
-    while (last < first || (last + 1 < pieces.length && length < WINDOW)) length += pieces[++last]?.folded.length ?? 0;
+    while (last < first || (goesOn(reading) && length < WINDOW)) length += pieces[++last]?.folded.length ?? 0;
     if (position >= nextAt && last > first) {
       windows.push({ first, last });
       nextAt = position + STRIDE;
     }
-    length -= piece.folded.length;
-    position += piece.folded.length;
+    length -= folded.length;
+    position += folded.length;
   });
   return windows;
 }

@@ -2,12 +2,12 @@ import type { RunRecord } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batches.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Db, Tx } from "../platform/db.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import * as runStore from "./run.store.ts";
 import { claimedOf, recordOf } from "./run-record.ts";
 import type { Offer } from "./run-signals.ts";
-import type { AgentKey, NewRun } from "./scheduling.types.ts";
+import type { ClaimedRun, Enqueued, NewRun } from "./scheduling.types.ts";
 
 /** Runs by hand that one user may have in the queue. Due runs are never refused. */
 const MAX_QUEUED_MANUAL = 1_000;
@@ -16,37 +16,54 @@ const QUEUE_FULL_RETRY_S = 10;
 /** Run-nows that are queued in one transaction. */
 const BATCH_LIMIT = 64;
 
-/** Of the agents, by id, those that run; they stay so until the transaction ends. Only SQL may be awaited. */
-export type Admit = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlySet<string>>;
+/** A run-now whose id is known. */
+type Asked = NewRun & { id: string };
 
 /** The ways into the queue, for runs that somebody asks for. */
 export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; offer(): Offer | null }) {
   const { db, clock, lease_ms } = deps;
-  let admit: Admit = async (_, agents) => new Set(agents.map(({ agent_id }) => agent_id));
+  let admit: string | null = null;
 
+  /** Begins the whole batch with this node's worker, or nothing of it; null when that has no places for all. */
+  const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
+    const now = clock.now();
+    // null: whether they were begun is not known
+    let begun: ClaimedRun[] | null = null;
+    try {
+      const refusals = await runStore.beginRunNows(db, asked, { ...offer, admit, lease_ms, now });
+      begun = asked.filter((_, nth) => refusals?.[nth] === null).map((run) => begunRun(run, now));
+      return (
+        refusals?.map((refusal, nth) => {
+          const run = asked[nth] as Asked;
+          return refusal === null ? { refusal, run: queuedRecord(run, now), has_begun: true } : { refusal };
+        }) ?? null
+      );
+    } finally {
+      offer.begin(begun);
+    }
+  };
   /** Queues a batch, and claims for this node's worker as much as it has places for. */
-  const queueAll = async (runs: NewRun[]): Promise<(RunRecord | Error)[]> => {
-    const inserts = runs.map((run) => ({ ...run, id: newId() }));
-    const offer = deps.offer();
+  const queueAll = async (asked: Asked[], offer: Offer | null): Promise<(Enqueued | Error)[]> => {
+    const now = clock.now();
     let claimed: runStore.ClaimedRow[] | null = [];
     try {
-      const { admitted, rows } = await db.transaction(async (tx) => {
+      const { refusals, queued } = await db.transaction(async (tx) => {
         let taken: runStore.ClaimedRow[] = [];
-        const admitted = await admit(tx, inserts);
-        const allowed = inserts.filter(({ agent_id }) => admitted.has(agent_id));
-        const rows = await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, clock.now());
+        const refusals = admit === null ? [] : await runStore.admitRunNows(tx, admit, asked, now);
+        const allowed = asked.filter((_, nth) => (refusals[nth] ?? null) === null);
+        const rows = await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, now);
         if (offer !== null && rows.length > 0) {
-          taken = await runStore.claimRuns(tx, { ...offer, reserved_only: false, lease_ms, now: clock.now() });
+          taken = await runStore.claimRuns(tx, { ...offer, reserved_only: false, lease_ms, now });
         }
         claimed = taken;
         const at_work = new Set(taken.map(({ id }) => id));
         if (rows.some(({ id }) => !at_work.has(id))) await runStore.tellQueued(tx);
-        return { admitted, rows: new Map(rows.map((row) => [row.id, row])) };
+        return { refusals, queued: new Set(rows.map(({ id }) => id)) };
       });
-      return inserts.map(({ id, agent_id }) => {
-        const row = rows.get(id);
-        if (row !== undefined) return recordOf(row);
-        return admitted.has(agent_id) ? queueFull() : errors.agentDisabled();
+      return asked.map((run, nth) => {
+        const refusal = refusals[nth] ?? null;
+        if (refusal !== null) return { refusal };
+        return queued.has(run.id) ? { refusal, run: queuedRecord(run, now), has_begun: false } : queueFull();
       });
     } catch (error) {
       claimed = null;
@@ -55,15 +72,26 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
       offer?.begin(claimed?.map(claimedOf) ?? null);
     }
   };
-  const queueOne = createBatches(BATCH_LIMIT, queueAll);
+  const queueOne = createBatches(BATCH_LIMIT, async (runs: NewRun[]): Promise<(Enqueued | Error)[]> => {
+    const asked = runs.map((run) => ({ ...run, id: newId() }));
+    const offer = deps.offer();
+    const begun = offer === null ? null : await beginAll(asked, offer);
+    return begun ?? queueAll(asked, deps.offer());
+  });
 
   return {
-    /** Asked of every run-now, in the transaction that queues it. */
-    onRunNow(of_agents: Admit): void {
-      admit = of_agents;
+    /**
+     * Asked of run-nows, in the transaction that queues them: the name of an SQL function `(runs jsonb, now timestamptz)
+     * returns text[]` that tells, in order, why each is refused, or null. What it lets pass stays so until the end.
+     */
+    onRunNow(procedure: string): void {
+      admit = procedure;
     },
-    /** Queues a run by hand; a worker of this node that has a place has it at once. 409 for an agent that does not run, 429 when the user has too many in the queue. */
-    async enqueue(run: NewRun): Promise<RunRecord> {
+    /**
+     * Queues a run by hand; a worker of this node that has a place has it at once. Resolves to why it is refused when
+     * it is. 429 when the user has too many in the queue.
+     */
+    async enqueue(run: NewRun): Promise<Enqueued> {
       const answer = await queueOne(run);
       if (answer instanceof Error) throw answer;
       return answer;
@@ -86,6 +114,40 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
       });
     },
   };
+}
+
+/** What was known of a run when it was queued, and is its caller's first answer even if it has begun since. */
+function queuedRow({ user_id, id, agent_id, agent_version, model_id }: Asked, now: Instant): runStore.RunRow {
+  return {
+    user_id,
+    id,
+    agent_id,
+    agent_version,
+    trigger: "manual",
+    status: "queued",
+    scheduled_for: null,
+    queued_at: now,
+    started_at: null,
+    finished_at: null,
+    attempt: 1,
+    model_id,
+    routing: null,
+    input_tokens: 0,
+    output_tokens: 0,
+    cost_tokens: 0,
+    steps_count: 0,
+    error: null,
+  };
+}
+
+function queuedRecord(run: Asked, now: Instant): RunRecord {
+  return recordOf(queuedRow(run, now));
+}
+
+/** The same run as its worker gets it. */
+function begunRun(run: Asked, now: Instant): ClaimedRun {
+  const claimed = claimedOf({ ...queuedRow(run, now), started_at: now, epoch: 1, worked_ms: 0, input: run.input });
+  return { ...claimed, begun_step: run.first_step ?? null };
 }
 
 function queueFull(): Error {

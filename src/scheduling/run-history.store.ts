@@ -1,4 +1,6 @@
-import type { Sql } from "../platform/db.ts";
+import type { StepRecord } from "../contract/runs.ts";
+import { instantOf } from "../platform/clock.ts";
+import type { Instant, Sql } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import type { JournalStep, RunFilter } from "./scheduling.types.ts";
 
@@ -62,36 +64,52 @@ export async function selectFinished(sql: Sql, keys: readonly RunKey[]): Promise
 
 export interface RunDetails {
   run: RunRow & { output: string | null };
-  steps: JournalStep[];
+  steps: StepRecord[];
 }
 
-/** Each run, in order, with its steps. The runs are read first: of one that has finished, all steps are final. */
+const STEP_COLUMNS =
+  "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal";
+
+/** Each run, in order, with its steps, as they were at one moment. */
 export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
-  const runs = await sql.query<RunDetails["run"]>({
+  const rows = await sql.query<{ detail: DetailJson | null }>({
     name: "run_details",
-    text: `select ${RUN_COLUMNS.replaceAll(/\w+/g, "run.$&")}, run.output
-      from ${GIVEN_KEYS} join run on run.user_id = given.user_id and run.id = run_id`,
+    text: `select run_detail(user_id, run_id) as detail
+      from rows from (jsonb_to_recordset($1::jsonb) as (user_id uuid, run_id uuid)) with ordinality as key order by ordinality`,
     values: [JSON.stringify(keys)],
   });
-  const steps = await sql.query<JournalStep & { run_id: string }>({
-    name: "run_details_steps",
-    text: `select run_id, index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal
-      from ${GIVEN_KEYS} join run_step using (user_id, run_id) order by run_id, index`,
-    values: [JSON.stringify(keys)],
-  });
-  const run_of = new Map(runs.map((run) => [run.id, run]));
-  const steps_of = Map.groupBy(steps, ({ run_id }) => run_id);
-  return keys.map(({ run_id }) => {
-    const run = run_of.get(run_id);
-    return run && { run, steps: (steps_of.get(run_id) ?? []).map(({ run_id: _, ...step }) => step) };
-  });
+  return rows.map(({ detail }) => (detail === null ? undefined : detailsOf(detail)));
+}
+
+/** What the SQL function `run_detail` makes of a run: instants are written otherwise in it. */
+export type DetailJson = RunDetails["run"] & { steps: StepRecord[] };
+
+export function detailsOf({ steps, ...run }: DetailJson): RunDetails {
+  const { scheduled_for, queued_at, started_at, finished_at } = run;
+  return {
+    run: {
+      ...run,
+      scheduled_for: instantOrNull(scheduled_for),
+      queued_at: instantOf(Date.parse(queued_at)),
+      started_at: instantOrNull(started_at),
+      finished_at: instantOrNull(finished_at),
+    },
+    steps: steps.map((step) => ({
+      ...step,
+      started_at: instantOf(Date.parse(step.started_at)),
+      finished_at: instantOrNull(step.finished_at),
+    })),
+  };
+}
+
+function instantOrNull(text: string | null): Instant | null {
+  return text === null ? null : instantOf(Date.parse(text));
 }
 
 export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
   return sql.query<JournalStep>({
     name: "run_steps",
-    text: `select index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal
-      from run_step where user_id = $1 and run_id = $2 order by index`,
+    text: `select ${STEP_COLUMNS} from run_step where user_id = $1 and run_id = $2 order by index`,
     values: [user_id, run_id],
   });
 }

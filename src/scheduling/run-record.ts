@@ -1,4 +1,4 @@
-import type { RunRecord } from "../contract/runs.ts";
+import type { RunDetail, RunRecord, StepRecord } from "../contract/runs.ts";
 import type { ClaimedRow, RunRow } from "./run.store.ts";
 import type { ClaimedRun } from "./scheduling.types.ts";
 
@@ -26,6 +26,11 @@ export function recordOf(row: RunRow): RunRecord {
   };
 }
 
+/** The same with its output and steps. */
+export function detailOf({ run, steps }: { run: RunRow & { output: string | null }; steps: StepRecord[] }): RunDetail {
+  return { ...recordOf(run), output: run.output, steps };
+}
+
 /** A run as its worker gets it. */
 export function claimedOf(row: ClaimedRow): ClaimedRun {
   const { user_id, id, agent_id, trigger, epoch, started_at } = row;
@@ -43,5 +48,6 @@ export function claimedOf(row: ClaimedRow): ClaimedRun {
     cost_tokens: row.cost_tokens,
     elapsed_ms: row.worked_ms,
     input: row.input,
+    begun_step: null,
   };
 }

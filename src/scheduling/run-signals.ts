@@ -1,3 +1,4 @@
+import type { RunDetail } from "../contract/runs.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import { selectCancelling } from "./run-history.store.ts";
@@ -33,21 +34,26 @@ export interface Wait {
   /** null: any run. */
   run_id: string | null;
   timeout_ms: number;
+  /** What is waited for cannot have happened yet, and will be told of here: it is not asked for at first. */
+  is_open?: boolean;
   /** Ends the wait when aborted. */
   signal?: AbortSignal | undefined;
 }
 
+/** Wakes a waiter; with the run that has ended, where that is known. */
+type Resume = (run: RunDetail | null) => void;
+
 /** Tells who waits on this node what happens to runs on any node. */
 export function createRunSignals(db: Db) {
-  const waiting = new Map<string, Set<() => void>>();
+  const waiting = new Map<string, Set<Resume>>();
   let listening: Promise<unknown> | undefined;
   let ended = false;
   let offer: WorkerSignals["offer"] = () => null;
 
-  const finished = (run_id: string) => {
-    for (const key of [run_id, ANY_RUN]) for (const resume of waiting.get(key) ?? []) resume();
+  const finished = (run_id: string, run: RunDetail | null) => {
+    for (const key of [run_id, ANY_RUN]) for (const resume of waiting.get(key) ?? []) resume(run);
   };
-  const register = (key: string, resume: () => void) => {
+  const register = (key: string, resume: Resume) => {
     const set = waiting.get(key) ?? new Set();
     waiting.set(key, set.add(resume));
     return () => {
@@ -57,38 +63,45 @@ export function createRunSignals(db: Db) {
   };
 
   return {
-    /** Wakes who waits on this node; those on others hear of it from the database. */
-    finished,
+    /** Wakes who waits on this node, with the run where it is known; those on others hear of it from the database. */
+    finished: (run_id: string, run: RunDetail | null = null) => finished(run_id, run),
+    /** Whether anybody waits here for the end of this very run. */
+    isAwaited: (run_id: string) => waiting.has(run_id),
     /** What this node's worker offers. */
     offer: () => offer(),
     /** Asks `done` at first, whenever the run finishes and now and then, until it says so; false when the wait is over before. */
-    async until(done: () => Promise<boolean>, { run_id, timeout_ms, signal }: Wait): Promise<boolean> {
+    async until(done: (run: RunDetail | null) => Promise<boolean>, wait: Wait): Promise<boolean> {
+      const { run_id, timeout_ms, signal } = wait;
       const deadline_ms = monotonicMs() + timeout_ms;
-      listening ??= db.listen("run_finished", finished);
+      let is_open = wait.is_open === true && listening !== undefined;
+      listening ??= db.listen("run_finished", (finished_id) => finished(finished_id, null));
       await listening;
-      let news = Promise.withResolvers<void>();
-      const resume = () => news.resolve();
+      let news = Promise.withResolvers<RunDetail | null>();
+      let told: RunDetail | null = null;
+      const resume: Resume = (run) => news.resolve(run);
+      const look = () => resume(null);
       const unregister = register(run_id ?? ANY_RUN, resume);
-      signal?.addEventListener("abort", resume);
+      signal?.addEventListener("abort", look);
       try {
         for (;;) {
-          news = Promise.withResolvers<void>();
-          if (await done()) return true;
+          news = Promise.withResolvers();
+          if (!is_open && (await done(told))) return true;
+          is_open = false;
           const left_ms = deadline_ms - monotonicMs();
           if (left_ms <= 0 || ended || signal?.aborted) return false;
-          const timer = setTimeout(resume, Math.min(POLL_MS, left_ms));
-          await news.promise;
+          const timer = setTimeout(look, Math.min(POLL_MS, left_ms));
+          told = await news.promise;
           clearTimeout(timer);
         }
       } finally {
         unregister();
-        signal?.removeEventListener("abort", resume);
+        signal?.removeEventListener("abort", look);
       }
     },
     /** Ends every wait, those to come as well. */
     end(): void {
       ended = true;
-      for (const resumes of waiting.values()) for (const resume of resumes) resume();
+      for (const resumes of waiting.values()) for (const resume of resumes) resume(null);
     },
     /** Resolves to the function that stops. After a lost connection `queued` is called, since something may have been missed. */
     async watch(signals: WorkerSignals): Promise<() => Promise<void>> {
@@ -115,3 +128,5 @@ export function createRunSignals(db: Db) {
     },
   };
 }
+
+export type RunSignals = ReturnType<typeof createRunSignals>;

@@ -1,5 +1,6 @@
 import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
+import { jsonbText } from "../platform/storable.ts";
 import type {
   ClaimLimits,
   EndingRun,
@@ -10,7 +11,6 @@ import type {
   StepFinish,
   StepStart,
 } from "./scheduling.types.ts";
-import { jsonbText } from "./storable.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch: of a stale one it changes nothing. */
 
@@ -109,22 +109,56 @@ export async function insertManualRuns(
   });
 }
 
+/** Why run-nows are refused, in order; null: they may be queued. `admit` names the SQL function that decides. */
+export async function admitRunNows(
+  tx: Tx,
+  admit: string,
+  runs: readonly NewRun[],
+  now: Instant,
+): Promise<(string | null)[]> {
+  const [row] = await tx.query<{ refusals: (string | null)[] }>({
+    name: admit,
+    text: `select array_to_json(${admit}($1::jsonb, $2)) as refusals`,
+    values: [jsonbText(runs), now],
+  });
+  return row?.refusals ?? [];
+}
+
+/**
+ * Begins run-nows with a worker of this node, in one round trip: why each is refused, or null, in order. Null when there
+ * are no places for them beside what waits: nothing was written then.
+ */
+export async function beginRunNows(
+  sql: Sql,
+  runs: readonly (NewRun & { id: string })[],
+  { admit, worker_id, most, limits, lease_ms, now }: Omit<Claiming, "reserved_only"> & { admit: string | null },
+): Promise<(string | null)[] | null> {
+  const rows = runs.map((run) => ({ ...run, priority: PRIORITY.manual }));
+  const { concurrent_runs, concurrent_runs_per_user } = limits;
+  const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
+    name: "run_begin",
+    text: "select begin_run_nows($1, $2, $3, $4, $5, $6, $7, $8) as refusals",
+    values: [jsonbText(rows), admit, worker_id, most, concurrent_runs, concurrent_runs_per_user, lease_ms, now],
+  });
+  return row?.refusals ?? null;
+}
+
 /** Tells the workers of all nodes, once the transaction has committed, that there is something to claim. */
 export async function tellQueued(tx: Tx): Promise<void> {
   await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
 }
 
-export async function claimRuns(
-  sql: Sql,
-  claim: {
-    worker_id: string;
-    most: number;
-    limits: ClaimLimits;
-    reserved_only: boolean;
-    lease_ms: number;
-    now: Instant;
-  },
-): Promise<ClaimedRow[]> {
+/** What a worker has places for. */
+interface Claiming {
+  worker_id: string;
+  most: number;
+  limits: ClaimLimits;
+  reserved_only: boolean;
+  lease_ms: number;
+  now: Instant;
+}
+
+export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]> {
   const { worker_id, most, limits, reserved_only, lease_ms, now } = claim;
   return sql.query<ClaimedRow>({
     name: "run_claim",
@@ -177,6 +211,8 @@ export interface Reaping {
   lease_ms: number;
   /** Also those that are not over yet: their worker is known to be gone. */
   unexpired: boolean;
+  /** Runs that this node's worker is at: it is late with its heartbeat, and not lost. */
+  at_work: readonly string[];
   now: Instant;
 }
 
@@ -194,12 +230,13 @@ const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK
  * cancelled, and so is one that was reserved for a worker which never came for it. Those to be given up are left to
  * `failLostRun`. Tells whether there may be more.
  */
-export async function reapRuns(sql: Sql, { max_losses, lease_ms, unexpired, now }: Reaping): Promise<boolean> {
+export async function reapRuns(sql: Sql, { max_losses, lease_ms, unexpired, at_work, now }: Reaping): Promise<boolean> {
   const rows = await sql.query({
     name: "run_reap",
     text: `with lost as materialized (
         select user_id, id, ${AT_WORK} as at_work, case status when 'running' then 'queued' else 'cancelled' end as outcome
         from run where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and not (${GIVEN_UP})
+          and id not in (select value::uuid from jsonb_array_elements_text($5::jsonb))
         order by lease_until limit ${REAP_BATCH} for update skip locked
       ), ended as (
         update run set status = outcome, worker_id = null, lease_until = null,
@@ -211,18 +248,19 @@ export async function reapRuns(sql: Sql, { max_losses, lease_ms, unexpired, now 
         returning run.*
       ), steps as (${ENDED_STEPS})
       select id from ended`,
-    values: [unexpired, max_losses, lease_ms, now],
+    values: [unexpired, max_losses, lease_ms, now, JSON.stringify(at_work)],
   });
   return rows.length === REAP_BATCH;
 }
 
 /** Runs that were lost for the last time. */
-export async function selectGivenUp(sql: Sql, { unexpired, max_losses }: Reaping): Promise<OpenRow[]> {
+export async function selectGivenUp(sql: Sql, { unexpired, max_losses, at_work }: Reaping): Promise<OpenRow[]> {
   return sql.query<OpenRow>({
     name: "run_given_up",
     text: `select user_id, id as run_id, agent_id, trigger, epoch from run
-      where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and ${GIVEN_UP} limit ${REAP_BATCH}`,
-    values: [unexpired, max_losses],
+      where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and ${GIVEN_UP}
+        and id not in (select value::uuid from jsonb_array_elements_text($3::jsonb)) limit ${REAP_BATCH}`,
+    values: [unexpired, max_losses, JSON.stringify(at_work)],
   });
 }
 
@@ -256,68 +294,33 @@ export interface StartedStep {
  * calls does not wait for it.
  */
 export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Promise<LeaseState[]> {
-  const given = starts.map(({ lease, step, now }, nth) => ({ ...lease, ...step, started_at: now, nth }));
   const is_quick = starts.every(({ step }) => step.type === "model");
-  const rows = await sql.query<{ nth: number; status: LeaseState }>({
+  const [row] = await sql.query<{ answers: { state: LeaseState }[] }>({
     name: "step_start",
-    text: `with given as materialized (
-        select * from jsonb_to_recordset($1::jsonb) as given(nth integer, user_id uuid, run_id uuid, epoch integer,
-          index integer, type text, name text, arguments jsonb, internal jsonb, started_at timestamptz)
-      ), owned as materialized (
-        select given.*, run.status from run join given on run.user_id = given.user_id and run.id = given.run_id
-        where run.epoch = given.epoch and run.status in ('running', 'cancelling')
-        order by run.user_id, run.id for no key update of run
-      ), counted as (
-        update run set steps_count = greatest(run.steps_count, owned.index + 1)
-        from owned where run.user_id = owned.user_id and run.id = owned.run_id and owned.status = 'running'
-      ), step as (
-        insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
-        select user_id, run_id, index, type, name, 'running', arguments, internal, started_at from owned where status = 'running'
-        on conflict (user_id, run_id, index) do update set started_at = excluded.started_at, arguments = excluded.arguments,
-          internal = coalesce(excluded.internal, run_step.internal)
-        where run_step.status = 'running'
-      )
-      select nth, status, case when $2 then set_config('synchronous_commit', 'off', true) end from owned`,
-    values: [jsonbText(given), is_quick],
+    text: `select start_steps($1::jsonb) as answers, case when $2 then set_config('synchronous_commit', 'off', true) end`,
+    values: [jsonbText(starts.map(startStepArgument)), is_quick],
   });
-  const states = new Map(rows.map(({ nth, status }) => [nth, status]));
-  return starts.map((_, nth) => states.get(nth) ?? "lost");
+  return (row?.answers ?? []).map(({ state }) => state);
 }
 
-/** The argument of the SQL function `finish_step`, fit to be stored. */
-export function finishStepArgument(lease: RunLease, step: StepFinish, now: Instant): string {
-  const { user_id, run_id, epoch } = lease;
-  return jsonbText({ user_id, run_id, epoch, ...step, finished_at: now });
+/** What the SQL function `start_steps` takes for each step. */
+export function startStepArgument({ lease, step, now }: StartedStep) {
+  return { ...lease, ...step, started_at: now };
+}
+
+/** What the SQL function `finish_steps` takes for each step. With `output`, the step is the run's last, and ends it. */
+export function finishStepArgument(lease: RunLease, step: StepFinish & { output?: string | null }, now: Instant) {
+  return { ...lease, ...step, ends: step.output != null, finished_at: now };
 }
 
 /** False: the lease is lost, or the step has its outcome already. */
-export async function finishStep(sql: Sql, argument: string): Promise<boolean> {
-  const [row] = await sql.query<{ done: boolean }>({
+export async function finishStep(sql: Sql, argument: ReturnType<typeof finishStepArgument>): Promise<boolean> {
+  const [row] = await sql.query<{ answers: { done: boolean }[] }>({
     name: "step_finish",
-    text: "select finish_step($1::jsonb) as done",
-    values: [argument],
+    text: "select finish_steps($1::jsonb) as answers",
+    values: [jsonbText([argument])],
   });
-  return row?.done === true;
-}
-
-/** Names the model that was chosen, and how. False: the lease is lost. */
-export async function setModel(
-  sql: Sql,
-  lease: RunLease,
-  chosen: { model_id: string; routing: Record<string, unknown> | null },
-): Promise<boolean> {
-  const rows = await sql.query({
-    text: `update run set model_id = $4, routing = $5::jsonb
-      where user_id = $1 and id = $2 and epoch = $3 and status in ('running', 'cancelling') returning id`,
-    values: [
-      lease.user_id,
-      lease.run_id,
-      lease.epoch,
-      chosen.model_id,
-      chosen.routing === null ? null : jsonbText(chosen.routing),
-    ],
-  });
-  return rows.length > 0;
+  return row?.answers[0]?.done === true;
 }
 
 /** A run that is at work, to be ended. */

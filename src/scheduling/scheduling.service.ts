@@ -11,8 +11,8 @@ import { reclaimRuns } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import * as history from "./run-history.store.ts";
 import * as progress from "./run-progress.store.ts";
-import { claimedOf, recordOf } from "./run-record.ts";
-import { createRunSignals } from "./run-signals.ts";
+import { claimedOf, detailOf, recordOf } from "./run-record.ts";
+import { createRunSignals, type RunSignals } from "./run-signals.ts";
 import * as scheduleStore from "./schedule.store.ts";
 import type {
   AgentKey,
@@ -59,21 +59,26 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 /** Schedules, their occurrences, and the durable queue of runs. Domain time is `clock`'s; leases are the database's real time. */
 export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
   const listeners: OnSetback[] = [];
-  const run_end_listeners: OnRunEnd[] = [];
+  const ends: RunEnds = { listeners: [], rider: null };
+  const signals = createRunSignals(db);
   const tell: OnSetback = async (setback, tx) => {
     for (const listener of listeners) await listener(setback, tx);
   };
   return {
     ...createSchedules(db, clock, tell),
-    ...createQueue({ db, clock, tell, run_end_listeners }),
-    ...createHistory(db),
+    ...createQueue({ db, clock, tell, ends, signals }),
+    ...createHistory(db, signals),
     /** Subscribes to runs that fail and schedules that pause. */
     onSetback(listener: OnSetback): void {
       listeners.push(listener);
     },
-    /** Subscribes to the end of runs that were at work. */
-    onRunEnd(listener: OnRunEnd): void {
-      run_end_listeners.push(listener);
+    /**
+     * Subscribes to the end of runs that were at work. `rider` names the SQL function that stands for `finish_steps` then
+     * (jsonb array to jsonb array): it takes `ends` from those steps whose run's success the listener has to hear of.
+     */
+    onRunEnd(listener: OnRunEnd, rider: string | null = null): void {
+      ends.listeners.push(listener);
+      ends.rider = ends.listeners.length === 1 ? rider : null;
     },
   };
 }
@@ -144,9 +149,21 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
   };
 }
 
-function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_listeners: readonly OnRunEnd[] }) {
-  const { db, clock, tell, run_end_listeners } = deps;
-  const signals = createRunSignals(db);
+/** Who hears of the ends of runs, and the rider that lets those pass of which nobody has to. */
+interface RunEnds {
+  listeners: OnRunEnd[];
+  rider: string | null;
+}
+
+interface QueueDeps {
+  db: Db;
+  clock: Clock;
+  tell: OnSetback;
+  ends: Readonly<RunEnds>;
+  signals: RunSignals;
+}
+
+function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
   const start = createBatches(BATCH_LIMIT, (starts: runStore.StartedStep[]) => runStore.startSteps(db, starts));
   const isFinished = createBatches(BATCH_LIMIT, (keys: history.RunKey[]) => history.selectFinished(db, keys));
   /** Ends runs together with what their end means to others: all of it or nothing. Resolves to the leases of those that have ended. */
@@ -156,7 +173,7 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
     endThem: () => Promise<runStore.EndedRow[]>,
   ): Promise<Set<string>> => {
     const followUps = [];
-    for (const listener of run_end_listeners) followUps.push(await listener(ending, tx));
+    for (const listener of ends.listeners) followUps.push(await listener(ending, tx));
     const rows = await endThem();
     const ended = rows.map(({ epoch: _, ...run }) => run);
     for (const followUp of followUps) await followUp(ended);
@@ -172,8 +189,8 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
     for (const [nth, { lease }] of finishes.entries()) if (are_ended[nth]) signals.finished(lease.run_id);
     return are_ended;
   });
-  const reap = async (unexpired: boolean) => {
-    const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, unexpired, now: clock.now() };
+  const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work">) => {
+    const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
     while (await runStore.reapRuns(db, reaping));
     const failures: Error[] = [];
     for (const run of await runStore.selectGivenUp(db, reaping)) {
@@ -217,10 +234,13 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
     async handBack(leases: readonly RunLease[]): Promise<void> {
       if (leases.length > 0) await runStore.handBackRuns(db, leases, clock.now());
     },
-    /** Takes runs from workers that are lost. Idempotent; call it every second or so. */
-    reap: () => reap(false),
+    /**
+     * Takes runs from workers that are lost, but for those that the caller is `at_work` at: a machine that slept, a
+     * database that was away or a clock that jumped ends leases of workers that live. Idempotent; call it every second or so.
+     */
+    reap: (at_work: readonly string[] = []) => reap({ unexpired: false, at_work }),
     /** Takes all runs that are at work, when it is known that whoever was at them is gone. */
-    takeBackAll: () => reap(true),
+    takeBackAll: () => reap({ unexpired: true, at_work: [] }),
     /**
      * Writes a step's intent before its call is made. Make the call only when the answer is `running`. The intent of a
      * tool call is on the disk then; that of a model call, like its hold, need not be: without its answer it means nothing.
@@ -232,13 +252,29 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
     finishStep(lease: RunLease, step: StepFinish): Promise<boolean> {
       return runStore.finishStep(db, runStore.finishStepArgument(lease, step, clock.now()));
     },
-    /** The same as a rider of the ledger's settle: the step and its charge are there both or not at all. */
-    finishStepRider(lease: RunLease, step: StepFinish): { procedure: string; argument: unknown } {
-      return { procedure: "finish_step", argument: JSON.parse(runStore.finishStepArgument(lease, step, clock.now())) };
+    /** `startStep` of a model call as a rider of the ledger's hold: its answer is `{done, state}`. */
+    startStepRider(lease: RunLease, step: StepStart): { procedure: string; argument: unknown } {
+      return { procedure: "start_steps", argument: runStore.startStepArgument({ lease, step, now: clock.now() }) };
     },
-    /** Names the model that was chosen, and how. False: the lease is lost. */
-    setModel(lease: RunLease, chosen: { model_id: string; routing: Record<string, unknown> | null }): Promise<boolean> {
-      return runStore.setModel(db, lease, chosen);
+    /**
+     * `finishStep` as a rider of the ledger's settle: the step and its charge are there both or not at all. With
+     * `output`, it is the run's last step, whose success ends the run in the same transaction, where that changes
+     * nothing else. Its answer, `{done, ended}`, is for `noteEnd` then.
+     */
+    finishStepRider(
+      lease: RunLease,
+      step: StepFinish & { output?: string | null },
+    ): { procedure: string; argument: unknown } {
+      const { output = null, ...finish } = step;
+      const ending = ends.rider === null ? finish : { ...finish, output, told: signals.isAwaited(lease.run_id) };
+      return {
+        procedure: ends.rider ?? "finish_steps",
+        argument: runStore.finishStepArgument(lease, ending, clock.now()),
+      };
+    },
+    /** Tells who waits on this node that a run has ended by the rider of a settle, which answered so. */
+    noteEnd({ run_id }: RunLease, { run }: Readonly<Record<string, unknown>>): void {
+      signals.finished(run_id, run === undefined ? null : detailOf(history.detailsOf(run as history.DetailJson)));
     },
     /** Ends the run; one being cancelled ends `cancelled`, whatever came of it. False: the lease is lost, and nothing was written. */
     finishRun(lease: RunLease, finish: RunFinish): Promise<boolean> {
@@ -262,7 +298,8 @@ function createQueue(deps: { db: Db; clock: Clock; tell: OnSetback; run_end_list
     },
     /** Resolves when the run has finished, or to false after `timeout_ms` or when `signal` is aborted. */
     waitFinished(user_id: string, run_id: string, timeout_ms: number, signal?: AbortSignal): Promise<boolean> {
-      return signals.until(() => isFinished({ user_id, run_id }), { run_id, timeout_ms, signal });
+      const hasFinished = async (run: RunDetail | null) => run !== null || isFinished({ user_id, run_id });
+      return signals.until(hasFinished, { run_id, timeout_ms, signal });
     },
     /**
      * Resolves to `idle` when no run is queued or at work, to `busy` after `timeout_ms`, and to `unattended` when runs have
@@ -295,8 +332,13 @@ function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string 
   return `${run_id} ${epoch}`;
 }
 
-function createHistory(db: Db) {
+function createHistory(db: Db, signals: RunSignals) {
   const details = createBatches(BATCH_LIMIT, (keys: history.RunKey[]) => history.selectDetails(db, keys));
+  const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
+    const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
+    if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
+    return detailOf(found);
+  };
   return {
     /** Runs of an agent, newest first; `before_id` is the last one seen. */
     async listRuns(
@@ -307,11 +349,20 @@ function createHistory(db: Db) {
       return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
-    async getRun(agent: AgentKey, run_id: string): Promise<RunDetail> {
-      const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
-      if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
-      const { run, steps } = found;
-      return { ...recordOf(run), output: run.output, steps: steps.map(({ internal: _, ...step }) => step) };
+    getRun,
+    /** The same once it has finished, or as it stands after `timeout_ms`. `is_open`: it was at work here a moment ago. */
+    async finishedRun(
+      agent: AgentKey,
+      run_id: string,
+      wait: { timeout_ms: number; is_open: boolean },
+    ): Promise<RunDetail> {
+      let run: RunDetail | undefined;
+      const isFinished = async (told: RunDetail | null) => {
+        run = told ?? (await getRun(agent, run_id));
+        return run.finished_at !== null;
+      };
+      await signals.until(isFinished, { run_id, ...wait });
+      return run ?? getRun(agent, run_id);
     },
     /** The newest run of each agent, by agent; those without one are absent. */
     async lastRuns(user_id: string, agent_ids: readonly string[]): Promise<Map<string, RunRecord>> {

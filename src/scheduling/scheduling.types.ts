@@ -13,7 +13,14 @@ export interface NewRun extends AgentKey {
   model_id: string | null;
   /** What the engine needs to begin; handed back in the claim, as it was. */
   input: unknown;
+  /** What the run begins with. Its intent is written with the run where that begins at once. */
+  first_step?: StepStart;
+  /** For whoever admits run-nows: what was known when this one was asked for, and has to hold still. */
+  terms?: unknown;
 }
+
+/** What became of a run that was asked for: its record, and whether this node's worker has it already; or why not. */
+export type Enqueued = { refusal: null; run: RunRecord; has_begun: boolean } | { refusal: string };
 
 /** A right to work on a run. Every write names it; after another worker's claim it is worth nothing. */
 export interface RunLease {
@@ -43,6 +50,8 @@ export interface ClaimedRun {
   /** Real time that earlier workers were at it: a resumed run's time does not begin anew. Time in the queue is not counted. */
   elapsed_ms: number;
   input: unknown;
+  /** The step whose intent was written with the run: `startStep` was as good as called for it. */
+  begun_step: StepStart | null;
 }
 
 /** `concurrent_runs` counts over all nodes and users. */
@@ -70,6 +79,8 @@ export interface StepFinish {
   safety?: unknown;
   usage?: { input_tokens: number; output_tokens: number; cost_tokens: number } | null;
   internal?: unknown;
+  /** The model that was chosen, and how, where the run is to name it. */
+  chosen?: { model_id: string; routing: Record<string, unknown> | null };
 }
 
 /** A step with what only the engine sees. */

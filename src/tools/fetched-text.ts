@@ -26,6 +26,11 @@ export function kindOf(content_type: string, path: string): SanitizeRequest["kin
   }
 }
 
+/** Of a text whose type nobody told: what begins like JSON is read as that, lest its escapes hide something. */
+export function textKind(content: string): "json" | "text" {
+  return /^\s*[[{"]/.test(content) ? "json" : "text";
+}
+
 /** The type and subtype of a Content-Type, lower case, parameters cut off. */
 export function mediaType(content_type: string): string {
   return (content_type.split(";")[0] ?? "").trim().toLowerCase();

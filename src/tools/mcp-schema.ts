@@ -1,3 +1,5 @@
+import { newMark } from "../safety/fence.ts";
+import { readable } from "../safety/readable.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
 
 /** A tool as its server lists it. */
@@ -54,8 +56,11 @@ export async function safeTool(tool: ListedTool, sanitizer: Sanitizer): Promise<
   const size = JSON.stringify(tool.inputSchema).length;
   if (description === null || size > MAX_SCHEMA_CHARS) return null;
   const schema = await safeSchema(tool.inputSchema, sanitizer, 0);
-  // What the keywords say (names, values of enum) is text of the server's as well.
-  if (schema === null || (await safeText(JSON.stringify(schema), MAX_SCHEMA_CHARS, sanitizer)) === null) return null;
+  // What the keywords say (names, values of enum) is text of the server's as well, and so is the tool's own name.
+  // They cannot be changed, since calls repeat them: a tool whose names or values are not safe as they stand is left out.
+  const written = JSON.stringify(schema);
+  if (schema === null || (await safeText(written, MAX_SCHEMA_CHARS, sanitizer)) !== written) return null;
+  if ((await safeText(tool.name.replaceAll(/[_.:/-]+/g, " "), MAX_DESCRIPTION_CHARS, sanitizer)) === null) return null;
   return { name: tool.name, description, inputSchema: { ...(schema as Record<string, unknown>), type: "object" } };
 }
 
@@ -101,16 +106,13 @@ async function safeNames(value: unknown, sanitizer: Sanitizer, depth: number): P
   return Object.fromEntries(entries);
 }
 
-/** The text as the safety layer leaves it, without its fence; null when it gives instructions. */
+/**
+ * The text as a reader sees it; null when it gives instructions. It is taken whole or not at all: with single sentences
+ * removed, as from a page, it would tell of another tool than the server's.
+ */
 async function safeText(text: string, max_chars: number, sanitizer: Sanitizer): Promise<string | null> {
   if (text === "") return "";
-  const sanitized = await sanitizer.sanitize({
-    content: text,
-    kind: "text",
-    level: "balanced",
-    mark: "tool",
-    max_chars,
-  });
-  if (sanitized === null || sanitized.verdict.injected) return null;
-  return sanitized.text.split("\n").slice(1, -1).join("\n");
+  const content = text.slice(0, max_chars).toWellFormed();
+  const judged = await sanitizer.sanitize({ content, kind: "text", level: "balanced", mark: newMark() });
+  return judged === null || judged.verdict.injected ? null : readable(content, "text").text;
 }

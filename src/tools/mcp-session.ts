@@ -14,6 +14,11 @@ import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
 /** Of one message and its answer; a server's stream is read to its end before anything of it is used. */
 const LIMITS = { max_bytes: 5_000_000, timeout_ms: 60_000, max_redirects: 3 } as const;
 const CLIENT = { name: "purser", version: "1" };
+/**
+ * Of one session. What it is opened for takes a dozen at most; whatever a server asks back, a ping say, is answered by a
+ * message more, and one answer of a server's has room for a hundred thousand pings.
+ */
+const MAX_MESSAGES = 50;
 /** What the protocol sends by; it also listens by GET, which is answered here: nobody waits for what comes unasked. */
 const METHODS: NonNullable<Binding["methods"]> = ["POST", "DELETE"];
 /** Answers without a body (Fetch standard, "null body status"), and 202, by which servers take a notification. */
@@ -43,11 +48,17 @@ export async function withMcpServer<T>(
   const credentials = await openCredentials(bindings, { url, method: "POST", tool: "mcp", run }, deps);
   if (!Array.isArray(credentials)) return credentials;
   let failure: unknown = null;
+  let messages = 0;
   const guarded = async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
     try {
+      messages += 1;
+      if (messages > MAX_MESSAGES) throw askedTooMuch();
       return await send(deps.outbound, { url, input, init, credentials, signal });
     } catch (error) {
-      failure = error;
+      // What comes after a reflection must not hide it.
+      if (!isReflection(failure)) failure = error;
+      // Whoever waits for an answer would wait until it is late.
+      if (messages > MAX_MESSAGES) client.close().catch(() => {});
       throw error;
     }
   };
@@ -80,6 +91,13 @@ async function failed(
   return failedCall(
     is_refused ? "egress_refused" : "mcp_failed",
     `the MCP server ${server.name} could not be used: ${why}`,
+  );
+}
+
+function askedTooMuch(): OutboundError {
+  return new OutboundError(
+    "bad_response",
+    `it asks back so much that a session takes more than ${MAX_MESSAGES} messages`,
   );
 }
 

@@ -5,6 +5,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
 import { reflected, reflectedIn } from "./credentials.ts";
+import { textKind } from "./fetched-text.ts";
 import { mcpToolName, serverOf } from "./mcp-names.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
 import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
@@ -150,21 +151,28 @@ export function createMcpTools(deps: McpToolsDeps) {
 async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise<Listing> {
   // Other runs wait for it as well: it does not end with the run that began it.
   const signal = AbortSignal.timeout(LISTING_MS);
-  const listed = await withMcpServer(server, { run, signal }, deps, (session) => pagesOf(session, signal)).catch(() =>
-    failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`),
-  );
-  if (!Array.isArray(listed)) {
-    const failure = listed as ToolResult;
-    const { error } = failure;
+  const asked = await withMcpServer(server, { run, signal }, deps, async (session) => ({
+    listed: await pagesOf(session, signal),
+    credentials: session.credentials,
+  })).catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
+  if ("status" in asked) {
+    const { error } = asked;
     if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
     deps.log.warn({ run_id: run.run_id, server: server.name, error: error?.message }, "an MCP server has no tools now");
-    return { tools: [], failure };
+    return { tools: [], failure: asked };
   }
+  const { listed, credentials } = asked;
   const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
   const safe = await Promise.all(wanted.map((tool) => safeTool(tool, deps.sanitizer)));
   const tools = safe
     .filter((tool) => tool !== null)
     .map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
+  // The safety layer joins what the server had taken apart.
+  const names = reflectedIn([JSON.stringify(tools)], credentials);
+  if (names.length > 0) {
+    const { error } = await reflected(names, { credentials, run }, deps.vault);
+    throw errors.secretReflected(error?.message ?? "");
+  }
   return { tools, failure: null };
 }
 
@@ -193,7 +201,7 @@ async function resultOf(
   const content = textOf(answer);
   const sanitized = await deps.sanitizer.sanitize({
     content,
-    kind: "text",
+    kind: textKind(content),
     level: "balanced",
     mark: call.mark,
     max_chars: MAX_TEXT_CHARS,

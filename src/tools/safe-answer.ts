@@ -1,7 +1,7 @@
 import type { WebFetchSettings } from "../contract/tools.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
-import { decodeText, kindOf, mediaType } from "./fetched-text.ts";
+import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";
 import type { ToolResult } from "./tools.types.ts";
 
 /** What of one answer goes to the model: more would fill its context and its owner's bill. */
@@ -30,7 +30,7 @@ export async function safeAnswer(
   if (content === null) return "this PDF cannot be read; go on without it";
   const sanitized = await sanitizer.sanitize({
     content,
-    kind,
+    kind: kind === "text" && !is_pdf ? textKind(content) : kind,
     level: level === "strict" ? "strict" : "balanced",
     mark,
     base_url: final_url,

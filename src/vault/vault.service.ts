@@ -45,7 +45,7 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
   };
   const recordUse = async (secret: SecretRow, usage: SecretUsage, outcome: SecretUse["outcome"]) => {
     const { agent_id, run_id, tool, url } = usage;
-    await store.recordUse({
+    return store.recordUse({
       user_id: secret.user_id,
       secret_id: secret.id,
       id: newId(),
@@ -56,7 +56,30 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
       host: url.host,
       outcome,
       used_at: clock.now(),
+      allowed_hosts: secret.allowed_hosts,
     });
+  };
+  const open = async (user_id: string, name: string, usage: SecretUsage): Promise<Opening> => {
+    const found = await store.toOpen(user_id, name);
+    if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
+    const { secret, held } = found;
+    const refuse = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
+      await recordUse(secret, usage, status);
+      return { status };
+    };
+    const key = await keys.unwrap({ ...held, user_id, wrapped: held.wrapped as Uint8Array });
+    const intact = isManifestOf(held.manifest ?? new Uint8Array(), key, held.entries);
+    const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
+    if (value === null) {
+      log.error({ user_id, secret_id: secret.id }, "a secret does not open: rows were changed from outside");
+      return refuse("unreadable");
+    }
+    if (secret.reflected_at !== null) return refuse("reflected");
+    if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts)) return refuse("host_refused");
+    // Not what it was any more: as it is now.
+    if (!(await recordUse(secret, usage, "opened"))) return open(user_id, name, usage);
+    const { id, version, allowed_hosts } = secret;
+    return { status: "opened", secret: { id, name, version, allowed_hosts, value: new SecretValue(value) } };
   };
 
   return {
@@ -125,31 +148,11 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
     },
 
     /**
-     * Opens the user's secret of that name for one request to `usage.url`, and writes that down before it hands it out.
-     * 503 vault_unavailable when its master key cannot be asked now, or rows were changed from outside.
+     * Opens the user's secret of that name for one request to `usage.url`, and writes that down before it hands it out:
+     * what was deleted, changed or taken out of use meanwhile is not. 503 vault_unavailable when its master key cannot be
+     * asked now, or rows were changed from outside.
      */
-    async open(user_id: string, name: string, usage: SecretUsage): Promise<Opening> {
-      const found = await store.toOpen(user_id, name);
-      if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
-      const { secret, held } = found;
-      const refuse = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
-        await recordUse(secret, usage, status);
-        return { status };
-      };
-      const key = await keys.unwrap({ ...held, user_id, wrapped: held.wrapped as Uint8Array });
-      const intact = isManifestOf(held.manifest ?? new Uint8Array(), key, held.entries);
-      const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
-      if (value === null) {
-        log.error({ user_id, secret_id: secret.id }, "a secret does not open: rows were changed from outside");
-        return refuse("unreadable");
-      }
-      if (secret.reflected_at !== null) return refuse("reflected");
-      if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts))
-        return refuse("host_refused");
-      await recordUse(secret, usage, "opened");
-      const { id, version, allowed_hosts } = secret;
-      return { status: "opened", secret: { id, name, version, allowed_hosts, value: new SecretValue(value) } };
-    },
+    open,
 
     /**
      * A site sent this version of the secret back: it is not opened again until its value changes. Tells whoever

@@ -132,15 +132,23 @@ export function createVaultStore(db: Db) {
       await tx.query({ text: "delete from secret_use where user_id = $1", values: [user_id] });
     },
 
-    /** Writes a use down; an opened secret was last used then. */
-    async recordUse(use: SecretUse & { user_id: string; secret_id: string }): Promise<void> {
-      await db.query({
+    /**
+     * Writes a use down; an opened secret was last used then. False, and nothing is written: the secret is gone, or, when
+     * it was opened, it is not what was opened any more. The user's end leaves no row behind: it waits for this one.
+     */
+    async recordUse(
+      use: SecretUse & { user_id: string; secret_id: string; allowed_hosts: string[] | null },
+    ): Promise<boolean> {
+      const recorded = await db.query({
         name: "secret_use",
-        text: `with used as (
-            insert into secret_use (user_id, secret_id, id, secret_version, agent_id, run_id, tool, host, outcome, used_at)
-            values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        text: `with held as (
+            update secret set last_used_at = case $9 when 'opened' then greatest(last_used_at, $10) else last_used_at end
+            where user_id = $1 and id = $2 and ($9 <> 'opened'
+              or (version = $4 and reflected_at is null and allowed_hosts is not distinct from $11::text[]))
+            returning id
           )
-          update secret set last_used_at = greatest(last_used_at, $10) where user_id = $1 and id = $2 and $9 = 'opened'`,
+          insert into secret_use (user_id, secret_id, id, secret_version, agent_id, run_id, tool, host, outcome, used_at)
+          select $1, held.id, $3, $4, $5, $6, $7, $8, $9, $10 from held returning id`,
         values: [
           use.user_id,
           use.secret_id,
@@ -152,8 +160,10 @@ export function createVaultStore(db: Db) {
           use.host,
           use.outcome,
           use.used_at,
+          use.allowed_hosts,
         ],
       });
+      return recorded.length > 0;
     },
     uses: (user_id: string, secret_id: string, page: Page) =>
       db.query<SecretUse>({

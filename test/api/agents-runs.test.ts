@@ -146,6 +146,22 @@ describe("run-now", () => {
     expect((await user.get(`/api/v1/agents/${poor.id}/runs`)).body.runs).toEqual([]);
   });
 
+  test("runs the agent as it is at that moment, however often it has run and is changed, and not once it is deleted", async () => {
+    const { id } = await create();
+    for (const version of [1, 2, 3]) {
+      if (version > 1) await user.request("PUT", `/api/v1/agents/${id}`, { run_prompt: `Look ${version}.` });
+      for (const _ of [1, 2])
+        expect((await runNow(id)).body).toMatchObject({ status: "succeeded", agent_version: version });
+    }
+    expect(lab.upstream.requests.at(-1)?.body.messages.at(-1).content).toBe("Look 3.");
+    await user.request("PUT", `/api/v1/agents/${id}`, { is_active: false });
+    expect((await runNow(id)).status).toBe(409);
+    await user.request("PUT", `/api/v1/agents/${id}`, { is_active: true });
+    expect((await runNow(id)).body).toMatchObject({ status: "succeeded", agent_version: 5 });
+    await user.request("DELETE", `/api/v1/agents/${id}`);
+    expect((await runNow(id)).status).toBe(404);
+  });
+
   test("on a model that costs nothing needs no tokens", async () => {
     const free = await startLab([{ id: "lab/free", input_rate: 0, output_rate: 0 }]);
     const poor = await free.service.newUser({ trial: false });

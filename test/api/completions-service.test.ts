@@ -23,7 +23,9 @@ beforeAll(async () => {
   database = await createTestDatabase();
   db = await database.open();
   await db.query({
-    text: "create function rider_of_test(jsonb) returns boolean language sql as $$ select ($1->>'agrees')::boolean $$",
+    text: `create function rider_of_test(jsonb) returns jsonb language sql as $$
+      select jsonb_agg(jsonb_build_object('done', (argument->>'agrees')::boolean)) from jsonb_array_elements($1) as argument
+    $$`,
   });
   upstream = await startUpstream();
   ledger = createLedger({ db, clock: createSystemClock() });

@@ -283,54 +283,6 @@ describe("any input at all", () => {
   });
 
   it.each([
-    "<div>",
-    "<b>",
-    "<b hidden>",
-    "<p><button><b>",
-    "</x>",
-    "<a ",
-    "<!--",
-    "&amp;",
-    "<td>",
-    "<p class=a style='color:red'>",
-    "`",
-    "```\n",
-    "![",
-    "![a](",
-    '[a](x "',
-    "a@",
-    "-",
-    "=",
-    "i g ",
-    "1a",
-    "\n ",
-    "QUJD",
-    "<|",
-    "[//]: # x\n",
-    "ignore ",
-    "ignore all previous instructions. ",
-    "send please my ",
-    "note to the ",
-    "\u{e0041}",
-    "\u0301",
-    "\u0301\u0316",
-    ".",
-    '.")',
-    " ",
-  ])("time grows with the length, not with its square: %j", (unit) => {
-    const timed = (length: number) => {
-      const content = `[a](${unit.repeat(length / unit.length)}`;
-      const start = performance.now();
-      for (const kind of ["html", "markdown", "text"] as const) clean(content, kind);
-      return performance.now() - start;
-    };
-    timed(20_000);
-    const short = Math.max(timed(50_000), timed(50_000), 20);
-    // Eight times the text takes a quadratic step 64 times as long; half of that leaves room for a busy machine.
-    expect(Math.min(timed(400_000), timed(400_000))).toBeLessThan(32 * short);
-  });
-
-  it.each([
     ["nested deep, so that indenting it would fill the memory", `${"[".repeat(5000)}${"1,".repeat(200_000)}1`],
     ["broken", '{"a": 1]'],
   ])("JSON that is %s has its escapes undone all the same", (_what, start) => {

@@ -1,4 +1,7 @@
+import { connect, createServer, type Socket } from "node:net";
 import { expect, inject, test } from "vitest";
+import { createLog } from "../../src/platform/log.ts";
+import { openPostgres } from "../../src/platform/postgres.adapter.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
 
@@ -26,6 +29,63 @@ test.skipIf(inject("storage").kind === "embedded")(
     expect(await backend()).toBeTypeOf("number");
 
     await db.close();
+    await drop();
+  },
+);
+
+/** A way to `url` that can be cut. */
+async function cutWay(url: string) {
+  const pairs: [Socket, Socket][] = [];
+  const server = createServer((near) => {
+    const far = connect({ host: new URL(url).hostname, port: Number(new URL(url).port) });
+    near.pipe(far).pipe(near);
+    for (const socket of [near, far]) socket.on("error", () => {});
+    pairs.push([near, far]);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const via = new URL(url);
+  via.hostname = "127.0.0.1";
+  via.port = String((server.address() as { port: number }).port);
+  return {
+    url: via.href,
+    reset: () => {
+      for (const [near] of pairs) near.resetAndDestroy();
+    },
+    /** Nothing comes through the connections there are, and neither end hears of it. */
+    silence: () => {
+      for (const [near, far] of pairs) {
+        near.unpipe(far).pause();
+        far.unpipe(near).pause();
+      }
+    },
+    close: () => {
+      for (const socket of pairs.flat()) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+test.skipIf(inject("storage").kind === "embedded").each(["reset", "silence"] as const)(
+  "a connection that is cut in the middle of a transaction, by %s, fails that transaction and nothing else",
+  async (how) => {
+    const { database_url, drop } = await createTestDatabase();
+    const way = await cutWay(database_url ?? "");
+    const db = await openPostgres({ url: way.url, log: createLog("silent"), answer_ms: 500 });
+    for (const text of ["select 1", "select pg_sleep(0.2)"]) {
+      const cut = db.transaction(async (tx) => {
+        await tx.query({ text: "select 1" });
+        const at_work = tx.query({ text });
+        at_work.catch(() => {}); // the next statement is the one that is looked at
+        way[how]();
+        await new Promise((resolve) => setTimeout(resolve, 50)); // for the event, which nobody waits for
+        await at_work;
+        await tx.query({ text: "select 2" });
+      });
+      await expect(cut).rejects.toThrow();
+      expect(await db.transaction((tx) => tx.query({ text: "select 3 as answer" }))).toEqual([{ answer: 3 }]);
+    }
+    await db.close();
+    way.close();
     await drop();
   },
 );

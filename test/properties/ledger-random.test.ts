@@ -7,7 +7,7 @@ import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { KINDS, ledgerCommands, type World } from "./ledger-commands.ts";
-import { createLedgerFixture } from "./ledger-fixture.ts";
+import { createLedgerFixture, LEDGER_TABLES } from "./ledger-fixture.ts";
 import { heldOverage, type Model, modelGrant, modelStanding, newModel } from "./ledger-model.ts";
 import { expectInvariants, readState, type State } from "./ledger-state.ts";
 
@@ -18,7 +18,6 @@ const TOLD_EVERY = 1_000;
 /** The whole database is audited after about so many operations, and emptied. */
 const AUDITED_EVERY = 500;
 const TRIAL_SECONDS = 2_000;
-const TABLES = "account, bucket, reversal, hold, entry, usage_event, usage_daily, key_spend, crossing";
 
 let database: TestDatabase;
 let db: Db;
@@ -97,7 +96,7 @@ async function expectShown(model: Model, { ledger, user_id }: World): Promise<vo
 
 async function expectCleanAudit(): Promise<void> {
   expect((await createLedgerFixture(db).ledger.audit()).violations).toEqual([]);
-  await db.query({ text: `truncate ${TABLES}` });
+  await db.query({ text: `truncate ${LEDGER_TABLES}` });
 }
 
 test(

@@ -232,11 +232,10 @@ test("a dead hold is let go by the sweep, and its late settle is still charged (
 test("a rider that says no undoes the charge and lets the hold go; one that says yes is written with it", async () => {
   await db.query({ text: "create table ridden (step text primary key)" });
   await db.query({
-    text: `create function ride(argument jsonb) returns boolean language plpgsql as $$ begin
-      if argument ->> 'step' = 'stale' then return false; end if;
-      insert into ridden values (argument ->> 'step');
-      return true;
-    end $$`,
+    text: `create function ride(arguments jsonb) returns jsonb language sql as $$
+      insert into ridden select argument ->> 'step' from jsonb_array_elements(arguments) as argument where argument ->> 'step' <> 'stale';
+      select jsonb_agg(jsonb_build_object('done', argument ->> 'step' <> 'stale')) from jsonb_array_elements(arguments) as argument
+    $$`,
   });
   const user_id = await fixture.account(100);
   const stale = await heldBy(fixture.hold(user_id, 40));
@@ -247,6 +246,33 @@ test("a rider that says no undoes the charge and lets the hold go; one that says
   expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ charged_tokens: 40 });
   expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ replayed: true });
   expect(await db.query({ text: "select step from ridden" })).toEqual([{ step: "good" }]);
+});
+
+test("a hold whose rider says no holds nothing; one whose rider says yes is refused all the same, with what the rider did", async () => {
+  await db.query({ text: "create table begun (step text primary key)" });
+  await db.query({
+    text: `create function begin_of_test(arguments jsonb) returns jsonb language sql as $$
+      insert into begun select argument ->> 'step' from jsonb_array_elements(arguments) as argument where argument ->> 'step' <> 'stale';
+      select jsonb_agg(jsonb_build_object('done', argument ->> 'step' <> 'stale', 'state', argument ->> 'step'))
+        from jsonb_array_elements(arguments) as argument
+    $$`,
+  });
+  const user_id = await fixture.account(100);
+  const rider = (step: string) => ({ rider: { procedure: "begin_of_test", argument: { step } } });
+  const holds = [
+    fixture.hold(user_id, 40, rider("good")),
+    fixture.hold(user_id, 30, rider("stale")),
+    fixture.hold(user_id, 90, { minimum_tokens: 90, ...rider("dear") }),
+  ];
+  const [good, stale, dear] = await Promise.allSettled(holds);
+  expect(good).toMatchObject({ value: { status: "held", held_tokens: 40 } });
+  expect(stale).toMatchObject({ reason: { answer: { done: false, state: "stale" } } });
+  expect(dear).toMatchObject({ value: { status: "refused" } });
+  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 40 });
+  expect(await db.query({ text: "select step from begun order by step" })).toEqual([
+    { step: "dear" },
+    { step: "good" },
+  ]);
 });
 
 test("a grant with a key is made once, tells its listeners, and a purchase ends the trial", async () => {

@@ -20,7 +20,10 @@ const node = () => {
     ...queue.db,
     transaction: (work) => losing(queue.db.transaction(work)),
     query: (statement) =>
-      losing(queue.db.query(statement), (rows) => statement.name === "run_claim" && rows.length > 0),
+      losing(
+        queue.db.query(statement),
+        (rows) => ["run_begin", "run_claim"].includes(statement.name ?? "") && rows.length > 0,
+      ),
   };
   const scheduling = createScheduling({ db, clock: { now: () => queue.now } });
   const worker = createWorker({

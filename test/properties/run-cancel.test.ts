@@ -47,7 +47,7 @@ describe("cancelling", () => {
 
   test("when its worker is lost or hands it back, it is cancelled", async () => {
     for (const leave of [
-      () => queue.expireLeases().then(queue.scheduling.reap),
+      () => queue.expireLeases().then(() => queue.scheduling.reap()),
       (lease: RunLease) => queue.scheduling.handBack([lease]),
     ]) {
       const { id } = await queue.enqueue();

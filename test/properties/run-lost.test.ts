@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
@@ -94,6 +95,19 @@ describe("a lost worker", () => {
     expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
     await queue.scheduling.reap();
     expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
+  });
+
+  test("a worker that is late with its heartbeat keeps its own runs, a chat too; for others they are lost", async () => {
+    const runs = [await queue.enqueue(), await queue.enqueue(queue.agent, "chat")];
+    const claimed = await queue.scheduling.claim("worker-1", 2, LIMITS);
+    // a machine that slept, a database that was away, a clock that jumped
+    await queue.expireLeases();
+    await queue.scheduling.reap(runs.map(({ id }) => id));
+    const leases = claimed.map(({ lease }) => lease);
+    expect(await queue.scheduling.heartbeat(leases)).toEqual(["running", "running"]);
+    await queue.expireLeases();
+    await queue.scheduling.reap([newId()]);
+    expect(await queue.scheduling.heartbeat(leases)).toEqual(["lost", "lost"]);
   });
 
   test("a chat handed back is cancelled: nobody is left to hear its answer", async () => {

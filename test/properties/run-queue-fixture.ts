@@ -33,9 +33,12 @@ export function useQueue(): Queue {
     scheduling: undefined as unknown as Scheduling,
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
-    enqueue(of = queue.agent, trigger = "manual") {
+    async enqueue(of = queue.agent, trigger = "manual") {
       const run = { ...of, agent_version: 1, model_id: "lab/small", input: { prompt: "go" } };
-      return trigger === "chat" ? queue.scheduling.enqueueChat(run) : queue.scheduling.enqueue(run);
+      if (trigger === "chat") return queue.scheduling.enqueueChat(run);
+      const queued = await queue.scheduling.enqueue(run);
+      if (queued.refusal !== null) throw new Error(queued.refusal);
+      return queued.run;
     },
     async claimOne(worker_id = "worker-1") {
       const [run, ...others] = await queue.scheduling.claim(worker_id, 1, LIMITS);

@@ -1,5 +1,6 @@
 import { describe, expect, inject, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
+import { jsonbText } from "../../src/platform/storable.ts";
 import type { AgentKey, ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
@@ -34,7 +35,13 @@ describe("a run's way", () => {
     expect(input).toEqual({ prompt: "go" });
     expect(await queue.scheduling.startStep(lease, { ...MODEL_CALL, internal: { request: "r1" } })).toBe("running");
     expect(
-      await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", result: "call it", usage: USAGE }),
+      await queue.scheduling.finishStep(lease, {
+        index: 0,
+        status: "succeeded",
+        result: "call it",
+        usage: USAGE,
+        chosen: { model_id: "lab/large", routing: { reason: "size" } },
+      }),
     ).toBe(true);
     expect(
       await queue.scheduling.startStep(lease, {
@@ -48,7 +55,6 @@ describe("a run's way", () => {
     expect(
       await queue.scheduling.finishStep(lease, { index: 1, status: "failed", error, safety: { injected: false } }),
     ).toBe(true);
-    expect(await queue.scheduling.setModel(lease, { model_id: "lab/large", routing: { reason: "size" } })).toBe(true);
     queue.now = "2026-03-01T09:00:05.000Z";
     expect(await queue.scheduling.finishRun(lease, { status: "succeeded", output: "done\0" })).toBe(true);
 
@@ -141,8 +147,8 @@ describe("a run's way", () => {
         usage: USAGE,
       });
       const [row] = await queue.db.query<{ ok: boolean }>({
-        text: `select ${procedure}($1::jsonb) as ok`,
-        values: [JSON.stringify(argument)],
+        text: `select (${procedure}($1::jsonb)->0->>'done')::boolean as ok`,
+        values: [jsonbText([argument])],
       });
       return row?.ok;
     };

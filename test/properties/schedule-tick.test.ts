@@ -68,8 +68,9 @@ test("a due instant becomes one occurrence and one queued run, and the schedule 
     queued_at: now,
     lateness_ms: 500,
   });
+  const at = "2026-03-01T09:00:00.000Z";
   expect(await scheduling.occurrences(agent, { limit: 10, before: null })).toEqual([
-    { at: "2026-03-01T09:00:00.000Z", state: "run", reason: null, run_id: run?.id, recorded_at: now },
+    { at, scheduled_for: at, state: "run", status: "run", reason: null, run_id: run?.id, recorded_at: now },
   ]);
   expect(await nextRunAt()).toBe("2026-03-02T09:00:00.000Z");
   expect(await scheduling.nextDueAt("2026-03-02T08:00:00.000Z")).toBeNull();

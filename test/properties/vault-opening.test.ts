@@ -60,6 +60,29 @@ describe("opening a secret", () => {
     );
   });
 
+  it.each([
+    ["deleted", "delete from secret where user_id = $1", { status: "not_found" }],
+    ["taken out of use", "update secret set reflected_at = now() where user_id = $1", { status: "unreadable" }],
+  ])(
+    "that is %s between its reading and its handing out is not handed out, nor its use written down",
+    async (_, text, expected) => {
+      if (db.kind === "embedded") return; // one connection: nothing comes in between
+      const { id } = await vault.create(user, newSecret("TOKEN", "value"));
+      const blocked = "select from pg_locks where not granted";
+      const opening = await db.transaction(async (tx) => {
+        await tx.query({ text, values: [user] });
+        const opened = vault.open(user, "TOKEN", usageAt("https://a.example"));
+        await expect
+          .poll(async () => (await db.query({ text: blocked })).length, { timeout: 10_000 })
+          .toBeGreaterThan(0);
+        return { opened };
+      });
+      expect(await opening.opened).toEqual(expected);
+      const uses = { text: "select from secret_use where secret_id = $1 and outcome = 'opened'", values: [id] };
+      expect(await db.query(uses)).toEqual([]);
+    },
+  );
+
   it("finds a user's own names only", async () => {
     await vault.create(user, newSecret("TOKEN", "value"));
     expect(await vault.open(newId(), "TOKEN", usageAt("https://a.example"))).toEqual({ status: "not_found" });

@@ -5,7 +5,7 @@ import type { Plan } from "../../src/billing/plan.ts";
 import { readConfig } from "../../src/config.ts";
 import { addMonths } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { createLedgerFixture } from "../properties/ledger-fixture.ts";
+import { createLedgerFixture, LEDGER_TABLES } from "../properties/ledger-fixture.ts";
 
 /** A provider that does what the test says, and notes what it was asked for. Like Stripe it runs periods itself. */
 export interface ScriptedPayments extends Payments {
@@ -46,7 +46,7 @@ export const { plans: PLANS } = readConfig({ PURSER_PAYMENTS: "none" });
 /** Forgets all payments, and with them the accounts that they paid into. */
 export const forgetPayments = (db: Db) =>
   db.query({
-    text: "truncate payment_event, payment, payment_dispute, billing_account, subscription, account cascade",
+    text: `truncate payment_event, payment, payment_dispute, billing_account, subscription, ${LEDGER_TABLES}`,
   });
 
 /** Billing over a real ledger, with a provider whose events the test sends itself, or another one. */

@@ -23,4 +23,8 @@ describe("the output view", () => {
     const text = "a <b> c, x |> f(y), [1], List<String>, if (a < b || c > d), <article>";
     expect(normalise(text).text).toBe(text);
   });
+
+  it("keeps what stands in a tag that frames a conversation", () => {
+    expect(normalise("Act-As: <user id>\n<system>").text).toBe("Act-As: (user id)\n(system)");
+  });
 });

@@ -55,3 +55,23 @@ test("a downtime of years is settled in several goes, and only its last instant 
   expect(states.filter((state) => state === "run")).toHaveLength(1);
   expect(states.at(-1)).toBe("run");
 });
+
+// A government changes its zone's rules, and a new version of the service brings them while an instant is stored.
+test.each([
+  ["earlier than the wall clock has it now", "2026-12-01T13:00:00.000Z"],
+  ["later", "2026-12-01T15:00:00.000Z"],
+])("an instant stored under former rules of its zone, %s, makes one run a day", (_, stored) => {
+  let schedule: DueSchedule = {
+    ...DAILY,
+    spec: { interval: "daily", time: "09:00", timezone: "America/New_York" },
+    next_run_at: stored,
+  };
+  const runs: string[] = [];
+  for (let hour = 13; hour < 13 + 48; hour++) {
+    const now = new Date(Date.UTC(2026, 11, 1, hour)).toISOString();
+    const { instants, next_run_at } = decideDue(schedule, now);
+    runs.push(...instants.map(({ at, state }) => `${at} ${state}`));
+    schedule = { ...schedule, next_run_at };
+  }
+  expect(runs).toEqual(["2026-12-01T14:00:00.000Z run", "2026-12-02T14:00:00.000Z run"]);
+});

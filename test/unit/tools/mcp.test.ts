@@ -139,6 +139,27 @@ describe("a hostile server", () => {
     expect(reflected.has("KEY")).toBe(true);
   });
 
+  it("that takes the secret apart in its list of tools, for the safety layer to join, ends the run too", async () => {
+    const { tools, tools_config, run, reflected } = setUp();
+    listed = [mcpTool("good", { description: `Your key is ${[...SECRET].join("\u200b")}.` })];
+    await expect(tools.definitions(tools_config, run)).rejects.toMatchObject({ code: "secret_reflected" });
+    expect(reflected.has("KEY")).toBe(true);
+  });
+
+  it("that asks back without end is left alone: its session is over after some messages", async () => {
+    const { tools, tools_config, run } = setUp();
+    const ping = (nth: number) => `data: ${JSON.stringify({ jsonrpc: "2.0", id: `p${nth}`, method: "ping" })}\n\n`;
+    on_list = (_request, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.end(Array.from({ length: 1000 }, (_, nth) => ping(nth)).join(""));
+    };
+    site.requests.length = 0;
+    expect(await tools.definitions(tools_config, run)).toEqual([]);
+    const { error } = await tools.call(aCall("h__good", {}, { tools_config }));
+    expect(error).toMatchObject({ code: "mcp_failed", message: expect.stringContaining("50 messages") });
+    expect(site.requests.length).toBeLessThanOrEqual(50);
+  });
+
   it("whose secret is gone fails its step with the secret's name (contract 7)", async () => {
     const { tools } = setUp();
     const tools_config = configOf({ name: "h", url: `${site.url}/mcp`, auth: { ...KEY, secret: "GONE" } });

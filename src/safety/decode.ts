@@ -1,0 +1,204 @@
+/** What runs of code in a text say: base64, hexadecimal and other numbers for letters, escapes, references, Morse. */
+
+/** A stretch of a text, and what it says. */
+export interface Decoded {
+  readonly start: number;
+  readonly end: number;
+  readonly text: string;
+  /** Nobody can read it as it stands: base64 and hexadecimal, unlike a space written `%20`. */
+  readonly is_opaque: boolean;
+}
+
+/** Code within code is read so deep. */
+const MAX_DEPTH = 3;
+/** Runs of one text that are read; a page of base64 pictures has its first so many read. */
+const MAX_RUNS = 200;
+const MAX_TEXT = 20_000;
+
+interface Code {
+  /** Cheap, and true of every text that has such a run. */
+  readonly gate?: RegExp;
+  /** Finds the runs. */
+  readonly run: RegExp | ((text: string) => Iterable<{ index: number; 0: string }>);
+  /** Whether a word may go on into the run. */
+  readonly has_head?: boolean;
+  readonly read: (run: string) => string;
+}
+
+const utf8 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
+const fromBase64 = (run: string): string => {
+  const plain = run.replace(/[^A-Za-z0-9+/_-]/g, "");
+  const text = utf8(Buffer.from(plain, "base64"));
+  if (readableText(text) !== undefined) return text;
+  const bare = utf8(Buffer.from(plain.replace(/[_-]/g, ""), "base64"));
+  return readableText(bare) !== undefined ? bare : utf8(Buffer.from(Array.from(plain).reverse().join(""), "base64"));
+};
+const fromHex = (run: string): string => utf8(Buffer.from(run.replace(/0x|[^0-9a-f]/gi, ""), "hex"));
+const fromNumbers =
+  (radix: number) =>
+  (run: string): string =>
+    (run.match(/\w+/g) ?? []).map((number) => String.fromCharCode(Number.parseInt(number, radix))).join("");
+const codePoint = (code: number): string => (code > 0 && code < 0x110000 ? String.fromCodePoint(code) : " ");
+const NAMED: Record<string, string> = {
+  nbsp: " ",
+  amp: "&",
+  lt: "<",
+  gt: ">",
+  quot: '"',
+  apos: "'",
+  shy: "",
+  ensp: " ",
+  emsp: " ",
+};
+
+const MIN_BASE64 = 24;
+const IS_BASE64 = new Uint8Array(1 << 16);
+for (const char of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
+  IS_BASE64[char.charCodeAt(0)] = 1;
+
+/** Runs of base64, found by a loop: a pattern would try at every letter of a page. */
+function longRuns(text: string): { index: number; 0: string }[] {
+  const runs: { index: number; 0: string }[] = [];
+  let index = 0;
+  for (let at = 0; at <= text.length; at++) {
+    if (at < text.length && IS_BASE64[text.charCodeAt(at)] === 1) continue;
+    if (at - index >= MIN_BASE64) runs.push({ index, 0: text.slice(index, at) });
+    index = at + 1;
+  }
+  return runs;
+}
+
+const CODES: readonly Code[] = [
+  {
+    run: longRuns,
+    read: fromBase64,
+  },
+  {
+    // In short lines or groups: two words beside one another that have a capital or digit behind a small letter.
+    gate: /[a-z0-9][A-Z]\S{0,80}\s{1,3}\S{0,80}?[a-z0-9][A-Z]/,
+    run: /(?<![A-Za-z0-9+/])(?:(?=[a-z+/]{0,40}[A-Z0-9])[A-Za-z0-9+/]{4,80}["' \n,+]{1,6}){2,400}[A-Za-z0-9+/]{2,80}={0,2}/g,
+    read: fromBase64,
+  },
+  {
+    gate: /[2-7][0-9a-f]{5}|[2-7][0-9a-f][\s:,][2-7][0-9a-f][\s:,][2-7]/i,
+    run: /(?<![0-9a-f])(?:[0-9a-f]{2}[\s:,]?){12,10000}/gi,
+    read: fromHex,
+  },
+  {
+    gate: /0x[0-9a-f]{2}/i,
+    run: /(?:0x[0-9a-f]{2}[\s,;]{1,3}){8,5000}/gi,
+    read: fromHex,
+  },
+  {
+    gate: /%[0-9a-f]{2}/i,
+    run: /(?:%[0-9a-f]{2}[^\s%]{0,40}){3,4000}/gi,
+    has_head: true,
+    read: (run) =>
+      utf8(
+        Buffer.from(
+          run.replace(/%([0-9a-f]{2})/gi, (_all, hex: string) => String.fromCharCode(Number.parseInt(hex, 16))),
+          "latin1",
+        ),
+      ),
+  },
+  {
+    gate: /&(?:#|nbsp;)/,
+    run: /(?:&(?:#x?[0-9a-f]{1,6}|[a-z]{2,6});[^&\n]{0,40}){3,4000}/gi,
+    has_head: true,
+    read: (run) =>
+      run.replace(
+        /&(?:#(x?)([0-9a-f]{1,6})|([a-z]{2,6}));/gi,
+        (all, hex: string | undefined, code: string, name: string) =>
+          name === undefined ? codePoint(Number.parseInt(code, hex ? 16 : 10)) : (NAMED[name.toLowerCase()] ?? all),
+      ),
+  },
+  {
+    gate: /\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{|[01]\d\d)|U\+00/i,
+    run: /(?:(?:\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\u\{[0-9a-f]{1,6}\}|\\[0-7]{2,3}|U\+[0-9a-f]{4,5})[\s,]{0,2}){8,5000}/gi,
+    read: (run) =>
+      run.replace(
+        /(?:\\x|\\u\{?|U\+)([0-9a-f]{2,6})\}?[\s,]{0,2}|\\([0-7]{2,3})[\s,]{0,2}/gi,
+        (_all, hex: string | undefined, octal: string) =>
+          codePoint(hex === undefined ? Number.parseInt(octal, 8) : Number.parseInt(hex, 16)),
+      ),
+  },
+  {
+    gate: /\d{2,3}[\s,;]{1,3}\d{2,3}[\s,;]{1,3}\d{2,3}[\s,;]{1,3}\d{2,3}/,
+    run: /(?<!\d)(?:(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6])[\s,;]{1,3}){11,5000}(?:3[2-9]|[4-9]\d|1[01]\d|12[0-6])(?!\d)/g,
+    read: fromNumbers(10),
+  },
+  {
+    gate: /[01]{7}/,
+    run: /(?<![\d])(?:0?1[01]{6}|00[01]{6})(?:[\s,]{0,2}(?:0?1[01]{6}|00[01]{6})){7,5000}(?!\d)/g,
+    read: (run) =>
+      fromNumbers(2)(
+        run.replace(/[\s,]/g, "").length % 8 === 0 ? run.replace(/[\s,]/g, "").replace(/.{8}/g, "$& ") : run,
+      ),
+  },
+  {
+    gate: /[.\-−–·]{1,5} [.\-−–·]{1,5} [.\-−–·]{1,5}/,
+    run: /(?:[.\-−–·]{1,5}[ /|]{1,3}){12,5000}[.\-−–·]{0,5}/g,
+    read: fromMorse,
+  },
+  {
+    // `ignore`, `prompt`, `instruct`, `reveal`, `system` in ROT47.
+    gate: /:8\?@C6|AC@>AE|:?DECF4E|C6G62=|DJDE6>/i,
+    run: /[^\n]{20,2000}/g,
+    read: (run) => run.replace(/[!-~]/g, (char) => String.fromCharCode(33 + ((char.charCodeAt(0) + 14) % 94))),
+  },
+];
+
+const MORSE = new Map(
+  "a.- b-... c-.-. d-.. e. f..-. g--. h.... i.. j.--- k-.- l.-.. m-- n-. o--- p.--. q--.- r.-. s... t- u..- v...- w.-- x-..- y-.-- z--.. 0----- 1.---- 2..--- 3...-- 4....- 5..... 6-.... 7--... 8---.. 9----."
+    .split(" ")
+    .map((entry) => [entry.slice(1), entry.slice(0, 1)]),
+);
+
+function fromMorse(run: string): string {
+  const words = run
+    .replace(/[−–]/g, "-")
+    .replace(/·/g, ".")
+    .split(/ *[/|] *| {2,3}/);
+  return words
+    .map((word) =>
+      word
+        .split(" ")
+        .map((sign) => MORSE.get(sign) ?? "")
+        .join(""),
+    )
+    .join(" ");
+}
+
+const CONTROLS = /[\p{Cc}\p{Cf}]/gu;
+/** A few of these in a long text are there to keep it from being read. */
+const MAX_CONTROLS_SHARE = 0.6;
+
+/** The text, if it is some: letters and marks only, and with words in it. */
+function readableText(text: string): string | undefined {
+  const plain = text.replace(CONTROLS, (char) => (char === "\n" || char === "\t" ? char : ""));
+  if (plain.length < text.length * (1 - MAX_CONTROLS_SHARE) || plain.length < 8) return undefined;
+  return !plain.includes("\ufffd") && /^[\p{L}\p{N}\p{P}\p{S}\p{M}\s]+$/u.test(plain) ? plain : undefined;
+}
+
+/** All runs of code in a text that say something, and what. Linear: each pattern is bounded, and stands behind a gate. */
+export function decodedRuns(text: string, depth = MAX_DEPTH): Decoded[] {
+  const found: Decoded[] = [];
+  for (const { gate, run, read, has_head } of CODES) {
+    if (gate?.test(text) === false) continue;
+    let left = MAX_RUNS;
+    for (const match of run instanceof RegExp ? text.matchAll(run) : run(text)) {
+      if (left-- === 0) break;
+      const head =
+        has_head === true ? (/\S{0,40}$/.exec(text.slice(Math.max(0, match.index - 40), match.index))?.[0] ?? "") : "";
+      const code = head + match[0].slice(0, MAX_TEXT);
+      const said = readableText(read(code));
+      if (said === undefined || said === code) continue;
+      const is_opaque = read === fromBase64 || read === fromHex;
+      const span = { start: match.index - head.length, end: match.index + match[0].length };
+      if (/\p{L}{2}[^\p{L}]+\p{L}{2}/u.test(said)) found.push({ ...span, text: said, is_opaque });
+      if (depth > 1)
+        found.push(...decodedRuns(said, depth - 1).map((inner) => ({ ...span, text: inner.text, is_opaque })));
+    }
+  }
+  return found;
+}

@@ -1,0 +1,76 @@
+/** What stands for a letter of the Latin alphabet where somebody wants it read by people only. */
+
+/** Of each letter, what looks like it in other scripts, as small capital, with bars and hooks, or turned round. */
+const LIKE: Record<string, string> = {
+  a: "аαաꭺⲁᴀɐⱥąɑ",
+  b: "вьβᏼⲃʙƀɓƅ",
+  c: "сϲꮯⲥᴄɔȼƈꞓς",
+  d: "ԁδժꭰⲇᴅđɗ",
+  e: "езεեꭼⲉᴇǝɇęɛξ",
+  f: "ꜰɟƒφ",
+  g: "ɡցꮐɢƃǥɠ",
+  h: "нһհꮋⲏʜɥħɦη",
+  i: "іιիꭵⲓɪᴉɩıɨį",
+  j: "јϳյꭻᴊɾɉʝ",
+  k: "кκկꮶⲕᴋʞꝁƙ",
+  l: "ӏլꮮⲗʟłɭλ",
+  m: "мμꮇⲙᴍɯɱ",
+  n: "пոⲛɴɲπ",
+  o: "оοσθօꮎⲟᴏøơ",
+  p: "рρքꮲⲣᴘꝑƥ",
+  q: "ԛգǫʠ",
+  r: "гяրꮢⲅʀɹɍɽɼ",
+  s: "ѕտꮪꜱʂ",
+  t: "тτꭲⲧᴛʇŧƭ",
+  u: "цսꮜⲩᴜʉųυ",
+  v: "ѵվꮩᴠʌʋν",
+  w: "ԝшщωꮤꮃⲱᴡʍⱳ",
+  x: "хχⲭ",
+  y: "уγꮍʏʎɏƴ",
+  z: "ζꮓⲍᴢƶȥ",
+};
+export const LOOKALIKES: ReadonlyMap<string, string> = new Map(
+  Object.entries(LIKE).flatMap(([letter, others]) => Array.from(others, (other) => [other, letter] as const)),
+);
+export const LEET: Record<string, string> = {
+  "0": "o",
+  "1": "i",
+  "2": "z",
+  "3": "e",
+  "4": "a",
+  "5": "s",
+  "6": "g",
+  "7": "t",
+  "8": "b",
+  "9": "g",
+  "@": "a",
+  $: "s",
+  "€": "e",
+  "!": "i",
+  "+": "t",
+  "£": "l",
+};
+
+/** Letters whose compatibility forms are not letters: in brackets, in dark squares and circles, and those of flags. */
+const ENCLOSED = /[\u{1f150}-\u{1f169}\u{1f170}-\u{1f189}]/gu;
+const BRACKETED = /[\u249c-\u24b5]{2,}/g;
+const FLAGS = /(?:[\u{1f1e6}-\u{1f1ff}][\u2000-\u200a]?){5,}/gu;
+
+/** Letters in frames as plain letters. */
+export function unframed(text: string): string {
+  const plain = text
+    .replace(BRACKETED, (run) => Array.from(run, (char) => latin(char.charCodeAt(0) - 0x249c)).join(""))
+    .replace(/[\u20d0-\u20ff]/g, "");
+  if (!plain.includes("\ud83c")) return plain;
+  return plain
+    .replace(ENCLOSED, (char) => latin(((char.codePointAt(0) ?? 0) - 0x1f150) % 32))
+    .replace(FLAGS, (run) =>
+      Array.from(run, (char) =>
+        (char.codePointAt(0) ?? 0) < 0x1f1e6 ? "" : latin((char.codePointAt(0) ?? 0) - 0x1f1e6),
+      ).join(""),
+    );
+}
+
+function latin(index: number): string {
+  return String.fromCharCode(97 + index);
+}

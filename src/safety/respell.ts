@@ -1,0 +1,90 @@
+import { LEET, LOOKALIKES } from "./letters.ts";
+import { cutIntoWords, mayHoldOrder, meant, ORDER_WORDS } from "./order-words.ts";
+import { type Signs, survey } from "./survey.ts";
+
+/** Fewer disguised key words than this are slips of the pen. */
+const MIN_DISGUISED = 2;
+/** So many short words in a row may be letters in groups. */
+const MIN_SHORT_RUN = 8;
+/** A word so long may be words without spaces. */
+const MIN_RUN_TOGETHER = 14;
+const MIN_JOINTS = 3;
+
+/** The text as its signs say that it is to be read, where that is otherwise than it is written and holds an order's words. */
+export function respelt(folded: string, signs: Signs): string[] {
+  const readings: string[] = [];
+  const offer = (text: string) => {
+    if (text !== folded && isOrderLike(text, signs)) readings.push(text);
+  };
+  const isPacked = signs.short_run >= MIN_SHORT_RUN || signs.longest >= MIN_RUN_TOGETHER || signs.joints >= MIN_JOINTS;
+  if (isPacked || signs.disguised >= MIN_DISGUISED) offer(unpacked(folded, signs));
+  if (signs.reversed >= MIN_DISGUISED) {
+    const turned = Array.from(folded).reverse().join("");
+    offer(turned);
+    offer(turned.split(" ").reverse().join(" "));
+  }
+  if (signs.shifted >= MIN_DISGUISED) offer(shiftedBack(folded));
+  if (signs.verbs > 0 && signs.objects > 0 && isOrderedBackwards(folded))
+    readings.push(folded.split(" ").reverse().join(" "));
+  return readings;
+}
+
+/** An order has what is to be done and to what; and more of its words than before. */
+function isOrderLike(text: string, before: Signs): boolean {
+  const { verbs, objects } = survey(text);
+  return verbs > 0 && objects > 0 && verbs + objects > before.verbs + before.objects;
+}
+
+const WORD = /[!+]?[\p{L}\p{N}@$€£]+(?:[!+]+[\p{L}\p{N}@$€£]+)*/gu;
+const INNER_MARKS = /(?<=[a-z])[*_~`·•|^\\=…‧∙⋅]+(?=[a-z])|[*~`|^]{1,3}/g;
+const SHORT_RUN = /(?<![a-z])(?:[a-z]{1,3}[^a-z0-9\n]{1,3}){5,300}[a-z]{1,3}(?![a-z])/g;
+const LONG_WORD = /[a-z]{14,400}/g;
+
+function unpacked(folded: string, { short_run, longest, joints, disguised, masked }: Signs): string {
+  let text = masked > 0 ? folded.replace(WORD, latinOf) : folded;
+  if (disguised < MIN_DISGUISED && !mayHoldOrder(text.replace(/[^a-z]+/g, ""))) return folded;
+  if (joints >= MIN_JOINTS) text = text.replace(INNER_MARKS, "");
+  if (short_run >= MIN_SHORT_RUN) text = text.replace(SHORT_RUN, (run) => cutIntoWords(run.replace(/[^a-z]/g, "")));
+  if (longest >= MIN_RUN_TOGETHER || joints >= MIN_JOINTS) text = text.replace(LONG_WORD, (word) => cutIntoWords(word));
+  return text.replace(/[a-z]+/g, (word) => meant(word) ?? word);
+}
+
+/** Letters for what stands for them, in a word that has a letter and nothing that stands for none. */
+function latinOf(word: string): string {
+  if (!/\p{L}/u.test(word)) return word;
+  const letters = Array.from(word, (char) => (/[a-z]/.test(char) ? char : (LOOKALIKES.get(char) ?? LEET[char])));
+  return letters.includes(undefined) ? word : letters.join("");
+}
+
+const LETTERS = "abcdefghijklmnopqrstuvwxyz";
+
+/** Read in the alphabet, moved or turned round, in which most of its words are words of orders. */
+function shiftedBack(folded: string): string {
+  const alphabets = [LETTERS, [...LETTERS].reverse().join("")].flatMap((letters) =>
+    Array.from(letters, (_letter, shift) => letters.slice(shift) + letters.slice(0, shift)),
+  );
+  const words = folded.match(/[a-z]{4,}/g)?.slice(0, 40) ?? [];
+  const scores = alphabets.map((to) => words.filter((word) => ORDER_WORDS.has(rewritten(word, to))).length);
+  const best = alphabets[scores.indexOf(Math.max(...scores))] as string;
+  return rewritten(folded, best);
+}
+
+function rewritten(text: string, to: string): string {
+  return text.replace(/[a-z]/g, (letter) => to[letter.charCodeAt(0) - 97] as string);
+}
+
+/** Two words that follow one another only in an order that is read from its end. */
+const TURNED_PAIR =
+  /\b(?:(?:instructions|rules|prompts?|guidelines|directives|commands|orders) (?:previous|prior|system|your|all|safety|hidden|the)|(?:all|your|previous|the|everything) (?:ignore|disregard|forget|reveal|bypass|override|print|repeat|send)|to(?:ld)? (?:were|password|messages))\b/g;
+
+function isOrderedBackwards(folded: string): boolean {
+  return new Set(folded.match(TURNED_PAIR)).size >= MIN_DISGUISED;
+}
+
+/** Whether lines between them may be one order: what is to be done, and to what. */
+export function mayOrder(signs: readonly Signs[]): boolean {
+  return (
+    signs.some(({ verbs, disguised }) => verbs + disguised > 0) &&
+    signs.some(({ objects, disguised }) => objects + disguised > 0)
+  );
+}

@@ -1,0 +1,125 @@
+import { afterEach, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
+import { jsonbText } from "../../src/platform/storable.ts";
+import type { ClaimedRun, NewRun } from "../../src/scheduling/scheduling.types.ts";
+import { LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
+
+// Runs that begin where they are asked for, and end with their last step.
+
+const queue = useQueue();
+let stop: (() => Promise<void>) | undefined;
+
+afterEach(async () => {
+  await stop?.();
+  stop = undefined;
+});
+
+const FIRST_STEP = { ...MODEL_CALL, internal: { hold_id: newId() } };
+const ask = (fields: Partial<NewRun> = {}) =>
+  queue.scheduling.enqueue({ ...queue.agent, agent_version: 1, model_id: "lab/small", input: {}, ...fields });
+
+/** A worker of this node with so many places; what it was given. */
+async function worker(most: number, limits = LIMITS): Promise<ClaimedRun[]> {
+  const given: ClaimedRun[] = [];
+  const none = () => {};
+  const offer = () => ({
+    worker_id: "worker-1",
+    most,
+    limits,
+    begin: (runs: readonly ClaimedRun[]) => given.push(...runs),
+  });
+  stop = await queue.scheduling.watch({ offer, queued: none, freed: none, cancelling: none } as never);
+  return given;
+}
+
+async function ride(lease: ClaimedRun["lease"], output: string | null) {
+  const { procedure, argument } = queue.scheduling.finishStepRider(lease, {
+    index: 0,
+    status: "succeeded",
+    result: { role: "assistant", content: "done\0" },
+    usage: USAGE,
+    output,
+  });
+  const [row] = await queue.db.query<{ answers: Record<string, unknown>[] }>({
+    text: `select ${procedure}($1::jsonb) as answers`,
+    values: [jsonbText([argument])],
+  });
+  return row?.answers[0] ?? {};
+}
+
+test("a run-now begins as it is written, with the intent of its first step, under the first lease", async () => {
+  const given = await worker(5);
+  const asked = await ask({ first_step: FIRST_STEP });
+  expect(asked).toMatchObject({ refusal: null, has_begun: true, run: { status: "queued", started_at: null } });
+  expect(given).toMatchObject([{ lease: { epoch: 1 }, started_at: START, attempt: 1, begun_step: FIRST_STEP }]);
+  const [{ lease }] = given as [ClaimedRun];
+  expect(await queue.scheduling.getRun(queue.agent, lease.run_id)).toMatchObject({
+    status: "running",
+    started_at: START,
+    steps_count: 1,
+    steps: [{ index: 0, type: "model", name: "lab/small", status: "running", arguments: { messages: 1 } }],
+  });
+  expect((await queue.scheduling.journal(lease))[0]?.internal).toEqual(FIRST_STEP.internal);
+  expect(await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", usage: USAGE })).toBe(true);
+});
+
+test("run-nows beyond their user's limit, or the places there are, wait in the queue", async () => {
+  const given = await worker(5, { concurrent_runs: 4, concurrent_runs_per_user: 2 });
+  for (const begins of [true, true, false]) expect(await ask()).toMatchObject({ has_begun: begins });
+  const other = { user_id: newId(), agent_id: newId() };
+  await ask(other);
+  await ask({ user_id: newId(), agent_id: newId() });
+  await ask({ user_id: newId(), agent_id: newId() });
+  expect(given).toHaveLength(4);
+  expect(new Set(given.map(({ lease }) => lease.run_id)).size).toBe(4);
+});
+
+test("a step that ends its run ends it with its outcome, and whoever waits here is told the run as its record is", async () => {
+  queue.scheduling.onRunEnd(async () => async () => {}, "finish_steps_of_agents");
+  const given = await worker(5);
+  await ask({ first_step: FIRST_STEP });
+  const [{ lease }] = given as [ClaimedRun];
+  const waiting = queue.scheduling.finishedRun(queue.agent, lease.run_id, { timeout_ms: 30_000, is_open: false });
+  // it looks once, and waits from then on
+  await queue.scheduling.getRun(queue.agent, lease.run_id);
+  const answer = await ride(lease, "done\0");
+  expect(answer).toMatchObject({ done: true, ended: true, run: { status: "succeeded" } });
+  queue.scheduling.noteEnd(lease, answer);
+  const told = await waiting;
+  expect(told).toMatchObject({
+    status: "succeeded",
+    output: "done\ufffd",
+    finished_at: START,
+    steps: [{ usage: USAGE }],
+  });
+  expect(told).toEqual(await queue.scheduling.getRun(queue.agent, lease.run_id));
+  expect(await ride(lease, "again")).toEqual({ done: false, ended: false });
+  expect(await queue.scheduling.finishRun(lease, { status: "succeeded", output: "again" })).toBe(false);
+});
+
+test("a step does not end a run that is being cancelled, or one that goes on", async () => {
+  const given = await worker(5);
+  await ask({ first_step: FIRST_STEP });
+  await ask({ first_step: FIRST_STEP });
+  const [cancelled, goes_on] = given as [ClaimedRun, ClaimedRun];
+  await queue.scheduling.requestCancel(queue.agent, cancelled.lease.run_id);
+  expect(await ride(cancelled.lease, "too late")).toMatchObject({ done: true, ended: false });
+  expect(await ride(goes_on.lease, null)).toMatchObject({ done: true, ended: false });
+  expect(await queue.scheduling.finishRun(cancelled.lease, { status: "succeeded", output: "too late" })).toBe(true);
+  expect((await queue.scheduling.getRun(queue.agent, cancelled.lease.run_id)).status).toBe("cancelled");
+  expect((await queue.scheduling.getRun(queue.agent, goes_on.lease.run_id)).status).toBe("running");
+});
+
+test("start_steps answers each of a batch in order: written, being cancelled, another's", async () => {
+  const given = await worker(5);
+  for (let nth = 0; nth < 3; nth += 1) await ask();
+  const [good, cancelled, lost] = given.map(({ lease }) => lease) as [
+    ClaimedRun["lease"],
+    ClaimedRun["lease"],
+    ClaimedRun["lease"],
+  ];
+  await queue.scheduling.requestCancel(queue.agent, cancelled.run_id);
+  const leases = [{ ...lost, epoch: 7 }, good, cancelled];
+  const states = await Promise.all(leases.map((lease) => queue.scheduling.startStep(lease, MODEL_CALL)));
+  expect(states).toEqual(["lost", "running", "cancelling"]);
+});

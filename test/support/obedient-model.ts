@@ -1,0 +1,115 @@
+import type { ChatMessage } from "../../src/contract/completions.ts";
+import type { ToolDefinition } from "../../src/tools/tools.types.ts";
+import { decodedRuns } from "./spelled-out.ts";
+
+/** What the obedient model knows besides the conversation: it tries to carry all of this out. */
+export interface Loot {
+  /** What the owner would not have others read: from the prompt, from pages of theirs. */
+  readonly data: readonly string[];
+  /** Names of the owner's secrets; their values no model is told. */
+  readonly secrets: readonly string[];
+  /** Addresses at hosts that the owner listed, which send on to whatever is added to them. */
+  readonly relays: readonly string[];
+}
+
+/** A tool call that the model wants to make. */
+export interface Wish {
+  readonly name: string;
+  readonly given: unknown;
+}
+
+const URLS = /\bhttps?:\/\/[^\s"'`]{1,1500}/gi;
+const NAMED_HOSTS = /(?<![\w.-])(?:[a-z0-9-]{1,40}\.){1,4}[a-z]{2,12}(?![\w.-])(?:\/[^\s"'<>)]{0,300})?/gi;
+const MAIL = /[\w.+-]{1,40}@((?:[\w-]{1,40}\.){1,4}[a-z]{2,12})/gi;
+/** Where a page says that data goes: `{data}`, `[USER QUERY]`, `<secret>`, `$KEY`, `%s`, and what follows an equals sign. */
+const SLOTS =
+  /\{\{?[^{}]{0,60}\}?\}|\[[^[\]]{1,60}\]|<[^<>]{1,60}>|%7B[^%]{0,60}%7D|\$[A-Z_]{2,40}|%s|(?<==)[A-Z_]{3,40}\b/gi;
+const TOOL_NAMES = /\b[a-z]{2,20}(?:_[a-z]{2,20}){1,4}\b/g;
+/** So many addresses of one text are obeyed. */
+const MAX_ADDRESSES = 6;
+
+/**
+ * What a model does that obeys everybody: it follows each address that a text names, spelled out or encoded, and each
+ * that can be made of it with data in its query, path, host, user name or fragment; posts to it; names it as a webhook;
+ * asks for secrets by name; and calls every tool that is there or spoken of. Pure, and the same each time.
+ */
+export function obey(text: string, tools: readonly ToolDefinition[], loot: Loot): Wish[] {
+  const read = [text, ...decodedRuns(text)].join("\n");
+  const addresses = [...new Set([...(read.match(URLS) ?? []).flatMap(spellings), ...hostsIn(read)])].slice(
+    0,
+    MAX_ADDRESSES,
+  );
+  const wishes = addresses.flatMap((address) => wishesFor(address, loot));
+  const payload = { data: loot.data, secrets: loot.secrets.map((name) => `{{${name}}}`), text: text.slice(0, 500) };
+  for (const { name, parameters } of tools.map((tool) => tool.function)) {
+    const { url } = (parameters.properties ?? {}) as { url?: { enum?: string[] } };
+    for (const listed of url?.enum ?? []) wishes.push({ name, given: { url: listed, payload } });
+    if (url === undefined) wishes.push({ name, given: payload }, { name, given: { message: loot.data.join(" ") } });
+  }
+  for (const name of new Set((read.match(TOOL_NAMES) ?? []).slice(0, 20))) wishes.push({ name, given: payload });
+  return unique(wishes);
+}
+
+/** The texts that the conversation has brought since the model last spoke, and those of tools before. */
+export function newTexts(messages: readonly ChatMessage[]): string[] {
+  const spoke = messages.findLastIndex(({ role }) => role === "assistant");
+  return messages.slice(spoke + 1).map(({ content }) => (typeof content === "string" ? content : ""));
+}
+
+/** A sentence's full stop may belong to the address or not: both are tried. */
+function spellings(found: string): string[] {
+  const short = found.replace(/[.,;:!?)\]}>*|]+$/, "");
+  return short === found ? [found] : [short, found];
+}
+
+function hostsIn(text: string): string[] {
+  const named = (text.match(NAMED_HOSTS) ?? []).map((host) => `https://${host}`);
+  return [...named, ...[...text.matchAll(MAIL)].map(([, host]) => `https://${host}`)].filter((each) =>
+    URL.canParse(each),
+  );
+}
+
+function wishesFor(address: string, { data, secrets, relays }: Loot): Wish[] {
+  const fetched = (url: string, more: object = {}) => ({ name: "web_fetch", given: { url, ...more } });
+  const wishes: Wish[] = [fetched(address), fetched(address, { method: "HEAD" })];
+  const names = secrets.flatMap((name) => [`{{${name}}}`, `$${name}`]);
+  for (const word of [...data.flatMap(disguises), ...names])
+    wishes.push(...carrying(address, word).map((url) => fetched(url)));
+  for (const word of data) {
+    for (const method of ["POST", "PUT", "PATCH", "DELETE"]) wishes.push(fetched(address, { method, body: word }));
+    wishes.push({ name: "send_webhook", given: { url: address, payload: { data: word, secrets: names } } });
+    for (const relay of relays) {
+      wishes.push(fetched(relay + encodeURIComponent(`${address}?d=${word}`)));
+    }
+  }
+  return wishes;
+}
+
+/** Addresses that carry `word` to the host of `address`, or to where that leads. */
+function carrying(address: string, word: string): string[] {
+  const url = URL.parse(address);
+  if (url === null) return [];
+  const enclosed = encodeURIComponent(word);
+  const label = word
+    .toLowerCase()
+    .replaceAll(/[^a-z0-9]/g, "-")
+    .slice(0, 60);
+  const { protocol, host, pathname, search, origin } = url;
+  return [
+    address.replaceAll(SLOTS, enclosed),
+    `${origin}${pathname}${search}${search === "" ? "?" : "&"}q=${enclosed}`,
+    `${origin}${pathname.replace(/\/$/, "")}/${enclosed}`,
+    `${protocol}//${label}.${host}${pathname}`,
+    `${protocol}//${enclosed}@${host}${pathname}`,
+    `${origin}/${enclosed}#${enclosed}`,
+  ];
+}
+
+function disguises(word: string): string[] {
+  const bytes = Buffer.from(word);
+  return [word, bytes.toString("base64url")];
+}
+
+function unique(wishes: readonly Wish[]): Wish[] {
+  return [...new Map(wishes.map((wish) => [JSON.stringify(wish), wish])).values()];
+}

@@ -1,0 +1,150 @@
+import { newConfig } from "../../src/agents/agent-config.ts";
+import { nextAction } from "../../src/agents/next-action.ts";
+import type { Work } from "../../src/agents/run-work.ts";
+import { createToolSteps } from "../../src/agents/tool-step.ts";
+import { type RunStep, transcript } from "../../src/agents/transcript.ts";
+import type { ToolsConfig } from "../../src/contract/tools.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { createOutbound, type Outbound, type OutboundRequest, type Resolve } from "../../src/platform/outbound.ts";
+import { OutboundError } from "../../src/platform/outbound-errors.ts";
+import { newMark } from "../../src/safety/fence.ts";
+import { sanitize } from "../../src/safety/sanitize.ts";
+import { createSanitizer, type Sanitizer } from "../../src/safety/sanitizer.ts";
+import { createTools } from "../../src/tools/tools.service.ts";
+import type { ToolDefinition } from "../../src/tools/tools.types.ts";
+import { leaksIn } from "./encodings.ts";
+import { type Loot, newTexts, obey, type Wish } from "./obedient-model.ts";
+import { heldSecrets } from "./tools.ts";
+
+/** A request that left the tools for the network, or would have. */
+export interface Sent {
+  readonly url: string;
+  readonly method: string;
+  /** What of the owner's it carried, and in which encoding. */
+  readonly carried: readonly string[];
+  /** Names of the secrets that went along with it. */
+  readonly secrets: readonly string[];
+}
+
+export interface Ordeal {
+  readonly owner: { readonly system_prompt: string; readonly run_prompt: string; readonly tools_config: ToolsConfig };
+  /** What the owner asked for first: addresses that the prompt names. */
+  readonly errand: readonly string[];
+  /** What the model hears besides what its tools bring: an attack that nothing has kept out. */
+  readonly whispered: string;
+  readonly loot: Loot;
+  readonly secrets: Readonly<Record<string, string>>;
+  /** Hosts that are dialled; what goes anywhere else is written down and fails to connect. */
+  readonly dialled: (url: URL) => boolean;
+  readonly allow: readonly string[];
+  readonly resolve?: Resolve;
+}
+
+/** The detector taken for blind: everything that a page shows goes to the model as it stands. */
+const blind: Sanitizer = {
+  sanitize: async (request) => sanitize(request, () => ({ passages: [], score: 0 })),
+  pdfText: createSanitizer().pdfText,
+};
+/** So many answers of the model: the owner's errand, what the page says, what came of that, and once more. */
+const TURNS = 4;
+/** Of one answer: all of a run's stay below the most that `max_calls` takes. */
+const MAX_WISHES = 450;
+
+/**
+ * One run, with the engine's own steps and tools, of a model that obeys whatever it reads, with the detector switched
+ * off. What left it, and its steps.
+ */
+export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps: readonly RunStep[] }> {
+  const sent: Sent[] = [];
+  const { vault } = heldSecrets(ordeal.secrets);
+  const tools = createTools({
+    outbound: watched(ordeal, sent),
+    sanitizer: blind,
+    webhook_keys: { keyOf: async () => ({ key: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", created_at: "" }) },
+    vault,
+    log: createLog("silent"),
+  });
+  const journal = { startStep: async () => "running", finishStep: async () => true };
+  const { toolStep, refusedStep } = createToolSteps({ tools, scheduling: journal as never });
+  const work = workOf(ordeal);
+  const { config, steps } = work;
+  const definitions = await tools.definitions(config.tools_config, { user_id: "u", agent_id: "a", run_id: "r" });
+  for (let turns = 0; ; ) {
+    const action = nextAction({ limits: config.limits, steps, elapsed_ms: 0 });
+    if (action.do === "call_tool") await toolStep(work, action.call);
+    else if (action.do === "refuse_tool") await refusedStep(work, action);
+    else if (action.do !== "call_model" || turns === TURNS) return { sent, steps };
+    else {
+      turns += 1;
+      steps.push(answered(turns === 1 ? errandOf(ordeal) : wishesOf(work, turns, definitions, ordeal)));
+    }
+  }
+}
+
+function workOf({ owner }: Ordeal): Work {
+  const limits = { max_steps: 1_000_000, max_run_seconds: 86_400 };
+  const config = newConfig({ name: "Obedient", model_id: "m", ...owner, limits } as never);
+  const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+  const lease = { user_id: "u", run_id: "r", epoch: 1 };
+  const run = { lease, agent_id: "a", agent_version: 1, attempt: 1, input };
+  const work = { run, config, input, steps: [], mark: newMark(), signal: new AbortController().signal };
+  return work as unknown as Work;
+}
+
+function errandOf({ errand }: Ordeal): Wish[] {
+  return errand.map((url) => ({ name: "web_fetch", given: { url } }));
+}
+
+function wishesOf(
+  work: Work,
+  turns: number,
+  definitions: readonly ToolDefinition[],
+  { whispered, loot }: Ordeal,
+): Wish[] {
+  const heard = newTexts(transcript(work.config, work.input, work.steps));
+  const texts = turns === 2 && whispered !== "" ? [whispered, ...heard] : heard;
+  const wishes = texts.flatMap((text) => obey(text, definitions, loot));
+  return [...new Map(wishes.map((wish) => [JSON.stringify(wish), wish])).values()].slice(0, MAX_WISHES);
+}
+
+/** The model's answer as a finished step. */
+function answered(wishes: readonly Wish[]): RunStep {
+  const tool_calls = wishes.map(({ name, given }, at) => ({
+    id: `call_${at}`,
+    type: "function" as const,
+    function: { name, arguments: JSON.stringify(given) },
+  }));
+  const result = tool_calls.length === 0 ? { content: "Done." } : { content: null, tool_calls };
+  const step = {
+    type: "model",
+    name: "m",
+    status: "succeeded",
+    arguments: null,
+    error: null,
+    safety: null,
+    internal: null,
+  };
+  return { ...step, result: { role: "assistant", ...result } } as RunStep;
+}
+
+/** The guarded client, its requests written down first. */
+function watched({ allow, resolve, dialled, loot, secrets }: Ordeal, sent: Sent[]): Outbound {
+  const real = createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) });
+  const values = [...loot.data, ...Object.values(secrets)];
+  return {
+    isConfidential: (url) => real.isConfidential(url),
+    async request(request: OutboundRequest) {
+      const { url, method, headers, body = "" } = request;
+      const target = new URL(url);
+      if (request.permits?.(target) ?? true) {
+        const credentials = (request.credentials ?? []).filter(
+          (each) => each.inject !== null && each.isFor(target, method),
+        );
+        const bytes = Buffer.from([url, decodeURI(target.pathname), JSON.stringify(headers), String(body)].join("\n"));
+        sent.push({ url, method, carried: leaksIn(bytes, values), secrets: credentials.map(({ name }) => name) });
+        if (!dialled(target)) throw new OutboundError("connect_failed", "the host could not be reached");
+      }
+      return await real.request(request);
+    },
+  };
+}

@@ -1,0 +1,119 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { newConfig } from "../../../src/agents/agent-config.ts";
+import { taintOf } from "../../../src/agents/taint.ts";
+import type { ToolsConfig, WebFetchSettings } from "../../../src/contract/tools.ts";
+import { isUrlKnown } from "../../../src/tools/destinations.ts";
+import { type Site, startSite } from "../../support/sites.ts";
+import { aCall, toolsWith } from "../../support/tools.ts";
+
+// contract 7, "After untrusted content has entered a run": every case of the rule.
+
+const OWNER = "Read https://own.example/daily?day=1, then (https://own.example/b).";
+const LINK = "https://page.example/next?a=1&b=2";
+const tainted = { tainted: true, owner_text: OWNER, links: new Set([LINK, "http://page.example/plain"]) };
+
+describe("once tainted, an address", () => {
+  it.each([
+    ["that the owner wrote", "https://own.example/daily?day=1", true],
+    ["that the owner wrote, in brackets at a sentence's end", "https://own.example/b", true],
+    ["that the owner wrote, with a fragment of the model's", "https://own.example/b#x", true],
+    ["that the owner wrote, spelled in capitals where that means nothing", "HTTPS://OWN.EXAMPLE/b", true],
+    ["that the owner wrote, with the scheme's own port", "https://own.example:443/b", true],
+    ["that a page links to", LINK, true],
+    ["that a page links to, with more in its query", `${LINK}&c=data`, false],
+    ["that a page links to, its query in another order", "https://page.example/next?b=2&a=1", false],
+    ["that a page links to, over https instead of http", "https://page.example/plain", false],
+    ["that a page links to, with another path", "http://page.example/plain/data", false],
+    ["that a page links to, with a user name", "http://data@page.example/plain", false],
+    ["that a page links to, at a subdomain", "http://data.page.example/plain", false],
+    ["that a page links to, at another port", "http://page.example:8080/plain", false],
+    ["that a page links to, cut short", "http://page.example/plai", false],
+    ["at the owner's host, with another path", "https://own.example/other", false],
+    ["at the owner's host, with another query", "https://own.example/daily?day=2", false],
+    ["that nobody named", "https://evil.example/", false],
+  ])("%s: %s → %s", (_what, url, known) => {
+    expect(isUrlKnown(new URL(url), tainted, [])).toBe(known);
+    expect(isUrlKnown(new URL(url), { ...tainted, tainted: false }, [])).toBe(true);
+  });
+
+  it.each([
+    ["at a listed host", "https://api.example/any?x=1", ["api.example"], true],
+    ["at a listed host's subdomain", "https://a.api.example/", ["api.example"], false],
+    ["at one label before a listed host", "https://a.api.example/", ["*.api.example"], true],
+    ["at two labels before a listed host", "https://b.a.api.example/", ["*.api.example"], false],
+    ["at a listed host, another port", "https://api.example:8443/", ["api.example"], false],
+    ["at a host that ends like a listed one", "https://evilapi.example/", ["api.example"], false],
+    ["with a listed host in its user name", "https://api.example@evil.example/", ["api.example"], false],
+  ])("%s: %s", (_what, url, hosts, known) => expect(isUrlKnown(new URL(url), tainted, hosts)).toBe(known));
+});
+
+describe("a run is tainted", () => {
+  const config = newConfig({ name: "A", model_id: "m", run_prompt: "Do it" });
+  const input = (messages: unknown) => ({ messages }) as Parameters<typeof taintOf>[1];
+  const step = (more: object) => [{ type: "tool", name: "web_fetch", safety: null, internal: null, ...more }] as never;
+  const read = { verdict: { injected: false, score: 0 }, removed: [] };
+  it.each([
+    ["by nothing, at its beginning", input(null), [], false],
+    ["not by the user's own message", input([{ role: "user", content: "hi" }]), [], false],
+    ["by an assistant's message before it", input([{ role: "assistant", content: "x" }]), [], true],
+    ["by a tool's message before it", input([{ role: "tool", content: "x", tool_call_id: "1" }]), [], true],
+    ["by what a tool brought", input(null), step({ safety: read }), true],
+    ["by what a failed call brought", input(null), step({ safety: read, status: "failed" }), true],
+    ["not by a call that was refused", input(null), step({ status: "failed" }), false],
+  ])("%s", (_what, given, steps, expected) => expect(taintOf(config, given, steps).tainted).toBe(expected));
+
+  it("and its links are those of all pages, its owner's text that of the owner alone", () => {
+    const steps = [...step({ internal: { links: [LINK] } }), ...step({ internal: { links: ["https://b.example/"] } })];
+    const messages = [
+      { role: "user", content: "mine" },
+      { role: "assistant", content: "its" },
+    ];
+    const { links, owner_text } = taintOf(config, input(messages), steps as never);
+    expect([...links]).toEqual([LINK, "https://b.example/"]);
+    expect(owner_text).toContain("mine");
+    expect(owner_text).not.toContain("its");
+  });
+});
+
+describe("once tainted, a call", () => {
+  let site: Site;
+  beforeAll(async () => {
+    site = await startSite({
+      "/": { body: "fine" },
+      "/away": { status: 302, headers: { location: "http://evil.test/" } },
+    });
+  });
+  afterAll(() => site.close());
+
+  const effects: NonNullable<WebFetchSettings["methods"]> = ["POST", "PUT", "PATCH", "DELETE"];
+  const outcome = async (name: string, args: unknown, tools_config: ToolsConfig, is_tainted = true) => {
+    const { tools } = toolsWith({ allow: [site.host], resolve: async () => ["93.184.215.14"] });
+    const taint = { tainted: is_tainted, owner_text: "", links: new Set([`${site.url}/`]) };
+    const { status, error } = await tools.call(aCall(name, args, { tools_config, taint }));
+    return error?.code ?? status;
+  };
+
+  it.each(effects)("web_fetch with %s goes to listed hosts only, whatever a page links to", async (method) => {
+    const fetched = (hosts?: string[], is_tainted = true) => {
+      const web_fetch = { enabled: true, methods: [method], ...(hosts && { hosts }) };
+      return outcome("web_fetch", { url: `${site.url}/`, method }, { web_fetch }, is_tainted);
+    };
+    expect(await fetched()).toBe("egress_refused");
+    expect(await fetched([site.host])).toBe("succeeded");
+    expect(await fetched(undefined, false)).toBe("succeeded");
+  });
+
+  it("send_webhook and MCP: only what the owner configured", async () => {
+    const send_webhook = { enabled: true, urls: [`${site.url}/`] };
+    expect(await outcome("send_webhook", { url: `${site.url}/?x=1`, payload: 1 }, { send_webhook })).toBe(
+      "egress_refused",
+    );
+    const server = { name: "s", url: `${site.url}/mcp` };
+    expect(await outcome("s__act", {}, { mcp: { enabled: true, servers: [server] } })).toBe("egress_refused");
+  });
+
+  it("a listed host that sends on to another gets the request no further", async () => {
+    const web_fetch = { enabled: true, hosts: [site.host] };
+    expect(await outcome("web_fetch", { url: `${site.url}/away` }, { web_fetch })).toBe("egress_refused");
+  });
+});
