@@ -29,7 +29,7 @@ const MIN_WINDOWS = 3;
 
 export function bagOf(text: string, clusters: Clusters, is_attack: boolean, weight: number): Bag {
   const pieces = piecesOf(text);
-  const features = pieces.map(({ folded }) => textFeatures(folded, clusters));
+  const features = pieces.map(({ folded }) => Array.from(textFeatures(folded, clusters)));
   const samples = windowsOf(pieces).map(({ first, last }) => {
     const folded = pieces.slice(first, last + 1).map((piece) => piece.folded);
     return {

@@ -82,7 +82,8 @@ export function inContext(
   const strangeness = createStrangeness(pieces);
   const extras = windows.map(({ first, last, logit }) => {
     if (logit < floor) return 0;
-    const isFramed = pieces.slice(first, last + 1).some(({ folded }) => FORGED_FRAME.test(folded));
+    let isFramed = false;
+    for (let at = first; at <= last; at++) isFramed ||= FORGED_FRAME.test(pieces[at]?.folded ?? "");
     return FOREIGN * strangeness(first, last) + (isFramed ? FRAMED : 0);
   });
   return { allowance: allowanceOf(pieces, windows, extras), extras };
@@ -117,14 +118,16 @@ type Strangeness = (first: number, last: number) => number;
 /** Reads the page when it is first asked: a sample of it, as its tongue is told by little. */
 function createStrangeness(pieces: readonly Piece[]): Strangeness {
   let page: { shares: Float64Array; home: number } | undefined;
+  /** Of pieces read before: windows overlap. */
+  const votes: (Float32Array | undefined)[] = [];
   return (first, last) => {
     page ??= tonguesOf(pieces);
     if (page.home < 0) return 0;
     const sum = new Float32Array(TONGUES);
-    for (const { folded } of pieces.slice(first, last + 1)) {
-      votesOf(folded).forEach((votes, tongue) => {
-        sum[tongue] = (sum[tongue] as number) + votes;
-      });
+    for (let at = first; at <= last; at++) {
+      votes[at] ??= votesOf(pieces[at]?.folded ?? "");
+      for (let tongue = 0; tongue < TONGUES; tongue++)
+        sum[tongue] = (sum[tongue] as number) + (votes[at]?.[tongue] as number);
     }
     const tongue = tongueOf(sum);
     if (tongue < 0 || tongue === page.home) return 0;

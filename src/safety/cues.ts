@@ -122,7 +122,7 @@ export const CUES: readonly Cue[] = [
   {
     name: "mail-or-account",
     weight: 1,
-    pattern: /[\w.+-]{1,40}@[\w-]{1,40}\.\w{2,}|\b\d{3,}-\d{3,}-\d{3,}\b|'[\w-]+_\w+'|\bbitcoin\b/g,
+    pattern: /[\w.+-]@[\w-]{1,40}\.\w{2}|\b\d{3,}-\d{3,}-\d{3,}\b|'[\w-]+_\w+'|\bbitcoin\b/g,
   },
   {
     name: "obey",

@@ -31,7 +31,9 @@ const fromBase64 = (run: string): string => {
   const text = utf8(Buffer.from(plain, "base64"));
   if (readableText(text) !== undefined) return text;
   const bare = utf8(Buffer.from(plain.replace(/[_-]/g, ""), "base64"));
-  return readableText(bare) !== undefined ? bare : utf8(Buffer.from(Array.from(plain).reverse().join(""), "base64"));
+  return readableText(bare) !== undefined
+    ? bare
+    : utf8(Buffer.from(Buffer.from(plain, "latin1").reverse().toString("latin1"), "base64"));
 };
 const fromHex = (run: string): string => utf8(Buffer.from(run.replace(/0x|[^0-9a-f]/gi, ""), "hex"));
 const fromNumbers =
@@ -51,26 +53,44 @@ const NAMED: Record<string, string> = {
   emsp: " ",
 };
 
-const MIN_BASE64 = 24;
-const IS_BASE64 = new Uint8Array(1 << 16);
-for (const char of "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-")
-  IS_BASE64[char.charCodeAt(0)] = 1;
+/** Characters of base64, or of twelve numbers in hexadecimal: shorter runs say nothing. */
+const MIN_RUN = 24;
+const IS_BASE64 = oneOf("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-");
+const IS_HEX = oneOf("0123456789abcdefABCDEF:,\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff");
+IS_HEX.fill(1, 0x2000, 0x200b);
+const SOME_HEX = /[2-7][0-9a-f]{5}|[2-7][0-9a-f][\s:,][2-7][0-9a-f][\s:,][2-7]/i;
+const HEX = /(?<![0-9a-f])(?:[0-9a-f]{2}[\s:,]?){12,10000}/gi;
 
-/** Runs of base64, found by a loop: a pattern would try at every letter of a page. */
-function longRuns(text: string): { index: number; 0: string }[] {
+function oneOf(chars: string): Uint8Array {
+  const table = new Uint8Array(1 << 16);
+  for (const char of chars) table[char.charCodeAt(0)] = 1;
+  return table;
+}
+
+/** Runs of MIN_RUN and more: looked for only where every such run has to pass, as a pattern would try at every letter. */
+function longRuns(text: string, isPart: Uint8Array): { index: number; 0: string }[] {
   const runs: { index: number; 0: string }[] = [];
-  let index = 0;
-  for (let at = 0; at <= text.length; at++) {
-    if (at < text.length && IS_BASE64[text.charCodeAt(at)] === 1) continue;
-    if (at - index >= MIN_BASE64) runs.push({ index, 0: text.slice(index, at) });
-    index = at + 1;
+  for (let at = MIN_RUN - 1; at < text.length; at += MIN_RUN) {
+    if (isPart[text.charCodeAt(at)] === 0) continue;
+    let index = at;
+    while (index > 0 && isPart[text.charCodeAt(index - 1)] === 1) index--;
+    while (at < text.length && isPart[text.charCodeAt(at)] === 1) at++;
+    if (at - index >= MIN_RUN) runs.push({ index, 0: text.slice(index, at) });
   }
   return runs;
 }
 
+function hexRuns(text: string): { index: number; 0: string }[] {
+  const stretches = longRuns(text, IS_HEX);
+  if (stretches.length === 0 || !SOME_HEX.test(text)) return [];
+  return stretches.flatMap((stretch) =>
+    Array.from(stretch[0].matchAll(HEX), (run) => ({ index: stretch.index + run.index, 0: run[0] })),
+  );
+}
+
 const CODES: readonly Code[] = [
   {
-    run: longRuns,
+    run: (text) => longRuns(text, IS_BASE64),
     read: fromBase64,
   },
   {
@@ -80,8 +100,7 @@ const CODES: readonly Code[] = [
     read: fromBase64,
   },
   {
-    gate: /[2-7][0-9a-f]{5}|[2-7][0-9a-f][\s:,][2-7][0-9a-f][\s:,][2-7]/i,
-    run: /(?<![0-9a-f])(?:[0-9a-f]{2}[\s:,]?){12,10000}/gi,
+    run: hexRuns,
     read: fromHex,
   },
   {
@@ -175,9 +194,10 @@ const MAX_CONTROLS_SHARE = 0.6;
 
 /** The text, if it is some: letters and marks only, and with words in it. */
 function readableText(text: string): string | undefined {
+  if (text.includes("\ufffd")) return undefined;
   const plain = text.replace(CONTROLS, (char) => (char === "\n" || char === "\t" ? char : ""));
   if (plain.length < text.length * (1 - MAX_CONTROLS_SHARE) || plain.length < 8) return undefined;
-  return !plain.includes("\ufffd") && /^[\p{L}\p{N}\p{P}\p{S}\p{M}\s]+$/u.test(plain) ? plain : undefined;
+  return /^[\p{L}\p{N}\p{P}\p{S}\p{M}\s]+$/u.test(plain) ? plain : undefined;
 }
 
 /** All runs of code in a text that say something, and what. Linear: each pattern is bounded, and stands behind a gate. */

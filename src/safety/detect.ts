@@ -1,8 +1,9 @@
 import { inContext } from "./context.ts";
 import { caution } from "./discussion.ts";
-import { cueFeatures, cuesIn, TABLE_SIZE, textFeatures } from "./features.ts";
+import { cueFeatures, cuesIn } from "./features.ts";
 import { loadModel, logitFromText, logitWithCues, type Model } from "./model.ts";
 import type { Piece } from "./pieces.ts";
+import { createTally } from "./tally.ts";
 import { piecesOf, type Window, windowsOf } from "./windows.ts";
 
 /** How far the threshold lies from the model's own: strict takes less evidence. */
@@ -38,11 +39,9 @@ export interface Detection {
   readonly score: number;
 }
 
-const shipped = loadModel();
-/** The turn in which each feature was last seen: it counts once in a window. Kept, as clearing it costs more than most texts. */
-const seen = new Float64Array(TABLE_SIZE);
-let turn = 0;
+const NO_CUES: readonly string[] = [];
 
+const shipped = loadModel();
 /**
  * Finds passages that instruct a model. Linear in the text; `text` is in the output view (normalise.ts).
  * @param evidence what speaks for an attack besides the words, in the model's logits: that the text was hidden, say.
@@ -55,7 +54,10 @@ export function detect(text: string, level: Level, evidence = 0): Detection {
 export function detectWith(model: Model, text: string, level: Level, evidence: number): Detection {
   const pieces = piecesOf(text);
   const judge = createJudge(model, pieces);
-  const windows = windowsOf(pieces).map((window) => ({ ...window, ...judge(window) }));
+  const windows = windowsOf(pieces).map((window) => {
+    const { logit, cues } = judge(window);
+    return { first: window.first, last: window.last, logit, cues };
+  });
   const { allowance, extras } = inContext(pieces, windows, model.threshold - REACH);
   const asked = model.threshold + LEVELS[level] + caution(pieces) + allowance;
   const flagging = asked - evidence;
@@ -81,23 +83,14 @@ interface Judgement {
 }
 
 function createJudge(model: Model, pieces: readonly Piece[]): (window: Window) => Judgement {
-  const features = pieces.map(({ folded }) => textFeatures(folded, model.clusters));
-  return ({ first, last }) => {
-    turn++;
-    let sum = 0;
-    let count = 0;
-    for (let at = first; at <= last; at++) {
-      for (const feature of features[at] ?? []) {
-        if (seen[feature] === turn) continue;
-        seen[feature] = turn;
-        count++;
-        sum += model.weights[feature] as number;
-      }
-    }
+  const weigh = createTally(model, pieces);
+  return (window) => {
+    const { sum, count } = weigh(window);
     const logit = logitFromText(model, sum, count);
-    if (logit < CUE_GATE) return { logit, cues: [] };
-    const folded = pieces.slice(first, last + 1).map((piece) => piece.folded);
-    const cues = cuesIn(folded.join("\n"));
+    if (logit < CUE_GATE) return { logit, cues: NO_CUES };
+    let folded = pieces[window.first]?.folded ?? "";
+    for (let at = window.first + 1; at <= window.last; at++) folded += `\n${pieces[at]?.folded}`;
+    const cues = cuesIn(folded);
     return { logit: logitWithCues(model, logit, cueFeatures(cues)), cues };
   };
 }

@@ -14,7 +14,7 @@ const KIND_LENGTH = 6;
 export function caution(pieces: readonly Piece[]): number {
   const kinds = new Set<string>();
   for (const { folded } of pieces) {
-    for (const [word] of folded.matchAll(DISCUSSION)) kinds.add(word.slice(0, KIND_LENGTH));
+    for (const word of folded.match(DISCUSSION) ?? []) kinds.add(word.slice(0, KIND_LENGTH));
   }
   return Math.min(DISCUSSION_MOST, Math.max(0, kinds.size - DISCUSSION_FREE) * DISCUSSION_STEP);
 }

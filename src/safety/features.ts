@@ -1,4 +1,5 @@
 import { CUES } from "./cues.ts";
+import { hashOf, NO_WORD, tokensOf } from "./tokens.ts";
 
 /**
  * What the detector's model sees of a text: its words, the clusters that its words belong to (so that a word never
@@ -8,61 +9,53 @@ import { CUES } from "./cues.ts";
 
 export const TABLE_SIZE = 1 << 17;
 
-/** Cluster of a word, from 1 up (training/clusters.ts). */
-export type Clusters = ReadonlyMap<string, number>;
+/**
+ * Cluster of a word, from 1 up (training/clusters.ts), by the hash of the word. One unknown word in 180,000 shares the hash
+ * of a known one and counts as that.
+ */
+export type Clusters = ReadonlyMap<number, number>;
 
 /** Kinds of feature, so that the same word in two of them is two features. */
 const KIND = { word: 1, pair: 2, cluster: 3, cluster_pair: 4, cluster_skip: 5, cluster_triple: 6, first: 7, cue: 8 };
 
-const ADDRESS = /https?:\/\/\S+|\bwww\.\S+/g;
-const MAIL = /[\w.+-]{1,40}@[\w-]{1,40}\.\w[\w.]{1,30}/g;
-const TOKEN = /[\p{L}\p{M}]+|\d+|[!?:"{}<>#*=[\]()]/gu;
-const LETTER = /^[\p{L}\p{M}]/u;
-/** Scripts whose words are short or stand without spaces: each character is a token. */
-const UNSPACED = /[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/;
-/** Words without a cluster count by their beginning, which most languages inflect least. */
-const STEM_LENGTH = 5;
+/** Features of a token at most. */
+const MOST_FEATURES = 7;
 
-/** Features of a folded piece of text (fold.ts), with repetitions. */
-export function textFeatures(folded: string, clusters: Clusters): number[] {
-  const tokens = tokensOf(folded);
-  const features: number[] = [];
+/** Features of a folded piece of text (fold.ts), with repetitions: a view of memory that the next call writes to. */
+export function textFeatures(folded: string, clusters: Clusters): Int32Array {
+  const { words, stems, count: tokens } = tokensOf(folded);
+  if (found.length < tokens * MOST_FEATURES) found = new Int32Array(tokens * MOST_FEATURES * 2);
+  let count = 0;
   let beforeWord = 0;
   /** Clusters of the last words, the latest first. */
   let last = 0;
   let second = 0;
   let third = 0;
-  for (const token of tokens) {
-    const word = hashOf(token);
-    features.push(slot(KIND.word, word, 0), slot(KIND.pair, beforeWord, word));
+  for (let at = 0; at < tokens; at++) {
+    const word = words[at] as number;
+    const stem = stems[at] as number;
+    found[count++] = slot(KIND.word, word, 0);
+    found[count++] = slot(KIND.pair, beforeWord, word);
     beforeWord = word;
-    if (!LETTER.test(token)) continue;
-    const cluster = clusters.get(token) ?? hashOf(token.slice(0, STEM_LENGTH));
-    features.push(slot(KIND.cluster, cluster, 0), slot(KIND.cluster_pair, last, cluster));
-    if (last === 0) features.push(slot(KIND.first, cluster, word));
-    else if (second === 0) features.push(slot(KIND.first, last, cluster));
+    if (stem === NO_WORD) continue;
+    const cluster = clusters.get(word) ?? stem;
+    found[count++] = slot(KIND.cluster, cluster, 0);
+    found[count++] = slot(KIND.cluster_pair, last, cluster);
+    if (last === 0) found[count++] = slot(KIND.first, cluster, word);
+    else if (second === 0) found[count++] = slot(KIND.first, last, cluster);
     if (second !== 0) {
-      features.push(slot(KIND.cluster_skip, second, cluster), slot(KIND.cluster_triple, mixed(second, last), cluster));
+      found[count++] = slot(KIND.cluster_skip, second, cluster);
+      found[count++] = slot(KIND.cluster_triple, mixed(second, last), cluster);
     }
-    if (third !== 0) features.push(slot(KIND.cluster_skip, third, cluster));
+    if (third !== 0) found[count++] = slot(KIND.cluster_skip, third, cluster);
     third = second;
     second = last;
     last = cluster;
   }
-  return features;
+  return found.subarray(0, count);
 }
 
-function tokensOf(folded: string): string[] {
-  let plain = folded;
-  if (/:\/\/|www\./.test(plain)) plain = plain.replace(ADDRESS, " xaddress ");
-  if (plain.includes("@")) plain = plain.replace(MAIL, " xmail ");
-  const tokens: string[] = [];
-  for (const token of plain.match(TOKEN) ?? []) {
-    if (UNSPACED.test(token)) tokens.push(...token);
-    else tokens.push(/^\d/.test(token) ? "0" : token);
-  }
-  return tokens;
-}
+let found = new Int32Array(1 << 12);
 
 /** Features of the cues that speak in a folded window: each, every two together, and how much they weigh in all. */
 export function cueFeatures(cues: readonly string[]): number[] {
@@ -82,12 +75,6 @@ export function cuesIn(folded: string): string[] {
     if (!names.has(name) && folded.search(pattern) >= 0) names.add(name);
   }
   return [...names];
-}
-
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
-  return hash;
 }
 
 function mixed(first: number, second: number): number {

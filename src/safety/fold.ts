@@ -6,19 +6,84 @@ import { LEET, LOOKALIKES, unframed } from "./letters.ts";
  */
 
 const MIXED_WORD = /[\p{L}\p{N}@$]{2,40}/gu;
-/** Most pieces have none of these, and are as they are in lower case. */
-const NOT_ASCII = /[^\s!-~]|[\u0080-\uffff]/;
-const MASKED = /[a-z][013457@$]|[013457@$][a-z]|[a-z][\u0080-\uffff]|[\u0080-\uffff][a-z]/;
 const FRAMED = /[\u20d0-\u20ff\u249c-\u24b5\ud83c]/;
+
+/** What a code unit is to `lookAt`. Capitals count as letters, as they are to be small. */
+const UNIT = { plain: 0, letter: 1, leet: 2, space: 3, gap: 4, control: 5, foreign: 6, foreign_gap: 7 } as const;
+const UNITS = units();
+/** What two code units in a row say of a text. */
+const SAID = { spaced: 1, masked: 2, not_ascii: 4 } as const;
+const PAIRS = Uint8Array.from({ length: 64 }, (_said, pair) => saidBy(pair >> 3, pair & 7));
+
+function units(): Uint8Array {
+  const table = new Uint8Array(1 << 16).fill(UNIT.foreign, 0x80);
+  table.fill(UNIT.control, 0, 0x20);
+  table[0x7f] = UNIT.control;
+  table.fill(UNIT.letter, 0x41, 0x5b).fill(UNIT.letter, 0x61, 0x7b);
+  for (const leet of "013457@$") table[leet.charCodeAt(0)] = UNIT.leet;
+  for (const gap of "\t\n\v\f\r") table[gap.charCodeAt(0)] = UNIT.gap;
+  for (const gap of "\u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff") table[gap.charCodeAt(0)] = UNIT.foreign_gap;
+  table.fill(UNIT.foreign_gap, 0x2000, 0x200b);
+  table[0x20] = UNIT.space;
+  return table;
+}
+
+function saidBy(first: number, second: number): number {
+  const isMask = (unit: number) => unit === UNIT.leet || unit === UNIT.foreign;
+  const isMasked = (first === UNIT.letter && isMask(second)) || (second === UNIT.letter && isMask(first));
+  const isGap = second === UNIT.gap || second === UNIT.foreign_gap;
+  return (
+    (isGap || (first === UNIT.space && second === UNIT.space) ? SAID.spaced : 0) |
+    (isMasked ? SAID.masked : 0) |
+    (second >= UNIT.control ? SAID.not_ascii : 0)
+  );
+}
+
+/** One pass instead of a pattern for each question: most texts are as they are in lower case. */
+function lookAt(text: string): number {
+  let said = 0;
+  let before: number = UNIT.plain;
+  for (let at = 0; at < text.length; at++) {
+    const unit = UNITS[text.charCodeAt(at)] as number;
+    said |= PAIRS[(before << 3) | unit] as number;
+    before = unit;
+  }
+  return said;
+}
 
 /** Lower case, compatibility forms, accents off Latin letters, look-alikes and leet read as Latin within mixed words. */
 export function fold(text: string): string {
-  const plain = spaced(NOT_ASCII.test(text) ? composed(text) : text.toLowerCase());
-  if (!MASKED.test(plain)) return plain;
+  let said = lookAt(text);
+  let plain = text;
+  if ((said & SAID.not_ascii) === 0) plain = text.toLowerCase();
+  else {
+    plain = composed(text);
+    said = lookAt(plain);
+  }
+  if ((said & SAID.spaced) !== 0) plain = plain.replace(/\s+/g, " ");
+  if ((said & SAID.masked) === 0) return plain;
   return plain.replace(MIXED_WORD, (word) => (/[a-z]/.test(word) && /[^a-z]/.test(word) ? unmasked(word) : word));
 }
 
+/** Accented Latin letters and common punctuation: each by itself is written the same way wherever it stands. */
+const SIMPLE = /[\u0080-\u024f\u2010-\u205e]/g;
+const NOT_SIMPLE = /[^\0-\u024f\u2010-\u205e]/;
+const simple = new Map<string, string>();
+
 function composed(text: string): string {
+  if (NOT_SIMPLE.test(text)) return composedWhole(text);
+  return text.replace(SIMPLE, composedChar).toLowerCase();
+}
+
+function composedChar(char: string): string {
+  const known = simple.get(char);
+  if (known !== undefined) return known;
+  const form = composedWhole(char);
+  simple.set(char, form);
+  return form;
+}
+
+function composedWhole(text: string): string {
   return (
     (FRAMED.test(text) ? unframed(text) : text)
       // One character each that compatibility forms spell out as eighteen, or eight: a text of them would grow as much.
@@ -30,10 +95,6 @@ function composed(text: string): string {
       .replace(/[\u2018\u2019\u02bc]/g, "'")
       .replace(/[\u201c\u201d\u00ab\u00bb]/g, '"')
   );
-}
-
-function spaced(text: string): string {
-  return /\s\s|[^\S ]/.test(text) ? text.replace(/\s+/g, " ") : text;
 }
 
 function unmasked(word: string): string {

@@ -90,6 +90,7 @@ function codePoint(code: number): string {
 
 /** What hides the element and all that is in it, or null. */
 export function hidesSubtree(css: Declarations): HidingTechnique | null {
+  if (css === NOTHING_DECLARED) return null;
   if (declared(css, "display") === "none" || declared(css, "content-visibility") === "hidden") return "display-none";
   if (isTransparent(css)) return "transparent";
   if (isOffScreen(css)) return "off-screen";

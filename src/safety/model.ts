@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Clusters, TABLE_SIZE } from "./features.ts";
+import { hashOf } from "./tokens.ts";
 
 /**
  * The detector's model: a logistic regression over hashed features (features.ts). A positive logit speaks for an
@@ -55,5 +56,5 @@ export function loadModel(): Model {
 
 /** @param lines the words of a cluster each, with spaces between them */
 export function readClusters(lines: readonly string[]): Clusters {
-  return new Map(lines.flatMap((line, index) => line.split(" ").map((word) => [word, index + 1] as const)));
+  return new Map(lines.flatMap((line, index) => line.split(" ").map((word) => [hashOf(word), index + 1] as const)));
 }

@@ -34,7 +34,7 @@ const UNSEEN = /[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Co}\p{Cs}\ufff9-\ufffb
  */
 const SPECIAL = {
   unseen: anyOf(
-    "\\0-\\x08\\v-\\x1f\\x7f-\\xad\\u034f\\u0600-\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e",
+    "\\0-\\x08\\v-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e",
     "\\u2060-\\u206f\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\uffff",
   ),
   marks: anyOf(
@@ -105,11 +105,13 @@ const TURN_LABEL = /(^|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:
 
 /** Rewrites the tokens with round brackets, which frame nothing: the words stay, the power goes. */
 function defuseTemplates(text: string): string {
-  return text
-    .replace(SPECIAL_TOKEN, "($1)")
-    .replace(BRACKET_TOKEN, "($1)")
-    .replace(EXACT_TOKEN, "($1$2)")
-    .replace(DOUBLE_ANGLE, "($1)")
-    .replace(FRAME_TAG, "($1)")
-    .replace(TURN_LABEL, "$1$2> $3");
+  const framed = /[<[\uff1c]/.test(text)
+    ? text
+        .replace(SPECIAL_TOKEN, "($1)")
+        .replace(BRACKET_TOKEN, "($1)")
+        .replace(EXACT_TOKEN, "($1$2)")
+        .replace(DOUBLE_ANGLE, "($1)")
+        .replace(FRAME_TAG, "($1)")
+    : text;
+  return framed.replace(TURN_LABEL, "$1$2> $3");
 }

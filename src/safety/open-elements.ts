@@ -74,7 +74,7 @@ export function createOpenElements<State>(root: State, isHidden: (state: State) 
     if (name === "li" && scope.li >= 0) popFrom(scope.li);
     else if ((name === "dd" || name === "dt") && scope.dd >= 0) popFrom(scope.dd);
     else if ((name === "td" || name === "th") && scope.cell >= 0) popFrom(scope.cell);
-    else if (/^(tr|tbody|thead|tfoot)$/.test(name) && scope.row >= 0) popFrom(scope.row);
+    else if (scope.row >= 0 && /^(tr|tbody|thead|tfoot)$/.test(name)) popFrom(scope.row);
     else if (CLOSES_P.has(name) && scope.p >= 0) popFrom(scope.p);
   }
 

@@ -51,7 +51,7 @@ function unpacked(folded: string, { short_run, longest, joints, disguised, maske
 
 /** Letters for what stands for them, in a word that has a letter and nothing that stands for none. */
 function latinOf(word: string): string {
-  if (!/\p{L}/u.test(word)) return word;
+  if (!/[^a-z]/.test(word) || !/\p{L}/u.test(word)) return word;
   const letters = Array.from(word, (char) => (/[a-z]/.test(char) ? char : (LOOKALIKES.get(char) ?? LEET[char])));
   return letters.includes(undefined) ? word : letters.join("");
 }

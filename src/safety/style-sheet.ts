@@ -5,6 +5,8 @@ export interface StyleSheet {
   /** What the rules declare for an element, weaker selectors first overwritten by stronger ones. */
   match(element: { name: string; id: string; classes: readonly string[] }): Declarations;
   readonly is_empty: boolean;
+  /** Whether any rule is for an element's `id`. */
+  readonly reads_ids: boolean;
 }
 
 /** Beyond this a sheet is not read further: no page that people read needs more. */
@@ -36,16 +38,26 @@ export function readStyleSheet(sheets: readonly string[]): StyleSheet {
       rules.set(key, earlier === undefined ? declared : cascade([earlier, declared]));
     }
   }
-  return { match: (element) => matching(rules, element), is_empty: rules.size === 0 };
+  const selectors = [...rules.keys()];
+  const together = new Set(selectors.map((key) => /^[^.#]+(?=[.#])/.exec(key)?.[0]));
+  return {
+    match: (element) => matching(rules, element, together.has(element.name)),
+    is_empty: rules.size === 0,
+    reads_ids: selectors.some((key) => key.includes("#")),
+  };
 }
 
+/** @param isTogether whether some rule is for the element's name together with a class or an id */
 function matching(
   rules: ReadonlyMap<string, Declarations>,
   { name, id, classes }: { name: string; id: string; classes: readonly string[] },
+  isTogether: boolean,
 ): Declarations {
   const some = classes.slice(0, MAX_CLASSES);
-  const keys = ["*", name, ...some.map((c) => `.${c}`), ...some.map((c) => `${name}.${c}`)];
-  if (id !== "") keys.push(`#${id}`, `${name}#${id}`);
+  const keys = ["*", name, ...some.map((c) => `.${c}`)];
+  if (isTogether) keys.push(...some.map((c) => `${name}.${c}`));
+  if (id !== "") keys.push(`#${id}`);
+  if (id !== "" && isTogether) keys.push(`${name}#${id}`);
   return cascade(keys.map((key) => rules.get(key)).filter((rule) => rule !== undefined));
 }
 

@@ -56,54 +56,48 @@ function classes(): Uint8Array {
   return table;
 }
 
-/** Hashes of one word, letter by letter. */
-const word = {
-  length: 0,
-  masked: false,
-  lettered: false,
-  foreign: false,
-  exact: 0,
-  squeezed: 0,
-  sum: 0,
-  first: 0,
-  last: 0,
-  bare: 0,
-  bare_last: 0,
-  vowels: 0,
-  shifted: 0,
-  raw: 0,
-};
-
-function begin(): void {
-  word.length = word.exact = word.squeezed = word.sum = word.last = word.bare = word.bare_last = word.vowels = 0;
-  word.shifted = word.raw = 0;
-  word.masked = word.foreign = word.lettered = false;
-}
+/** Hashes of the word read last. */
+const word = { length: 0, exact: 0, squeezed: 0, sum: 0, first: 0, last: 0, bare: 0, vowels: 0, shifted: 0 };
 
 const BASE = 0x01000193;
 
-function add(entry: number, isDigit: boolean): void {
-  if (!isDigit) word.lettered = true;
-  const raw = entry & LETTER;
-  const letter = raw === L ? I : raw;
-  if (entry > LETTER) {
-    if (entry === OTHER_LETTER) word.foreign = true;
-    word.masked = true;
+/** Reads a word whose every code unit has a class. */
+function read(text: string, from: number, to: number): void {
+  let exact = 0;
+  let shifted = 0;
+  let squeezed = 0;
+  let bare = 0;
+  let bare_last = 0;
+  let sum = 0;
+  let vowels = 0;
+  let last = 0;
+  let raw = 0;
+  for (let at = from; at < to; at++) {
+    const before = raw;
+    raw = (CLASSES[text.charCodeAt(at)] as number) & LETTER;
+    const letter = raw === L ? I : raw;
+    exact = Math.imul(exact ^ raw, BASE);
+    if (at > from) shifted = Math.imul(shifted ^ (raw < before ? raw - before + 26 : raw - before), BASE);
+    if (letter !== last) squeezed = Math.imul(squeezed ^ letter, BASE);
+    if (VOWELS[raw] === 1) {
+      if (at > from) vowels++;
+    } else {
+      if (raw !== bare_last) bare = Math.imul(bare ^ raw, BASE);
+      bare_last = raw;
+    }
+    sum = (sum + (SCATTERED[letter] as number)) | 0;
+    last = letter;
   }
-  word.exact = Math.imul(word.exact ^ raw, BASE);
-  if (word.length === 0) word.first = letter;
-  else word.shifted = Math.imul(word.shifted ^ ((raw - word.raw + 26) % 26), BASE);
-  word.raw = raw;
-  if (letter !== word.last) word.squeezed = Math.imul(word.squeezed ^ letter, BASE);
-  if (VOWELS[raw] === 1) {
-    if (word.length > 0) word.vowels++;
-  } else {
-    if (raw !== word.bare_last) word.bare = Math.imul(word.bare ^ raw, BASE);
-    word.bare_last = raw;
-  }
-  word.sum = (word.sum + (SCATTERED[letter] as number)) | 0;
-  word.last = letter;
-  word.length++;
+  const initial = (CLASSES[text.charCodeAt(from)] as number) & LETTER;
+  word.first = initial === L ? I : initial;
+  word.length = to - from;
+  word.exact = exact;
+  word.shifted = shifted;
+  word.squeezed = squeezed;
+  word.bare = bare;
+  word.vowels = vowels;
+  word.sum = sum;
+  word.last = last;
 }
 
 /** A place in HITS; the kind of the form is part of it. */
@@ -114,10 +108,7 @@ function place(hash: number, kind: number): number {
 
 const sortedHash = (): number => word.sum ^ Math.imul(word.first * 32 + word.last, 0xc2b2ae35) ^ word.length;
 
-function read(form: string): void {
-  begin();
-  for (let at = 0; at < form.length; at++) add(CLASSES[form.charCodeAt(at)] as number, false);
-}
+const readForm = (form: string): void => read(form, 0, form.length);
 
 function mark(hash: number, kind: number): void {
   const at = place(hash, kind);
@@ -127,26 +118,26 @@ function mark(hash: number, kind: number): void {
 function fillHits(): void {
   const forms = keyForms();
   for (const key of forms.exact) {
-    read(key);
+    readForm(key);
     mark(word.exact, ORDER_WORDS.get(key) === ROLE.verb ? HIT.verb : HIT.object);
     if (key.length >= MIN_TURNED) {
       mark(word.shifted, HIT.shifted);
-      read(Array.from(key, (letter) => String.fromCharCode(219 - letter.charCodeAt(0))).join(""));
+      readForm(Array.from(key, (letter) => String.fromCharCode(219 - letter.charCodeAt(0))).join(""));
       mark(word.shifted, HIT.shifted);
     }
-    read([...key].reverse().join(""));
+    readForm([...key].reverse().join(""));
     if (key.length >= MIN_TURNED - 1) mark(word.exact, HIT.reversed);
   }
   for (const form of forms.squeezed) {
-    read(form);
+    readForm(form);
     mark(word.squeezed, HIT.squeezed);
   }
   for (const form of forms.sorted) {
-    read(form);
+    readForm(form);
     mark(sortedHash(), HIT.sorted);
   }
   for (const form of forms.skeletons) {
-    read(form);
+    readForm(form);
     mark(word.bare, HIT.skeleton);
   }
 }
@@ -156,18 +147,21 @@ const hit = (hash: number, kind: number): boolean => ((HITS[place(hash, kind)] a
 
 type Counts = { -readonly [Name in keyof Signs]: Signs[Name] };
 
-function count(signs: Counts): void {
+/** @param kinds what its letters' classes have between them */
+function count(signs: Counts, text: string, from: number, to: number, kinds: number, isLettered: boolean): void {
+  const length = to - from;
   signs.words++;
-  if (word.length > signs.longest) signs.longest = word.length;
-  if (word.foreign) return;
-  if (word.masked && word.lettered) signs.masked++;
-  if (word.length < MIN_WORD) return;
-  const isPlain = !word.masked;
+  if (length > signs.longest) signs.longest = length;
+  if ((kinds & OTHER_LETTER) !== 0) return;
+  const isPlain = kinds <= LETTER;
+  if (!isPlain && isLettered) signs.masked++;
+  if (length < MIN_WORD) return;
+  read(text, from, to);
   if (isPlain && hit(word.exact, HIT.verb)) signs.verbs++;
   else if (isPlain && hit(word.exact, HIT.object)) signs.objects++;
   else if (isDisguised()) signs.disguised++;
-  else if (word.length >= MIN_TURNED - 1 && hit(word.exact, HIT.reversed)) signs.reversed++;
-  else if (word.length >= MIN_TURNED && hit(word.shifted, HIT.shifted)) signs.shifted++;
+  else if (length >= MIN_TURNED - 1 && hit(word.exact, HIT.reversed)) signs.reversed++;
+  else if (length >= MIN_TURNED && hit(word.shifted, HIT.shifted)) signs.shifted++;
 }
 
 function isDisguised(): boolean {
@@ -199,22 +193,28 @@ export function survey(folded: string): Signs {
     joints: 0,
   };
   let run = 0;
-  begin();
+  let from = -1;
+  let kinds = 0;
+  let isLettered = false;
   for (let at = 0; at <= folded.length; at++) {
     const code = at < folded.length ? folded.charCodeAt(at) : SPACE;
     let entry = CLASSES[code] as number;
     // At a word's end these are what they look like.
     if ((code === BANG || code === PLUS) && (CLASSES[folded.charCodeAt(at + 1)] ?? 0) === 0) entry = 0;
     if (entry !== 0) {
-      add(entry, code < COLON);
+      if (from < 0) from = at;
+      kinds |= entry;
+      if (code >= COLON) isLettered = true;
       continue;
     }
-    if (word.length === 0) continue;
-    count(signs);
-    run = word.length <= MAX_SHORT ? run + 1 : 0;
+    if (from < 0) continue;
+    count(signs, folded, from, at, kinds, isLettered);
+    run = at - from <= MAX_SHORT ? run + 1 : 0;
     if (run > signs.short_run) signs.short_run = run;
     if (MARKS.has(code) && folded.charCodeAt(at + 1) !== SPACE) signs.joints++;
-    begin();
+    from = -1;
+    kinds = 0;
+    isLettered = false;
   }
   return signs;
 }

@@ -45,7 +45,7 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   }
 
   function collapsed(text: string): void {
-    const words = text.replace(/[ \t\r\n\f]+/g, " ");
+    const words = /[\t\r\n\f]| {2}/.test(text) ? text.replace(/[ \t\r\n\f]+/g, " ") : text;
     const leading = words.startsWith(" ");
     const core = words.trim();
     if (leading) pendingSpace = true;
@@ -55,7 +55,7 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   }
 
   function prefix(name: string): void {
-    if (/^h[1-6]$/.test(name)) put(`${"#".repeat(Number(name[1]))} `);
+    if (name.length === 2 && /^h[1-6]$/.test(name)) put(`${"#".repeat(Number(name[1]))} `);
     else if (name === "li") put("- ");
     else if (name === "hr") put("---");
     else return;
@@ -95,7 +95,8 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
       if (BLOCKS.has(name)) breakLine(SPACED.has(name) ? 2 : 1);
     },
     text(text: string): void {
-      if (anchor !== null && anchor.text.length < 200) anchor.text += text.replace(/\s+/g, " ");
+      if (anchor !== null && anchor.text.length < 200)
+        anchor.text += /[^\S ]|\s\s/.test(text) ? text.replace(/\s+/g, " ") : text;
       if (keep_lines) parts.push(text);
       else if (preformatted > 0) put(text);
       else collapsed(text);

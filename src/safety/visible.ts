@@ -42,7 +42,7 @@ const NEVER_SEEN = new Map<string, string>([
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
   /(?:^|\s)(sr-only|visually-hidden|visuallyhidden|screen-reader-text|screen-reader-only)(?:\s|$)/;
-const LOOK_ATTRIBUTES = ["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open"];
+const LOOK_ATTRIBUTES = new Set(["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open"]);
 /** Of an element that says nothing of its look. */
 const PLAIN: OwnLook = { hidden_by: null, invisible: null, font_px: null, colour: null, background: null };
 /** Attribute texts shorter than this instruct nobody. */
@@ -141,9 +141,12 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
   const merged = new Map<OwnLook, { outer: Look; look: Look }>();
 
   function ownLook({ name, attributes }: HtmlToken & { type: "open" }): OwnLook {
-    const key = lookKey(name, attributes);
-    const found = known.get(key) ?? ownLookOf(name, attributes, sheet);
-    known.set(key, found);
+    const key = lookKey(name, attributes, sheet.reads_ids);
+    let found = known.get(key);
+    if (found === undefined) {
+      found = ownLookOf(name, attributes, sheet);
+      known.set(key, found);
+    }
     return found;
   }
 
@@ -160,12 +163,12 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
   };
 }
 
-/** All that `ownLookOf` reads of an element. */
-function lookKey(name: string, attributes: ReadonlyMap<string, string>): string {
+/** All that `ownLookOf` reads of an element: its `id` only where a sheet may name it. */
+function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads_ids: boolean): string {
+  if (attributes.size === 0) return name;
   let key = name;
-  for (const attribute of LOOK_ATTRIBUTES) {
-    const value = attributes.get(attribute);
-    if (value !== undefined) key += `\0${attribute}=${value}`;
+  for (const [attribute, value] of attributes) {
+    if (LOOK_ATTRIBUTES.has(attribute) && (reads_ids || attribute !== "id")) key += `\0${attribute}=${value}`;
   }
   return key;
 }

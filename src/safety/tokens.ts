@@ -1,0 +1,113 @@
+/** The words, numbers and signs of a folded text, each as the hash of how it is written: read in one pass, without making them. */
+
+const ADDRESS = /https?:\/\/\S+|\bwww\.\S+/g;
+const MAIL = /[\w.+-]{1,40}@[\w-]{1,40}\.\w[\w.]{1,30}/g;
+const SIGNS = '!?:"{}<>#*=[]()';
+/** Scripts whose words are short or stand without spaces: each character is a token. */
+const UNSPACED = /[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/g;
+const LETTERS = /[\p{L}\p{M}]+/gu;
+const LETTER = /^[\p{L}\p{M}]/u;
+/** Words without a cluster count by their beginning, which most languages inflect least. */
+const STEM_LENGTH = 5;
+
+/** What a code unit is to the reader: from LETTER_FROM up it is part of a word. */
+const UNIT = { other: 0, sign: 1, digit: 2, surrogate: 3, letter: 4, unspaced: 5 } as const;
+const UNITS = units();
+
+function units(): Uint8Array {
+  const table = new Uint8Array(1 << 16);
+  const all = Array.from(table, (_unit, code) => String.fromCharCode(code)).join("");
+  for (const { index, 0: run } of all.matchAll(LETTERS)) table.fill(UNIT.letter, index, index + run.length);
+  for (const { index } of all.matchAll(UNSPACED)) if (table[index] === UNIT.letter) table[index] = UNIT.unspaced;
+  table.fill(UNIT.surrogate, 0xd800, 0xe000);
+  table.fill(UNIT.digit, 48, 58);
+  for (const sign of SIGNS) table[sign.charCodeAt(0)] = UNIT.sign;
+  return table;
+}
+
+/** In `stems`, of a token that is no word. */
+export const NO_WORD = 0;
+
+/** The tokens read last: memory that the next reading writes to. */
+const tokens = { words: new Int32Array(1 << 10), stems: new Int32Array(1 << 10), count: 0 };
+
+/** Tokens of a folded text: of each its hash, and the hash of its beginning where it is a word. The next call writes to the same memory. */
+export function tokensOf(folded: string): Readonly<typeof tokens> {
+  const text = plain(folded);
+  if (tokens.words.length < text.length) {
+    tokens.words = new Int32Array(text.length * 2);
+    tokens.stems = new Int32Array(text.length * 2);
+  }
+  tokens.count = 0;
+  for (let at = 0; at < text.length; ) {
+    const code = text.charCodeAt(at);
+    const unit = unitAt(text, at, code);
+    if (unit >= UNIT.letter) at = readWord(text, at);
+    else if (unit === UNIT.digit) at = readNumber(text, at);
+    else {
+      if (unit === UNIT.sign) put(hashed(BASIS, code), NO_WORD);
+      at++;
+    }
+  }
+  return tokens;
+}
+
+function plain(folded: string): string {
+  const text = /:\/\/|www\./.test(folded) ? folded.replace(ADDRESS, " xaddress ") : folded;
+  return text.includes("@") ? text.replace(MAIL, " xmail ") : text;
+}
+
+function unitAt(text: string, at: number, code: number): number {
+  const unit = UNITS[code] as number;
+  if (unit !== UNIT.surrogate) return unit;
+  const whole = text.codePointAt(code >= 0xdc00 && at > 0 ? at - 1 : at) as number;
+  return whole > 0xffff && LETTER.test(String.fromCodePoint(whole)) ? UNIT.letter : UNIT.other;
+}
+
+/** @returns where the word ends */
+function readWord(text: string, start: number): number {
+  let hash = BASIS;
+  let stem = BASIS;
+  let isUnspaced = false;
+  let at = start;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    const unit = unitAt(text, at, code);
+    if (unit < UNIT.letter) break;
+    if (unit === UNIT.unspaced) isUnspaced = true;
+    hash = hashed(hash, code);
+    if (at - start < STEM_LENGTH) stem = hash;
+  }
+  if (isUnspaced) for (const char of text.slice(start, at)) put(hashOf(char), hashOf(char));
+  else put(hash, stem);
+  return at;
+}
+
+/** All numbers are one. @returns where the number ends */
+function readNumber(text: string, start: number): number {
+  let at = start + 1;
+  while (UNITS[text.charCodeAt(at)] === UNIT.digit) at++;
+  put(NUMBER, NO_WORD);
+  return at;
+}
+
+function put(word: number, stem: number): void {
+  tokens.words[tokens.count] = word;
+  tokens.stems[tokens.count] = stem;
+  tokens.count++;
+}
+
+const BASIS = 0x811c9dc5;
+
+function hashed(hash: number, code: number): number {
+  return Math.imul(hash ^ code, 0x01000193);
+}
+
+/** A number for a text, 32 bits of it. */
+export function hashOf(text: string): number {
+  let hash = BASIS;
+  for (let at = 0; at < text.length; at++) hash = hashed(hash, text.charCodeAt(at));
+  return hash;
+}
+
+const NUMBER = hashOf("0");
