@@ -9,6 +9,10 @@ export interface Normalised {
   readonly smuggled: readonly string[];
   /** Places where something invisible stood between two Latin letters, soft hyphens apart. */
   readonly split_words: number;
+  /** Characters taken out that steer what is shown and are not shown themselves: zero width, bidi, tags. */
+  readonly unseen: number;
+  /** Frames of a conversation that are frames no more, by their words; a few of each kind. */
+  readonly defused: readonly string[];
 }
 
 /** Unicode tag characters: an invisible copy of ASCII. */
@@ -55,11 +59,22 @@ export function normalise(text: string): Normalised {
   const has_unseen = SPECIAL.unseen.test(text);
   const seen = has_unseen ? withoutUnseen(text) : text;
   const marked = SPECIAL.marks.test(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
+  const composed = marked.replace(/\u2800/g, " ").normalize("NFC");
+  const defused = defuseTemplates(composed);
   return {
-    text: defuseTemplates(marked.replace(/\u2800/g, " ").normalize("NFC")),
+    text: defused,
     smuggled: has_unseen ? spelledOut(text) : [],
     split_words: has_unseen ? (text.match(SPLIT_WORD) ?? []).length : 0,
+    unseen: has_unseen ? steeringIn(text) - steeringIn(seen) : 0,
+    defused: defused === composed ? [] : framesIn(composed),
   };
+}
+
+/** Zero width, bidi and tag characters; not the marks of byte order, soft hyphens and controls of honest pages. */
+const STEERING = /[\u200b-\u200f\u202a-\u202e\u2060-\u2069]|[\u{e0000}-\u{e007f}]/gu;
+
+function steeringIn(text: string): number {
+  return text.match(STEERING)?.length ?? 0;
 }
 
 function withoutUnseen(text: string): string {
@@ -102,6 +117,17 @@ const FRAME_TAG =
   /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4})(?:\s[^<>\n]{0,200})?)>/gi;
 /** A speaker's label after a blank line begins a turn for models trained on such transcripts. */
 const TURN_LABEL = /(^|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
+
+/** Frames of each kind that are told of. */
+const MAX_FRAMES_TOLD = 3;
+
+function framesIn(text: string): string[] {
+  return [SPECIAL_TOKEN, BRACKET_TOKEN, EXACT_TOKEN, DOUBLE_ANGLE, FRAME_TAG, TURN_LABEL].flatMap((pattern) =>
+    (text.match(pattern) ?? [])
+      .slice(0, MAX_FRAMES_TOLD)
+      .map((frame) => frame.replace(/[^\p{L}\p{N} /_-]/gu, "").trim()),
+  );
+}
 
 /** Rewrites the tokens with round brackets, which frame nothing: the words stay, the power goes. */
 function defuseTemplates(text: string): string {

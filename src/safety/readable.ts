@@ -1,6 +1,6 @@
 import { plainJson } from "./json-text.ts";
 import { visibleMarkdown } from "./markdown.ts";
-import { normalise } from "./normalise.ts";
+import { type Normalised, normalise } from "./normalise.ts";
 import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
 
 export type ContentKind = "html" | "markdown" | "text";
@@ -10,6 +10,8 @@ export interface Readable {
   readonly text: string;
   readonly hidden: readonly Hidden[];
   readonly links: readonly { text: string; url: string }[];
+  /** What was made harmless in it rather than taken out: how, and what it was. */
+  readonly defused: readonly { technique: string; excerpt: string }[];
   /** What the way in which the text is written says against it (detect.ts). */
   readonly evidence: number;
 }
@@ -41,14 +43,24 @@ function evidenceOfSplitting(split_words: number): number {
 export function readable(content: string, kind: ContentKind | "json", base_url?: string): Readable {
   const seen = visible(content, kind);
   const links = absoluteLinks(seen.links, base_url);
-  const { text, smuggled, split_words } = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
+  const normalised = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
+  const { text, smuggled, split_words } = normalised;
   const spelled = smuggled.map((text) => ({ technique: SMUGGLED, text }));
   return {
     text: withoutLiveImages(text),
     hidden: [...seen.hidden, ...spelled],
     links,
+    defused: defusedIn(normalised),
     evidence: evidenceOfSplitting(split_words),
   };
+}
+
+function defusedIn({ unseen, defused }: Normalised): Readable["defused"] {
+  const characters = unseen === 1 ? "1 character" : `${unseen} characters`;
+  return [
+    ...(unseen === 0 ? [] : [{ technique: SMUGGLED, excerpt: `${characters} that no reader sees` }]),
+    ...defused.map((excerpt) => ({ technique: "chat-template-token", excerpt })),
+  ];
 }
 
 function visible(content: string, kind: ContentKind | "json"): VisibleText {

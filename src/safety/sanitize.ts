@@ -54,7 +54,7 @@ const GAP = "[passage removed]";
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
   const { content, kind, level, mark } = request;
-  const { text: whole, hidden, links, evidence } = readable(content, kind, request.base_url);
+  const { text: whole, hidden, links, defused, evidence } = readable(content, kind, request.base_url);
   // Judging costs the most by far: what is not handed on is not judged.
   const clean = whole.slice(0, request.max_chars).toWellFormed();
   const found = detector(clean, level, evidence);
@@ -63,7 +63,7 @@ export function sanitize(request: SanitizeRequest, detector: Detector = detect):
   return {
     text: fence(without(clean, found) + cutNotice(whole.length - clean.length), mark),
     verdict: { injected: score >= 0.5, score: Math.round(score * 1000) / 1000 },
-    removed: [...instructions(clean, found), ...judged.removed].slice(0, MAX_REMOVED),
+    removed: [...instructions(clean, found), ...judged.removed, ...defused].slice(0, MAX_REMOVED),
     marker: mark,
     links: links.map((link) => link.url),
   };
