@@ -14,7 +14,7 @@ import { writeReport } from "./support/report.ts";
 import { usageSummary } from "./usage-summary.ts";
 import { vault } from "./vault.ts";
 
-// `npm run bench -- [name…] [--quick] [--peers] [--write] [--data DIR]`: see docs/benchmarks.md.
+// `npm run bench -- [name…] [--quick] [--rounds N] [--peers] [--write] [--data DIR]`: see docs/benchmarks.md.
 
 const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   completions,
@@ -32,6 +32,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     quick: { type: "boolean", default: false },
+    rounds: { type: "string" },
     peers: { type: "boolean", default: false },
     write: { type: "boolean", default: false },
     data: { type: "string" },
@@ -40,7 +41,7 @@ const { values: options, positionals } = parseArgs({
 if (options.write && positionals.length > 0) throw new Error("--write takes a run of everything");
 const names = positionals.length > 0 ? positionals : Object.keys(BENCHMARKS);
 const effort: Effort = {
-  rounds: options.quick ? 1 : 3,
+  rounds: Number(options.rounds ?? (options.quick ? 1 : 3)),
   scale: options.quick ? 0.1 : 1,
   peers: options.peers,
   data: options.data ?? null,

@@ -15,7 +15,7 @@ with PostgreSQL's and the embedded database's syncing to disk switched on. Conte
 median of ${effort.rounds} round${effort.rounds === 1 ? "" : "s"}. Absolute figures change from machine to machine; **the ratios, between programs
 measured in the same run, are what counts.**
 ${effort.scale < 1 ? "\n**These come from a quick run (`--quick`), short and on a machine that had other work: orders of magnitude only.**\n" : ""}
-- \`npm run bench\` runs all of it, \`npm run bench -- completions\` one part, \`-- --quick\` a short run.
+- \`npm run bench\` runs all of it, \`npm run bench -- completions\` one part, \`-- --quick\` a short run, \`-- --rounds 1\` one of a third of the time.
 - \`npm run crash -- --minutes 10 --seed 1\` is the other half: \`kill -9\` under load, and every acknowledged charge
   accounted for.
 `;
