@@ -4,7 +4,7 @@ const ADDRESS = /https?:\/\/\S+|\bwww\.\S+/g;
 const MAIL = /[\w.+-]{1,40}@[\w-]{1,40}\.\w[\w.]{1,30}/g;
 const SIGNS = '!?:"{}<>#*=[]()';
 /** Scripts whose words are short or stand without spaces: each character is a token. */
-const UNSPACED = /[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]/g;
+const UNSPACED = /[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+/g;
 const LETTERS = /[\p{L}\p{M}]+/gu;
 const LETTER = /^[\p{L}\p{M}]/u;
 /** Words without a cluster count by their beginning, which most languages inflect least. */
@@ -18,7 +18,11 @@ function units(): Uint8Array {
   const table = new Uint8Array(1 << 16);
   const all = Array.from(table, (_unit, code) => String.fromCharCode(code)).join("");
   for (const { index, 0: run } of all.matchAll(LETTERS)) table.fill(UNIT.letter, index, index + run.length);
-  for (const { index } of all.matchAll(UNSPACED)) if (table[index] === UNIT.letter) table[index] = UNIT.unspaced;
+  for (const { index, 0: run } of all.matchAll(UNSPACED)) {
+    for (let code = index; code < index + run.length; code++) {
+      if (table[code] === UNIT.letter) table[code] = UNIT.unspaced;
+    }
+  }
   table.fill(UNIT.surrogate, 0xd800, 0xe000);
   table.fill(UNIT.digit, 48, 58);
   for (const sign of SIGNS) table[sign.charCodeAt(0)] = UNIT.sign;

@@ -6,10 +6,9 @@ import { useAct } from "../ui/act.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog } from "../ui/dialog.tsx";
+import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { FormErrorProvider, SelectField, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 
 const AREAS = [
   ["agents", "Agents and runs"],
@@ -228,13 +227,9 @@ function NewKey({ onClose }: { onClose: () => void }) {
               placeholder="no cap"
             />
           </div>
-          {error !== null && <ProblemNotice error={error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" kind="primary" busy={busy}>
-              Make the key
-            </Button>
-          </div>
+          <FormEnd error={error} busy={busy} onCancel={onClose}>
+            Make the key
+          </FormEnd>
         </form>
       </FormErrorProvider>
     </Dialog>
@@ -289,13 +284,9 @@ function Rotate({ api_key, onClose }: { api_key: ApiKey; onClose: () => void }) 
         <form onSubmit={rotate} className="space-y-4">
           <p className="text-muted">The key gets a new secret; its rights, budget and history stay.</p>
           <SelectField label="The old one ends" value={grace} options={GRACE} onValue={setGrace} />
-          {error !== null && <ProblemNotice error={error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" kind="primary" busy={busy}>
-              Rotate
-            </Button>
-          </div>
+          <FormEnd error={error} busy={busy} onCancel={onClose}>
+            Rotate
+          </FormEnd>
         </form>
       )}
     </Dialog>

@@ -7,10 +7,9 @@ import { instant, number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog } from "../ui/dialog.tsx";
+import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { FormErrorProvider, SelectField, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 
 type Notice = Answer<"GET /api/v1/notices">["notices"][number];
 type Endpoint = Answer<"GET /api/v1/webhook-endpoints">["webhook_endpoints"][number];
@@ -241,13 +240,9 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
                 ))}
               </div>
             </fieldset>
-            {error !== null && <ProblemNotice error={error} />}
-            <div className="flex justify-end gap-2">
-              <Button onClick={onClose}>Cancel</Button>
-              <Button type="submit" kind="primary" busy={busy} disabled={events.length === 0}>
-                Make it
-              </Button>
-            </div>
+            <FormEnd error={error} busy={busy} onCancel={onClose} disabled={events.length === 0}>
+              Make it
+            </FormEnd>
           </form>
         </FormErrorProvider>
       )}

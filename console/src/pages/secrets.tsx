@@ -5,11 +5,10 @@ import { type Secret, secretsQuery, secretUsesQuery, stale } from "../api/querie
 import { ago, instant, words } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Badge, Button, buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { Confirm, Dialog } from "../ui/dialog.tsx";
+import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { AreaField, FormErrorProvider, TextField, toList } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 
 type Open = { what: "new" } | { what: "change" | "delete"; secret: Secret } | null;
 
@@ -186,13 +185,9 @@ function SecretForm({ secret, onClose }: { secret: Secret | null; onClose: () =>
             placeholder="wherever an agent is set up to"
             hint="Hosts, parted by commas. Allowing more later needs the value again."
           />
-          {error !== null && <ProblemNotice error={error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" kind="primary" busy={busy}>
-              {secret === null ? "Store it" : "Save"}
-            </Button>
-          </div>
+          <FormEnd error={error} busy={busy} onCancel={onClose}>
+            {secret === null ? "Store it" : "Save"}
+          </FormEnd>
         </form>
       </FormErrorProvider>
     </Dialog>

@@ -7,7 +7,7 @@ import { number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog } from "../ui/dialog.tsx";
+import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { FormErrorProvider, SelectField, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -41,13 +41,9 @@ export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => 
               onChecked={setTrial}
               hint="Without, the account is empty until you grant tokens."
             />
-            {error !== null && <ProblemNotice error={error} />}
-            <div className="flex justify-end gap-2">
-              <Button onClick={onClose}>Cancel</Button>
-              <Button type="submit" kind="primary" busy={busy}>
-                Make the user
-              </Button>
-            </div>
+            <FormEnd error={error} busy={busy} onCancel={onClose}>
+              Make the user
+            </FormEnd>
           </form>
         </FormErrorProvider>
       )}
@@ -172,13 +168,9 @@ function GivePlan({ user, api_key, onClose }: { user: User; api_key: string; onC
             hint="As if it were paid: its tokens come at once, and with each period from then on. A smaller plan begins when the present period ends."
           />
           {plans.isError && <ProblemNotice error={plans.error} />}
-          {error !== null && <ProblemNotice error={error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" kind="primary" busy={busy} disabled={plan_id === "" || plan_id === user.plan}>
-              Give the plan
-            </Button>
-          </div>
+          <FormEnd error={error} busy={busy} onCancel={onClose} disabled={plan_id === "" || plan_id === user.plan}>
+            Give the plan
+          </FormEnd>
         </form>
       </FormErrorProvider>
     </Dialog>
@@ -226,13 +218,9 @@ function Grant({ user, api_key, onClose }: { user: User; api_key: string; onClos
             onValue={setNote}
             hint="The user reads it beside the bucket."
           />
-          {error !== null && <ProblemNotice error={error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" kind="primary" busy={busy}>
-              Grant
-            </Button>
-          </div>
+          <FormEnd error={error} busy={busy} onCancel={onClose}>
+            Grant
+          </FormEnd>
         </form>
       </FormErrorProvider>
     </Dialog>

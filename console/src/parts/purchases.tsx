@@ -5,10 +5,9 @@ import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
 import { useAct } from "../ui/act.ts";
 import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
-import { Dialog } from "../ui/dialog.tsx";
+import { Dialog, FormEnd } from "../ui/dialog.tsx";
 import { FormErrorProvider, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
-import { ProblemNotice } from "../ui/problem.tsx";
 
 type Purchase = Answer<"GET /api/v1/billing/purchases/{id}">;
 const TONES = { pending: "warn", succeeded: "good", failed: "bad", refunded: "neutral" } as const;
@@ -186,13 +185,9 @@ export function TopUp({ onClose }: { onClose: () => void }) {
               <span className="text-muted">The least is $1.</span>
             )}
           </p>
-          {error !== null && <ProblemNotice error={error} />}
-          <div className="flex justify-end gap-2">
-            <Button onClick={onClose}>Cancel</Button>
-            <Button type="submit" kind="primary" busy={busy} disabled={!valid}>
-              Buy
-            </Button>
-          </div>
+          <FormEnd error={error} busy={busy} onCancel={onClose} disabled={!valid}>
+            Buy
+          </FormEnd>
         </form>
       </FormErrorProvider>
     </Dialog>

@@ -1,4 +1,4 @@
-import { type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { type ComponentProps, type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { useAct } from "./act.ts";
 import { Button } from "./basics.tsx";
 import { TextField } from "./fields.tsx";
@@ -85,14 +85,52 @@ export function Confirm({ title, children, act, keep, kind = "danger", typed, on
             onValue={setText}
           />
         )}
-        {error !== null && <ProblemNotice error={error} />}
-        <div className="flex justify-end gap-2">
-          <Button onClick={onClose}>{keep ?? (kind === "danger" ? "Keep it" : "Cancel")}</Button>
-          <Button type="submit" kind={kind} busy={busy} disabled={typed !== undefined && text.trim() !== typed}>
-            {act}
-          </Button>
-        </div>
+        <FormEnd
+          error={error}
+          busy={busy}
+          onCancel={onClose}
+          cancel={keep ?? (kind === "danger" ? "Keep it" : "Cancel")}
+          kind={kind}
+          disabled={typed !== undefined && text.trim() !== typed}
+        >
+          {act}
+        </FormEnd>
       </form>
     </Dialog>
+  );
+}
+
+interface FormEndProps {
+  /** What went wrong with the last try; null: nothing. */
+  error: ComponentProps<typeof ProblemNotice>["error"] | null;
+  busy: boolean;
+  onCancel: () => void;
+  cancel?: ReactNode;
+  kind?: ComponentProps<typeof Button>["kind"];
+  disabled?: boolean;
+  /** What the form does. */
+  children: ReactNode;
+}
+
+/** The end of a dialog's form: what went wrong, and the two ways out. */
+export function FormEnd({
+  error,
+  busy,
+  onCancel,
+  cancel = "Cancel",
+  kind = "primary",
+  disabled = false,
+  children,
+}: FormEndProps) {
+  return (
+    <>
+      {error !== null && <ProblemNotice error={error} />}
+      <div className="flex justify-end gap-2">
+        <Button onClick={onCancel}>{cancel}</Button>
+        <Button type="submit" kind={kind} busy={busy} disabled={disabled}>
+          {children}
+        </Button>
+      </div>
+    </>
   );
 }
