@@ -1,4 +1,5 @@
 import { defineConfig } from "vitest/config";
+import { closingLine } from "./test/support/closing-line.ts";
 
 const attacksOnRows = "test/attacks/vault-*.test.ts";
 const onBothStorages = ["test/{api,journeys,properties}/**/*.test.ts", attacksOnRows];
@@ -19,6 +20,7 @@ const storage = (name: "embedded" | "postgres") => ({
 export default defineConfig({
   test: {
     maxWorkers: 2,
+    reporters: ["default", closingLine],
     projects: [
       {
         test: {

@@ -9,7 +9,7 @@ import { measureExtractors } from "./peers/extractors.ts";
 import type { Effort, Outcome, Table } from "./support/outcome.ts";
 import { percentile } from "./support/statistics.ts";
 
-const READABLE = import.meta.resolve("../src/safety/readable.ts");
+const READABLE = import.meta.resolve("../src/safety/reading/readable.ts");
 const ADAPTIVE = fileURLToPath(import.meta.resolve("../training/adaptive.txt"));
 const PAGES_100_KB = 150;
 const PAGES_1_MB = 10;

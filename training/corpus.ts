@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ContentKind } from "../src/safety/readable.ts";
+import type { ContentKind } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
 import { LANGUAGES } from "./languages.ts";
 

@@ -1,6 +1,6 @@
-import { type Clusters, cueFeatures, cuesIn, TABLE_SIZE, textFeatures } from "../src/safety/features.ts";
-import { CUE_SHARE, logitFromText, logitWithCues, textShare, type Weights } from "../src/safety/model.ts";
-import { piecesOf, windowsOf } from "../src/safety/windows.ts";
+import { type Clusters, cueFeatures, cuesIn, TABLE_SIZE, textFeatures } from "../src/safety/judging/features.ts";
+import { CUE_SHARE, logitFromText, logitWithCues, textShare, type Weights } from "../src/safety/judging/model.ts";
+import { piecesOf, windowsOf } from "../src/safety/judging/windows.ts";
 import { createRandom } from "./grammar.ts";
 
 /** Features of a window: of its words, of its cues; each once. */

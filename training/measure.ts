@@ -1,11 +1,11 @@
-import { inContext } from "../src/safety/context.ts";
-import { caution } from "../src/safety/discussion.ts";
-import type { Clusters } from "../src/safety/features.ts";
-import type { Weights } from "../src/safety/model.ts";
-import { normalise } from "../src/safety/normalise.ts";
-import type { Piece } from "../src/safety/pieces.ts";
-import { evidenceOfHiding, readable } from "../src/safety/readable.ts";
-import { piecesOf, type Window, windowsOf } from "../src/safety/windows.ts";
+import { inContext } from "../src/safety/judging/context.ts";
+import { caution } from "../src/safety/judging/discussion.ts";
+import type { Clusters } from "../src/safety/judging/features.ts";
+import type { Weights } from "../src/safety/judging/model.ts";
+import type { Piece } from "../src/safety/judging/pieces.ts";
+import { piecesOf, type Window, windowsOf } from "../src/safety/judging/windows.ts";
+import { normalise } from "../src/safety/reading/normalise.ts";
+import { evidenceOfHiding, readable } from "../src/safety/reading/readable.ts";
 import type { Page } from "./corpus.ts";
 import { type Bag, bagOf, logitOf, type Sample } from "./learn.ts";
 

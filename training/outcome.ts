@@ -1,5 +1,5 @@
-import { detectWith } from "../src/safety/detect.ts";
-import type { Model } from "../src/safety/model.ts";
+import { detectWith } from "../src/safety/judging/detect.ts";
+import type { Model } from "../src/safety/judging/model.ts";
 import { sanitize } from "../src/safety/sanitize.ts";
 import type { Page } from "./corpus.ts";
 

@@ -1,8 +1,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { detectWith } from "../src/safety/detect.ts";
-import { type Model, readClusters, type Weights } from "../src/safety/model.ts";
+import { detectWith } from "../src/safety/judging/detect.ts";
+import { type Model, readClusters, type Weights } from "../src/safety/judging/model.ts";
 import { type Example, foreignExamples, foreignPages, ownExamples, specimens } from "./corpus.ts";
 import { type Bag, bagOf, learn } from "./learn.ts";
 import { type JudgedPage, judgedPage, judgePage, measure, thresholdAt } from "./measure.ts";
@@ -10,7 +10,7 @@ import { harmOf, outcomeOf } from "./outcome.ts";
 import { type Group, writeReport } from "./report.ts";
 
 /**
- * `npm run safety:train -- --data DIR`: trains the detector, writes src/safety/model.txt, and measures it, also with
+ * `npm run safety:train -- --data DIR`: trains the detector, writes src/safety/judging/model.txt, and measures it, also with
  * each source left out of the training. Without DIR it trains on this folder alone and keeps the threshold it has.
  * The same data give the same file, byte for byte.
  */
@@ -23,7 +23,7 @@ const DISCUSSING_WEIGHT = 0.3;
 /** The threshold where no pages are there to find one. */
 const USUAL_THRESHOLD = 1;
 
-const MODEL_FILE = join(import.meta.dirname, "../src/safety/model.txt");
+const MODEL_FILE = join(import.meta.dirname, "../src/safety/judging/model.txt");
 const clusterLines = readFileSync(join(import.meta.dirname, "clusters.txt"), "utf8")
   .trimEnd()
   .split("\n");

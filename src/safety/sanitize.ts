@@ -1,8 +1,8 @@
-import { type Detection, detect, type Level } from "./detect.ts";
 import { fence } from "./fence.ts";
-import { normalise } from "./normalise.ts";
-import { type ContentKind, evidenceOfHiding, readable } from "./readable.ts";
-import type { Hidden } from "./visible.ts";
+import { type Detection, detect, type Level } from "./judging/detect.ts";
+import { normalise } from "./reading/normalise.ts";
+import { type ContentKind, evidenceOfHiding, readable } from "./reading/readable.ts";
+import type { Hidden } from "./reading/visible.ts";
 
 export type { ContentKind };
 

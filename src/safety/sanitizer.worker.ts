@@ -1,5 +1,5 @@
 import { parentPort } from "node:worker_threads";
-import { pdfText } from "./pdf-text.ts";
+import { pdfText } from "./reading/pdf-text.ts";
 import { type SanitizeRequest, sanitize } from "./sanitize.ts";
 
 /** What a thread is asked: a text to sanitize, or a PDF to read. */

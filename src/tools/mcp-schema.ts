@@ -1,5 +1,5 @@
 import { newMark } from "../safety/fence.ts";
-import { readable } from "../safety/readable.ts";
+import { readable } from "../safety/reading/readable.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
 
 /** A tool as its server lists it. */

@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it, vi } from "vitest";
 import { newMark } from "../../src/safety/fence.ts";
-import { normalise } from "../../src/safety/normalise.ts";
-import { pdfText } from "../../src/safety/pdf-text.ts";
+import { normalise } from "../../src/safety/reading/normalise.ts";
+import { pdfText } from "../../src/safety/reading/pdf-text.ts";
 import { type Sanitized, type SanitizeRequest, sanitize } from "../../src/safety/sanitize.ts";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
 import { pdfOf } from "../support/pdf.ts";

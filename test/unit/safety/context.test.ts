@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { inContext } from "../../../src/safety/context.ts";
-import { detect } from "../../../src/safety/detect.ts";
-import { piecesOf, windowsOf } from "../../../src/safety/windows.ts";
+import { inContext } from "../../../src/safety/judging/context.ts";
+import { detect } from "../../../src/safety/judging/detect.ts";
+import { piecesOf, windowsOf } from "../../../src/safety/judging/windows.ts";
 
 const GERMAN =
   "Der Fluss kommt aus den Bergen und ist vierzig Kilometer lang. Die Stadt liegt an dem Ufer, und es gibt eine Brücke. " +

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { normalise } from "../../../src/safety/normalise.ts";
+import { normalise } from "../../../src/safety/reading/normalise.ts";
 
 describe("the output view", () => {
   it("composes, and ends lines with a line feed", () => {

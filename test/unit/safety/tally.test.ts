@@ -1,9 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { textFeatures } from "../../../src/safety/features.ts";
-import { fold } from "../../../src/safety/fold.ts";
-import { loadModel } from "../../../src/safety/model.ts";
-import { createTally } from "../../../src/safety/tally.ts";
-import { piecesOf } from "../../../src/safety/windows.ts";
+import { textFeatures } from "../../../src/safety/judging/features.ts";
+import { fold } from "../../../src/safety/judging/fold.ts";
+import { loadModel } from "../../../src/safety/judging/model.ts";
+import { createTally } from "../../../src/safety/judging/tally.ts";
+import { piecesOf } from "../../../src/safety/judging/windows.ts";
 
 describe("a window's weight", () => {
   test("counts each feature of its pieces once, whichever of them have it", () => {

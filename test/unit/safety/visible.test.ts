@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { visibleMarkdown } from "../../../src/safety/markdown.ts";
-import { visibleText } from "../../../src/safety/visible.ts";
+import { visibleMarkdown } from "../../../src/safety/reading/markdown.ts";
+import { visibleText } from "../../../src/safety/reading/visible.ts";
 
 const textOf = (html: string) => visibleText(html).text;
 

@@ -50,7 +50,7 @@ export function loadModel(): Model {
   const [numbers = "", encoded = "", ...lines] = readFileSync(FILE, "utf8").trimEnd().split("\n");
   const [bias = 0, scale = 0, threshold = 0] = numbers.split(" ").map(Number);
   const weights = new Int8Array(Buffer.from(encoded, "base64"));
-  if (weights.length !== TABLE_SIZE) throw new Error("src/safety/model.txt is not whole");
+  if (weights.length !== TABLE_SIZE) throw new Error("src/safety/judging/model.txt is not whole");
   return { bias, scale, threshold, weights, clusters: readClusters(lines) };
 }
 
