@@ -129,7 +129,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
   vault.onReflected((reflection, tx) => notices.emit(reflectionNotice(reflection), tx));
   const sanitizer = createSanitizer();
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
-  const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log });
+  const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
   const agents = createAgents({
     metrics,
     db,
@@ -142,6 +142,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     tools,
     meansOf,
     limits: config.limits,
+    safety_off: config.safety_off,
     chats_only: config.role === "api",
     newMark,
     suspended: accounts.suspended,

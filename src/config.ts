@@ -53,6 +53,8 @@ export interface Config extends FileSettings {
   /** null: links are written to the log. */
   readonly mail: { readonly smtp_url: string; readonly from: string } | null;
   readonly egress_allow: readonly string[];
+  /** Whether agents may be set to read what their tools bring back unjudged. */
+  readonly safety_off: "refused" | "allowed";
   readonly signup: "open" | "closed";
   /** What makes a sign-up a user: a link, or nothing more, where only this machine can reach the service. */
   readonly verification: "link" | "none";
@@ -124,6 +126,7 @@ export function readConfig(env: Env): Config {
     egress_allow:
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
       [],
+    safety_off: read(env, "PURSER_SAFETY_OFF", parseOneOf(["refused", "allowed"]), "refused or allowed") ?? "refused",
     signup,
     verification,
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",

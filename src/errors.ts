@@ -21,6 +21,8 @@ export interface ErrorShape {
   readonly param?: string | undefined;
   readonly metadata?: Record<string, unknown> | undefined;
   readonly retry_after_s?: number | undefined;
+  /** What was asked for has begun, and cost something or had effects: asked again, it would do so again. */
+  readonly has_acted?: boolean | undefined;
 }
 
 /** An expected failure. Thrown anywhere, turned into the error body by `http/`. */

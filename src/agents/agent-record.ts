@@ -2,7 +2,7 @@ import type { AgentRecord } from "../contract/agents.ts";
 import type { RunRecord } from "../contract/runs.ts";
 import { secretsReferred } from "../contract/tools.ts";
 import type { Instant } from "../platform/db.ts";
-import { upcoming } from "../scheduling/next-run.ts";
+import { upcomingRuns } from "../scheduling/due.ts";
 import type { ScheduleStanding } from "../scheduling/scheduling.service.ts";
 import { scheduleOf } from "./agent-config.ts";
 import type { AgentRow } from "./agents.store.ts";
@@ -21,11 +21,13 @@ export function agentRecord(
 ): AgentRecord {
   const { user_id: _user, deleted_at: _deleted, ...shown } = row;
   const spec = scheduleOf(row);
+  const next_run_at = standing?.next_run_at ?? null;
+  const upcoming_runs = spec === null || next_run_at === null ? [] : upcomingRuns({ spec, next_run_at }, now, UPCOMING);
   const paused_reason = standing?.paused_reason ?? null;
   return {
     ...shown,
-    next_run_at: spec === null ? null : (standing?.next_run_at ?? null),
-    upcoming_runs: spec === null ? [] : upcoming(spec, now, UPCOMING),
+    next_run_at: upcoming_runs[0]?.at ?? null,
+    upcoming_runs,
     schedule_status: spec === null ? "off" : paused_reason === null ? "active" : "paused",
     schedule_paused_reason: spec === null ? null : paused_reason,
     last_run:

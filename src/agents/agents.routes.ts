@@ -36,6 +36,10 @@ function addAgents(router: HttpRouter, agents: Agents): void {
   router.openapi(contract.getAgent, async (c) => {
     return c.json(await agents.get(c.get("caller").user_id, c.req.valid("param").id), 200);
   });
+  router.openapi(contract.getAgentVersion, async (c) => {
+    const { id, version } = c.req.valid("param");
+    return c.json(await agents.version(c.get("caller").user_id, id, version), 200);
+  });
   router.openapi(contract.updateAgent, async (c) => {
     return c.json(await agents.update(c.get("caller").user_id, c.req.valid("param").id, c.req.valid("json")), 200);
   });

@@ -1,5 +1,5 @@
-import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
-import { secretsReferred } from "../contract/tools.ts";
+import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
+import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -17,6 +17,7 @@ import { createChat } from "./chat.service.ts";
 import { createConfigCache } from "./config-cache.ts";
 import { createEngine } from "./engine.ts";
 import type { EventFeed } from "./event-stream.ts";
+import { createInsist, insistent } from "./insistent.ts";
 import { createRunFollowers, type RunFollowers } from "./run-followers.ts";
 import type { EngineDeps } from "./run-work.ts";
 import { createRuns } from "./runs.service.ts";
@@ -31,6 +32,8 @@ export interface AgentsDeps extends Omit<EngineDeps, "onStepStarted"> {
   /** Of the users, those who are suspended: nothing of theirs runs. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   limits: ClaimLimits;
+  /** Whether tools may be set to `safety: off`. */
+  safety_off: "refused" | "allowed";
   /** This node carries out nothing but the chats that it is asked for. */
   chats_only: boolean;
   /** The names of a user's secrets, which tools_config may refer to. */
@@ -41,6 +44,9 @@ export interface AgentsDeps extends Omit<EngineDeps, "onStepStarted"> {
 /** Agents, their runs and conversations. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { db, clock, scheduling, models, log, limits, metrics } = deps;
+  const stopping = new AbortController();
+  const insist = createInsist({ log, stopping: stopping.signal });
+  const steady = insistent(scheduling, insist);
   const store = createAgentsStore(db);
   const configOfVersion = createConfigCache(store);
   const threads = createThreads({ db, clock, scheduling, models });
@@ -49,7 +55,7 @@ export function createAgents(deps: AgentsDeps) {
   const followers = createRunFollowers({ scheduling, log });
   const engine = createEngine({
     ...deps,
-    scheduling: telling(scheduling, followers),
+    scheduling: telling(steady, followers),
     onStepStarted: followers.happened,
   });
   const worker = createWorker({
@@ -71,19 +77,19 @@ export function createAgents(deps: AgentsDeps) {
       followers.generated(run_id, text);
     };
     try {
-      const config = await configOfVersion({ user_id, agent_id: claimed.agent_id, version: claimed.agent_version });
+      const version = { user_id, agent_id: claimed.agent_id, version: claimed.agent_version };
+      const config = await insist(() => configOfVersion(version));
       if (config === undefined) {
         // It was queued at the very moment at which its agent was deleted.
-        await scheduling.finishRun(claimed.lease, { status: "cancelled" });
+        await steady.finishRun(claimed.lease, { status: "cancelled" });
         return listener?.onEnd(null);
       }
-      const run = await threads.withHistory(claimed, config);
+      const run = await insist(() => threads.withHistory(claimed, config));
       // A chat is a request in flight: it may finish where other runs are left for the next process.
       const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
       const result = await engine.execute(run, config, { ...control, isDraining, onText });
       if (result?.end) scheduling.noteEnd(run.lease, result.end);
-      const is_ours =
-        result !== null && (result.end !== null || (await scheduling.finishRun(run.lease, result.finish)));
+      const is_ours = result !== null && (result.end !== null || (await steady.finishRun(run.lease, result.finish)));
       if (is_ours) metrics.runFinished(result.finish.status);
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
@@ -98,6 +104,7 @@ export function createAgents(deps: AgentsDeps) {
     create: crud.create,
     list: crud.list,
     get: crud.get,
+    version: crud.version,
     update: crud.update,
     remove: crud.remove,
     forgetUser: crud.forgetUser,
@@ -118,6 +125,7 @@ export function createAgents(deps: AgentsDeps) {
     },
     start: worker.start,
     async stop(): Promise<void> {
+      stopping.abort();
       await worker.stop();
       followers.end();
     },
@@ -158,7 +166,7 @@ function ofAgents(threads: Threads, find: (user_id: string, id: string) => Promi
 }
 
 function createCrud(
-  deps: Pick<AgentsDeps, "db" | "clock" | "scheduling" | "models" | "secretNames"> & {
+  deps: Pick<AgentsDeps, "db" | "clock" | "scheduling" | "models" | "secretNames" | "safety_off"> & {
     store: AgentsStore;
     threads: Threads;
   },
@@ -187,8 +195,15 @@ function createCrud(
     return record;
   };
 
-  const refuseUnknownSecret = async (user_id: string, { tools_config }: AgentChanges): Promise<void> => {
-    const referred = tools_config === undefined ? [] : secretsReferred(tools_config);
+  const refuseUnusableTools = async (user_id: string, { tools_config }: AgentChanges): Promise<void> => {
+    if (tools_config === undefined) return;
+    const [unjudged] = deps.safety_off === "allowed" ? [] : unjudgedTools(tools_config);
+    if (unjudged !== undefined) {
+      const param = paramOf(["tools_config", unjudged, "safety"]);
+      const why = "the operator has not allowed off (PURSER_SAFETY_OFF=allowed). Use strict or balanced";
+      throw errors.invalidValue(param, `${param}: ${why}.`);
+    }
+    const referred = secretsReferred(tools_config);
     if (referred.length === 0) return;
     const names = await secretNames(user_id);
     for (const { name, path } of referred) {
@@ -204,6 +219,15 @@ function createCrud(
     exists: async (user_id: string, id: string): Promise<boolean> =>
       isUuid(id) && (await store.agent(user_id, id)) !== undefined,
     get,
+    /** The configuration that a run names by `agent_version`. 404. */
+    async version(user_id: string, id: string, number: string): Promise<AgentVersion> {
+      const agent_id = (await find(user_id, id)).id;
+      const version = /^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0;
+      const found = await store.version({ user_id, agent_id, version });
+      if (found === undefined) throw errors.notFound("This version");
+      const { config, created_at } = found;
+      return { ...config, agent_id, version, created_at };
+    },
     /** Newest first; `before_id` is the last one seen. */
     async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<AgentRecord[]> {
       return records(user_id, await store.agents(user_id, page));
@@ -212,7 +236,7 @@ function createCrud(
     async create(user_id: string, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
       const config = newConfig(wanted);
       refuseUnknownModel(models, config.model_id);
-      await refuseUnknownSecret(user_id, wanted);
+      await refuseUnusableTools(user_id, wanted);
       const now = clock.now();
       const id = newId();
       const state = {
@@ -238,7 +262,7 @@ function createCrud(
     async update(user_id: string, id: string, changes: AgentChanges): Promise<AgentRecord> {
       if (changes.model_id !== undefined) refuseUnknownModel(models, changes.model_id);
       if (!isUuid(id)) throw errors.notFound("This agent");
-      await refuseUnknownSecret(user_id, changes);
+      await refuseUnusableTools(user_id, changes);
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");

@@ -71,21 +71,19 @@ export function createAgentsStore(db: Db) {
       await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
       await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
     },
-    /** The configuration that a version stood for; absent when the agent was deleted. */
-    async configOf(key: { user_id: string; agent_id: string; version: number }): Promise<AgentConfig | undefined> {
-      const row = await tables()
+    /** What a version stood for, and since when; absent when there is none, or the agent was deleted. */
+    version: ({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) =>
+      tables()
         .selectFrom("agent_version as version")
         .innerJoin("agent", (join) =>
           join.onRef("agent.user_id", "=", "version.user_id").onRef("agent.id", "=", "version.agent_id"),
         )
-        .select("version.config")
-        .where("version.user_id", "=", key.user_id)
-        .where("version.agent_id", "=", key.agent_id)
-        .where("version.version", "=", key.version)
+        .select(["version.version", "version.config", "version.created_at"])
+        .where("version.user_id", "=", user_id)
+        .where("version.agent_id", "=", agent_id)
+        .where("version.version", "=", version)
         .where("agent.deleted_at", "is", null)
-        .executeTakeFirst();
-      return row?.config;
-    },
+        .executeTakeFirst(),
   };
 }
 

@@ -128,7 +128,9 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; threads: 
       await scheduling.waitFinished(user_id, run.id, WAIT_MS, over);
       const result = started.aborted ? await ended : null;
       const now = await scheduling.getRun(key, run.id);
-      if (started.aborted || now.finished_at !== null) return finishedTurn(now, thread_id, result);
+      if (started.aborted || now.finished_at !== null) {
+        return finishedTurn(now, { thread_id, result, is_heard: !hung_up?.aborted });
+      }
       cancel();
       throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
     } finally {
@@ -139,18 +141,26 @@ export function createChat(deps: { runs: Runs; scheduling: Scheduling; threads: 
 
 export type Chat = ReturnType<typeof createChat>;
 
-function finishedTurn(run: RunDetail, thread_id: string | null, result: RunResult | null): FinishedTurn {
+/** The turn, or what it failed with. */
+function finishedTurn(
+  run: RunDetail,
+  { thread_id, result, is_heard }: { thread_id: string | null; result: RunResult | null; is_heard: boolean },
+): FinishedTurn {
   if (run.status === "succeeded" && result !== null) {
     return { run, thread_id, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
   }
-  const { shape } = failureOf(run, result);
-  throw new PurserError({ ...shape, metadata: { ...shape.metadata, run_id: run.id } }, { cause: result?.thrown });
+  const { shape, cause } = failureOf(run, result);
+  // Who hung up, and was not heard, may ask again for what was only begun to be said.
+  const has_acted = (is_heard && run.usage.cost_tokens > 0) || run.steps.some(({ type }) => type === "tool");
+  const metadata = { ...shape.metadata, run_id: run.id };
+  // Without a cause it is the run's own failure, or its user's, and nothing for the operator's log.
+  throw new PurserError({ ...shape, metadata, has_acted }, cause === undefined ? {} : { cause });
 }
 
 /** The failure that the caller of a chat is answered with. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
   if (run.status === "cancelled")
-    return errors.conflict("run_cancelled", "The run was cancelled before it had answered.");
+    return errors.conflict("run_cancelled", "The run was cancelled before it had answered. Ask again to begin anew.");
   const { code, message } = run.error ?? { code: "internal", message: "" };
   if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
   // What its model call failed with says more than the run's error, and has a status.

@@ -97,7 +97,8 @@ export function createModelStep(deps: EngineDeps) {
     const { run, config, input, steps, signal, model_id, spent_tokens } = work;
     const { user_id, run_id } = run.lease;
     const { api_key_id, key_budget_tokens } = input;
-    const definitions = await tools.definitions(config.tools_config, { user_id, agent_id: run.agent_id, run_id });
+    const run_ref = { user_id, agent_id: run.agent_id, run_id };
+    const definitions = await tools.definitions(config.tools_config, run_ref, signal);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const request = { model, messages: transcript(config, input, steps) };
     return {

@@ -2,6 +2,9 @@ import type { RunError } from "../contract/runs.ts";
 import { PurserError } from "../errors.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 
+/** What the error of a completion says to its caller does not help an agent's owner, who sets no max_tokens. */
+const NOT_COVERED =
+  "The balance does not cover the next model call. Top up, subscribe, or give the agent a cheaper model or a shorter prompt.";
 /** A provider that wants to be left alone for longer is not waited for. */
 const MAX_RETRY_MS = 60_000;
 
@@ -14,6 +17,7 @@ export function modelCallError(thrown: unknown): RunError {
   const { status, code, message } = thrown.shape;
   if (code === "secret_reflected") return { code, message };
   if (code === "key_budget_exceeded" || code === "budget_exceeded") return { code: "budget_exceeded", message };
+  if (code === "insufficient_balance") return { code: "insufficient_tokens", message: NOT_COVERED };
   if (status === 402) return { code: "insufficient_tokens", message };
   return { code: "model_unavailable", message };
 }
@@ -29,7 +33,8 @@ export function retryDelay(thrown: unknown): number | null {
 export function brokenAnswer(was_heard: boolean): { error: RunError; internal: { retry_in_ms: number | null } } {
   const error = {
     code: "model_unavailable",
-    message: "The model's provider broke off its answer. What it had generated is charged.",
+    message:
+      "The model's provider broke off its answer. What it had generated is charged. Run the agent again, or use another model.",
   };
   return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
 }

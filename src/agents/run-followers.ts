@@ -67,6 +67,12 @@ export function createRunFollowers({ scheduling, log }: { scheduling: Scheduling
     }
   }
 
+  /** Reads until event number `event` is known, if there is one: another node may have told what was not read here yet. */
+  async function readUpTo(run: Followed, event: number): Promise<void> {
+    // The first reading may have been under way already.
+    for (let look = 0; look < 2 && run.texts.length < event && !run.over; look++) await read(run);
+  }
+
   async function refresh(run_id: string): Promise<void> {
     const run = followed.get(run_id);
     if (run === undefined || run.over) return;
@@ -121,7 +127,8 @@ export function createRunFollowers({ scheduling, log }: { scheduling: Scheduling
 
   return {
     /**
-     * The events after number `after` of a run that is there; null when it has ended and all has been told.
+     * The events after number `after` of a run that is there; null when it has ended and all has been told. 400 when there
+     * is no such event: who waited for the ones after it would never be told anything.
      */
     async follow(user_id: string, run_id: string, after: number): Promise<EventFeed | null> {
       const run = open(user_id, run_id);
@@ -135,7 +142,8 @@ export function createRunFollowers({ scheduling, log }: { scheduling: Scheduling
         close(run, follower);
       };
       try {
-        if (run.texts.length === 0) await read(run);
+        await readUpTo(run, Math.max(1, after));
+        if (after > run.texts.length && !isGone(run)) throw notAnId();
       } catch (error) {
         leave();
         throw error;
@@ -192,6 +200,18 @@ export function createRunFollowers({ scheduling, log }: { scheduling: Scheduling
 
 export type RunFollowers = ReturnType<typeof createRunFollowers>;
 
+/** Erased with its user: nothing is left to be told. */
+function isGone({ over, told }: Followed): boolean {
+  return over && !told.finished;
+}
+
+function notAnId(): Error {
+  return errors.invalidValue(
+    "Last-Event-ID",
+    "Last-Event-ID is not an id of this stream's events. Leave it out to begin anew.",
+  );
+}
+
 function wake({ followers }: Followed): void {
   for (const follower of followers) follower.wake();
 }
@@ -209,8 +229,5 @@ async function isSilent(news: Promise<void>): Promise<boolean> {
 export function lastEventId(header: string | undefined): number {
   if (header === undefined || header === "") return 0;
   if (/^\d{1,9}$/.test(header)) return Number(header);
-  throw errors.invalidValue(
-    "Last-Event-ID",
-    "Last-Event-ID is not an id of this stream's events. Leave it out to begin anew.",
-  );
+  throw notAnId();
 }

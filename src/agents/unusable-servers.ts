@@ -1,5 +1,5 @@
 import { errors } from "../errors.ts";
-import { type EngineDeps, nextIndex, type StopReason, type Work } from "./run-work.ts";
+import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import { setUpOf } from "./transcript.ts";
 
 /**
@@ -11,7 +11,13 @@ export function createServerNotes({ scheduling, tools }: Pick<EngineDeps, "sched
     const { run, config, steps } = work;
     if (!config.tools_config.mcp?.enabled || setUpOf(steps).length < steps.length) return null;
     const { user_id, run_id } = run.lease;
-    const unusable = await tools.unusableServers(config.tools_config, { user_id, agent_id: run.agent_id, run_id });
+    const run_ref = { user_id, agent_id: run.agent_id, run_id };
+    const unusable = await tools.unusableServers(config.tools_config, run_ref, work.signal).catch((thrown) => {
+      if (stopReason(work) === null) throw thrown;
+      return [];
+    });
+    const stop = stopReason(work);
+    if (stop !== null) return stop;
     // A process that was lost in between has left a note begun: that server may answer by now.
     const begun = steps.filter(({ status }) => status === "running").map(({ name }) => ({ name, error: null }));
     const noted = new Set(steps.filter(({ status }) => status !== "running").map(({ name }) => name));

@@ -146,7 +146,7 @@ export function createWorker(deps: {
       timers = [repeat(poll, POLL_MS), repeat(heartbeat, HEARTBEAT_MS)];
       fill();
     },
-    /** Lets steps in progress finish, for a while; then hands what is unfinished back to the queue. */
+    /** Lets steps in progress finish, for a while; then hands what is unfinished back to the queue, and what it was given without its knowing. */
     async stop(): Promise<void> {
       draining = true;
       await Promise.all([filling, offered]);
@@ -159,7 +159,7 @@ export function createWorker(deps: {
       clearTimeout(filling_soon);
       for (const timer of timers) clearInterval(timer);
       await stopWatching();
-      await scheduling.handBack(unfinished.map(({ run }) => run.lease));
+      await scheduling.handBack(worker_id);
       scheduling.endWaits();
     },
   };

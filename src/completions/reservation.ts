@@ -13,8 +13,7 @@ import { usageOf } from "./usage.ts";
 const LEAST_OUTPUT_TOKENS = 64;
 /** Room for an answer that is always left, however long the prompt is estimated to be. */
 const LEAST_ROOM_TOKENS = 1_024;
-const OVER_BUDGET = "What is left of the cost limit does not cover the next model call. Raise the limit.";
-
+const OVER_RUN = "What is left of max_cost_tokens_per_run does not cover the next model call. Raise it.";
 const OVER_MONTH =
   "What is left of max_cost_tokens_per_month does not cover the next model call. Raise it, or wait for the next month.";
 
@@ -50,7 +49,7 @@ export async function reserve(
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
   const minimum_tokens = worstCaseTokens(model, { input_tokens, max_output_tokens: least });
-  if (minimum_tokens > amount_tokens) throw errors.conflict("budget_exceeded", OVER_BUDGET);
+  if (minimum_tokens > amount_tokens) throw errors.conflict("budget_exceeded", OVER_RUN);
   const { hold_id, request_id, agent_id, run_id } = call;
   const hold = await ledger.hold({
     hold_id,

@@ -87,6 +87,17 @@ const agentSchema = z
   .openapi("Agent");
 export type AgentRecord = z.infer<typeof agentSchema>;
 
+const agentVersionSchema = z
+  .object({
+    agent_id: uuidSchema,
+    version: z.number().int(),
+    ...agentFields,
+    limits: limitsInput.required(),
+    created_at: instantSchema.openapi({ description: "since when the agent was configured so" }),
+  })
+  .openapi("AgentVersion");
+export type AgentVersion = z.infer<typeof agentVersionSchema>;
+
 const agentChatSchema = z
   .strictObject({
     messages: z
@@ -142,6 +153,16 @@ export const getAgent = createRoute({
   ...needs("agents:read"),
   request: { params: idParams },
   responses: { 200: json(agentSchema, "the agent"), ...failures(403, 404) },
+});
+
+export const getAgentVersion = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/versions/{version}",
+  tags,
+  summary: "The configuration that a run was carried out with: its `agent_version`",
+  ...needs("agents:read"),
+  request: { params: idParams.extend({ version: z.string() }) },
+  responses: { 200: json(agentVersionSchema, "the configuration"), ...failures(403, 404) },
 });
 
 export const updateAgent = createRoute({

@@ -44,7 +44,10 @@ const occurrenceSchema = z
     state: occurrenceState,
     scheduled_for: instantSchema.openapi({ description: "the same as `at`, by the name that runs give it" }),
     status: occurrenceState.openapi({ description: "the same as `state`, by the name that runs give it" }),
-    reason: z.string().nullable().openapi({ description: "why it was late, skipped or missed" }),
+    reason: z.string().nullable().openapi({
+      description:
+        "in words for its owner: why it was late, skipped (since when it is paused and why, which run was still going) or missed",
+    }),
     run_id: uuidSchema.nullable(),
     recorded_at: instantSchema,
   })

@@ -143,10 +143,6 @@ export const toolsConfigSchema = z
         refuse(["mcp", "servers", index, "auth", "hosts"], "a list with the server's own host in it");
       }
     }
-    for (const tool of ["web_fetch", "send_webhook"] as const) {
-      if (config[tool]?.safety !== "off") continue;
-      refuse([tool, "safety"], "strict or balanced: what it brings back always passes the safety layer");
-    }
   })
   .openapi("ToolsConfig");
 
@@ -172,6 +168,11 @@ export function secretsReferred({
     if (auth !== undefined) referred.push({ name: auth.secret, path: ["mcp", "servers", index, "auth", "secret"] });
   }
   return referred;
+}
+
+/** The tools whose settings have `safety: off`, which the operator must have allowed. */
+export function unjudgedTools(config: ToolsConfig): string[] {
+  return (["web_fetch", "send_webhook"] as const).filter((tool) => config[tool]?.safety === "off");
 }
 
 function hasCredentials(text: string): boolean {

@@ -5,6 +5,9 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
 
+/** `false` tells OpenAI's clients, which else repeat 409 and 5xx by themselves, not to. */
+export const SHOULD_RETRY = "X-Should-Retry";
+
 /** The error body of contract 2, for JSON answers and for a stream that fails midway. */
 export function errorBody(error: PurserError, request_id: string) {
   const { type, code, message, param, metadata } = error.shape;
@@ -22,11 +25,12 @@ export function expected(thrown: unknown): PurserError {
 export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
   const error = expected(thrown);
   const request_id = c.get("request_id");
-  const { status, retry_after_s } = error.shape;
+  const { status, retry_after_s, has_acted } = error.shape;
   if (error.code === "internal" || error.cause !== undefined) {
     const cause = error.cause instanceof Error ? { cause: error.cause.message, stack: error.cause.stack } : {};
     log.error({ request_id, code: error.code, path: c.req.path, ...cause }, error.message);
   }
   if (retry_after_s !== undefined) c.header("Retry-After", String(Math.max(1, Math.ceil(retry_after_s))));
+  if (has_acted) c.header(SHOULD_RETRY, "false");
   return c.json(errorBody(error, request_id), status as ContentfulStatusCode);
 }

@@ -3,12 +3,13 @@ import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
 import { stableJson } from "../platform/stable-json.ts";
+import { SHOULD_RETRY } from "./error-response.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
 /** Headers that belong to an answer, not to one exchange. */
-const KEPT_HEADERS = ["content-type", "location"];
-/** What a retry is meant to get past, a caller that hung up before the answer (499) too: it did nothing and is not kept. */
+const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
+/** What a retry is meant to get past, a caller that hung up before the answer (499) too: where it did nothing, it is not kept. */
 const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
 /** contract 2: the same key and body within a day replays the first answer, streams included. */
@@ -26,8 +27,9 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
     if (claim.state === "answered") return replay(claim.answer);
     await next();
-    const { status } = c.res;
-    if (status >= 500 || PASSING.has(status)) await store.letGo(key);
+    const { status, headers } = c.res;
+    const did_nothing = headers.get(SHOULD_RETRY) !== "false";
+    if (did_nothing && (status >= 500 || PASSING.has(status))) await store.letGo(key);
     else await keep(c, (answer) => store.answer(key, answer), log);
   };
 }

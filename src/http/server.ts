@@ -126,6 +126,8 @@ function identify(metrics: Metrics): MiddlewareHandler<HttpEnv> {
     await next();
     c.res.headers.set("X-Request-Id", request_id);
     metrics.request(c.req.method, c.res.status, monotonicMs() - started_ms);
+    // The answer to HEAD is sent without its body: a stream would wait for a reader for ever.
+    if (c.req.method === "HEAD") await c.res.body?.cancel();
   };
 }
 

@@ -72,6 +72,12 @@ export function isHostAllowed(url: URL, allowance: EgressAllowance): boolean {
   return allowance.hosts.has(`${bareHost(url.hostname)}:${portOf(url)}`);
 }
 
+/** Whether `hostname` is one that the operator named, on whatever port, or, beside networks of theirs, a bare name within these. */
+export function isNamed(hostname: string, { hosts, networks }: EgressAllowance): boolean {
+  if (networks.length > 0 && !hostname.includes(".")) return true;
+  return [...hosts].some((host) => host.replace(/:\d+$/, "") === bareHost(hostname));
+}
+
 /** Whether a tool may use `port` at all: 80, 443, and from 1024 up what no other well-known protocol speaks. */
 export function isPortOpen(port: number): boolean {
   return port === 80 || port === 443 || (port >= 1024 && !OTHER_PROTOCOLS.has(port));

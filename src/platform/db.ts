@@ -8,6 +8,8 @@ export interface Statement {
   readonly name?: string;
   readonly text: string;
   readonly values?: readonly unknown[];
+  /** It may take as long as it takes: an audit reads every table. Others fail when the server says nothing for minutes. */
+  readonly unhurried?: true;
 }
 
 /**

@@ -1,14 +1,21 @@
-import { lookup as systemLookup } from "node:dns/promises";
 import { isIP, type LookupFunction } from "node:net";
 import { Client, type Dispatcher } from "undici";
-import { type EgressAllowance, isAddressOpen, isHostAllowed, isPortOpen, parseEgressAllow, portOf } from "./address.ts";
+import {
+  type EgressAllowance,
+  isAddressOpen,
+  isHostAllowed,
+  isNamed,
+  isPortOpen,
+  parseEgressAllow,
+  portOf,
+} from "./address.ts";
+import { monotonicMs } from "./clock.ts";
 import { type Credential, withCredentials } from "./credentials.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
+import { createResolver, type Resolve } from "./resolver.ts";
 import { holdsSecret, isScrubbed } from "./scrub.ts";
-
-/** Every address a name stands for, as text. Asked once per hop. */
-export type Resolve = (hostname: string) => Promise<string[]>;
+import { unlessAborted } from "./unless-aborted.ts";
 
 export interface OutboundRequest {
   readonly url: string;
@@ -51,6 +58,8 @@ export interface Outbound {
   request(request: OutboundRequest): Promise<OutboundResponse>;
   /** Whether a secret may be sent to `url` as far as its scheme goes. */
   isConfidential(url: URL): boolean;
+  /** Why a request to `url` would be refused at once; null when it would not, as far as can be told. Sends nothing there. */
+  refusal(url: URL, signal: AbortSignal): Promise<OutboundError | null>;
 }
 
 /** One hop: what is sent to one origin. */
@@ -61,6 +70,9 @@ interface Hop {
   readonly body: string | Uint8Array | undefined;
 }
 
+/** A name that takes longer is not waited for before the request itself. */
+const REFUSAL_MS = 5_000;
+const AHEAD_MS = 5_000;
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /** What is neither printable ASCII nor beyond it. */
 const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
@@ -73,16 +85,37 @@ const OWN_HEADERS =
 /**
  * Makes the guarded client. No proxy is ever taken from the environment: undici's Client knows none.
  * @param options.allow entries of PURSER_EGRESS_ALLOW; a bad one throws an Error that says which.
- * @param options.resolve how names become addresses; the system's resolver unless given.
+ * @param options.resolve how names become addresses; `createResolver`'s way unless given. Asked once per hop.
  */
 export function createOutbound(options: { allow: readonly string[]; resolve?: Resolve }): Outbound {
   const allowance = parseEgressAllow(options.allow);
-  const resolve = options.resolve ?? resolveBySystem;
-
+  const resolve = options.resolve ?? createResolver({ bySystem: (hostname) => isNamed(hostname, allowance) });
+  // What `refusal` was told of a name the request after it goes by: two answers could be two hosts.
+  const ahead = new Map<string, { addresses: string[]; until_ms: number }>();
+  const resolveAhead: Resolve = async (hostname) => {
+    const addresses = await resolve(hostname);
+    for (const [name, { until_ms }] of ahead) if (until_ms < monotonicMs()) ahead.delete(name);
+    ahead.set(hostname, { addresses, until_ms: monotonicMs() + AHEAD_MS });
+    return addresses;
+  };
+  const resolveOnce: Resolve = async (hostname) => {
+    const known = ahead.get(hostname);
+    ahead.delete(hostname);
+    return known !== undefined && known.until_ms >= monotonicMs() ? known.addresses : resolve(hostname);
+  };
   const isConfidential = (url: URL) => url.protocol === "https:" || isHostAllowed(url, allowance);
 
   return {
     isConfidential,
+    async refusal(url, signal) {
+      const within = AbortSignal.any([signal, AbortSignal.timeout(REFUSAL_MS)]);
+      try {
+        await checkedAddresses(destination(url.href), { allowance, resolve: resolveAhead, signal: within });
+      } catch (error) {
+        if (error instanceof OutboundError && error.code === "egress_refused") return error;
+      }
+      return null;
+    },
     async request(request) {
       const timer = AbortSignal.timeout(request.timeout_ms);
       const signal = request.signal === undefined ? timer : AbortSignal.any([timer, request.signal]);
@@ -100,7 +133,7 @@ export function createOutbound(options: { allow: readonly string[]; resolve?: Re
           throw new OutboundError("egress_refused", "secrets are sent over https only", at(hop.url));
         }
         const sent = { ...hop, ...withCredentials(hop, carried) };
-        const addresses = await checkedAddresses(hop.url, { allowance, resolve, signal });
+        const addresses = await checkedAddresses(hop.url, { allowance, resolve: resolveOnce, signal });
         const answer = await send(sent, addresses, { signal, max_bytes });
         if (carried.some(({ value }) => !isScrubbed(value))) {
           return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true };
@@ -131,11 +164,6 @@ function refuseReflection({ status, headers, body }: Answer, credentials: readon
     ...at(url, status),
     secrets: secrets.map(({ name }) => name),
   });
-}
-
-async function resolveBySystem(hostname: string): Promise<string[]> {
-  const answers = await systemLookup(hostname, { all: true });
-  return answers.map((answer) => answer.address);
 }
 
 function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
@@ -194,15 +222,6 @@ async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promis
   }
   if (addresses.length === 0) throw new OutboundError("dns_failed", "the host name does not resolve", at(url));
   return addresses;
-}
-
-/** `work` goes on when it is given up; what comes of it then, a failure too, is nobody's any more. */
-async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const { promise, reject } = Promise.withResolvers<never>();
-  const abort = () => reject(signal.reason);
-  if (signal.aborted) abort();
-  else signal.addEventListener("abort", abort, { once: true });
-  return await Promise.race([work, promise]).finally(() => signal.removeEventListener("abort", abort));
 }
 
 type Answer = Omit<OutboundResponse, "final_url" | "hops" | "withheld">;

@@ -11,7 +11,7 @@ const RECONNECT_MS = 250;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** A connection without traffic for so long is asked whether its other end is there. */
 const KEEP_ALIVE_MS = 10_000;
-/** No answer in this time: the connection was cut without a word, for no statement takes so long. */
+/** No answer in this time: the connection was cut without a word, for no statement takes so long but those that say so. */
 const ANSWER_MS = 300_000;
 /** The listening connection is asked this often whether it still hears; contract 3 gives a revocation one second. */
 const HEARTBEAT_MS = 250;
@@ -76,8 +76,8 @@ export async function openPostgres(options: { url: string; log: Log; answer_ms?:
   };
 }
 
-function configOf(statement: Statement, answer_ms: number): pg.QueryConfig {
-  return { ...statement, query_timeout: answer_ms } as unknown as pg.QueryConfig;
+function configOf({ unhurried, ...statement }: Statement, answer_ms: number): pg.QueryConfig {
+  return (unhurried ? statement : { ...statement, query_timeout: answer_ms }) as unknown as pg.QueryConfig;
 }
 
 function connectionOf(client: pg.PoolClient, answer_ms: number): SqlConnection {

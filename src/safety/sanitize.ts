@@ -9,7 +9,8 @@ export type { ContentKind };
 export interface SanitizeRequest {
   readonly content: string;
   readonly kind: ContentKind | "json";
-  readonly level: Level;
+  /** `off`: nothing is judged. What no reader sees is left out all the same, and the rest is fenced. */
+  readonly level: Level | "off";
   /** The run's mark (fence.ts). */
   readonly mark: string;
   /** Where the content came from: what its relative links are relative to. */
@@ -38,6 +39,7 @@ export interface Sanitized {
 /** Tells what is judged: everything, or nothing, to see what holds when detection fails. */
 export type Detector = (text: string, level: Level, evidence: number) => Detection;
 
+const NOTHING_JUDGED: Detector = () => ({ passages: [], score: 0 });
 const MAX_REMOVED = 50;
 const MAX_EXCERPT = 200;
 /** Hidden text is judged up to here; all of it is removed either way. */
@@ -53,6 +55,7 @@ const GAP = "[passage removed]";
  * Linear in the content; never throws on any string.
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
+  if (request.level === "off") return sanitize({ ...request, level: "balanced" }, NOTHING_JUDGED);
   const { content, kind, level, mark } = request;
   const { text: whole, hidden, links, defused, evidence } = readable(content, kind, request.base_url);
   // Judging costs the most by far: what is not handed on is not judged.

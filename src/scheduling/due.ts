@@ -1,25 +1,33 @@
 import { addSeconds } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
-import { nextRun, type ScheduleSpec } from "./next-run.ts";
+import { nextRun, type ScheduleSpec, type UpcomingRun, upcoming } from "./next-run.ts";
 
 /** contract 6: the latest instant missed in a downtime still runs when it is less than this old. */
 const CATCH_UP_HOURS = 12;
+/** Looked at so much later, an instant was not looked at because the service was down: each is looked at within a second or two. */
+const LATE_MS = 60_000;
 /** Instants of one schedule settled in one go; a year's downtime of a daily schedule fits. */
 const MAX_DUE = 400;
 
 /** No change of a zone's rules moves its clocks further. */
 const MOST_MOVED_HOURS = 3;
 
+/** Why a schedule's instants go by, and since when, where that is known. */
+export interface Pause {
+  readonly reason: string;
+  readonly since: Instant | null;
+}
+
 /** A schedule whose next run has come. */
 export interface DueSchedule {
   readonly spec: ScheduleSpec;
   readonly next_run_at: Instant;
-  readonly paused_reason: string | null;
-  /** A run of the agent, a chat excepted, has not finished. */
-  readonly busy: boolean;
+  readonly paused: Pause | null;
+  /** A run of the agent, a chat excepted, that has not finished. */
+  readonly busy_run_id: string | null;
 }
 
-/** What becomes of one due instant, unless the agent itself declines the run. */
+/** What becomes of one due instant, unless the agent itself declines the run; `reason` is for its owner to read. */
 export interface DueInstant {
   at: Instant;
   state: "run" | "skipped" | "missed";
@@ -34,31 +42,54 @@ export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueI
     come.push(next_run_at);
     next_run_at = nextRun(schedule.spec, next_run_at);
   }
-  const instants = come.map((at): DueInstant => {
-    if (schedule.paused_reason !== null) return { at, state: "skipped", reason: "paused" };
-    const is_latest = next_run_at > now && at === come.at(-1);
-    if (!is_latest)
-      return { at, state: "missed", reason: "the service was down; a later instant had come when it was back" };
-    return decideLatest(schedule, at, now);
-  });
-  return { instants, next_run_at };
+  const last = next_run_at > now ? come.pop() : undefined;
+  const latest = last === undefined ? null : decideLatest(schedule, last, now);
+  const instants = come.map((at) => decideEarlier(schedule, at, latest));
+  return { instants: latest === null ? instants : [...instants, latest], next_run_at };
 }
 
 /**
  * The schedule's next run. It was worked out when the one before it came; since then a new version of the service may have
  * brought other rules for the zone. What was 09:00 then and is 08:00 now is not due yet: run, it would run again at 09:00.
  */
-function planned({ spec, next_run_at }: DueSchedule): Instant {
+function planned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run_at">): Instant {
   const moved_s = MOST_MOVED_HOURS * 3600;
   const named = nextRun(spec, addSeconds(next_run_at, -moved_s - 1));
   return named <= addSeconds(next_run_at, moved_s) ? named : next_run_at;
 }
 
-function decideLatest(schedule: DueSchedule, at: Instant, now: Instant): DueInstant {
-  const age_hours = (Date.parse(now) - Date.parse(at)) / 3_600_000;
-  if (age_hours >= CATCH_UP_HOURS) {
-    return { at, state: "missed", reason: `the service was down for ${CATCH_UP_HOURS} hours or more` };
+/** The next `count` runs, the first of them `planned`, also while that has come and was not looked at yet. */
+export function upcomingRuns(
+  schedule: Pick<DueSchedule, "spec" | "next_run_at">,
+  now: Instant,
+  count: number,
+): UpcomingRun[] {
+  const at = planned(schedule);
+  const runs = upcoming(schedule.spec, now, count);
+  return runs[0]?.at === at ? runs : [{ at }, ...upcoming(schedule.spec, at, count - 1)];
+}
+
+/** One that a later one has overtaken. A pause that began after it is not why. */
+function decideEarlier({ paused }: DueSchedule, at: Instant, latest: DueInstant | null): DueInstant {
+  if (paused !== null && (paused.since === null || paused.since <= at)) return skippedFor(paused, at);
+  const why =
+    latest?.state === "run"
+      ? `of a downtime only the latest instant is run, ${latest.at}`
+      : "a later instant had come when it was back";
+  return { at, state: "missed", reason: `the service was down; ${why}` };
+}
+
+function decideLatest({ paused, busy_run_id }: DueSchedule, at: Instant, now: Instant): DueInstant {
+  if (paused !== null) return skippedFor(paused, at);
+  const late_ms = Date.parse(now) - Date.parse(at);
+  if (late_ms >= CATCH_UP_HOURS * 3_600_000) {
+    const reason = `the service was down for ${CATCH_UP_HOURS} hours or more: what is so old is not run any more`;
+    return { at, state: "missed", reason };
   }
-  if (schedule.busy) return { at, state: "skipped", reason: "previous run still going" };
-  return { at, state: "run", reason: null };
+  if (busy_run_id !== null) return { at, state: "skipped", reason: `previous run still going: ${busy_run_id}` };
+  return { at, state: "run", reason: late_ms < LATE_MS ? null : "late: the service was down" };
+}
+
+function skippedFor({ reason, since }: Pause, at: Instant): DueInstant {
+  return { at, state: "skipped", reason: `paused${since === null ? "" : ` since ${since}`}: ${reason}` };
 }

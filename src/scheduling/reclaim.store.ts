@@ -1,6 +1,16 @@
 import type { Sql } from "../platform/db.ts";
 import { type ClaimedRow, RUN_COLUMNS, worked } from "./run.store.ts";
 
+/** What the database's clock shows, by which leases are written. */
+export async function selectClock(sql: Sql): Promise<number> {
+  const [row] = await sql.query<{ ms: number }>({
+    name: "run_clock",
+    text: "select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms",
+  });
+  if (row === undefined) throw new Error("a clock without a time");
+  return row.ms;
+}
+
 /** Claims anew what the worker has at work, but for the runs that it knows of. */
 export async function reclaimRuns(
   sql: Sql,

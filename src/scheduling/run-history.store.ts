@@ -126,22 +126,22 @@ export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: reado
   });
 }
 
-/** Of the given agents, those with a run that has not finished, chats excepted. */
+/** Of the given agents, those with a run that has not finished, chats excepted, and that run. */
 export async function selectBusyAgents(
   sql: Sql,
   agents: readonly { user_id: string; agent_id: string }[],
-): Promise<Set<string>> {
-  const rows = await sql.query<{ agent_id: string }>({
+): Promise<Map<string, string>> {
+  const rows = await sql.query<{ agent_id: string; run_id: string }>({
     name: "run_busy_agents",
     // The limit keeps the planner from reading all open runs instead of asking for each agent.
-    text: `select due.agent_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+    text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
       cross join lateral (
-        select from run where user_id = due.user_id and agent_id = due.agent_id
+        select id from run where user_id = due.user_id and agent_id = due.agent_id
           and status in ('queued', 'running', 'cancelling') and trigger <> 'chat' limit 1
       ) as open`,
     values: [JSON.stringify(agents)],
   });
-  return new Set(rows.map(({ agent_id }) => agent_id));
+  return new Map(rows.map(({ agent_id, run_id }) => [agent_id, run_id]));
 }
 
 /** The runs at work whose end was asked for. */

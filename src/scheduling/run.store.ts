@@ -189,18 +189,18 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
   });
 }
 
-/** Puts runs back into the queue for anybody, as the same attempt; those being cancelled are cancelled, and so are chats. */
-export async function handBackRuns(sql: Sql, leases: readonly RunLease[], now: Instant): Promise<void> {
+/** Puts the worker's runs back into the queue for anybody, as the same attempt; those being cancelled are cancelled, and so are chats. */
+export async function handBackRuns(sql: Sql, worker_id: string, now: Instant): Promise<void> {
   await sql.query({
     text: `with owned as materialized (
-        select run.user_id, run.id from run join ${GIVEN_LEASES} on ${OWNED} order by run.user_id, run.id for update of run
+        select user_id, id from run where worker_id = $1 and status in ('running', 'cancelling') order by user_id, id for update
       ), ended as (
         update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${worked("clock_timestamp()")},
           status = case when run.status = 'cancelling' or run.trigger = 'chat' then 'cancelled' else 'queued' end,
           finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
         from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
       ) ${ENDED_STEPS}`,
-    values: [jsonbText(leases), now],
+    values: [worker_id, now],
   });
 }
 
@@ -213,54 +213,58 @@ export interface Reaping {
   unexpired: boolean;
   /** Runs that this node's worker is at: it is late with its heartbeat, and not lost. */
   at_work: readonly string[];
+  /** A lease that is over by the database's clock is none if it is not by this time, in milliseconds; null: by its clock alone. */
+  judged_at_ms: number | null;
   now: Instant;
 }
 
-const LOST = "(lease_until < clock_timestamp() or $1)";
+const LOST = "(lease_until < least(clock_timestamp(), to_timestamp($2::float8 / 1000)) or $1)";
 /** A run may be what brings its workers down only while a step of it is at work; others just waited beside it. */
 const AT_WORK = `exists (select from run_step step
   where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
 /** Whatever it was lost for, a run is not taken up for ever. */
 const MAX_ATTEMPTS = 20;
 /** A chat's caller was connected to the worker that is gone. */
-const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $2 or attempt >= ${MAX_ATTEMPTS})`;
+const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
 
 /**
  * Takes runs from workers that are lost: a run goes back to the queue as the next attempt. One being cancelled is
  * cancelled, and so is one that was reserved for a worker which never came for it. Those to be given up are left to
  * `failLostRun`. Tells whether there may be more.
  */
-export async function reapRuns(sql: Sql, { max_losses, lease_ms, unexpired, at_work, now }: Reaping): Promise<boolean> {
+export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
+  const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
   const rows = await sql.query({
     name: "run_reap",
     text: `with lost as materialized (
         select user_id, id, ${AT_WORK} as at_work, case status when 'running' then 'queued' else 'cancelled' end as outcome
         from run where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and not (${GIVEN_UP})
-          and id not in (select value::uuid from jsonb_array_elements_text($5::jsonb))
+          and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
         order by lease_until limit ${REAP_BATCH} for update skip locked
       ), ended as (
         update run set status = outcome, worker_id = null, lease_until = null,
           attempt = attempt + case outcome when 'queued' then 1 else 0 end,
           losses = losses + case outcome when 'queued' then at_work else 0 end,
-          worked_ms = worked_ms + ${worked("lease_until - make_interval(secs => $3 / 1000.0)")},
-          finished_at = case when outcome <> 'queued' then $4::timestamptz end
+          worked_ms = worked_ms + ${worked("lease_until - make_interval(secs => $4 / 1000.0)")},
+          finished_at = case when outcome <> 'queued' then $5::timestamptz end
         from lost where run.user_id = lost.user_id and run.id = lost.id
         returning run.*
       ), steps as (${ENDED_STEPS})
       select id from ended`,
-    values: [unexpired, max_losses, lease_ms, now, JSON.stringify(at_work)],
+    values: [unexpired, judged_at_ms, max_losses, lease_ms, now, JSON.stringify(at_work)],
   });
   return rows.length === REAP_BATCH;
 }
 
 /** Runs that were lost for the last time. */
-export async function selectGivenUp(sql: Sql, { unexpired, max_losses, at_work }: Reaping): Promise<OpenRow[]> {
+export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow[]> {
+  const { unexpired, judged_at_ms, max_losses, at_work } = reaping;
   return sql.query<OpenRow>({
     name: "run_given_up",
     text: `select user_id, id as run_id, agent_id, trigger, epoch from run
       where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and ${GIVEN_UP}
-        and id not in (select value::uuid from jsonb_array_elements_text($3::jsonb)) limit ${REAP_BATCH}`,
-    values: [unexpired, max_losses, JSON.stringify(at_work)],
+        and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
+    values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
   });
 }
 
@@ -268,16 +272,16 @@ export async function selectGivenUp(sql: Sql, { unexpired, max_losses, at_work }
 export async function failLostRun(
   sql: Sql,
   run: OpenRow,
-  { unexpired, now }: Reaping,
+  { unexpired, judged_at_ms, now }: Reaping,
   error: RunError,
 ): Promise<EndedRow[]> {
   return sql.query<EndedRow>({
     text: `with ended as (
-        update run set status = 'failed', worker_id = null, lease_until = null, error = $5::jsonb, finished_at = $6::timestamptz
-        where user_id = $2 and id = $3 and epoch = $4 and status = 'running' and ${LOST} returning run.*
+        update run set status = 'failed', worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
+        where user_id = $3 and id = $4 and epoch = $5 and status = 'running' and ${LOST} returning run.*
       ), steps as (${ENDED_STEPS})
       select user_id, id as run_id, agent_id, trigger, status, error, epoch from ended`,
-    values: [unexpired, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
+    values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
   });
 }
 

@@ -20,13 +20,15 @@ export interface ScheduleRow extends ScheduleColumns {
   active: boolean;
   next_run_at: Instant | null;
   paused_reason: string | null;
+  /** null: not paused, or nobody wrote down since when. */
+  paused_at: Instant | null;
 }
 
 /** A due schedule, which this transaction alone has. */
 export type DueRow = ScheduleRow & { next_run_at: Instant };
 
 const COLUMNS =
-  "user_id, agent_id, interval, time, day_of_week, day_of_month, timezone, active, next_run_at, paused_reason";
+  "user_id, agent_id, interval, time, day_of_week, day_of_month, timezone, active, next_run_at, paused_reason, paused_at";
 
 export function columnsOf(spec: ScheduleSpec): ScheduleColumns {
   return {
@@ -89,22 +91,24 @@ export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent
 }
 
 /**
- * Sets or clears the reason. One for want of tokens, with `resume_above`, takes no other's place. True: the schedule was
+ * Sets or clears the reason; a pause that gets another reason goes on. One for want of tokens, with `resume_above`, takes no other's place. True: the schedule was
  * active and not paused before.
  */
 export async function setPaused(
   sql: Sql,
   agent: { user_id: string; agent_id: string },
-  { reason, resume_above = null }: { reason: string | null; resume_above?: number | null },
+  { reason, resume_above = null, now }: { reason: string | null; resume_above?: number | null; now: Instant },
 ): Promise<boolean> {
   const [row] = await sql.query<{ was_going: boolean }>({
     text: `with before as (
         select active and paused_reason is null as was_going from schedule where user_id = $1 and agent_id = $2
           and ($4::bigint is null or paused_reason is null or resume_above is not null) for update
       )
-      update schedule set paused_reason = $3, resume_above = $4 from before where user_id = $1 and agent_id = $2
+      update schedule set paused_reason = $3::text, resume_above = $4,
+        paused_at = case when $3::text is null then null when paused_reason is null then $5::timestamptz else paused_at end
+      from before where user_id = $1 and agent_id = $2
       returning was_going`,
-    values: [agent.user_id, agent.agent_id, reason, resume_above],
+    values: [agent.user_id, agent.agent_id, reason, resume_above, now],
   });
   return row?.was_going === true;
 }
@@ -138,7 +142,7 @@ export async function endWaiting(
   refills: number,
 ): Promise<boolean> {
   const rows = await tx.query({
-    text: `update schedule set paused_reason = null, resume_above = null
+    text: `update schedule set paused_reason = null, paused_at = null, resume_above = null
       where user_id = $1 and agent_id = $2 and resume_above < $3 returning agent_id`,
     values: [agent.user_id, agent.agent_id, refills],
   });

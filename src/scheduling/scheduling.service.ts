@@ -6,8 +6,9 @@ import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import { createEnqueue } from "./enqueue.service.ts";
+import { createLeaseTime } from "./lease-time.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
-import { reclaimRuns } from "./reclaim.store.ts";
+import { reclaimRuns, selectClock } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import * as history from "./run-history.store.ts";
 import * as progress from "./run-progress.store.ts";
@@ -85,7 +86,8 @@ export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
 
 function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
   const setPaused = async (tx: Tx, agent: AgentKey, reason: string | null, resume_above?: number) => {
-    const was_going = await scheduleStore.setPaused(tx, agent, { reason, resume_above: resume_above ?? null });
+    const pause = { reason, resume_above: resume_above ?? null, now: clock.now() };
+    const was_going = await scheduleStore.setPaused(tx, agent, pause);
     if (was_going && reason !== null) await tell({ ...agent, kind: "schedule_paused", reason }, tx);
   };
   return {
@@ -125,9 +127,8 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
       );
     },
     /** What became of the agent's due instants, newest first; `before` is the `at` of the last one seen. */
-    occurrences(agent: AgentKey, page: { limit: number; before: Instant | null }): Promise<OccurrenceRecord[]> {
-      return scheduleStore.selectOccurrences(db, agent, page);
-    },
+    occurrences: (agent: AgentKey, page: { limit: number; before: Instant | null }): Promise<OccurrenceRecord[]> =>
+      scheduleStore.selectOccurrences(db, agent, page),
     /** Ends everything of an agent that is being deleted: its schedule, and its runs as `requestCancel` does. */
     async forgetAgent(tx: Tx, agent: AgentKey): Promise<void> {
       await scheduleStore.deleteSchedule(tx, agent);
@@ -139,13 +140,9 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
       await scheduleStore.deleteUser(tx, user_id);
     },
     /** Queues what has come due, see tick.service.ts. */
-    tick(onDue: OnDue): Promise<void> {
-      return tick({ db, clock }, onDue);
-    },
+    tick: (onDue: OnDue): Promise<void> => tick({ db, clock }, onDue),
     /** The next instant up to `until` at which a schedule is due; null if none. */
-    nextDueAt(until: Instant): Promise<Instant | null> {
-      return scheduleStore.selectNextDue(db, until);
-    },
+    nextDueAt: (until: Instant): Promise<Instant | null> => scheduleStore.selectNextDue(db, until),
   };
 }
 
@@ -189,7 +186,8 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
     for (const [nth, { lease }] of finishes.entries()) if (are_ended[nth]) signals.finished(lease.run_id);
     return are_ended;
   });
-  const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work">) => {
+  const judgedAt = createLeaseTime({ step_ms: HEARTBEAT_MS, lease_ms: LEASE_MS });
+  const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work" | "judged_at_ms">) => {
     const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
     while (await runStore.reapRuns(db, reaping));
     const failures: Error[] = [];
@@ -230,17 +228,21 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
       const states = new Map<string, LeaseState>(rows.map((row) => [leaseKey(row), row.status]));
       return leases.map((lease) => states.get(leaseKey(lease)) ?? "lost");
     },
-    /** Gives runs back unfinished, when the process is to end: another worker goes on from their last finished step. */
-    async handBack(leases: readonly RunLease[]): Promise<void> {
-      if (leases.length > 0) await runStore.handBackRuns(db, leases, clock.now());
-    },
+    /**
+     * Gives back what the worker has unfinished, when its process is to end: another goes on from the last finished step.
+     * That is also what it has without its knowing, since the answer to its claim was lost.
+     */
+    handBack: (worker_id: string): Promise<void> => runStore.handBackRuns(db, worker_id, clock.now()),
     /**
      * Takes runs from workers that are lost, but for those that the caller is `at_work` at: a machine that slept, a
      * database that was away or a clock that jumped ends leases of workers that live. Idempotent; call it every second or so.
      */
-    reap: (at_work: readonly string[] = []) => reap({ unexpired: false, at_work }),
+    async reap(at_work: readonly string[] = []): Promise<void> {
+      const steady_ms = monotonicMs();
+      await reap({ unexpired: false, at_work, judged_at_ms: judgedAt(await selectClock(db), steady_ms) });
+    },
     /** Takes all runs that are at work, when it is known that whoever was at them is gone. */
-    takeBackAll: () => reap({ unexpired: true, at_work: [] }),
+    takeBackAll: () => reap({ unexpired: true, at_work: [], judged_at_ms: null }),
     /**
      * Writes a step's intent before its call is made. Make the call only when the answer is `running`. The intent of a
      * tool call is on the disk then; that of a model call, like its hold, need not be: without its answer it means nothing.
@@ -392,8 +394,6 @@ function createHistory(db: Db, signals: RunSignals) {
       return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
     },
     /** The steps of a claimed run, with what only the engine sees: a run at its second attempt goes on from them. */
-    journal({ user_id, run_id }: RunLease): Promise<JournalStep[]> {
-      return history.selectSteps(db, user_id, run_id);
-    },
+    journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),
   };
 }

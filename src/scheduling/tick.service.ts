@@ -1,7 +1,7 @@
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import { type DueInstant, decideDue } from "./due.ts";
+import { type DueInstant, decideDue, type Pause } from "./due.ts";
 import type { ScheduleSpec } from "./next-run.ts";
 import { insertRuns, type RunInsert, tellQueued } from "./run.store.ts";
 import { selectBusyAgents } from "./run-history.store.ts";
@@ -59,7 +59,7 @@ export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: 
   if (spec !== null && JSON.stringify(columnsOf(spec)) === JSON.stringify(columnsOf(before))) return;
   let { next_run_at } = row;
   while (next_run_at <= now) {
-    const due = decideDue({ spec: before, next_run_at, paused_reason: row.paused_reason, busy: false }, now);
+    const due = decideDue({ spec: before, next_run_at, paused: pauseOf(row), busy_run_id: null }, now);
     const occurrences = due.instants.map((instant) => ({
       ...agent,
       ...(instant.state === "run" ? { ...instant, state: "skipped" as const, reason: CHANGED } : instant),
@@ -105,14 +105,14 @@ async function settleBatch(tx: Tx, now: Instant, onDue: OnDue): Promise<boolean>
 type Decision = ReturnType<typeof decideDue> & { row: DueRow };
 
 /** What becomes of the instants of as many schedules as fit into one transaction. */
-function decide(rows: readonly DueRow[], busy: ReadonlySet<string>, now: Instant): Decision[] {
+function decide(rows: readonly DueRow[], busy: ReadonlyMap<string, string>, now: Instant): Decision[] {
   const decisions: Decision[] = [];
   let instants = 0;
   // Schedules that are due together are often set alike: what one of them does, all do.
   const known = new Map<string, ReturnType<typeof decideDue>>();
   for (const row of rows) {
-    const { next_run_at, paused_reason } = row;
-    const schedule = { spec: specOf(row), next_run_at, paused_reason, busy: busy.has(row.agent_id) };
+    const { next_run_at, agent_id } = row;
+    const schedule = { spec: specOf(row), next_run_at, paused: pauseOf(row), busy_run_id: busy.get(agent_id) ?? null };
     const key = JSON.stringify(schedule);
     const decision = known.get(key) ?? decideDue(schedule, now);
     known.set(key, decision);
@@ -121,6 +121,10 @@ function decide(rows: readonly DueRow[], busy: ReadonlySet<string>, now: Instant
     if (instants >= MAX_INSTANTS) break;
   }
   return decisions;
+}
+
+function pauseOf({ paused_reason, paused_at }: DueRow): Pause | null {
+  return paused_reason === null ? null : { reason: paused_reason, since: paused_at };
 }
 
 function agentKey({ user_id, agent_id }: DueRow): AgentKey {

@@ -2,6 +2,7 @@ import { isListedHost } from "../contract/hosts.ts";
 import type { AuthSettings } from "../contract/tools.ts";
 import { PurserError } from "../errors.ts";
 import { type Credential, placeOf } from "../platform/credentials.ts";
+import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import { holdsSecret } from "../platform/scrub.ts";
 import type { Vault } from "../vault/vault.service.ts";
@@ -12,8 +13,9 @@ import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
 export type Binding = Pick<AuthSettings, "secret" | "hosts" | "methods" | "paths" | "inject">;
 
 export interface CredentialsDeps {
-  outbound: Pick<Outbound, "isConfidential">;
+  outbound: Pick<Outbound, "isConfidential" | "refusal">;
   vault: Pick<Vault, "open" | "setReflected">;
+  log: Pick<Log, "error">;
 }
 
 /** A secret opened for one call, and where it may go in it. */
@@ -27,6 +29,7 @@ export interface Intended {
   readonly method: string;
   readonly tool: string;
   readonly run: RunRef;
+  readonly signal: AbortSignal;
 }
 
 /** Whether a binding's hosts, methods and paths take in a request. */
@@ -64,7 +67,10 @@ function matches(path: string, pattern: string): boolean {
   return path.length - at >= last.length && path.endsWith(last);
 }
 
-/** Opens the secrets that go along with a request, one for each place in it; a failed step when one cannot be used. */
+/**
+ * Opens the secrets that go along with a request, one for each place in it; a failed step when one cannot be used. For a
+ * destination that would be refused none is: the log of its uses is not to tell of one.
+ */
 export async function openCredentials(
   bindings: readonly Binding[],
   intended: Intended,
@@ -73,7 +79,10 @@ export async function openCredentials(
   const { url, method } = intended;
   const places = new Set<string>();
   const credentials: OpenedCredential[] = [];
-  for (const binding of bindings.filter((each) => isBound(each, url, method))) {
+  const bound = bindings.filter((each) => isBound(each, url, method));
+  const refusal = bound.length === 0 ? null : await refusalOf(intended, outbound);
+  if (refusal !== null) return refusal;
+  for (const binding of bound) {
     const place = placeOf(binding.inject);
     if (places.has(place)) continue;
     places.add(place);
@@ -97,11 +106,18 @@ export async function openCredentials(
 export async function openSigningSecret(
   name: string,
   intended: Intended,
-  vault: CredentialsDeps["vault"],
+  { outbound, vault }: CredentialsDeps,
 ): Promise<OpenedCredential | ToolResult> {
+  const refusal = await refusalOf(intended, outbound);
+  if (refusal !== null) return refusal;
   const secret = await openSecret(name, intended, vault);
   if ("status" in secret) return secret;
   return { name, value: secret.value, inject: null, secret, isFor: () => true };
+}
+
+async function refusalOf({ url, signal }: Intended, outbound: CredentialsDeps["outbound"]): Promise<ToolResult | null> {
+  const refusal = await outbound.refusal(url, signal);
+  return refusal === null ? null : failedCall("egress_refused", `${refusal.message} (${url.host}); nothing was sent`);
 }
 
 async function openSecret(
@@ -146,18 +162,27 @@ export function reflectedIn(texts: readonly string[], credentials: readonly Open
   return credentials.filter(({ value }) => holdsSecret(bytes, value)).map(({ name }) => name);
 }
 
-/** Takes secrets that came back out of use; the failed step that ends the run. */
+/** Takes secrets that came back out of use; the failed step that ends the run, also where the vault cannot be asked for that. */
 export async function reflected(
   names: readonly string[],
   { credentials, run }: { credentials: readonly OpenedCredential[]; run: RunRef },
-  vault: CredentialsDeps["vault"],
+  { vault, log }: Pick<CredentialsDeps, "vault" | "log">,
 ): Promise<ToolResult> {
   const { user_id, run_id } = run;
+  let outcome = "the secret is not used again until its value is changed";
   for (const { secret } of credentials.filter(({ name }) => names.includes(name))) {
-    await vault.setReflected({ user_id, id: secret.id, version: secret.version, run_id });
+    try {
+      await vault.setReflected({ user_id, id: secret.id, version: secret.version, run_id });
+    } catch (error) {
+      log.error(
+        { user_id, secret_id: secret.id, error: (error as Error).message },
+        "a secret that came back is in use",
+      );
+      outcome = "the secret could not be taken out of use: change its value";
+    }
   }
   return failedCall(
     "secret_reflected",
-    `a site sent the secret ${names.join(", ")} back; its answer was discarded, and the secret is not used again until its value is changed`,
+    `a site sent the secret ${names.join(", ")} back; its answer was discarded, and ${outcome}`,
   );
 }

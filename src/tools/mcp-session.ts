@@ -45,7 +45,7 @@ export async function withMcpServer<T>(
 ): Promise<T | ToolResult> {
   const url = new URL(server.url);
   const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
-  const credentials = await openCredentials(bindings, { url, method: "POST", tool: "mcp", run }, deps);
+  const credentials = await openCredentials(bindings, { url, method: "POST", tool: "mcp", run, signal }, deps);
   if (!Array.isArray(credentials)) return credentials;
   let failure: unknown = null;
   let messages = 0;
@@ -70,10 +70,10 @@ export async function withMcpServer<T>(
     await client.connect(transport, { timeout: LIMITS.timeout_ms, signal });
     const result = await work({ client, credentials });
     await transport.terminateSession().catch(() => {});
-    return isReflection(failure) ? await failed(failure, { server, credentials, run }, deps.vault) : result;
+    return isReflection(failure) ? await failed(failure, { server, credentials, run }, deps) : result;
   } catch (error) {
     signal.throwIfAborted();
-    return await failed(failure ?? error, { server, credentials, run }, deps.vault);
+    return await failed(failure ?? error, { server, credentials, run }, deps);
   } finally {
     await client.close().catch(() => {});
   }
@@ -83,9 +83,9 @@ export async function withMcpServer<T>(
 async function failed(
   error: unknown,
   { server, credentials, run }: { server: McpServer; credentials: readonly OpenedCredential[]; run: RunRef },
-  vault: McpDeps["vault"],
+  deps: McpDeps,
 ): Promise<ToolResult> {
-  if (isReflection(error)) return await reflected(error.secrets, { credentials, run }, vault);
+  if (isReflection(error)) return await reflected(error.secrets, { credentials, run }, deps);
   const why = error instanceof OutboundError ? error.message : "it does not answer as an MCP server does";
   const is_refused = error instanceof OutboundError && error.code === "egress_refused";
   return failedCall(

@@ -3,6 +3,7 @@ import { MAX_CALLS, type McpServer, type McpSettings, type ToolsConfig } from ".
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
+import { unlessAborted } from "../platform/unless-aborted.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
 import { reflected, reflectedIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
@@ -50,7 +51,7 @@ const resultSchema = z.object({
 
 export interface McpToolsDeps extends McpDeps {
   sanitizer: Sanitizer;
-  log: Log;
+  log: Pick<Log, "error" | "warn">;
 }
 
 /** A tool as models are told of it, and as its server calls it. */
@@ -88,17 +89,21 @@ export function createMcpTools(deps: McpToolsDeps) {
     return listing;
   }
 
+  /** A run that is stopped does not wait for a server; the listing goes on, others may wait for it. */
+  const awaitedListing = (server: McpServer, run: RunRef, signal: AbortSignal) =>
+    unlessAborted(listingOf(server, run), signal);
+
   return {
     /** As models are told of them. A server that cannot be used has none. Throws 502 `secret_reflected`. */
-    async definitions(mcp: McpSettings, run: RunRef): Promise<ToolDefinition[]> {
-      const listed = await Promise.all((mcp.servers ?? []).map((server) => listingOf(server, run)));
+    async definitions(mcp: McpSettings, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]> {
+      const listed = await Promise.all((mcp.servers ?? []).map((server) => awaitedListing(server, run, signal)));
       return listed.flatMap(({ tools }) => tools.map(({ definition }) => definition));
     },
 
     /** Which servers have no tools now because they could not be asked, and why. */
-    async unusableServers(mcp: McpSettings, run: RunRef): Promise<UnusableServer[]> {
+    async unusableServers(mcp: McpSettings, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]> {
       const asked = (mcp.servers ?? []).map(async (server): Promise<UnusableServer[]> => {
-        const error = await listingOf(server, run).then(
+        const error = await awaitedListing(server, run, signal).then(
           ({ failure }) => failure?.error,
           (error: Error & { code?: string }) => {
             if (error.code === "secret_reflected") return { code: error.code, message: error.message } as const;
@@ -132,7 +137,10 @@ export function createMcpTools(deps: McpToolsDeps) {
           "the arguments are not a JSON object; give one as the tool describes it",
         );
       }
-      const listing = await listingOf(server, call.run).catch((error: Error) => error.message);
+      const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
+        call.signal.throwIfAborted();
+        return error.message;
+      });
       if (typeof listing === "string") return failedCall("secret_reflected", listing);
       if (listing.failure !== null) return listing.failure;
       const tool = listing.tools.find(({ definition }) => definition.function.name === call.name);
@@ -170,7 +178,7 @@ async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise
   // The safety layer joins what the server had taken apart.
   const names = reflectedIn([JSON.stringify(tools)], credentials);
   if (names.length > 0) {
-    const { error } = await reflected(names, { credentials, run }, deps.vault);
+    const { error } = await reflected(names, { credentials, run }, deps);
     throw errors.secretReflected(error?.message ?? "");
   }
   return { tools, failure: null };
@@ -210,7 +218,7 @@ async function resultOf(
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };
   const names = reflectedIn([content, ...textsOf({ text, safety, links: [] })], session.credentials);
-  if (names.length > 0) return await reflected(names, { credentials: session.credentials, run: call.run }, deps.vault);
+  if (names.length > 0) return await reflected(names, { credentials: session.credentials, run: call.run }, deps);
   if (!answer.isError) return { status: "succeeded", result: text, safety, links: [] };
   const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
   return { status: "failed", result: text, error, safety, links: [] };

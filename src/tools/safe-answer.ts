@@ -1,4 +1,4 @@
-import type { WebFetchSettings } from "../contract/tools.ts";
+import type { SafetyLevel } from "../contract/tools.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
 import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";
@@ -18,10 +18,21 @@ export function textsOf({ text, safety, links }: SafeAnswer): string[] {
 /** Where a secret too short to be looked for was used, nothing but the status comes back. */
 export const WITHHELD = "The answer is left out: the secret that was used is too short to be looked for in it.";
 
+/** What is said of safety in a tool's settings; `off` counts while the operator allows it. */
+export function levelOf({ safety = "balanced" }: { safety?: SafetyLevel | undefined }, deps: SafetyDeps): SafetyLevel {
+  return safety === "off" && deps.safety_off !== "allowed" ? "balanced" : safety;
+}
+
+export interface SafetyDeps {
+  sanitizer: Sanitizer;
+  /** Whether tools may be set to `safety: off`. */
+  safety_off: "refused" | "allowed";
+}
+
 /** Passes an answer through the safety layer; a sentence instead when it cannot be read, or not made safe. */
 export async function safeAnswer(
   { content_type, body, final_url }: OutboundResponse,
-  { sanitizer, level, mark }: { sanitizer: Sanitizer; level: WebFetchSettings["safety"]; mark: string },
+  { sanitizer, level, mark }: { sanitizer: Sanitizer; level: SafetyLevel; mark: string },
 ): Promise<SafeAnswer | string> {
   const is_pdf = mediaType(content_type) === "application/pdf";
   const kind = is_pdf ? "text" : kindOf(content_type, new URL(final_url).pathname);
@@ -31,7 +42,7 @@ export async function safeAnswer(
   const sanitized = await sanitizer.sanitize({
     content,
     kind: kind === "text" && !is_pdf ? textKind(content) : kind,
-    level: level === "strict" ? "strict" : "balanced",
+    level,
     mark,
     base_url: final_url,
     max_chars: MAX_TEXT_CHARS,

@@ -5,7 +5,6 @@ import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
-import type { Sanitizer } from "../safety/sanitizer.ts";
 import {
   type CredentialsDeps,
   type OpenedCredential,
@@ -13,7 +12,7 @@ import {
   reflected,
   reflectedIn,
 } from "./credentials.ts";
-import { safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { levelOf, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 import type { WebhookKeys } from "./webhook-keys.service.ts";
@@ -26,9 +25,8 @@ const DELIVERY_MS = 30_000;
 const MAX_BODY_BYTES = 1_000_000;
 const EXAMPLE = '{"url": "https://…", "payload": {}}';
 
-export interface SendWebhookDeps extends CredentialsDeps {
+export interface SendWebhookDeps extends CredentialsDeps, SafetyDeps {
   outbound: Outbound;
-  sanitizer: Sanitizer;
   webhook_keys: Pick<WebhookKeys, "keyOf">;
 }
 
@@ -91,19 +89,19 @@ interface Signing {
 
 /** The secret that the owner named, else the agent's own key; a failed step when it cannot be used. */
 async function signingKey(
-  { run }: ToolCall,
+  { run, signal }: ToolCall,
   { url, secret }: { url: URL; secret: string | undefined },
-  { webhook_keys, vault }: SendWebhookDeps,
+  deps: SendWebhookDeps,
 ): Promise<Signing | ToolResult> {
   if (secret !== undefined) {
-    const opened = await openSigningSecret(secret, { url, method: "POST", tool: "send_webhook", run }, vault);
+    const opened = await openSigningSecret(secret, { url, method: "POST", tool: "send_webhook", run, signal }, deps);
     return "status" in opened ? opened : { key: opened.value, credentials: [opened] };
   }
-  const own = await webhook_keys.keyOf(run);
+  const own = await deps.webhook_keys.keyOf(run);
   if (own !== null) return { key: own.key, credentials: [] };
   return failedCall(
     "signing_key_unreadable",
-    "the agent's signing key cannot be opened with this service's master key",
+    "the agent's signing key is not there, or cannot be opened with this service's master key",
   );
 }
 
@@ -165,14 +163,14 @@ async function resultOf({ answer, tries }: Delivery, call: ToolCall, using: Usin
     return failedCall("egress_refused", `${answer.message}; nothing was sent`);
   }
   if (answer instanceof OutboundError && answer.code === "secret_reflected") {
-    return await reflected(answer.secrets, { credentials, run: call.run }, deps.vault);
+    return await reflected(answer.secrets, { credentials, run: call.run }, deps);
   }
   if (answer instanceof OutboundError && answer.status === null) {
     return failedCall("webhook_failed", `${answer.message}${after} (${id}); it may have been received`);
   }
   const read = answer instanceof OutboundError ? "" : await readBody(answer, call, using);
   const names = typeof read === "string" ? [] : reflectedIn(textsOf(read), credentials);
-  if (names.length > 0) return await reflected(names, { credentials, run: call.run }, deps.vault);
+  if (names.length > 0) return await reflected(names, { credentials, run: call.run }, deps);
   const { text, safety } = typeof read === "string" ? { text: read, safety: null } : read;
   const result = `HTTP ${answer.status}, ${id}${text === "" ? "" : `\n${text}`}`;
   const status = answer.status ?? 0;
@@ -185,5 +183,5 @@ async function resultOf({ answer, tries }: Delivery, call: ToolCall, using: Usin
 async function readBody(answer: OutboundResponse, { mark }: ToolCall, { settings, deps }: Using) {
   if (answer.withheld) return WITHHELD;
   if (answer.body.length === 0) return "";
-  return await safeAnswer(answer, { sanitizer: deps.sanitizer, level: settings.safety, mark });
+  return await safeAnswer(answer, { sanitizer: deps.sanitizer, level: levelOf(settings, deps), mark });
 }

@@ -13,10 +13,10 @@ import { webFetch, webFetchDefinition } from "./web-fetch.ts";
 
 /** The tools of an agent's run. Of a run nothing is kept here: what it has seen and done comes with each call. */
 export interface Tools {
-  /** The enabled tools, as the model is told of them. Throws 502 `secret_reflected`. */
-  definitions(tools_config: ToolsConfig, run: RunRef): Promise<ToolDefinition[]>;
-  /** The MCP servers whose tools cannot be had now, and why. */
-  unusableServers(tools_config: ToolsConfig, run: RunRef): Promise<UnusableServer[]>;
+  /** The enabled tools, as the model is told of them. Throws 502 `secret_reflected`, and when `signal` is aborted. */
+  definitions(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]>;
+  /** The MCP servers whose tools cannot be had now, and why. Throws when `signal` is aborted. */
+  unusableServers(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
   /**
    * Carries out one call. What a model, a page or a network can cause comes back as a failed result that tells the
    * model what to do; only an abort of `signal` throws.
@@ -28,15 +28,15 @@ export interface Tools {
 export function createTools(deps: SendWebhookDeps & McpToolsDeps): Tools {
   const mcp_tools = createMcpTools(deps);
   return {
-    async definitions({ web_fetch, send_webhook, mcp }, run) {
+    async definitions({ web_fetch, send_webhook, mcp }, run, signal) {
       return [
         ...(web_fetch?.enabled ? [webFetchDefinition(web_fetch)] : []),
         ...(send_webhook?.enabled ? [sendWebhookDefinition(send_webhook)] : []),
-        ...(mcp?.enabled ? await mcp_tools.definitions(mcp, run) : []),
+        ...(mcp?.enabled ? await mcp_tools.definitions(mcp, run, signal) : []),
       ];
     },
-    async unusableServers({ mcp }, run) {
-      return mcp?.enabled ? mcp_tools.unusableServers(mcp, run) : [];
+    async unusableServers({ mcp }, run, signal) {
+      return mcp?.enabled ? mcp_tools.unusableServers(mcp, run, signal) : [];
     },
     async call(call) {
       const { web_fetch, send_webhook } = call.tools_config;

@@ -7,10 +7,9 @@ import {
 } from "../contract/tools.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
-import type { Sanitizer } from "../safety/sanitizer.ts";
 import { type CredentialsDeps, type OpenedCredential, openCredentials, reflected, reflectedIn } from "./credentials.ts";
 import { isUrlKnown } from "./destinations.ts";
-import { safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { levelOf, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
@@ -51,9 +50,8 @@ function signedIn({ auth = [] }: WebFetchSettings): string {
   return ` Signs in by itself with ${where.join("; ")}.`;
 }
 
-export interface WebFetchDeps extends CredentialsDeps {
+export interface WebFetchDeps extends CredentialsDeps, SafetyDeps {
   outbound: Outbound;
-  sanitizer: Sanitizer;
 }
 
 /** One fetch, guarded on the way out and sanitized on the way in. Never throws for what a model or a page can cause. */
@@ -63,7 +61,7 @@ export async function webFetch(call: ToolCall, settings: WebFetchSettings, deps:
   const refusal = refusalOf(parsed, call, settings);
   if (refusal !== null) return refusal;
   const method = parsed.method ?? "GET";
-  const intended = { url: new URL(parsed.url), method, tool: "web_fetch", run: call.run };
+  const intended = { url: new URL(parsed.url), method, tool: "web_fetch", run: call.run, signal: call.signal };
   const credentials = await openCredentials(settings.auth ?? [], intended, deps);
   if (!Array.isArray(credentials)) return credentials;
   try {
@@ -81,8 +79,7 @@ export async function webFetch(call: ToolCall, settings: WebFetchSettings, deps:
   } catch (error) {
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
-    if (error.code === "secret_reflected")
-      return await reflected(error.secrets, { credentials, run: call.run }, deps.vault);
+    if (error.code === "secret_reflected") return await reflected(error.secrets, { credentials, run: call.run }, deps);
     // A redirect's host is the server's text: only the one that the model named is repeated to it.
     const at = error.host === null || error.host !== URL.parse(parsed.url)?.host ? "" : ` (${error.host})`;
     return failedCall(error.code === "egress_refused" ? "egress_refused" : "fetch_failed", `${error.message}${at}`);
@@ -106,7 +103,10 @@ function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolC
   }
   const target = URL.parse(url);
   if (target === null) return failedCall("invalid_arguments", "url is not an absolute http or https address");
-  const hosts = settings.hosts ?? [];
+  const { hosts = [] } = settings;
+  if (settings.hosts !== undefined && !isListedHost(target, hosts)) {
+    return failedCall("egress_refused", `the host is not one that may be reached (${target.host})`);
+  }
   const isEffect = !PLAIN_METHODS.includes(method);
   if (!isUrlKnown(target, call.taint, hosts) || (call.taint.tainted && isEffect && !isListedHost(target, hosts))) {
     return failedCall(
@@ -134,10 +134,10 @@ async function resultOf(
   const { settings, credentials, deps } = using;
   const answer = withheld
     ? { text: WITHHELD, safety: null, links: [] }
-    : await safeAnswer(response, { sanitizer: deps.sanitizer, level: settings.safety, mark: call.mark });
+    : await safeAnswer(response, { sanitizer: deps.sanitizer, level: levelOf(settings, deps), mark: call.mark });
   if (typeof answer === "string") return failedCall("unsupported_content", answer);
   const names = reflectedIn(textsOf(answer), credentials);
-  if (names.length > 0) return reflected(names, { credentials, run: call.run }, deps.vault);
+  if (names.length > 0) return reflected(names, { credentials, run: call.run }, deps);
   const { text, safety, links } = answer;
   const outcome = { result: `HTTP ${status}\n${text}`, safety, links };
   if (status < 400) return { status: "succeeded", ...outcome };

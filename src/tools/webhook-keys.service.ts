@@ -18,7 +18,7 @@ export interface WebhookKey {
 
 /** The keys that agents sign their webhooks with: one for each agent, made when it is first needed. */
 export interface WebhookKeys {
-  /** null: it was sealed under a master key that is not here any more. */
+  /** null: it was sealed under a master key that is not here any more, or its user has been erased. */
   keyOf(agent: AgentRef): Promise<WebhookKey | null>;
   /** Deletes the keys of a user who is being erased. */
   forgetUser(tx: Tx, user_id: string): Promise<void>;
@@ -36,7 +36,7 @@ export function createWebhookKeys({ db, clock, cipher }: { db: Db; clock: Clock;
         await store.insertOnce({ user_id, agent_id, sealed, created_at: clock.now() });
         row = await store.find(user_id, agent_id);
       }
-      if (row === undefined) throw new Error("a webhook key was made and is not there");
+      if (row === undefined) return null;
       const key = cipher.open(row.sealed, context)?.toString();
       return key === undefined ? null : { key, created_at: row.created_at };
     },

@@ -1,8 +1,8 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { startSite } from "../support/sites.ts";
-import { completion, fetching, hanging } from "../support/upstream.ts";
+import { completion, fetching, hanging, json } from "../support/upstream.ts";
 
 // What stops runs from outside: a process that ends, limits of runs at a time, the operator.
 
@@ -58,6 +58,45 @@ test("a run that a stopping process leaves is gone on with by the next one, its 
   expect((await charges(user)).map(({ amount }) => amount)).toEqual([-18, -30]);
   await slow.close();
 });
+
+test("a cancel does not wait for an MCP server that does not answer", async () => {
+  const silent = await startSite({ "/mcp": () => {} });
+  await lab.service.restart({ PURSER_EGRESS_ALLOW: silent.host });
+  const servers = [{ name: "silent", url: `${silent.url}/mcp` }];
+  const { id } = await create({ tools_config: { mcp: { enabled: true, servers } } });
+  const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+  await expect.poll(() => silent.requests.length, { timeout: 10_000 }).toBe(1);
+  const path = `/api/v1/agents/${id}/runs/${queued.id}`;
+  expect((await user.post(`${path}/cancel`)).body.status).toBe("cancelling");
+  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 2_000 }).toBe("cancelled");
+  expect(lab.upstream.requests).toEqual([]);
+  await silent.close();
+});
+
+test.skipIf(inject("storage").kind === "embedded")(
+  "a run whose end the database does not take ends as soon as it does, not when its lease is over",
+  async () => {
+    lab.upstream.answer(json({ error: { message: "no" } }, 400));
+    const db = await lab.service.database.open();
+    for (const text of [
+      "create sequence tries",
+      `create function refuse() returns trigger language plpgsql as $$ begin
+        perform nextval('tries'); raise exception 'starting up' using errcode = '57P03'; end $$`,
+      "create trigger refuse before update on run for each row when (new.status = 'failed') execute function refuse()",
+    ]) {
+      await db.query({ text });
+    }
+    const { id } = await create();
+    const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
+    const tries = async () => (await db.query<{ last_value: number }>({ text: "select last_value from tries" }))[0];
+    await expect.poll(async () => (await tries())?.last_value, { timeout: 10_000 }).toBeGreaterThan(1);
+    await db.query({ text: "drop trigger refuse on run" });
+    const run = async () => (await user.get(`/api/v1/agents/${id}/runs/${queued.id}`)).body;
+    await expect.poll(async () => (await run()).status, { timeout: 10_000 }).toBe("failed");
+    expect(await run()).toMatchObject({ attempt: 1, error: { code: "model_unavailable" } });
+    await db.close();
+  },
+);
 
 test("a waiting caller is answered when the process stops, which does not wait for runs that it leaves (202)", async () => {
   const { promise: released, resolve: release } = Promise.withResolvers<void>();

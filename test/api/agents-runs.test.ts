@@ -286,7 +286,7 @@ describe("a run fails", () => {
     const { id } = await create({ limits: { max_cost_tokens_per_run: 100 } });
     expect((await runNow(id)).body).toMatchObject({
       status: "failed",
-      error: { code: "budget_exceeded" },
+      error: { code: "budget_exceeded", message: expect.stringContaining("max_cost_tokens_per_run") },
       usage: { cost_tokens: 0 },
     });
     expect(lab.upstream.requests).toEqual([]);

@@ -27,6 +27,26 @@ async function create(fields: object = {}, owner = user) {
 }
 const put = (id: string, fields: object, owner = user) => owner.request("PUT", `/api/v1/agents/${id}`, fields);
 
+test("safety: off is refused until the operator allows it, and the refusal names the setting (contract 7)", async () => {
+  const unjudged = { tools_config: { web_fetch: { enabled: true, safety: "off" } } };
+  const refused = await user.post("/api/v1/agents", { ...minimal, ...unjudged });
+  expect(refused).toMatchObject({
+    status: 400,
+    body: {
+      error: {
+        code: "invalid_value",
+        param: "tools_config.web_fetch.safety",
+        message: expect.stringContaining("PURSER_SAFETY_OFF"),
+      },
+    },
+  });
+  await lab.service.restart({ PURSER_SAFETY_OFF: "allowed" });
+  const { id } = await create(unjudged);
+  await lab.service.restart();
+  expect((await put(id, { description: "Reads." })).status).toBe(200);
+  expect((await put(id, unjudged)).status).toBe(400);
+});
+
 describe("an agent", () => {
   test("is returned with every field of the contract", async () => {
     const { id, created_at, updated_at, ...rest } = await create();
@@ -93,6 +113,25 @@ describe("an agent", () => {
     expect(changed.limits).toMatchObject({ max_steps: 3, max_run_seconds: 60 });
     expect((await put(id, { name: "Ranger" })).body.version).toBe(2);
     expect((await put(id, {})).body.version).toBe(2);
+  });
+
+  test("shows the configuration of each version, which runs name (appstrate#636)", async () => {
+    const { id } = await create({ run_prompt: "Go.", limits: { max_steps: 3 } });
+    await put(id, { run_prompt: "Stop.", model_id: "lab/odd" });
+    const version = async (number: string, of = user) => of.get(`/api/v1/agents/${id}/versions/${number}`);
+    const first = (await version("1")).body;
+    expect(first).toMatchObject({ agent_id: id, version: 1, run_prompt: "Go.", model_id: "lab/plain" });
+    expect(first.limits).toMatchObject({ max_steps: 3, max_run_seconds: 900 });
+    const { agent_id: _, created_at, ...second } = (await version("2")).body;
+    const { id: __, ...now } = (await user.get(`/api/v1/agents/${id}`)).body;
+    expect({ ...now, ...second }).toEqual(now);
+    expect(created_at).toBe(now.updated_at);
+    for (const wrong of ["0", "3", "-1", "1.0", "x", "99999999999999999999"]) {
+      expect((await version(wrong)).status).toBe(404);
+    }
+    expect((await version("1", await lab.service.newUser())).status).toBe(404);
+    await user.request("DELETE", `/api/v1/agents/${id}`);
+    expect((await version("1")).status).toBe(404);
   });
 
   test("is gone once it is deleted, and its runs with it", async () => {

@@ -28,11 +28,11 @@ const role = event({ choices: [{ index: 0, delta: { role: "assistant" }, finish_
 const lastRun = async () => (await user.get(`${agent}/runs`)).body.runs[0];
 
 /** Asks for an answer, waits for the model to be asked, and hangs up. */
-async function hangUpOn(body: object): Promise<void> {
+async function hangUpOn(body: object, headers: Record<string, string> = {}): Promise<void> {
   const connection = new AbortController();
   const answer = fetch(`${lab.service.url}${agent}/chat`, {
     method: "POST",
-    headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" },
+    headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json", ...headers },
     body: JSON.stringify({ ...hello, ...body }),
     signal: connection.signal,
   });
@@ -70,6 +70,15 @@ describe("a caller that hangs up", () => {
     expect(usage.cost_tokens).toBeGreaterThan(0);
     expect(await settledBalance(user)).toBe(1_000_000 - usage.cost_tokens);
     expect((await user.get(`${agent}/threads/t`)).body.messages).toEqual([]);
+  });
+
+  test("before it has been answered is answered when it asks again under the same Idempotency-Key", async () => {
+    const key = { "Idempotency-Key": "again" };
+    lab.upstream.answer(inTwoParts().reply, completion("Hello."));
+    await hangUpOn({}, key);
+    await expect.poll(async () => (await lastRun()).status).toBe("cancelled");
+    const again = () => user.post(`${agent}/chat`, hello, key);
+    await expect.poll(async () => (await again()).body.choices?.[0].message.content).toBe("Hello.");
   });
 
   test.each(kinds)("with on_disconnect continue has the turn carried on to its end, %s", async (_kind, body) => {

@@ -1,19 +1,21 @@
 import OpenAI from "openai";
 import { ChatCompletionStream } from "openai/lib/ChatCompletionStream";
 import type { Stream } from "openai/streaming";
-import { afterAll, beforeAll, expect, test } from "vitest";
-import { expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
-import { completion } from "../support/upstream.ts";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { calling, completion } from "../support/upstream.ts";
 
 // Chat with an agent as the official client reads it.
 
 let lab: Lab;
+let user: Client;
 let client: OpenAI;
 let agent: string;
 
 beforeAll(async () => {
   lab = await startLab();
-  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
   client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
   agent = (await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain" })).body.id;
 });
@@ -43,4 +45,48 @@ test("its streaming helper reads a turn: text piece by piece, the usage, the run
 test("it throws the failure of a turn with its status and code", async () => {
   const refused = client.post(`/agents/${agent}/chat`, { body: { messages, on_disconnect: "wait" } });
   await expect(refused).rejects.toMatchObject({ status: 400, code: "invalid_value", param: "on_disconnect" });
+});
+
+describe("a turn that failed after it had called a tool", () => {
+  const runs = async (id: string) => (await user.get(`/api/v1/agents/${id}/runs`)).body.runs.length;
+  const herald = async () => {
+    lab.upstream.answer(calling("post_letter", { to: "Ada" }));
+    const fields = { name: "Herald", model_id: "lab/plain", limits: { max_steps: 2 } };
+    return (await user.post("/api/v1/agents", fields)).body.id;
+  };
+
+  test("is not repeated by the client of itself, which else tries 409 and 5xx again", async () => {
+    const id = await herald();
+    const eager = client.withOptions({ maxRetries: 2 });
+    await expect(eager.chat.completions.create({ model: `agent/${id}`, messages })).rejects.toMatchObject({
+      status: 409,
+      code: "max_steps",
+    });
+    await expect(eager.post(`/agents/${id}/chat`, { body: { messages, stream: true } })).rejects.toMatchObject({
+      code: "max_steps",
+    });
+    expect(await runs(id)).toBe(2);
+  });
+
+  test("is not repeated under its Idempotency-Key: the failure is replayed, and charged once", async () => {
+    const id = await herald();
+    const charged = (await charges(user)).length;
+    const ask = () => user.post(`/api/v1/agents/${id}/chat`, { messages }, { "Idempotency-Key": "letter" });
+    const first = await ask();
+    const again = await ask();
+    expect(first.body.error).toMatchObject({ code: "max_steps", metadata: { run_id: expect.any(String) } });
+    expect([again.status, again.body]).toEqual([409, first.body]);
+    expect(again.headers.get("idempotent-replayed")).toBe("true");
+    expect(again.headers.get("x-should-retry")).toBe("false");
+    expect(await runs(id)).toBe(1);
+    expect((await charges(user)).length).toBe(charged + 1);
+  });
+});
+
+test("a turn that failed and did nothing may be tried again, under the same Idempotency-Key too", async () => {
+  const key = { "Idempotency-Key": "refused" };
+  lab.upstream.answer((response) => void response.writeHead(429, { "retry-after": "3600" }).end("{}"), completion());
+  const refused = await user.post(`/api/v1/agents/${agent}/chat`, { messages }, key);
+  expect([refused.status, refused.headers.get("x-should-retry")]).toEqual([502, null]);
+  expect((await user.post(`/api/v1/agents/${agent}/chat`, { messages }, key)).status).toBe(200);
 });

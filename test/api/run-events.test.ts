@@ -65,8 +65,10 @@ test("whoever comes back with Last-Event-ID is told the rest, with nothing twice
   }
   const at_the_end = await followRun(lab.service, user, path, { "Last-Event-ID": String(all.length) });
   expect(at_the_end.status).toBe(204);
-  const refused = await user.get(`${path}/events`, { "Last-Event-ID": "yesterday" });
-  expect([refused.status, refused.body.error.param]).toEqual([400, "Last-Event-ID"]);
+  for (const wrong of ["yesterday", String(all.length + 1)]) {
+    const refused = await user.get(`${path}/events`, { "Last-Event-ID": wrong });
+    expect([refused.status, refused.body.error.param]).toEqual([400, "Last-Event-ID"]);
+  }
 });
 
 test("a run at work is told as it happens, its text as it is generated, and its cancelling", async () => {

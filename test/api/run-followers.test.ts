@@ -116,6 +116,28 @@ test("a run cancelled in the queue after its worker was lost in a step is told t
   expect(events.map(({ id }) => id)).toEqual(events.map((_, index) => index + 1));
 });
 
+test("an id that the run does not have yet is refused, and one that another node has told already is not", async () => {
+  vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
+  try {
+    const { id } = await queue.enqueue();
+    await read(await follow(id), "run.queued");
+    for (const after of [2, 99]) {
+      await expect(follow(id, after)).rejects.toMatchObject({ shape: { status: 400, param: "Last-Event-ID" } });
+    }
+    const { lease } = await queue.claimOne();
+    await queue.scheduling.startStep(lease, MODEL_CALL);
+    // This node looks only when its timer fires, and has not heard of the step.
+    const resumed = await follow(id, 3);
+    await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", result: "x", usage: USAGE });
+    node.happened(id);
+    expect(await read(resumed, "step.finished")).toMatchObject([{ id: 4 }]);
+    await queue.scheduling.finishRun(lease, { status: "succeeded", output: "done" });
+    await expect(follow(id, WHOLE.length + 1)).rejects.toMatchObject({ shape: { status: 400 } });
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
 test("200 followers cost the database what one does, and nobody following costs nothing", async () => {
   vi.useFakeTimers({ toFake: ["setInterval", "clearInterval"] });
   try {

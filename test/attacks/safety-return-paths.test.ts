@@ -4,7 +4,7 @@ import type { ToolsConfig } from "../../src/contract/tools.ts";
 import type { ToolResult } from "../../src/tools/tools.types.ts";
 import { pdfOf } from "../support/pdf.ts";
 import { type Site, startSite } from "../support/sites.ts";
-import { aCall, toolsWith } from "../support/tools.ts";
+import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
 // Whatever a server may write, on whichever way it comes back, has passed the safety layer or is not handed on at all.
 
@@ -190,14 +190,14 @@ describe("MCP", () => {
     ["results' schema", one({ outputSchema: { type: "object", description: NASTY } })],
   ])("nothing live in a tool's %s gets into the prompt", async (_what, list) => {
     answering({}, list);
-    const definitions = await tools().definitions(tools_config(), aCall("", {}).run);
+    const definitions = await tools().definitions(tools_config(), aCall("", {}).run, UNSTOPPED);
     expect(JSON.stringify(definitions)).not.toMatch(/gnore.all.previous|<\|im_start|[\u200b\u202e\u{e0041}]/iu);
   });
 
   it("a description keeps its words", async () => {
     const description = "Use this tool to mark a text. It is a data tool, and it begins at the end.";
     answering({}, one({ description }));
-    const [definition] = await tools().definitions(tools_config(), aCall("", {}).run);
+    const [definition] = await tools().definitions(tools_config(), aCall("", {}).run, UNSTOPPED);
     expect(definition?.function.description).toBe(description);
   });
 });

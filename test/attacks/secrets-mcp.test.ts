@@ -6,7 +6,7 @@ import { leaksIn } from "../support/encodings.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { scoreOf } from "../support/score.ts";
 import { type Site, startSite } from "../support/sites.ts";
-import { aCall, toolsWith } from "../support/tools.ts";
+import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
 // An MCP server that was sent a secret sends it back, in any message of a session (Infisical/cli#397). Each attack is a
 // list of tools and a call, as a run makes them; nothing of the secret may come of them.
@@ -78,7 +78,7 @@ it.each<[string, Stage]>([
     const servers = [{ name: "harbour", url: `${site.url}/mcp`, auth }];
     const tools_config: ToolsConfig = { mcp: { enabled: true, servers } };
     const call = aCall("harbour__berth", {}, { tools_config });
-    const listed = await tools.definitions(tools_config, call.run).catch((error: Error) => error);
+    const listed = await tools.definitions(tools_config, call.run, UNSTOPPED).catch((error: Error) => error);
     const result = await tools.call(call);
     score.tried();
     const leaks = leaksIn(Buffer.from(JSON.stringify([listed, String(listed), result])), [SECRET]);

@@ -89,3 +89,18 @@ test.skipIf(inject("storage").kind === "embedded").each(["reset", "silence"] as 
     await drop();
   },
 );
+
+test.skipIf(inject("storage").kind === "embedded")(
+  "a statement that the server does not answer in time fails, but for one that may take as long as it takes",
+  async () => {
+    const { database_url, drop } = await createTestDatabase();
+    const db = await openPostgres({ url: database_url ?? "", log: createLog("silent"), answer_ms: 100 });
+    const slow = { text: "select pg_sleep(0.5)" };
+    await expect(db.query(slow)).rejects.toThrow("timeout");
+    await expect(db.transaction((tx) => tx.query(slow))).rejects.toThrow();
+    expect(await db.query({ ...slow, unhurried: true })).toHaveLength(1);
+    expect(await db.transaction((tx) => tx.query({ ...slow, unhurried: true }))).toHaveLength(1);
+    await db.close();
+    await drop();
+  },
+);

@@ -76,7 +76,7 @@ test("out of tokens at due time: one failed run without a model call, paused, re
     consecutive_failures: 0,
   });
   expect((await user.get(`${path}/occurrences`)).body.occurrences).toMatchObject([
-    { state: "skipped", reason: "paused" },
+    { state: "skipped", reason: expect.stringMatching(/^paused since 2026-03-04T\S+Z: out of tokens/) },
     { state: "run" },
   ]);
   await lab.service.admin.post(`/api/v1/admin/users/${user.user_id}/grants`, {

@@ -62,3 +62,12 @@ test("and so is a run whose claim was not answered", async () => {
   await ends(id).toBe("claim 2");
   await worker.stop();
 });
+
+test("a worker that is stopped at that moment gives the run back, for others to begin it at once", async () => {
+  const { lost, worker } = node();
+  const { id } = await queue.enqueue();
+  lost.answers = 1;
+  await worker.start(); // claims, and does not hear what
+  await worker.stop();
+  expect(await queue.claimOne("worker-2")).toMatchObject({ attempt: 1, lease: { run_id: id } });
+});

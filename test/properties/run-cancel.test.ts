@@ -1,7 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
-import type { RunLease } from "../../src/scheduling/scheduling.types.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 const NOBODY = "00000000-0000-7000-8000-000000000000";
@@ -48,12 +47,12 @@ describe("cancelling", () => {
   test("when its worker is lost or hands it back, it is cancelled", async () => {
     for (const leave of [
       () => queue.expireLeases().then(() => queue.scheduling.reap()),
-      (lease: RunLease) => queue.scheduling.handBack([lease]),
+      () => queue.scheduling.handBack("worker-1"),
     ]) {
       const { id } = await queue.enqueue();
-      const { lease } = await queue.claimOne();
+      await queue.claimOne();
       await queue.scheduling.requestCancel(queue.agent, id);
-      await leave(lease);
+      await leave();
       expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
         status: "cancelled",
         finished_at: START,

@@ -112,15 +112,26 @@ describe("a lost worker", () => {
 
   test("a chat handed back is cancelled: nobody is left to hear its answer", async () => {
     const { id } = await queue.enqueue(queue.agent, "chat");
-    const { lease } = await queue.claimOne();
-    await queue.scheduling.handBack([lease]);
+    await queue.claimOne();
+    await queue.scheduling.handBack("worker-1");
     expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({ status: "cancelled", finished_at: START });
+  });
+
+  test("a worker that ends gives back what it has, also what it was given without its knowing, and nothing of others", async () => {
+    for (let run = 0; run < 3; run += 1) await queue.enqueue();
+    await queue.claimOne();
+    await queue.scheduling.claim("worker-1", 1, LIMITS); // the answer was lost
+    const { lease } = await queue.claimOne("worker-2");
+    await queue.scheduling.handBack("worker-1");
+    expect(await queue.scheduling.heartbeat([lease])).toEqual(["running"]);
+    const anew = await queue.scheduling.claim("worker-3", 3, LIMITS);
+    expect(anew.map(({ attempt }) => attempt)).toEqual([1, 1]);
   });
 
   test("a run handed back is claimed again as the same attempt", async () => {
     await queue.enqueue();
     const first = await queue.claimOne();
-    await queue.scheduling.handBack([first.lease]);
+    await queue.scheduling.handBack("worker-1");
     expect(await queue.claimOne("worker-2")).toMatchObject({ attempt: 1, lease: { epoch: first.lease.epoch + 1 } });
   });
 });
@@ -139,7 +150,7 @@ describe("the time of a run", () => {
     const second = await queue.claimOne();
     expect(second.elapsed_ms).toBe(100_000);
     await queue.db.query({ text: "update run set claimed_at = claimed_at - interval '30 seconds'" });
-    await queue.scheduling.handBack([second.lease]);
+    await queue.scheduling.handBack("worker-1");
     expect((await queue.claimOne()).elapsed_ms).toBeGreaterThanOrEqual(130_000);
   });
 });

@@ -23,6 +23,8 @@ export interface Queue {
   claimOne(worker_id?: string): Promise<ClaimedRun>;
   /** What a worker's death leaves behind once its lease is over. */
   expireLeases(): Promise<void>;
+  /** Opens the database anew, as a process that starts does. */
+  reopen(): Promise<void>;
 }
 
 /** A queue of its own for the tests of one file; before each of them it is emptied and the clock is set to START. */
@@ -50,12 +52,14 @@ export function useQueue(): Queue {
         text: "update run set lease_until = now() - interval '1 second' where lease_until is not null",
       });
     },
+    async reopen() {
+      await queue.db?.close();
+      database ??= await createTestDatabase();
+      queue.db = await database.open();
+      queue.scheduling = createScheduling({ db: queue.db, clock: { now: () => queue.now } });
+    },
   };
-  beforeAll(async () => {
-    database = await createTestDatabase();
-    queue.db = await database.open();
-    queue.scheduling = createScheduling({ db: queue.db, clock: { now: () => queue.now } });
-  });
+  beforeAll(() => queue.reopen());
   afterAll(async () => {
     await queue.db?.close();
     await database?.drop();

@@ -118,7 +118,7 @@ describe("a run's way", () => {
     expect(await queue.scheduling.startStep(lease, MODEL_CALL)).toBe("lost");
     expect(await queue.scheduling.finishStep(lease, { index: 0, status: "succeeded", usage: USAGE })).toBe(false);
     expect(await queue.scheduling.heartbeat([lease])).toEqual(["lost"]);
-    await queue.scheduling.handBack([lease]);
+    await queue.scheduling.handBack("worker-1");
     await queue.scheduling.reap();
     await expect(queue.scheduling.requestCancel(queue.agent, id)).rejects.toMatchObject({
       code: "run_already_finished",
@@ -157,7 +157,7 @@ describe("a run's way", () => {
       result: "a\ufffd",
       usage: USAGE,
     });
-    await queue.scheduling.handBack([first.lease]);
+    await queue.scheduling.handBack("worker-1");
     expect(await ride()).toBe(false);
   });
 });

@@ -192,7 +192,11 @@ test("an instant is skipped while the previous run is still going, but not becau
   }
   expect(await occurrences()).toEqual([
     ["03-01", "run", null],
-    ["03-02", "skipped", "previous run still going"],
+    [
+      "03-02",
+      "skipped",
+      `previous run still going: ${(await runs()).find(({ trigger }) => trigger === "schedule")?.id}`,
+    ],
   ]);
 });
 
@@ -208,9 +212,30 @@ test("while it is paused instants are skipped and the schedule goes on; resumed,
   now = "2026-03-02T09:00:00.000Z";
   await scheduling.tick(everyAgentRuns);
   expect(await occurrences()).toEqual([
-    ["03-01", "skipped", "paused"],
+    ["03-01", "skipped", "paused since 2026-03-01T00:00:00.000Z: out of tokens"],
     ["03-02", "run", null],
   ]);
+});
+
+test("a pause that gets another reason began when it began; resumed, the next one begins anew", async () => {
+  const pausedAt = async (reason: string | null, at: Instant) => {
+    now = at;
+    await scheduling.pauseSchedule(agent, reason);
+    const [row] = await db.query<{ paused_at: Instant | null }>({
+      text: "select paused_at from schedule where agent_id = $1",
+      values: [agent.agent_id],
+    });
+    return row?.paused_at;
+  };
+  await setSchedule(DAILY);
+  expect(await pausedAt("2 failures", "2026-03-01T01:00:00.000Z")).toBe("2026-03-01T01:00:00.000Z");
+  expect(await pausedAt("3 failures", "2026-03-01T02:00:00.000Z")).toBe("2026-03-01T01:00:00.000Z");
+  expect(await pausedAt(null, "2026-03-01T03:00:00.000Z")).toBeNull();
+  expect(await pausedAt("4 failures", "2026-03-01T04:00:00.000Z")).toBe("2026-03-01T04:00:00.000Z");
+  expect(await pausedAt(null, "2026-03-01T05:00:00.000Z")).toBeNull();
+  await db.transaction((tx) => scheduling.pauseForTokens(tx, agent, "out of tokens", 0));
+  expect(await db.transaction((tx) => scheduling.resumeForTokens(tx, agent, 1))).toBe(true);
+  expect(await pausedAt(null, now)).toBeNull();
 });
 
 test("an agent that declines, or is gone, is recorded as skipped with the reason", async () => {
@@ -256,7 +281,7 @@ test("what is due when a schedule is changed or turned off, before a tick has lo
   now = "2026-03-03T09:00:00.500Z";
   await setSchedule({ ...DAILY, time: "08:00" });
   const changed = "the schedule was changed or turned off at that moment";
-  const missed = "the service was down; a later instant had come when it was back";
+  const missed = "the service was down; of a downtime only the latest instant is run, 2026-03-03T09:00:00.000Z";
   const first = [
     ["03-01", "missed", missed],
     ["03-02", "missed", missed],
@@ -267,7 +292,10 @@ test("what is due when a schedule is changed or turned off, before a tick has lo
   await scheduling.pauseSchedule(agent, "enough");
   await setSchedule(null);
   await scheduling.tick(everyAgentRuns);
-  expect(await occurrences()).toEqual([...first, ["03-04", "skipped", "paused"]]);
+  expect(await occurrences()).toEqual([
+    ...first,
+    ["03-04", "skipped", "paused since 2026-03-04T08:00:00.000Z: enough"],
+  ]);
   expect(await runs()).toEqual([]);
 });
 

@@ -16,7 +16,13 @@ const servers = ["first", "second"].map((name) => ({ name, url: `http://127.0.0.
 const config = newConfig({ name: "Scout", model_id: "m", tools_config: { mcp: { enabled: true, servers } } });
 /** What a worker that claims the run begins with. */
 const workOf = async (run: ClaimedRun) =>
-  ({ run, config, steps: await queue.scheduling.journal(run.lease), result: {} }) as unknown as Work;
+  ({
+    run,
+    config,
+    steps: await queue.scheduling.journal(run.lease),
+    result: {},
+    signal: new AbortController().signal,
+  }) as unknown as Work;
 const steps = async (id: string) => (await queue.scheduling.getRun(queue.agent, id)).steps;
 
 test("servers that cannot be used are noted once, whenever the process was lost in between", async () => {

@@ -6,7 +6,8 @@ import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createMetrics } from "../../src/platform/metrics.ts";
-import { createOutbound, type Resolve } from "../../src/platform/outbound.ts";
+import { createOutbound } from "../../src/platform/outbound.ts";
+import type { Resolve } from "../../src/platform/resolver.ts";
 
 const KEY = randomBytes(32);
 

@@ -5,8 +5,9 @@ import { createToolSteps } from "../../src/agents/tool-step.ts";
 import { type RunStep, transcript } from "../../src/agents/transcript.ts";
 import type { ToolsConfig } from "../../src/contract/tools.ts";
 import { createLog } from "../../src/platform/log.ts";
-import { createOutbound, type Outbound, type OutboundRequest, type Resolve } from "../../src/platform/outbound.ts";
+import { createOutbound, type Outbound, type OutboundRequest } from "../../src/platform/outbound.ts";
 import { OutboundError } from "../../src/platform/outbound-errors.ts";
+import type { Resolve } from "../../src/platform/resolver.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { sanitize } from "../../src/safety/sanitize.ts";
 import { createSanitizer, type Sanitizer } from "../../src/safety/sanitizer.ts";
@@ -14,7 +15,7 @@ import { createTools } from "../../src/tools/tools.service.ts";
 import type { ToolDefinition } from "../../src/tools/tools.types.ts";
 import { leaksIn } from "./encodings.ts";
 import { type Loot, newTexts, obey, type Wish } from "./obedient-model.ts";
-import { heldSecrets } from "./tools.ts";
+import { heldSecrets, UNSTOPPED } from "./tools.ts";
 
 /** A request that left the tools for the network, or would have. */
 export interface Sent {
@@ -63,12 +64,17 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
     webhook_keys: { keyOf: async () => ({ key: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", created_at: "" }) },
     vault,
     log: createLog("silent"),
+    safety_off: "refused",
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
   const { toolStep, refusedStep } = createToolSteps({ tools, scheduling: journal as never });
   const work = workOf(ordeal);
   const { config, steps } = work;
-  const definitions = await tools.definitions(config.tools_config, { user_id: "u", agent_id: "a", run_id: "r" });
+  const definitions = await tools.definitions(
+    config.tools_config,
+    { user_id: "u", agent_id: "a", run_id: "r" },
+    UNSTOPPED,
+  );
   for (let turns = 0; ; ) {
     const action = nextAction({ limits: config.limits, steps, elapsed_ms: 0 });
     if (action.do === "call_tool") await toolStep(work, action.call);
@@ -133,6 +139,7 @@ function watched({ allow, resolve, dialled, loot, secrets }: Ordeal, sent: Sent[
   const values = [...loot.data, ...Object.values(secrets)];
   return {
     isConfidential: (url) => real.isConfidential(url),
+    refusal: (url, signal) => real.refusal(url, signal),
     async request(request: OutboundRequest) {
       const { url, method, headers, body = "" } = request;
       const target = new URL(url);

@@ -1,11 +1,15 @@
 import { createLog } from "../../src/platform/log.ts";
-import { createOutbound, type Resolve } from "../../src/platform/outbound.ts";
+import { createOutbound } from "../../src/platform/outbound.ts";
+import type { Resolve } from "../../src/platform/resolver.ts";
 import { SecretValue } from "../../src/platform/secret-value.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
 import type { CredentialsDeps } from "../../src/tools/credentials.ts";
 import { createTools } from "../../src/tools/tools.service.ts";
 import type { ToolCall } from "../../src/tools/tools.types.ts";
+
+/** Of a run that nobody stops. */
+export const UNSTOPPED = new AbortController().signal;
 
 /** Secrets by name; one that came back is out of use, as in the vault. */
 export function heldSecrets(values: Record<string, string>) {
@@ -33,8 +37,9 @@ export function toolsWith(deps: {
   resolve?: Resolve;
   secrets?: Record<string, string>;
   signing_key?: string;
+  safety_off?: "refused" | "allowed";
 }) {
-  const { allow, resolve, secrets = {}, signing_key } = deps;
+  const { allow, resolve, secrets = {}, signing_key, safety_off = "refused" } = deps;
   const held = heldSecrets(secrets);
   const key = signing_key === undefined ? null : { key: signing_key, created_at: "" };
   const outbound = createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) });
@@ -44,6 +49,7 @@ export function toolsWith(deps: {
     webhook_keys: { keyOf: async () => key },
     vault: held.vault,
     log: createLog("silent"),
+    safety_off,
   });
   return { tools, ...held };
 }
@@ -60,7 +66,7 @@ export function aCall(name: string, args: unknown, more: Partial<ToolCall> = {})
     earlier_calls: 0,
     run: { user_id: "u", agent_id: "a", run_id: "r" },
     effect_id: "msg_1",
-    signal: new AbortController().signal,
+    signal: UNSTOPPED,
     ...more,
   };
 }

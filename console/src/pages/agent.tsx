@@ -223,6 +223,19 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
   );
 }
 
+/** A reason with its instants by the reader's clock, and the run that it names to be followed. */
+function Why({ reason, agent_id }: { reason: string; agent_id: string }) {
+  return reason.split(/(\d{4}-\d\d-\d\dT[\d:.]+Z|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})/).map((part, nth) => {
+    if (nth % 2 === 0) return part;
+    if (part.endsWith("Z")) return wallTime(part, OWN_ZONE);
+    return (
+      <Link key={part} to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id: part }} className="link">
+        that run
+      </Link>
+    );
+  });
+}
+
 type Occurrence = { at: string; state: string; reason: string | null; run_id: string | null };
 
 function Schedule({ agent }: { agent: Agent }) {
@@ -239,7 +252,7 @@ function Schedule({ agent }: { agent: Agent }) {
           </Link>
         ),
     },
-    { title: "Why", cell: ({ reason }) => reason ?? "" },
+    { title: "Why", cell: ({ reason }) => <Why reason={reason ?? ""} agent_id={agent.id} /> },
   ];
   return (
     <div className="grid gap-4 lg:grid-cols-[minmax(0,20rem)_1fr]">

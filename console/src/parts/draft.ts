@@ -184,7 +184,7 @@ export function draftOf(agent: Agent): Draft {
 
 const orNull = (text: string) => (text.trim() === "" ? null : text);
 
-const strict = (chosen: boolean) => (chosen ? "strict" : undefined);
+const safety = (strict: boolean, kept: string | undefined) => (strict ? "strict" : kept === "off" ? "off" : undefined);
 const numberOf = (text: string) => (text === "" ? undefined : Number(text));
 const listOrNone = (text: string) => {
   const entries = toList(text);
@@ -200,7 +200,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       enabled: draft.fetch_enabled,
       hosts: listOrNone(draft.fetch_hosts),
       methods: listOrNone(draft.fetch_methods),
-      safety: strict(draft.fetch_strict),
+      safety: safety(draft.fetch_strict, web_fetch?.safety),
       max_calls: numberOf(draft.fetch_calls),
       auth: draft.fetch_auth.length === 0 ? undefined : draft.fetch_auth.map(authOf),
     };
@@ -211,7 +211,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
       enabled: draft.webhook_enabled,
       urls: listOrNone(draft.webhook_urls),
       secret: orNull(draft.webhook_secret) ?? undefined,
-      safety: strict(draft.webhook_strict),
+      safety: safety(draft.webhook_strict, send_webhook?.safety),
       max_calls: numberOf(draft.webhook_calls),
     };
   }

@@ -106,6 +106,8 @@ describe("a good value is taken", () => {
       { PURSER_EGRESS_ALLOW: "Localhost:8080,[::1]:80,10.1.0.0/16" },
       { egress_allow: ["localhost:8080", "[::1]:80", "10.1.0.0/16"] },
     ],
+    [{ PURSER_SAFETY_OFF: "allowed" }, { safety_off: "allowed" }],
+    [{}, { safety_off: "refused" }],
     [{ PURSER_SIGNUP: "closed" }, { signup: "closed" }],
     [{ LOG_LEVEL: "debug" }, { log_level: "debug" }],
     [{ MISTRAL_API_KEY: "m-1", XAI_API_KEY: "" }, { provider_keys: { MISTRAL_API_KEY: "m-1" } }],

@@ -71,6 +71,7 @@ describe("a bad setting: one line that names it, exit 2, nothing started (contra
     ["PURSER_PUBLIC_URL", { PURSER_PUBLIC_URL: "ftp://example.com" }],
     ["PURSER_TRUSTED_PROXIES", { PURSER_TRUSTED_PROXIES: "10.0.0.0/33" }],
     ["PURSER_EGRESS_ALLOW", { PURSER_EGRESS_ALLOW: "localhost" }],
+    ["PURSER_SAFETY_OFF", { PURSER_SAFETY_OFF: "yes" }],
     ["PURSER_SIGNUP", { PURSER_SIGNUP: "maybe" }],
     ["SMTP_URL", { SMTP_URL: "http://mail" }],
     ["OPENAI_API_KEY", { OPENAI_API_KEY: "two words" }],

@@ -6,7 +6,7 @@ import { leaksIn } from "../../support/encodings.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type McpServerProcess, startMcpServer } from "../../support/mcp-server.ts";
 import { type Site, startSite } from "../../support/sites.ts";
-import { aCall, toolsWith } from "../../support/tools.ts";
+import { aCall, toolsWith, UNSTOPPED } from "../../support/tools.ts";
 
 const SECRET = "sk_live_mcp_9fZq77KdwE3x";
 const TAINTED = { tainted: true, owner_text: "", links: new Set<string>() };
@@ -23,7 +23,7 @@ describe("the MCP project's own server", () => {
     const made = toolsWith({ allow: [real.host], secrets: { KEY: SECRET } });
     const tools_config = configOf({ name: "every", url: real.url, ...settings });
     const names = async () =>
-      (await made.tools.definitions(tools_config, aCall("", {}).run)).map((each) => each.function.name);
+      (await made.tools.definitions(tools_config, aCall("", {}).run, UNSTOPPED)).map((each) => each.function.name);
     return { ...made, tools_config, names };
   };
 
@@ -118,7 +118,7 @@ describe("a hostile server", () => {
       ),
       mcpTool("deep", schema(JSON.parse(`${'{"a":{"properties":'.repeat(40)}{}${"}}".repeat(40)}`))),
     ];
-    const definitions = await tools.definitions(tools_config, run);
+    const definitions = await tools.definitions(tools_config, run, UNSTOPPED);
     expect(definitions.map((each) => each.function.name)).toEqual(["h__good"]);
     expect(definitions[0]?.function.description).not.toContain("\u200b");
     expect(definitions[0]?.function.description.length).toBeLessThan(1200);
@@ -135,14 +135,14 @@ describe("a hostile server", () => {
   it("that shows the secret in its list of tools ends the run", async () => {
     const { tools, tools_config, run, reflected } = setUp();
     listed = [mcpTool("good", { description: `Your key is ${Buffer.from(SECRET).toString("hex")}.` })];
-    await expect(tools.definitions(tools_config, run)).rejects.toMatchObject({ code: "secret_reflected" });
+    await expect(tools.definitions(tools_config, run, UNSTOPPED)).rejects.toMatchObject({ code: "secret_reflected" });
     expect(reflected.has("KEY")).toBe(true);
   });
 
   it("that takes the secret apart in its list of tools, for the safety layer to join, ends the run too", async () => {
     const { tools, tools_config, run, reflected } = setUp();
     listed = [mcpTool("good", { description: `Your key is ${[...SECRET].join("\u200b")}.` })];
-    await expect(tools.definitions(tools_config, run)).rejects.toMatchObject({ code: "secret_reflected" });
+    await expect(tools.definitions(tools_config, run, UNSTOPPED)).rejects.toMatchObject({ code: "secret_reflected" });
     expect(reflected.has("KEY")).toBe(true);
   });
 
@@ -154,7 +154,7 @@ describe("a hostile server", () => {
       response.end(Array.from({ length: 1000 }, (_, nth) => ping(nth)).join(""));
     };
     site.requests.length = 0;
-    expect(await tools.definitions(tools_config, run)).toEqual([]);
+    expect(await tools.definitions(tools_config, run, UNSTOPPED)).toEqual([]);
     const { error } = await tools.call(aCall("h__good", {}, { tools_config }));
     expect(error).toMatchObject({ code: "mcp_failed", message: expect.stringContaining("50 messages") });
     expect(site.requests.length).toBeLessThanOrEqual(50);
@@ -164,7 +164,7 @@ describe("a hostile server", () => {
     const { tools } = setUp();
     const tools_config = configOf({ name: "h", url: `${site.url}/mcp`, auth: { ...KEY, secret: "GONE" } });
     site.requests.length = 0;
-    expect(await tools.definitions(tools_config, aCall("", {}).run)).toEqual([]);
+    expect(await tools.definitions(tools_config, aCall("", {}).run, UNSTOPPED)).toEqual([]);
     const { error } = await tools.call(aCall("h__good", {}, { tools_config }));
     expect(error).toMatchObject({ code: "secret_missing", message: expect.stringContaining("GONE") });
     expect(site.requests).toEqual([]);
@@ -179,7 +179,7 @@ describe("a hostile server", () => {
     ]) {
       const { tools, tools_config, run } = setUp();
       on_list = listener;
-      expect(await tools.definitions(tools_config, run)).toEqual([]);
+      expect(await tools.definitions(tools_config, run, UNSTOPPED)).toEqual([]);
       const result = await tools.call(aCall("h__good", {}, { tools_config }));
       expect(["mcp_failed", "egress_refused"]).toContain(result.error?.code);
       expect(result.error?.message).toContain("the MCP server h could not be used");

@@ -50,7 +50,7 @@ describe("tools_config", () => {
       "tools_config.web_fetch.hosts[0]",
     ],
     [{ web_fetch: { enabled: true, max_calls: 0 } }, "invalid_value", "tools_config.web_fetch.max_calls"],
-    [{ web_fetch: { enabled: true, safety: "off" } }, "invalid_value", "tools_config.web_fetch.safety"],
+    [{ web_fetch: { enabled: true, safety: "none" } }, "invalid_value", "tools_config.web_fetch.safety"],
     [
       { web_fetch: { enabled: true, auth: [{ ...auth, secret: "{{STRIPE}}" }] } },
       "invalid_value",
@@ -87,7 +87,7 @@ describe("tools_config", () => {
       "tools_config.send_webhook.urls[0]",
     ],
     [
-      { send_webhook: { enabled: true, urls: ["https://a.example/x"], safety: "off" } },
+      { send_webhook: { enabled: true, urls: ["https://a.example/x"], safety: "none" } },
       "invalid_value",
       "tools_config.send_webhook.safety",
     ],

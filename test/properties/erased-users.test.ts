@@ -1,0 +1,108 @@
+import { randomBytes } from "node:crypto";
+import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
+import { createAccounts } from "../../src/accounts/accounts.service.ts";
+import { createNoticesStore } from "../../src/notices/notices.store.ts";
+import { createCipher } from "../../src/platform/cipher.ts";
+import { createSystemClock } from "../../src/platform/clock.ts";
+import type { Db, Sql, Tx } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createWebhookKeys } from "../../src/tools/webhook-keys.service.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+// A run, a settle or a request that was under way when its user was erased wants to write of them still.
+
+const clock = createSystemClock();
+let database: TestDatabase;
+let db: Db;
+let accounts: Awaited<ReturnType<typeof createAccounts>>;
+let user_id: string;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  accounts = await createAccounts({ db, clock });
+});
+afterAll(async () => {
+  await accounts.close();
+  await db.close();
+  await database.drop();
+});
+beforeEach(async () => {
+  const email = `${newId()}@example.com`;
+  const made = await db.transaction((tx) => accounts.createUser(tx, { email, key_name: "first key" }));
+  user_id = made.user.id;
+});
+
+const webhookKeys = () => createWebhookKeys({ db, clock, cipher: createCipher(randomBytes(32), "agent webhooks") });
+const notices = () => createNoticesStore(db);
+const tell = (sql: Sql) => {
+  const notice = { user_id, id: newId(), event: "run.failed", dedupe_key: "r", data: {}, created_at: clock.now() };
+  return notices().insertNotice(sql, notice as Parameters<ReturnType<typeof notices>["insertNotice"]>[1]);
+};
+const addEndpoint = () => {
+  const endpoint = { user_id, id: newId(), url: "https://a.example/", events: ["run.failed" as const] };
+  return notices().insertEndpoint({ ...endpoint, secret: randomBytes(8), created_at: clock.now() }, 10);
+};
+const rowsOf = async (table: string) =>
+  (await db.query({ text: `select from ${table} where user_id = $1`, values: [user_id] })).length;
+const expectNothing = async () => {
+  for (const table of ["notice", "agent_webhook_key", "webhook_endpoint"]) expect(await rowsOf(table), table).toBe(0);
+};
+const erase = async (tx: Tx) => {
+  await accounts.eraseUser(tx, user_id);
+  await notices().deleteUser(tx, user_id);
+  await webhookKeys().forgetUser(tx, user_id);
+};
+/** A transaction that is held before it commits. */
+const held = async (work: (tx: Tx) => Promise<void>) => {
+  const worked = Promise.withResolvers<void>();
+  const committing = Promise.withResolvers<void>();
+  const done = db.transaction(async (tx) => {
+    await work(tx);
+    worked.resolve();
+    await committing.promise;
+  });
+  await worked.promise;
+  return async () => {
+    committing.resolve();
+    await done;
+  };
+};
+
+test("of a user who is there, all of it is written", async () => {
+  await tell(db);
+  expect(await addEndpoint()).toBe(true);
+  expect((await webhookKeys().keyOf({ user_id, agent_id: newId() }))?.key).toMatch(/^whsec_/);
+  expect([await rowsOf("notice"), await rowsOf("webhook_endpoint"), await rowsOf("agent_webhook_key")]).toEqual([
+    1, 1, 1,
+  ]);
+});
+
+test("of an erased user nothing is told, no signing key is made, and no endpoint", async () => {
+  await db.transaction(erase);
+  await tell(db);
+  expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
+  await expect(addEndpoint()).rejects.toThrow("erased");
+  await expectNothing();
+});
+
+describe.skipIf(inject("storage").kind === "embedded")("at the same moment", () => {
+  test("who comes while a user is being erased waits for nothing, and leaves nothing", async () => {
+    const commit = await held(erase);
+    await tell(db);
+    expect(await webhookKeys().keyOf({ user_id, agent_id: newId() })).toBeNull();
+    await expect(addEndpoint()).rejects.toThrow("erased");
+    await commit();
+    await expectNothing();
+  });
+
+  test("what is about to be written when a user is erased is deleted with the rest", async () => {
+    const commit = await held(tell);
+    const erasing = db.transaction(erase);
+    const waiting = { text: "select from pg_locks where not granted" };
+    await expect.poll(async () => (await db.query(waiting)).length, { timeout: 10_000 }).toBeGreaterThan(0);
+    await commit();
+    await erasing;
+    await expectNothing();
+  });
+});

@@ -1,0 +1,25 @@
+import { expect, test } from "vitest";
+import { createRouter } from "../../../src/contract/router.ts";
+import { createWorkerHttp } from "../../../src/http/server.ts";
+import { createLog } from "../../../src/platform/log.ts";
+import { createMetrics } from "../../../src/platform/metrics.ts";
+
+test("a stream that is asked for with HEAD is let go: nobody is going to read it, or to hang up", async () => {
+  let open = 0;
+  const router = createRouter();
+  router.get("/events", () => {
+    open += 1;
+    const body = new ReadableStream({
+      cancel() {
+        open -= 1;
+      },
+    });
+    return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
+  });
+  const http = createWorkerHttp({ log: createLog("silent"), metrics: createMetrics() }, router);
+  const answer = await http.request("/events", { method: "HEAD" });
+  expect([answer.status, answer.headers.get("content-type"), answer.body]).toEqual([200, "text/event-stream", null]);
+  expect(open).toBe(0);
+  await http.request("/events");
+  expect(open).toBe(1);
+});

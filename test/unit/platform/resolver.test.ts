@@ -1,0 +1,73 @@
+import { randomBytes, scrypt } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createOutbound } from "../../../src/platform/outbound.ts";
+import { createResolver, type Resolve } from "../../../src/platform/resolver.ts";
+import { startNameServer } from "../../support/name-server.ts";
+import { startSite } from "../../support/sites.ts";
+
+let server: Awaited<ReturnType<typeof startNameServer>>;
+let folder: string;
+let resolve: Resolve;
+
+beforeAll(async () => {
+  server = await startNameServer({ "a.example": "192.0.2.7" });
+  folder = mkdtempSync(join(tmpdir(), "purser-hosts-"));
+  const hosts_file = join(folder, "hosts");
+  writeFileSync(hosts_file, "# names\n10.0.0.5\tWiki.example wiki # ours\nfd00::5 wiki.example\nno address\n");
+  resolve = createResolver({ bySystem: (name) => name === "named.localhost", servers: [server.address], hosts_file });
+});
+afterAll(async () => {
+  await server.close();
+  rmSync(folder, { recursive: true });
+});
+
+test.each([
+  ["a.example", ["192.0.2.7"]],
+  ["A.Example.", ["192.0.2.7"]],
+  ["nobody.example", []],
+  ["wiki.example", ["10.0.0.5", "fd00::5"]],
+  ["wiki", ["10.0.0.5"]],
+  ["localhost", ["127.0.0.1", "::1"]],
+  ["deep.localhost", ["127.0.0.1", "::1"]],
+])("%s stands for %j", async (name, addresses) => {
+  expect(await resolve(name)).toEqual(addresses);
+});
+
+test("what the hosts file or the system is to answer is asked of no name server", async () => {
+  server.asked.length = 0;
+  await resolve("wiki.example");
+  await resolve("localhost");
+  await resolve("named.localhost").catch(() => {});
+  expect(server.asked).toEqual([]);
+});
+
+test("names that hang keep nobody else waiting: not other names, nor files, nor the hashing of passwords", async () => {
+  const hanging = Array.from({ length: 200 }, (_, nth) => resolve(`n${nth}.silent.example`));
+  await expect.poll(() => server.asked.length, { timeout: 5_000 }).toBeGreaterThanOrEqual(200);
+  let over = 0;
+  for (const each of hanging) each.then(() => (over += 1));
+  expect(await resolve("a.example")).toEqual(["192.0.2.7"]);
+  expect((await readFile(join(folder, "hosts"))).length).toBeGreaterThan(0);
+  expect(await promisify(scrypt)("password", randomBytes(16), 32)).toHaveLength(32);
+  expect(over).toBe(0);
+});
+
+test("what is asked before a secret is opened and the request after it go by one answer, and the next request asks anew", async () => {
+  const site = await startSite({ "/": { body: "here" } });
+  const answers = [["127.0.0.1"], ["127.0.0.1"]];
+  const host = `twice.example:${site.port}`;
+  const outbound = createOutbound({ allow: [host], resolve: async () => answers.shift() ?? [] });
+  const url = new URL(`http://${host}/`);
+  const request = { url: url.href, method: "GET", headers: {}, max_bytes: 100, timeout_ms: 5_000, max_redirects: 0 };
+  expect(await outbound.refusal(url, new AbortController().signal)).toBeNull();
+  expect((await outbound.request(request)).status).toBe(200);
+  expect(answers).toHaveLength(1);
+  expect((await outbound.request(request)).status).toBe(200);
+  expect(answers).toHaveLength(0);
+  await site.close();
+});
