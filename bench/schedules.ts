@@ -45,7 +45,7 @@ interface Dispatch {
 
 /** What falls due at once, and what is queued: dispatched and claimed, on PostgreSQL, beside bare SQL that does the same. */
 export async function schedules(effort: Effort): Promise<Outcome> {
-  const server = await startPostgres(["track_commit_timestamp=on"]);
+  const server = await startPostgres({ settings: ["track_commit_timestamp=on"] });
   try {
     const place = await createPlace(server);
     const db = await openDb({ database_url: place.database_url, data_dir: place.folder, log: createLog("silent") });

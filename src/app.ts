@@ -1,5 +1,6 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { createAccounts } from "./accounts/accounts.service.ts";
+import { createPasswords, type Passwords } from "./accounts/password.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { createSignIn } from "./accounts/sign-in.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
@@ -68,7 +69,7 @@ export interface App {
 }
 
 /** The only wiring: every room gets here what it must not know by itself. */
-export async function createApp(config: Config, log: Log): Promise<App> {
+export async function createApp(config: Config, log: Log, passwords: Passwords = createPasswords()): Promise<App> {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
@@ -92,6 +93,7 @@ export async function createApp(config: Config, log: Log): Promise<App> {
     clock,
     log,
     mailer,
+    passwords,
     url: address.url,
     signup: config.signup,
     verification: config.verification,

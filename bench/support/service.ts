@@ -5,13 +5,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { RATE_SCALE } from "../../src/constants.ts";
 import { type PostgresServer, runSql } from "../../test/support/postgres-server.ts";
+import { COMPILE_CACHE } from "../../test/support/process.ts";
 import { type Core, type ServerProcess, startServer } from "./processes.ts";
 
 export type Storage = "embedded" | "postgres";
 
 const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
-/** As in package.json's "start". */
-const COMPILE_CACHE = join(MAIN, "../../node_modules/.cache/purser");
 const ADMIN_KEY = "operator-key-of-the-bench";
 /** What each user of the bench is granted. */
 const PLENTY_TOKENS = 1_000_000_000_000;

@@ -10,22 +10,23 @@ const HASH_BYTES = 32;
 const AT_ONCE = 2;
 const MAX_WAITING = 50;
 
-const encode = (salt: Buffer, hash: Buffer) =>
-  ["scrypt", COST.N, COST.r, COST.p, salt.toString("base64url"), hash.toString("base64url")].join("$");
-/** What an unknown user's password is compared with, so that it takes as long. */
-const NOBODYS = encode(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES));
+export type Passwords = ReturnType<typeof createPasswords>;
 
-/** Hashes and compares passwords, a few at a time; 503 when too many wait. */
-export function createPasswords() {
+/** Hashes and compares passwords, a few at a time; 503 when too many wait. `cost` is scrypt's, at most `COST`'s memory. */
+export function createPasswords(cost: typeof COST = COST) {
+  const encode = (salt: Buffer, hash: Buffer) =>
+    ["scrypt", cost.N, cost.r, cost.p, salt.toString("base64url"), hash.toString("base64url")].join("$");
+  /** What an unknown user's password is compared with, so that it takes as long. */
+  const nobodys = encode(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES));
   const waiting: (() => void)[] = [];
   let running = 0;
 
-  const derive = async (password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> => {
+  const derive = async (password: string, salt: Buffer, given: typeof COST): Promise<Buffer> => {
     if (waiting.length >= MAX_WAITING) throw errors.overloaded();
     if (running < AT_ONCE) running += 1;
     else await new Promise<void>((resolve) => waiting.push(resolve)); // whoever finishes hands its place on
     try {
-      return await scryptOf(password, salt, cost);
+      return await scryptOf(password, salt, given);
     } finally {
       const next = waiting.shift();
       if (next === undefined) running -= 1;
@@ -36,13 +37,13 @@ export function createPasswords() {
   return {
     async hash(password: string): Promise<string> {
       const salt = randomBytes(SALT_BYTES);
-      return encode(salt, await derive(password, salt, COST));
+      return encode(salt, await derive(password, salt, cost));
     },
     /** Whether `password` is the one that was hashed; never when `stored` is null, which takes as long. */
     async matches(password: string, stored: string | null): Promise<boolean> {
-      const [, N, r, p, salt = "", hash = ""] = (stored ?? NOBODYS).split("$");
-      const cost = { N: Number(N), r: Number(r), p: Number(p) };
-      const derived = await derive(password, Buffer.from(salt, "base64url"), cost);
+      const [, N, r, p, salt = "", hash = ""] = (stored ?? nobodys).split("$");
+      const its_cost = { N: Number(N), r: Number(r), p: Number(p) };
+      const derived = await derive(password, Buffer.from(salt, "base64url"), its_cost);
       return timingSafeEqual(derived, Buffer.from(hash, "base64url")) && stored !== null;
     },
   };

@@ -7,7 +7,7 @@ import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Mail, Mailer } from "../platform/mail.ts";
-import { createPasswords } from "./password.ts";
+import type { Passwords } from "./password.ts";
 import { hashToken, newToken } from "./secret-token.ts";
 import { createSessions } from "./sessions.ts";
 import { createSignInStore } from "./sign-in.store.ts";
@@ -18,6 +18,7 @@ export interface SignInOptions {
   clock: Clock;
   log: Log;
   mailer: Mailer;
+  passwords: Passwords;
   /** Where mailed links lead: an origin. */
   url(): string;
   signup: "open" | "closed";
@@ -45,10 +46,9 @@ const HOUR_S = 3600;
 
 /** Sign-up, sign-in, password and sessions of people. Owns `password`, `session`, `sign_up` and `password_reset`. */
 export async function createSignIn(options: SignInOptions) {
-  const { db, clock, log, mailer, url } = options;
+  const { db, clock, log, mailer, passwords, url } = options;
   const store = createSignInStore(db);
   const sessions = await createSessions({ db, clock, store });
-  const passwords = createPasswords();
   const tries = createAllowances(TRIES);
   const mails = createAllowances(MAILS);
   const background = new Set<Promise<void>>();

@@ -123,9 +123,8 @@ describe("a turn", () => {
 
   test("whose model fails is answered with the model's status, and costs nothing", async () => {
     lab.upstream.answer(json({ error: { message: "boom" } }, 500));
-    const plain = await chat(hello);
+    const [plain, { response }] = await Promise.all([chat(hello), openChat(hello)]);
     expect([plain.status, plain.body.error.code]).toEqual([502, "upstream_error"]);
-    const { response } = await openChat(hello);
     expect(response.status).toBe(502);
     expect(await settledBalance(user)).toBe(1_000_000);
   });

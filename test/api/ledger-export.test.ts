@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { ask, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import { COMPILE_CACHE } from "../support/process.ts";
 import type { Client } from "../support/service.ts";
 import { completion, delta, hanging } from "../support/upstream.ts";
 
@@ -119,8 +120,9 @@ async function verify(text: string): Promise<{ code: number; stdout: string }> {
   writeFileSync(file, text);
   const node = join(ROOT, "node_modules/.bin/node");
   const args = ["src/audit.ts", "--verify", file];
+  const env = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
   try {
-    const { stdout } = await promisify(execFile)(node, args, { cwd: ROOT, env: { PATH: process.env.PATH ?? "" } });
+    const { stdout } = await promisify(execFile)(node, args, { cwd: ROOT, env });
     return { code: 0, stdout };
   } catch (error) {
     const { code, stdout, stderr } = error as { code: number; stdout: string; stderr: string };

@@ -166,8 +166,7 @@ test("a silent stream is kept alive by a comment each 15 seconds, and ends with 
   await read(feed, "run.queued");
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
   const silent = feed.next();
-  await vi.advanceTimersByTimeAsync(15_000);
-  vi.useRealTimers();
+  await vi.advanceTimersByTimeAsync(15_000).finally(() => vi.useRealTimers());
   expect(await silent).toEqual({ done: false, value: ": keep-alive\n\n" });
   const last = feed.next();
   node.end();

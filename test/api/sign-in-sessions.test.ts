@@ -8,6 +8,7 @@ import type { Db } from "../../src/platform/db.ts";
 import { createMailer } from "../../src/platform/mail.ts";
 import { openBrowser } from "../support/browser.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { cheapPasswords } from "../support/passwords.ts";
 import { startService } from "../support/service.ts";
 
 // What cannot be seen from outside: what is stored, what is cached, and what happens at the same moment.
@@ -46,6 +47,7 @@ function open(own: Db) {
     clock,
     log,
     mailer: createMailer(null, log),
+    passwords: cheapPasswords(),
     url: () => "https://purser.example",
     signup: "open",
     verification: "link",

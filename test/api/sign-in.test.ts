@@ -140,7 +140,9 @@ describe("a session", () => {
     for (const other of others) expect((await other.browser.get("/users/me")).status).toBe(200);
     expect((await browser.post("/auth/sign-out-everywhere")).status).toBe(204);
     for (const other of others) {
-      await expect.poll(async () => codeOf(await other.browser.get("/users/me"))).toEqual([401, "session_expired"]);
+      await expect
+        .poll(async () => codeOf(await other.browser.get("/users/me")), { timeout: 1000 })
+        .toEqual([401, "session_expired"]);
     }
   });
 
@@ -153,7 +155,9 @@ describe("a session", () => {
     expect([...codeOf(refused), refused.body.error.param]).toEqual([400, "invalid_value", "current_password"]);
     expect((await change(PASSWORD)).status).toBe(200);
     expect((await browser.get("/users/me")).status).toBe(200);
-    await expect.poll(async () => codeOf(await other.get("/users/me"))).toEqual([401, "session_expired"]);
+    await expect
+      .poll(async () => codeOf(await other.get("/users/me")), { timeout: 1000 })
+      .toEqual([401, "session_expired"]);
     expect((await signIn(email)).status).toBe(401);
     expect((await signIn(email, "another horse entirely")).status).toBe(200);
   });
@@ -162,18 +166,22 @@ describe("a session", () => {
     const { browser, email, id } = await signedUp();
     expect((await browser.get("/users/me")).status).toBe(200);
     await service.admin.post(`/api/v1/admin/users/${id}/suspend`);
-    await expect.poll(async () => codeOf(await browser.get("/users/me"))).toEqual([403, "account_suspended"]);
+    await expect
+      .poll(async () => codeOf(await browser.get("/users/me")), { timeout: 1000 })
+      .toEqual([403, "account_suspended"]);
     expect(codeOf(await signIn(email))).toEqual([403, "account_suspended"]);
     expect(codeOf(await signIn(email, "wrong password"))).toEqual([401, "invalid_credentials"]);
     await service.admin.post(`/api/v1/admin/users/${id}/resume`);
-    await expect.poll(async () => (await browser.get("/users/me")).status).toBe(200);
+    await expect.poll(async () => (await browser.get("/users/me")).status, { timeout: 1000 }).toBe(200);
   });
 
   it("of an erased user is nobody's, and their address is free again", async () => {
     const { browser, email, id } = await signedUp();
     expect((await browser.get("/users/me")).status).toBe(200);
     expect((await service.admin.request("DELETE", `/api/v1/admin/users/${id}`)).status).toBe(204);
-    await expect.poll(async () => codeOf(await browser.get("/users/me"))).toEqual([401, "session_expired"]);
+    await expect
+      .poll(async () => codeOf(await browser.get("/users/me")), { timeout: 1000 })
+      .toEqual([401, "session_expired"]);
     expect((await signIn(email)).status).toBe(401);
     const again = await openBrowser(service.url).post("/auth/sign-up/email", { email, password: PASSWORD });
     expect(again.status).toBe(201);

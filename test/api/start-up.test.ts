@@ -72,6 +72,23 @@ describe("starting (contract 1)", () => {
     expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
   });
 
+  it("keeps a password at the full cost of scrypt", async () => {
+    const child = start(place());
+    const url = await child.listening;
+    const signed_up = await fetch(`${url}/api/v1/auth/sign-up/email`, {
+      method: "POST",
+      headers: { "Content-Type": "application/json", Origin: url },
+      body: JSON.stringify({ email: "costly@example.com", password: "correct horse battery" }),
+    });
+    expect(signed_up.status).toBe(201);
+    child.signal("SIGTERM");
+    await child.ended;
+    const db = await database.open();
+    const kept = await db.query({ text: "select hash from password" });
+    await db.close();
+    expect(kept).toEqual([{ hash: expect.stringMatching(/^scrypt\$32768\$8\$3\$/) }]);
+  });
+
   it("names PORT on one line and exits 2 when it is taken, before anything is made", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => taken.once("listening", resolve));

@@ -356,9 +356,11 @@ describe("PURSER_EGRESS_ALLOW", () => {
     const proxy = await startSite({ "/": { body: "proxied" } });
     process.env.HTTP_PROXY = proxy.url;
     process.env.http_proxy = proxy.url;
-    const response = await createOutbound({ allow: [site.host] }).request({ ...GET, url: site.url });
-    delete process.env.HTTP_PROXY;
-    delete process.env.http_proxy;
+    const sending = createOutbound({ allow: [site.host] }).request({ ...GET, url: site.url });
+    const response = await sending.finally(() => {
+      delete process.env.HTTP_PROXY;
+      delete process.env.http_proxy;
+    });
     expect(response.body.toString()).toBe("direct");
     expect(proxy.requests).toHaveLength(0);
     await Promise.all([site.close(), proxy.close()]);

@@ -61,6 +61,7 @@ beforeAll(async () => {
       ),
     ),
     "/error": { status: 500, body: `<p>${NASTY}</p>` },
+    "/refusal": { status: 400, body: `<p>${NASTY}</p>` },
     "/header": { headers: { "x-note": encodeURI(NASTY), server: ORDER, etag: '"<|im_start|>"' }, body: "<p>Fine.</p>" },
     "/type": typed(`application/${encodeURI(ORDER)}`, "x"),
     "/reason": (_request, response) =>
@@ -122,7 +123,8 @@ describe("web_fetch", () => {
 });
 
 describe("send_webhook", () => {
-  it.each(["/html", "/json", "/text", "/error", "/header", "/reason", "/away", "/encoding", "/type"])(
+  // a receiver's 400 is its last word, while a 500 would be waited out first
+  it.each(["/html", "/json", "/text", "/refusal", "/header", "/reason", "/away", "/encoding", "/type"])(
     "hands on nothing live of what a receiver answers: %s",
     async (path) => {
       const url = site.url + path;

@@ -153,7 +153,7 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   expect(page.url()).toContain("why=");
   await page.keyboard.press("Escape");
   await why.waitFor({ state: "detached" });
-  expect(page.url()).not.toContain("why=");
+  await page.waitForURL((url) => !url.searchParams.has("why"));
   await page.getByRole("link", { name: "Overview" }).click();
   await page.getByText("lab/small").waitFor();
 });

@@ -229,13 +229,20 @@ describe("of runs whose process is killed, and the next one goes on", () => {
     const { promise: released, resolve: release } = Promise.withResolvers<void>();
     receiver.treat((response) => void released.then(() => response.writeHead(204).end()));
     const hook = `${receiver.url}/slow`;
-    const answers = [calling("send_webhook", { url: hook, payload: {} }), completion("Told.")];
+    const { promise: started, resolve: go } = Promise.withResolvers<void>();
+    // A start takes its time on a busy machine, and a webhook that is not answered within seconds is sent again.
+    const send: Reply = async (response, request) => {
+      await started;
+      await calling("send_webhook", { url: hook, payload: {} })(response, request);
+    };
     const tools_config = { send_webhook: { enabled: true, urls: [hook] } };
-    const begun = await begin(url, "stopping", answers, { tools_config });
-    await expect.poll(() => receivedAt("/slow").length, { timeout: 10_000 }).toBe(1);
+    const begun = await begin(url, "stopping", [send, completion("Told.")], { tools_config });
+    await upstream.until(() => modelCallsOf("stopping") === 1);
     const stopping = running.at(-1);
     // Embedded storage belongs to one process: there the next one starts once this one has ended.
     const early = database.kind === "postgres" ? await start() : null;
+    go();
+    await expect.poll(() => receivedAt("/slow").length, { timeout: 10_000 }).toBe(1);
     stopping?.signal("SIGTERM");
     const isReady = () =>
       fetch(`${url}/readyz`)

@@ -68,7 +68,7 @@ describe("opening a secret", () => {
     async (_, text, expected) => {
       if (db.kind === "embedded") return; // one connection: nothing comes in between
       const { id } = await vault.create(user, newSecret("TOKEN", "value"));
-      const blocked = "select from pg_locks where not granted";
+      const blocked = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
       const opening = await db.transaction(async (tx) => {
         await tx.query({ text, values: [user] });
         const opened = vault.open(user, "TOKEN", usageAt("https://a.example"));

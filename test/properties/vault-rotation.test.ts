@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { seededRandom } from "../../bench/support/statistics.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { COMPILE_CACHE } from "../support/process.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -22,7 +23,7 @@ afterAll(() => database.drop());
 /** `npm run rotate-keys`; with `kill_after_ms`, it is killed so long after it said for the first time how far it is. */
 async function rotate(kek: string, kill_after_ms: number | null) {
   const { data_dir, database_url } = database;
-  const env = { PATH: process.env.PATH, DATA_DIR: data_dir, PURSER_KEK: kek };
+  const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, DATA_DIR: data_dir, PURSER_KEK: kek };
   const child = spawn(process.execPath, ["src/rotate-keys.ts"], {
     cwd: ROOT,
     env: database_url === null ? env : { ...env, DATABASE_URL: database_url },

@@ -1,6 +1,6 @@
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { inject } from "vitest";
 import type { Db } from "../../src/platform/db.ts";
 import { createLog } from "../../src/platform/log.ts";
@@ -20,7 +20,8 @@ let sequence = 0;
 
 export async function createTestDatabase(): Promise<TestDatabase> {
   const storage = inject("storage");
-  const data_dir = mkdtempSync(join(tmpdir(), "purser-test-"));
+  const beside = storage.kind === "embedded" ? dirname(storage.template) : tmpdir();
+  const data_dir = mkdtempSync(join(beside, "purser-test-"));
   let database_url: string | null = null;
   let drop = async () => rmSync(data_dir, { recursive: true, force: true });
   if (storage.kind === "embedded") {

@@ -1,9 +1,9 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { createLog } from "../../src/platform/log.ts";
 import { openDb } from "../../src/platform/open-db.ts";
+import { newDatabaseFolder } from "./folder.ts";
 import { runSql, startPostgres } from "./postgres-server.ts";
 
 declare module "vitest" {
@@ -17,16 +17,22 @@ declare module "vitest" {
 export default async function setup(project: TestProject) {
   const log = createLog("silent");
   if (project.name === "postgres") {
-    const server = await startPostgres();
+    const server = await startPostgres({ folder: newDatabaseFolder("postgres") });
     await runSql(server.url("postgres"), "create database template");
     const db = await openDb({ database_url: server.url("template"), data_dir: "", log });
     await db.close();
     project.provide("storage", { kind: "postgres", url: server.url("postgres") });
     return () => server.stop();
   }
-  const template = mkdtempSync(join(tmpdir(), "purser-template-"));
+  // Two projects run on embedded storage: what the first one makes serves the other, by the root that they inherit from.
+  const root = project.vitest.getRootProject();
+  if (root.getProvidedContext().storage !== undefined) return;
+  const folder = newDatabaseFolder("embedded");
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  process.once("exit", remove); // a run that is broken off leaves nothing in memory
+  const template = join(folder, "template");
   const db = await openDb({ database_url: null, data_dir: template, log });
   await db.close();
-  project.provide("storage", { kind: "embedded", template });
-  return () => rmSync(template, { recursive: true, force: true });
+  root.provide("storage", { kind: "embedded", template });
+  return remove;
 }

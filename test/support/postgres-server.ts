@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 
-/** A PostgreSQL server of our own in a temporary folder, on loopback, with fsync on. */
+/** A PostgreSQL server of our own on loopback, with fsync on, in a folder that goes with it: a temporary one on disk unless given. */
 export interface PostgresServer {
   /** Of a database that does not exist until it is made: `url("name")`. */
   url(database: string): string;
@@ -38,43 +38,56 @@ async function freePort(): Promise<number> {
 }
 
 /** Starts one; rejects when there are no server binaries (install the package `postgresql`). */
-export async function startPostgres(settings: string[] = []): Promise<PostgresServer> {
+export async function startPostgres(
+  options: { settings?: readonly string[]; folder?: string } = {},
+): Promise<PostgresServer> {
+  const { settings = [], folder = mkdtempSync(join(tmpdir(), "purser-postgres-")) } = options;
   const binaries = postgresBinaries();
   if (binaries === null) throw new Error("no PostgreSQL server binaries here: install the package postgresql");
   const user = serverUser();
-  const folder = mkdtempSync(join(tmpdir(), "purser-postgres-"));
   const data = join(folder, "data");
   if (user !== null) chownSync(folder, user.uid, user.gid);
   const as = user ?? {};
-  execFileSync(join(binaries, "initdb"), ["-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C"], {
-    ...as,
-    cwd: folder,
-    stdio: "pipe",
-  });
-  const port = await freePort();
-  const params = [
-    `port=${port}`,
-    "listen_addresses=127.0.0.1",
-    `unix_socket_directories=${folder}`,
-    "max_connections=300",
-    ...settings,
-  ];
-  const server = spawn(join(binaries, "postgres"), ["-D", data, ...params.flatMap((param) => ["-c", param])], {
-    ...as,
-    cwd: folder,
-    stdio: "ignore",
-  });
-  const exited = new Promise<void>((resolve) => server.once("exit", () => resolve()));
-  const url = (database: string) => `postgres://purser@127.0.0.1:${port}/${database}`;
-  await untilReady(url("postgres"));
-  return {
-    url,
-    stop: async () => {
+  execFileSync(
+    join(binaries, "initdb"),
+    ["-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+    {
+      ...as,
+      cwd: folder,
+      stdio: "pipe",
+    },
+  );
+  const start = async (port: number): Promise<PostgresServer | null> => {
+    const params = [
+      `port=${port}`,
+      "listen_addresses=127.0.0.1",
+      `unix_socket_directories=${folder}`,
+      "max_connections=300",
+      ...settings,
+    ];
+    const args = ["-D", data, ...params.flatMap((param) => ["-c", param])];
+    const server = spawn(join(binaries, "postgres"), args, { ...as, cwd: folder, stdio: "ignore" });
+    const exited = new Promise<void>((resolve) => server.once("exit", () => resolve()));
+    const url = (database: string) => `postgres://purser@127.0.0.1:${port}/${database}`;
+    if (!(await Promise.race([untilReady(url("postgres")).then(() => true), exited.then(() => false)]))) return null;
+    const remove = () => rmSync(folder, { recursive: true, force: true });
+    // Whoever is broken off leaves no server behind.
+    const end = () => server.kill("SIGQUIT") && remove();
+    process.once("exit", end);
+    const stop = async () => {
+      process.off("exit", end);
       server.kill("SIGINT");
       await exited;
-      rmSync(folder, { recursive: true, force: true });
-    },
+      remove();
+    };
+    return { url, stop };
   };
+  // Between its finding and its use, somebody else may take a port.
+  for (let tries = 1; tries <= 3; tries += 1) {
+    const server = await start(await freePort());
+    if (server !== null) return server;
+  }
+  throw new Error(`the PostgreSQL server in ${folder} ends at once`);
 }
 
 async function untilReady(url: string): Promise<void> {

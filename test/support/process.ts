@@ -4,6 +4,8 @@ import { join } from "node:path";
 const ROOT = join(import.meta.dirname, "../..");
 /** Node as the repository pins it, which is what `npm start` finds. */
 const NODE = join(ROOT, "node_modules/.bin/node");
+/** Compiled modules, kept where `npm start` keeps them: a process of ours starts in half the time. */
+export const COMPILE_CACHE = join(ROOT, "node_modules/.cache/purser");
 
 /** The service as its own process. */
 export interface RunningProcess {
@@ -14,9 +16,10 @@ export interface RunningProcess {
   signal(name: "SIGTERM" | "SIGKILL"): void;
 }
 
-/** Starts `node src/main.ts` with these variables and no others. */
+/** Starts `node src/main.ts` as `npm start` does, with these variables and no others. */
 export function startProcess(env: Record<string, string>): RunningProcess {
-  const child = spawn(NODE, ["src/main.ts"], { cwd: ROOT, env: { PATH: process.env.PATH ?? "", ...env } });
+  const found = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
+  const child = spawn(NODE, ["src/main.ts"], { cwd: ROOT, env: { ...found, ...env } });
   let [stdout, stderr] = ["", ""];
   child.stderr.on("data", (bytes) => {
     stderr += bytes;

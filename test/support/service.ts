@@ -6,6 +6,7 @@ import { readConfig } from "../../src/config.ts";
 import { listen } from "../../src/http/listen.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { cheapPasswords } from "./passwords.ts";
 
 export const ADMIN_KEY = "operator-key-of-the-tests";
 
@@ -92,7 +93,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
 }
 
 async function run(env: Record<string, string>) {
-  const app = await createApp(readConfig(env), createLog(env.LOG_LEVEL ?? "silent"));
+  const app = await createApp(readConfig(env), createLog(env.LOG_LEVEL ?? "silent"), cheapPasswords());
   const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
   app.listeningAt(server.url);
   const stop = async () => {

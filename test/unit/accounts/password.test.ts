@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { createPasswords } from "../../../src/accounts/password.ts";
+import { cheapPasswords } from "../../support/passwords.ts";
 
 describe("passwords", () => {
   const passwords = createPasswords();
@@ -19,8 +20,9 @@ describe("passwords", () => {
       expect(await passwords.matches("wrong", hash)).toBe(false);
       return performance.now() - started;
     };
-    await timed(stored);
-    const [known, nobody] = [await timed(stored), await timed(null)];
+    // of two tries the quicker: the machine does other things too
+    const known = Math.min(await timed(stored), await timed(stored));
+    const nobody = Math.min(await timed(null), await timed(null));
     expect(nobody).toBeGreaterThan(known / 4);
   });
 
@@ -30,7 +32,8 @@ describe("passwords", () => {
   });
 
   it("are refused with 503 when more wait than can be served soon", async () => {
-    const outcomes = await Promise.allSettled(Array.from({ length: 60 }, () => passwords.matches("x", null)));
+    const cheap = cheapPasswords();
+    const outcomes = await Promise.allSettled(Array.from({ length: 60 }, () => cheap.matches("x", null)));
     const refused = outcomes.filter((each) => each.status === "rejected");
     expect(refused).toHaveLength(8);
     expect(refused[0]).toMatchObject({ reason: { code: "overloaded" } });

@@ -186,9 +186,14 @@ describe("after untrusted content has entered the run", () => {
 
   it("an owner's text of nothing but brackets is searched in time that grows with its length", async () => {
     const owner_text = `https://a.example/${")".repeat(400_000)}x `.repeat(3);
-    const start = performance.now();
-    await call({ url: `${site.url}/echo` }, {}, { taint: taint({ owner_text }) });
-    expect(performance.now() - start).toBeLessThan(500);
+    let least_ms = Number.POSITIVE_INFINITY;
+    // of several tries the quickest: the machine does other things too
+    for (let tries = 0; tries < 5 && least_ms >= 500; tries += 1) {
+      const start = performance.now();
+      await call({ url: `${site.url}/echo` }, {}, { taint: taint({ owner_text }) });
+      least_ms = Math.min(least_ms, performance.now() - start);
+    }
+    expect(least_ms).toBeLessThan(500);
   });
 
   it("a request with an effect goes to listed hosts only", async () => {
