@@ -1,4 +1,6 @@
-import { type Clusters, cueFeatures, cuesIn, TABLE_SIZE, textFeatures } from "../src/safety/judging/features.ts";
+import type { Clusters } from "../src/safety/judging/clusters.ts";
+import { createCueReader } from "../src/safety/judging/cue-reader.ts";
+import { cueFeatures, TABLE_SIZE, textFeatures } from "../src/safety/judging/features.ts";
 import { CUE_SHARE, logitFromText, logitWithCues, textShare, type Weights } from "../src/safety/judging/model.ts";
 import { piecesOf, windowsOf } from "../src/safety/judging/windows.ts";
 import { createRandom } from "./grammar.ts";
@@ -30,13 +32,11 @@ const MIN_WINDOWS = 3;
 export function bagOf(text: string, clusters: Clusters, is_attack: boolean, weight: number): Bag {
   const pieces = piecesOf(text);
   const features = pieces.map(({ folded }) => Array.from(textFeatures(folded, clusters)));
-  const samples = windowsOf(pieces).map(({ first, last }) => {
-    const folded = pieces.slice(first, last + 1).map((piece) => piece.folded);
-    return {
-      text: Int32Array.from(new Set(features.slice(first, last + 1).flat())),
-      cues: Int32Array.from(new Set(cueFeatures(cuesIn(folded.join("\n"))))),
-    };
-  });
+  const cuesIn = createCueReader(pieces);
+  const samples = windowsOf(pieces).map((window) => ({
+    text: Int32Array.from(new Set(features.slice(window.first, window.last + 1).flat())),
+    cues: Int32Array.from(new Set(cueFeatures(cuesIn(window)))),
+  }));
   return { samples, is_attack, weight };
 }
 

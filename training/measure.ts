@@ -1,6 +1,6 @@
+import type { Clusters } from "../src/safety/judging/clusters.ts";
 import { inContext } from "../src/safety/judging/context.ts";
 import { caution } from "../src/safety/judging/discussion.ts";
-import type { Clusters } from "../src/safety/judging/features.ts";
 import type { Weights } from "../src/safety/judging/model.ts";
 import type { Piece } from "../src/safety/judging/pieces.ts";
 import { piecesOf, type Window, windowsOf } from "../src/safety/judging/windows.ts";

@@ -1,8 +1,9 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { readClusters } from "../src/safety/judging/clusters.ts";
 import { detectWith } from "../src/safety/judging/detect.ts";
-import { type Model, readClusters, type Weights } from "../src/safety/judging/model.ts";
+import type { Model, Weights } from "../src/safety/judging/model.ts";
 import { type Example, foreignExamples, foreignPages, ownExamples, specimens } from "./corpus.ts";
 import { type Bag, bagOf, learn } from "./learn.ts";
 import { type JudgedPage, judgedPage, judgePage, measure, thresholdAt } from "./measure.ts";

@@ -101,11 +101,16 @@ function judgeHidden(
   let budget = MAX_JUDGED;
   const suspicious: Removal[] = [];
   const ordinary: Removal[] = [];
+  /** Pages say the same of many of their pictures and links. */
+  const scores = new Map<string, number>();
   for (const { technique, text } of hidden) {
     const sample = text.slice(0, budget);
     budget -= sample.length;
     const evidence = evidenceOfHiding(technique);
-    const found = sample.length < MIN_JUDGED ? 0 : detector(normalise(sample).text, level, evidence).score;
+    const key = `${evidence} ${sample}`;
+    const found =
+      scores.get(key) ?? (sample.length < MIN_JUDGED ? 0 : detector(normalise(sample).text, level, evidence).score);
+    scores.set(key, found);
     score = Math.max(score, found);
     if (found >= 0.5) suspicious.push(removal(technique, text));
     else if (ordinary.length < MAX_REMOVED && !/^(script|attribute-)/.test(technique))

@@ -21,24 +21,45 @@ const COMMON_WORDS = {
 };
 
 const LANGUAGES = Object.keys(COMMON_WORDS);
-const SCRIPTS: readonly RegExp[] = [
-  /[\u0400-\u04ff]/g,
-  /[\u0900-\u097f]/g,
-  /[\u3040-\u30ff]/g,
-  /[\u4e00-\u9fff]/g,
-  /[\uac00-\ud7af]/g,
-  /[\u0600-\u06ff]/g,
-  /[\u0370-\u03ff]/g,
-  /[\u0590-\u05ff]/g,
-  /[\u0e00-\u0e7f]/g,
+/** First and last letter of scripts. */
+const SCRIPTS: readonly (readonly [first: number, last: number])[] = [
+  [0x0400, 0x04ff],
+  [0x0900, 0x097f],
+  [0x3040, 0x30ff],
+  [0x4e00, 0x9fff],
+  [0xac00, 0xd7af],
+  [0x0600, 0x06ff],
+  [0x0370, 0x03ff],
+  [0x0590, 0x05ff],
+  [0x0e00, 0x0e7f],
 ];
 const TONGUES = LANGUAGES.length + SCRIPTS.length;
 /** Letters of a script that count as one common word. */
 const LETTERS_PER_VOTE = 3;
 
-const speakers = new Map<string, number[]>();
+/** Of each common word, as a number, the tongues that it speaks for. */
+const speakers = new Map<number, number[]>();
 Object.values(COMMON_WORDS).forEach((words, tongue) => {
-  for (const word of words.split(" ")) speakers.set(word, [...(speakers.get(word) ?? []), tongue]);
+  for (const word of words.split(" ")) {
+    let number = 0;
+    for (let at = 0; at < word.length; at++) number = lengthened(number, word.charCodeAt(at));
+    speakers.set(number, [...(speakers.get(number) ?? []), tongue]);
+  }
+});
+
+/** Words of letters a to z as numbers: no two have the same up to the length where numbers lose places. */
+function lengthened(number: number, code: number): number {
+  return number * 27 + code - 96;
+}
+
+/** Longer words are none of the common ones. */
+const LONGEST = Math.max(
+  ...Object.values(COMMON_WORDS).flatMap((words) => words.split(" ").map((word) => word.length)),
+);
+/** What a code unit is: 1 for a to z, then a number for each script. */
+const KINDS = new Uint8Array(1 << 16).fill(1, 97, 123);
+SCRIPTS.forEach(([first, last], script) => {
+  KINDS.fill(script + 2, first, last + 1);
 });
 
 /** A tongue is told by this many votes, and this many times as many as any other has. */
@@ -152,14 +173,28 @@ function tonguesOf(pieces: readonly Piece[]): { shares: Float64Array; home: numb
 
 function votesOf(folded: string): Float32Array {
   const votes = new Float32Array(TONGUES);
-  for (const word of folded.match(/[a-z]+/g) ?? []) {
-    for (const tongue of speakers.get(word) ?? []) votes[tongue] = (votes[tongue] as number) + 1;
+  const letters = new Uint32Array(SCRIPTS.length);
+  let word = 0;
+  let length = 0;
+  for (let at = 0; at <= folded.length; at++) {
+    const kind = at < folded.length ? (KINDS[folded.charCodeAt(at)] as number) : 0;
+    if (kind === 1) {
+      if (++length <= LONGEST) word = lengthened(word, folded.charCodeAt(at));
+      continue;
+    }
+    if (length > 0 && length <= LONGEST) vote(votes, word);
+    word = 0;
+    length = 0;
+    if (kind > 1) letters[kind - 2] = (letters[kind - 2] as number) + 1;
   }
-  if (!/[\u0370-\uffff]/.test(folded)) return votes;
-  SCRIPTS.forEach((letters, script) => {
-    votes[LANGUAGES.length + script] = (folded.match(letters)?.length ?? 0) / LETTERS_PER_VOTE;
-  });
+  for (let script = 0; script < SCRIPTS.length; script++)
+    votes[LANGUAGES.length + script] = (letters[script] as number) / LETTERS_PER_VOTE;
   return votes;
+}
+
+function vote(votes: Float32Array, word: number): void {
+  const tongues = speakers.get(word);
+  if (tongues !== undefined) for (const tongue of tongues) votes[tongue] = (votes[tongue] as number) + 1;
 }
 
 /** The tongue that is told, or -1. */

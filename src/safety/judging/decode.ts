@@ -1,3 +1,5 @@
+import { isUtf8 } from "node:buffer";
+
 /** What runs of code in a text say: base64, hexadecimal and other numbers for letters, escapes, references, Morse. */
 
 /** A stretch of a text, and what it says. */
@@ -16,6 +18,8 @@ const MAX_RUNS = 200;
 const MAX_TEXT = 20_000;
 
 interface Code {
+  /** One of these is in every text that has such a run: looked for first, as no pattern is as quick. */
+  readonly signs?: readonly string[];
   /** Cheap, and true of every text that has such a run. */
   readonly gate?: RegExp;
   /** Finds the runs. */
@@ -26,14 +30,16 @@ interface Code {
 }
 
 const utf8 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
+/** As `utf8`; or "\ufffd" alone, which makes a text unreadable, for bytes that are none. */
+const wellFormed = (bytes: Buffer): string => (isUtf8(bytes) ? bytes.toString("utf8") : "\ufffd");
 const fromBase64 = (run: string): string => {
   const plain = run.replace(/[^A-Za-z0-9+/_-]/g, "");
-  const text = utf8(Buffer.from(plain, "base64"));
+  const text = wellFormed(Buffer.from(plain, "base64"));
   if (readableText(text) !== undefined) return text;
-  const bare = utf8(Buffer.from(plain.replace(/[_-]/g, ""), "base64"));
+  const bare = /[_-]/.test(plain) ? wellFormed(Buffer.from(plain.replace(/[_-]/g, ""), "base64")) : text;
   return readableText(bare) !== undefined
     ? bare
-    : utf8(Buffer.from(Buffer.from(plain, "latin1").reverse().toString("latin1"), "base64"));
+    : wellFormed(Buffer.from(Buffer.from(plain, "latin1").reverse().toString("latin1"), "base64"));
 };
 const fromHex = (run: string): string => utf8(Buffer.from(run.replace(/0x|[^0-9a-f]/gi, ""), "hex"));
 const fromNumbers =
@@ -104,11 +110,13 @@ const CODES: readonly Code[] = [
     read: fromHex,
   },
   {
+    signs: ["0x", "0X"],
     gate: /0x[0-9a-f]{2}/i,
     run: /(?:0x[0-9a-f]{2}[\s,;]{1,3}){8,5000}/gi,
     read: fromHex,
   },
   {
+    signs: ["%"],
     gate: /%[0-9a-f]{2}/i,
     run: /(?:%[0-9a-f]{2}[^\s%]{0,40}){3,4000}/gi,
     has_head: true,
@@ -121,6 +129,7 @@ const CODES: readonly Code[] = [
       ),
   },
   {
+    signs: ["&"],
     gate: /&(?:#|nbsp;)/,
     run: /(?:&(?:#x?[0-9a-f]{1,6}|[a-z]{2,6});[^&\n]{0,40}){3,4000}/gi,
     has_head: true,
@@ -132,6 +141,7 @@ const CODES: readonly Code[] = [
       ),
   },
   {
+    signs: ["\\", "+"],
     gate: /\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|u\{|[01]\d\d)|U\+00/i,
     run: /(?:(?:\\x[0-9a-f]{2}|\\u[0-9a-f]{4}|\\u\{[0-9a-f]{1,6}\}|\\[0-7]{2,3}|U\+[0-9a-f]{4,5})[\s,]{0,2}){8,5000}/gi,
     read: (run) =>
@@ -161,6 +171,7 @@ const CODES: readonly Code[] = [
   },
   {
     // `ignore`, `prompt`, `instruct`, `reveal`, `system` in ROT47.
+    signs: ["?@", "@>", "F4", "f4", "62=", "6>"],
     gate: /:8\?@C6|AC@>AE|:?DECF4E|C6G62=|DJDE6>/i,
     run: /[^\n]{20,2000}/g,
     read: (run) => run.replace(/[!-~]/g, (char) => String.fromCharCode(33 + ((char.charCodeAt(0) + 14) % 94))),
@@ -203,8 +214,8 @@ function readableText(text: string): string | undefined {
 /** All runs of code in a text that say something, and what. Linear: each pattern is bounded, and stands behind a gate. */
 export function decodedRuns(text: string, depth = MAX_DEPTH): Decoded[] {
   const found: Decoded[] = [];
-  for (const { gate, run, read, has_head } of CODES) {
-    if (gate?.test(text) === false) continue;
+  for (const { signs, gate, run, read, has_head } of CODES) {
+    if (signs?.some((sign) => text.includes(sign)) === false || gate?.test(text) === false) continue;
     let left = MAX_RUNS;
     for (const match of run instanceof RegExp ? text.matchAll(run) : run(text)) {
       if (left-- === 0) break;

@@ -1,6 +1,7 @@
 import { inContext } from "./context.ts";
+import { createCueReader } from "./cue-reader.ts";
 import { caution } from "./discussion.ts";
-import { cueFeatures, cuesIn } from "./features.ts";
+import { cueFeatures } from "./features.ts";
 import { loadModel, logitFromText, logitWithCues, type Model } from "./model.ts";
 import type { Piece } from "./pieces.ts";
 import { createTally } from "./tally.ts";
@@ -41,12 +42,15 @@ export interface Detection {
 
 const NO_CUES: readonly string[] = [];
 
-const shipped = loadModel();
+/** Read when the first text is judged: who reads no pages has no need of it. */
+let shipped: Model | undefined;
+
 /**
  * Finds passages that instruct a model. Linear in the text; `text` is in the output view (normalise.ts).
  * @param evidence what speaks for an attack besides the words, in the model's logits: that the text was hidden, say.
  */
 export function detect(text: string, level: Level, evidence = 0): Detection {
+  shipped ??= loadModel();
   return detectWith(shipped, text, level, evidence);
 }
 
@@ -84,13 +88,12 @@ interface Judgement {
 
 function createJudge(model: Model, pieces: readonly Piece[]): (window: Window) => Judgement {
   const weigh = createTally(model, pieces);
+  const cuesIn = createCueReader(pieces);
   return (window) => {
     const { sum, count } = weigh(window);
     const logit = logitFromText(model, sum, count);
     if (logit < CUE_GATE) return { logit, cues: NO_CUES };
-    let folded = pieces[window.first]?.folded ?? "";
-    for (let at = window.first + 1; at <= window.last; at++) folded += `\n${pieces[at]?.folded}`;
-    const cues = cuesIn(folded);
+    const cues = cuesIn(window);
     return { logit: logitWithCues(model, logit, cueFeatures(cues)), cues };
   };
 }

@@ -1,4 +1,4 @@
-import { CUES } from "./cues.ts";
+import type { Clusters } from "./clusters.ts";
 import { hashOf, NO_WORD, tokensOf } from "./tokens.ts";
 
 /**
@@ -8,12 +8,6 @@ import { hashOf, NO_WORD, tokensOf } from "./tokens.ts";
  */
 
 export const TABLE_SIZE = 1 << 17;
-
-/**
- * Cluster of a word, from 1 up (training/clusters.ts), by the hash of the word. One unknown word in 180,000 shares the hash
- * of a known one and counts as that.
- */
-export type Clusters = ReadonlyMap<number, number>;
 
 /** Kinds of feature, so that the same word in two of them is two features. */
 const KIND = { word: 1, pair: 2, cluster: 3, cluster_pair: 4, cluster_skip: 5, cluster_triple: 6, first: 7, cue: 8 };
@@ -38,7 +32,7 @@ export function textFeatures(folded: string, clusters: Clusters): Int32Array {
     found[count++] = slot(KIND.pair, beforeWord, word);
     beforeWord = word;
     if (stem === NO_WORD) continue;
-    const cluster = clusters.get(word) ?? stem;
+    const cluster = clusters.get(word) || stem;
     found[count++] = slot(KIND.cluster, cluster, 0);
     found[count++] = slot(KIND.cluster_pair, last, cluster);
     if (last === 0) found[count++] = slot(KIND.first, cluster, word);
@@ -66,15 +60,6 @@ export function cueFeatures(cues: readonly string[]): number[] {
   });
   for (let count = 1; count <= cues.length; count++) features.push(slot(KIND.cue, 0, count));
   return features;
-}
-
-/** Names of the cues that speak in a folded text, each once, in the order of the list. */
-export function cuesIn(folded: string): string[] {
-  const names = new Set<string>();
-  for (const { name, pattern } of CUES) {
-    if (!names.has(name) && folded.search(pattern) >= 0) names.add(name);
-  }
-  return [...names];
 }
 
 function mixed(first: number, second: number): number {

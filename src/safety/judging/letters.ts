@@ -51,6 +51,17 @@ export const LEET: Record<string, string> = {
   "£": "l",
 };
 
+/** Every code unit, in order. */
+let every = "";
+for (let from = 0; from < 0x10000; from += 0x1000) {
+  every += String.fromCharCode(...Uint16Array.from({ length: 0x1000 }, (_code, at) => from + at));
+}
+
+/** Writes `value` for each code unit that a pattern of one character and its repetition is for. */
+export function fillWhere(table: Uint8Array, pattern: RegExp, value: number): void {
+  for (const { index, 0: run } of every.matchAll(pattern)) table.fill(value, index, index + run.length);
+}
+
 /** Letters whose compatibility forms are not letters: in brackets, in dark squares and circles, and those of flags. */
 const ENCLOSED = /[\u{1f150}-\u{1f169}\u{1f170}-\u{1f189}]/gu;
 const BRACKETED = /[\u249c-\u24b5]{2,}/g;

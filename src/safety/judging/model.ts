@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type Clusters, TABLE_SIZE } from "./features.ts";
-import { hashOf } from "./tokens.ts";
+import { type Clusters, readClusters } from "./clusters.ts";
+import { TABLE_SIZE } from "./features.ts";
 
 /**
  * The detector's model: a logistic regression over hashed features (features.ts). A positive logit speaks for an
@@ -52,9 +52,4 @@ export function loadModel(): Model {
   const weights = new Int8Array(Buffer.from(encoded, "base64"));
   if (weights.length !== TABLE_SIZE) throw new Error("src/safety/judging/model.txt is not whole");
   return { bias, scale, threshold, weights, clusters: readClusters(lines) };
-}
-
-/** @param lines the words of a cluster each, with spaces between them */
-export function readClusters(lines: readonly string[]): Clusters {
-  return new Map(lines.flatMap((line, index) => line.split(" ").map((word) => [hashOf(word), index + 1] as const)));
 }

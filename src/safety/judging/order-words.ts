@@ -38,11 +38,30 @@ const MIN_MISSPELT = 5;
 const MIN_DROPPED = 6;
 const MIN_SKELETON = 3;
 
+const ALPHABET = "abcdefghijklmnopqrstuvwxyz";
+const LETTERS = ALPHABET.length;
+
 /** `l` and `i` are one letter: leet writes `1` and `!` for both. */
 const canonical = (word: string): string => word.replaceAll("l", "i");
-const squeezed = (word: string): string => word.replace(/(.)\1+/g, "$1");
+function squeezed(word: string): string {
+  let once = word.slice(0, 1);
+  for (let at = 1; at < word.length; at++) if (word[at] !== word[at - 1]) once += word[at];
+  return once;
+}
+
 /** With the inner letters in order: the same for all that only swap these. */
-const sorted = (word: string): string => (word[0] ?? "") + [...word.slice(1, -1)].sort().join("") + (word.at(-1) ?? "");
+function sorted(word: string): string {
+  const counts = new Uint8Array(LETTERS);
+  for (let at = 1; at < word.length - 1; at++) {
+    const letter = word.charCodeAt(at) - 97;
+    counts[letter] = (counts[letter] as number) + 1;
+  }
+  let inner = "";
+  for (let letter = 0; letter < LETTERS; letter++) {
+    for (let left = counts[letter] as number; left > 0; left--) inner += ALPHABET[letter];
+  }
+  return (word[0] ?? "") + inner + (word.at(-1) ?? "");
+}
 const skeleton = (word: string): string => squeezed(word.replace(/[aeiou]/g, ""));
 const keys = [...roles.keys()];
 const misspelt = keys.filter((word) => word.length >= MIN_MISSPELT);
@@ -69,10 +88,11 @@ function dropped(word: string): string[] {
   return [...word.slice(1, -1)].map((_letter, at) => word.slice(0, at + 1) + word.slice(at + 2));
 }
 
-/** Forms of all key words, for a table to look them up by (respell.ts). */
-export function keyForms(): { exact: string[]; squeezed: string[]; sorted: string[]; skeletons: string[] } {
+/** Forms of all key words, and the squeezed ones of every order word, for a table to look them up by (survey.ts). */
+export function keyForms(): Record<"exact" | "every" | "squeezed" | "sorted" | "skeletons", string[]> {
   return {
     exact: keys,
+    every: [...ORDER_WORDS.keys()].map((word) => squeezed(canonical(word))),
     squeezed: [
       ...keys.filter((word) => word.length > 2).map((word) => squeezed(canonical(word))),
       ...FORMS.dropped.keys(),
@@ -92,40 +112,84 @@ export function meant(word: string): string | undefined {
   return bare ?? FORMS.sorted.get(sorted(like)) ?? FORMS.dropped.get(like);
 }
 
-const LONGEST = 12;
+/** A tree of the order words from their last letters to their first: 27 places a node, the last of them what ends there. */
+const NODE = LETTERS + 1;
+/** What ends at a node: the place of a word, from 1 up, and whether it is a verb's or an object's, in bits above it. */
+const WORD_BITS = 12;
+const tree = readBackwards([...FORMS.exact.keys()]);
+const words = [...FORMS.exact.values()];
+
+function readBackwards(forms: readonly string[]): Int32Array {
+  const nodes = new Int32Array(NODE * (1 + forms.join("").length));
+  let next = NODE;
+  forms.forEach((form, index) => {
+    let node = 0;
+    for (let at = form.length - 1; at >= 0; at--) {
+      const place = node + form.charCodeAt(at) - 97;
+      if (nodes[place] === 0) {
+        nodes[place] = next;
+        next += NODE;
+      }
+      node = nodes[place] as number;
+    }
+    nodes[node + LETTERS] = (index + 1) | ((roles.get(FORMS.exact.get(form) ?? "") ?? 0) << WORD_BITS);
+  });
+  return nodes.slice(0, next);
+}
+
+/** @param letters a to z, `l` as `i` */
+const childOf = (node: number, letters: string, at: number): number =>
+  tree[node + letters.charCodeAt(at) - 97] as number;
 
 /** Cuts letters into order words, with as few letters left over as can be; what is left over stays in one piece. */
 export function cutIntoWords(letters: string): string {
   const like = canonical(letters);
-  const costs = [0];
-  const cuts = [0];
+  const costs = new Int32Array(like.length + 1);
+  const cuts = new Int32Array(like.length + 1);
+  const found = new Int32Array(like.length + 1);
   for (let end = 1; end <= like.length; end++) {
     let cost = (costs[end - 1] as number) + 2;
     let cut = -1;
-    for (let start = Math.max(0, end - LONGEST); start < end; start++) {
-      if ((costs[start] as number) + 1 >= cost || !FORMS.exact.has(like.slice(start, end))) continue;
-      cost = (costs[start] as number) + 1;
+    let node = 0;
+    for (let start = end - 1; start >= 0; start--) {
+      node = childOf(node, like, start);
+      if (node === 0) break;
+      const word = tree[node + LETTERS] as number;
+      // Of two ways that cost the same, the longer word; but none rather than one that gains nothing.
+      const own = (costs[start] as number) + 1;
+      if (word === 0 || own > cost || (own === cost && cut < 0)) continue;
+      cost = own;
       cut = start;
+      found[end] = (word & ((1 << WORD_BITS) - 1)) - 1;
     }
-    costs.push(cost);
-    cuts.push(cut);
+    costs[end] = cost;
+    cuts[end] = cut;
   }
-  const words: string[] = [];
+  const parts: string[] = [];
   for (let end = like.length; end > 0; ) {
     let start = cuts[end] as number;
-    if (start < 0) for (start = end - 1; start > 0 && (cuts[start] as number) < 0; ) start--;
-    words.push(FORMS.exact.get(like.slice(start, end)) ?? letters.slice(start, end));
+    if (start >= 0) parts.push(words[found[end] as number] as string);
+    else {
+      for (start = end - 1; start > 0 && (cuts[start] as number) < 0; ) start--;
+      parts.push(letters.slice(start, end));
+    }
     end = start;
   }
-  return words.reverse().join(" ");
+  return parts.reverse().join(" ");
 }
-
-const anyOf = (list: string): RegExp => new RegExp(wordsOf(canonical(list)).join("|"));
-const VERB_IN = anyOf(VERBS);
-const OBJECT_IN = anyOf(OBJECTS);
 
 /** Whether letters without their spaces have the words of an order in them. */
 export function mayHoldOrder(letters: string): boolean {
   const like = canonical(letters);
-  return VERB_IN.test(like) && OBJECT_IN.test(like);
+  let held = 0;
+  for (let end = like.length; end > 0; end--) {
+    let node = 0;
+    for (let start = end - 1; start >= 0; start--) {
+      node = childOf(node, like, start);
+      if (node === 0) break;
+      held |= (tree[node + LETTERS] as number) >> WORD_BITS;
+    }
+    if (held === (ROLE.verb | ROLE.object)) return true;
+  }
+  return false;
 }

@@ -16,22 +16,24 @@ export interface Piece {
 export function written(text: string): Piece[] {
   const pieces: Piece[] = [];
   for (const { start, end } of sentences(text)) {
-    const folded = fold(text.slice(start, end)).trim();
+    // Cut off first, as to fold a line feed is a pattern's work.
+    const folded = fold(text.slice(start, end).trim()).trim();
     if (folded !== "") pieces.push({ start, end, folded, reading: 0 });
   }
   return pieces;
 }
 
-function* sentences(text: string): Generator<{ start: number; end: number }> {
+function sentences(text: string): { start: number; end: number }[] {
+  const all: { start: number; end: number }[] = [];
   // Of several full stops only the last can match, so that a row of them is read once.
   const boundary = /\n+|[.!?]["')\]]*\s+|[。！？]["'」』)]*/g;
   let start = 0;
   for (;;) {
     const found = boundary.exec(text);
     const end = found === null ? text.length : boundary.lastIndex;
-    for (; end - start > MAX_PIECE; start += MAX_PIECE) yield { start, end: start + MAX_PIECE };
-    if (end > start) yield { start, end };
-    if (found === null) return;
+    for (; end - start > MAX_PIECE; start += MAX_PIECE) all.push({ start, end: start + MAX_PIECE });
+    if (end > start) all.push({ start, end });
+    if (found === null) return all;
     start = end;
   }
 }

@@ -17,22 +17,38 @@ const JOINED = 300;
 const MIN_TINY_LINES = 8;
 const TINY = 4;
 
+/** Lines up to this length, and so many of them, are surveyed once. */
+const MAX_KNOWN = 8;
+const MOST_KNOWN = 2_000;
+
 const BULLET = /^[\s>|]*(?:[-*+•–·]|\(?\d{1,3}[.):])(?:\s+|$)/;
 const HYPHEN = /[a-z]-$/;
 
 /** How pieces of a text may be meant otherwise than they are written: one by one, and broken lines put together. */
-export function rereadings(pieces: readonly Piece[]): Rereading[] {
-  const signs = pieces.map(({ folded }) => survey(folded));
-  const found: Rereading[] = [];
+export function* rereadings(pieces: readonly Piece[]): Generator<Rereading> {
+  const signs = surveyAll(pieces);
   let from = 0;
-  pieces.forEach(({ start, end, folded }, at) => {
-    for (const text of respelt(folded, signs[at] as Signs)) found.push({ start, end, text });
-    if (isBroken(folded, signs[at] as Signs)) return;
-    if (at - from > 1) found.push(...joined(pieces.slice(from, at + 1), signs.slice(from, at + 1)));
+  for (let at = 0; at < pieces.length; at++) {
+    const { start, end, folded } = pieces[at] as Piece;
+    for (const text of respelt(folded, signs[at] as Signs)) yield { start, end, text };
+    if (isBroken(folded, signs[at] as Signs)) continue;
+    if (at - from > 1) yield* joined(pieces.slice(from, at + 1), signs.slice(from, at + 1));
     from = at + 1;
+  }
+  if (pieces.length - from > 1) yield* joined(pieces.slice(from), signs.slice(from));
+}
+
+/** Short lines are the most, and the same ones again and again. */
+function surveyAll(pieces: readonly Piece[]): Signs[] {
+  const known = new Map<string, Signs>();
+  return pieces.map(({ folded }) => {
+    if (folded.length > MAX_KNOWN) return survey(folded);
+    const before = known.get(folded);
+    if (before !== undefined) return before;
+    const signs = survey(folded);
+    if (known.size < MOST_KNOWN) known.set(folded, signs);
+    return signs;
   });
-  if (pieces.length - from > 1) found.push(...joined(pieces.slice(from), signs.slice(from)));
-  return found;
 }
 
 function isBroken(folded: string, { words }: Signs): boolean {
@@ -40,28 +56,30 @@ function isBroken(folded: string, { words }: Signs): boolean {
 }
 
 /** Broken lines put together, from where an order may begin. */
-function joined(pieces: readonly Piece[], signs: readonly Signs[]): Rereading[] {
-  const found: Rereading[] = [];
+function* joined(pieces: readonly Piece[], signs: readonly Signs[]): Generator<Rereading> {
   const isSpelling = pieces.length >= MIN_TINY_LINES && tinyLines(pieces) >= MIN_TINY_LINES;
   const isHyphened = pieces.some(({ folded }) => HYPHEN.test(folded));
-  if (!isSpelling && !isHyphened && !mayOrder(signs)) return found;
+  if (!isSpelling && !isHyphened && !mayOrder(signs)) return;
   for (let first = 0, free = 0; first < pieces.length; first++) {
     const sign = signs[first] as Signs;
     if (first < free || (!isSpelling && !isHyphened && sign.verbs + sign.disguised === 0)) continue;
     let last = first;
     let text = lineOf(pieces[first]);
+    /** How the text ends: asking the text itself would write it out anew for each line. */
+    let tail = text.slice(-2);
     while (last + 1 < pieces.length && text.length < JOINED) {
       const line = lineOf(pieces[++last]);
-      text = HYPHEN.test(text) ? text.slice(0, -1) + line : `${text} ${line}`;
+      const goesOn = HYPHEN.test(tail);
+      text = goesOn ? text.slice(0, -1) + line : `${text} ${line}`;
+      tail = `${goesOn ? tail.slice(0, -1) : `${tail} `}${line}`.slice(-2);
     }
     const all = survey(text);
     const span = { start: pieces[first]?.start ?? 0, end: pieces[last]?.end ?? 0 };
-    if (mayOrder([all])) found.push({ ...span, text });
-    found.push(...respelt(text, all).map((each) => ({ ...span, text: each })));
+    if (mayOrder([all])) yield { ...span, text };
+    for (const each of respelt(text, all)) yield { ...span, text: each };
     // The next begins in the second half of this one: an order is whole in one of them.
     free = first + Math.ceil((last - first + 1) / 2);
   }
-  return found;
 }
 
 function tinyLines(pieces: readonly Piece[]): number {

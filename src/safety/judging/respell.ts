@@ -1,6 +1,7 @@
 import { LEET, LOOKALIKES } from "./letters.ts";
-import { cutIntoWords, mayHoldOrder, meant, ORDER_WORDS } from "./order-words.ts";
-import { type Signs, survey } from "./survey.ts";
+import { cutIntoWords, mayHoldOrder, meant } from "./order-words.ts";
+import { shiftedBack } from "./shifted.ts";
+import { mayMean, type Signs, survey } from "./survey.ts";
 
 /** Fewer disguised key words than this are slips of the pen. */
 const MIN_DISGUISED = 2;
@@ -46,31 +47,33 @@ function unpacked(folded: string, { short_run, longest, joints, disguised, maske
   if (joints >= MIN_JOINTS) text = text.replace(INNER_MARKS, "");
   if (short_run >= MIN_SHORT_RUN) text = text.replace(SHORT_RUN, (run) => cutIntoWords(run.replace(/[^a-z]/g, "")));
   if (longest >= MIN_RUN_TOGETHER || joints >= MIN_JOINTS) text = text.replace(LONG_WORD, (word) => cutIntoWords(word));
-  return text.replace(/[a-z]+/g, (word) => meant(word) ?? word);
+  return asMeant(text);
 }
+
+/** With each of its words as the order word that it stands for. */
+function asMeant(text: string): string {
+  let meaning = "";
+  let copied = 0;
+  for (let at = 0; at < text.length; at++) {
+    const start = at;
+    while (isSmallLetter(text.charCodeAt(at))) at++;
+    if (at === start || !mayMean(text, start, at)) continue;
+    const word = text.slice(start, at);
+    const other = meant(word) ?? word;
+    if (other === word) continue;
+    meaning += text.slice(copied, start) + other;
+    copied = at;
+  }
+  return meaning + text.slice(copied);
+}
+
+const isSmallLetter = (code: number): boolean => code >= 97 && code <= 122;
 
 /** Letters for what stands for them, in a word that has a letter and nothing that stands for none. */
 function latinOf(word: string): string {
   if (!/[^a-z]/.test(word) || !/\p{L}/u.test(word)) return word;
   const letters = Array.from(word, (char) => (/[a-z]/.test(char) ? char : (LOOKALIKES.get(char) ?? LEET[char])));
   return letters.includes(undefined) ? word : letters.join("");
-}
-
-const LETTERS = "abcdefghijklmnopqrstuvwxyz";
-
-/** Read in the alphabet, moved or turned round, in which most of its words are words of orders. */
-function shiftedBack(folded: string): string {
-  const alphabets = [LETTERS, [...LETTERS].reverse().join("")].flatMap((letters) =>
-    Array.from(letters, (_letter, shift) => letters.slice(shift) + letters.slice(0, shift)),
-  );
-  const words = folded.match(/[a-z]{4,}/g)?.slice(0, 40) ?? [];
-  const scores = alphabets.map((to) => words.filter((word) => ORDER_WORDS.has(rewritten(word, to))).length);
-  const best = alphabets[scores.indexOf(Math.max(...scores))] as string;
-  return rewritten(folded, best);
-}
-
-function rewritten(text: string, to: string): string {
-  return text.replace(/[a-z]/g, (letter) => to[letter.charCodeAt(0) - 97] as string);
 }
 
 /** Two words that follow one another only in an order that is read from its end. */

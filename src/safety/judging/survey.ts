@@ -1,4 +1,4 @@
-import { LEET, LOOKALIKES } from "./letters.ts";
+import { fillWhere, LEET, LOOKALIKES } from "./letters.ts";
 import { keyForms, ORDER_WORDS, ROLE } from "./order-words.ts";
 
 /** What one quick pass over a folded text tells of the words in it, to know where a second look is worth its time. */
@@ -28,7 +28,7 @@ const LETTER = 31;
 const CLASSES = classes();
 /** Of each hash of a word's form: which forms have it. A wrong hit costs a second look, no more. */
 const HITS = new Uint8Array(1 << 16);
-const HIT = { verb: 1, object: 2, squeezed: 4, sorted: 8, skeleton: 16, reversed: 32, shifted: 64 } as const;
+const HIT = { verb: 1, object: 2, squeezed: 4, sorted: 8, skeleton: 16, reversed: 32, shifted: 64, any: 128 } as const;
 /** The letters `i` and `l`, which count as one. */
 const I = 9;
 const L = 12;
@@ -47,9 +47,8 @@ const MAX_SHORT = 3;
 
 function classes(): Uint8Array {
   const table = new Uint8Array(1 << 16);
-  for (let code = 0x80; code < 0x10000; code++) {
-    if (code > 0xbf && /\p{L}/u.test(String.fromCharCode(code))) table[code] = OTHER_LETTER;
-  }
+  fillWhere(table, /\p{L}+/gu, OTHER_LETTER);
+  table.fill(0, 0, 0xc0);
   for (let letter = 1; letter <= 26; letter++) table[64 + letter] = table[96 + letter] = letter;
   for (const [from, to] of [...LOOKALIKES, ...Object.entries(LEET)])
     table[from.charCodeAt(0)] = (to.charCodeAt(0) - 96) | MASKED;
@@ -132,6 +131,10 @@ function fillHits(): void {
     readForm(form);
     mark(word.squeezed, HIT.squeezed);
   }
+  for (const form of forms.every) {
+    readForm(form);
+    mark(word.squeezed, HIT.any);
+  }
   for (const form of forms.sorted) {
     readForm(form);
     mark(sortedHash(), HIT.sorted);
@@ -168,6 +171,17 @@ function isDisguised(): boolean {
   return (
     hit(word.squeezed, HIT.squeezed) ||
     (word.length >= 5 && hit(sortedHash(), HIT.sorted)) ||
+    (word.vowels === 0 && hit(word.bare, HIT.skeleton))
+  );
+}
+
+/** Whether the letters a to z from `from` up to `to` may stand for an order word: where not, `meant` knows none. */
+export function mayMean(text: string, from: number, to: number): boolean {
+  read(text, from, to);
+  return (
+    hit(word.squeezed, HIT.any) ||
+    hit(word.squeezed, HIT.squeezed) ||
+    hit(sortedHash(), HIT.sorted) ||
     (word.vowels === 0 && hit(word.bare, HIT.skeleton))
   );
 }

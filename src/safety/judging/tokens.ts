@@ -1,10 +1,16 @@
+import { fillWhere } from "./letters.ts";
+
 /** The words, numbers and signs of a folded text, each as the hash of how it is written: read in one pass, without making them. */
 
 const ADDRESS = /https?:\/\/\S+|\bwww\.\S+/g;
-const MAIL = /[\w.+-]{1,40}@[\w-]{1,40}\.\w[\w.]{1,30}/g;
+/** What stands before the `@` of a mail address, and what after it. */
+const IS_MAILBOX = new Uint8Array(1 << 16);
+fillWhere(IS_MAILBOX, /[\w.+-]+/g, 1);
+const MAX_MAILBOX = 40;
+const MAIL_HOST = /[\w-]{1,40}\.\w[\w.]{1,30}/y;
 const SIGNS = '!?:"{}<>#*=[]()';
 /** Scripts whose words are short or stand without spaces: each character is a token. */
-const UNSPACED = /[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+/g;
+const UNSPACED = /(?:(?=[\p{L}\p{M}])[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])+/gu;
 const LETTERS = /[\p{L}\p{M}]+/gu;
 const LETTER = /^[\p{L}\p{M}]/u;
 /** Words without a cluster count by their beginning, which most languages inflect least. */
@@ -16,13 +22,8 @@ const UNITS = units();
 
 function units(): Uint8Array {
   const table = new Uint8Array(1 << 16);
-  const all = Array.from(table, (_unit, code) => String.fromCharCode(code)).join("");
-  for (const { index, 0: run } of all.matchAll(LETTERS)) table.fill(UNIT.letter, index, index + run.length);
-  for (const { index, 0: run } of all.matchAll(UNSPACED)) {
-    for (let code = index; code < index + run.length; code++) {
-      if (table[code] === UNIT.letter) table[code] = UNIT.unspaced;
-    }
-  }
+  fillWhere(table, LETTERS, UNIT.letter);
+  fillWhere(table, UNSPACED, UNIT.unspaced);
   table.fill(UNIT.surrogate, 0xd800, 0xe000);
   table.fill(UNIT.digit, 48, 58);
   for (const sign of SIGNS) table[sign.charCodeAt(0)] = UNIT.sign;
@@ -58,7 +59,23 @@ export function tokensOf(folded: string): Readonly<typeof tokens> {
 
 function plain(folded: string): string {
   const text = /:\/\/|www\./.test(folded) ? folded.replace(ADDRESS, " xaddress ") : folded;
-  return text.includes("@") ? text.replace(MAIL, " xmail ") : text;
+  return text.includes("@") ? withoutMails(text) : text;
+}
+
+/** From each `@` on, as a pattern for the whole would read a mailbox again from each of its letters. */
+function withoutMails(text: string): string {
+  let plain = "";
+  let copied = 0;
+  for (let at = text.indexOf("@"); at >= 0; at = text.indexOf("@", at + 1)) {
+    let start = at;
+    while (start > copied && at - start < MAX_MAILBOX && IS_MAILBOX[text.charCodeAt(start - 1)] === 1) start--;
+    MAIL_HOST.lastIndex = at + 1;
+    if (start === at || !MAIL_HOST.test(text)) continue;
+    plain += `${text.slice(copied, start)} xmail `;
+    copied = MAIL_HOST.lastIndex;
+    at = copied - 1;
+  }
+  return copied === 0 ? text : plain + text.slice(copied);
 }
 
 function unitAt(text: string, at: number, code: number): number {
@@ -101,9 +118,10 @@ function put(word: number, stem: number): void {
   tokens.count++;
 }
 
-const BASIS = 0x811c9dc5;
+const BASIS = 0x811c9dc5 | 0;
 
-function hashed(hash: number, code: number): number {
+/** The hash of a text that is longer by one code unit. */
+export function hashed(hash: number, code: number): number {
   return Math.imul(hash ^ code, 0x01000193);
 }
 

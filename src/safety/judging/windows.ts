@@ -18,20 +18,36 @@ export interface Window {
   readonly last: number;
 }
 
+/** Characters of other readings that are judged, of what is decoded and of what is read otherwise each: no page that people read has a tenth of it. */
+const MAX_REREAD = 250_000;
+
 /** The text in sentences and lines, none longer than MAX_PIECE, blank ones left out; behind them its other readings. */
 export function piecesOf(text: string): Piece[] {
   const pieces = written(text);
   const others: Piece[] = [];
   let reading = 0;
+  let left = MAX_REREAD;
   const read = (span: Rereading, mark: string) => {
     reading++;
+    left -= span.text.length;
     const { start, end } = span;
     const said = written(span.text);
     for (const { folded } of said) others.push({ start, end, folded: mark + folded, reading });
-    for (const again of rereadings(said)) others.push({ start, end, folded: mark + again.text, reading: ++reading });
+    for (const again of rereadings(said)) {
+      others.push({ start, end, folded: mark + again.text, reading: ++reading });
+      left -= again.text.length;
+      if (left < 0) return;
+    }
   };
-  for (const run of decodedRuns(text)) read(run, run.is_opaque ? DECODED : "");
-  for (const span of rereadings(pieces)) read(span, "");
+  for (const run of decodedRuns(text)) {
+    read(run, run.is_opaque ? DECODED : "");
+    if (left < 0) break;
+  }
+  left = MAX_REREAD;
+  for (const span of rereadings(pieces)) {
+    read(span, "");
+    if (left < 0) break;
+  }
   return [...pieces, ...others];
 }
 

@@ -41,8 +41,12 @@ const SPECIAL = {
     "\\0-\\x08\\v-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e",
     "\\u2060-\\u206f\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\uffff",
   ),
-  marks: anyOf(
-    "\\u0300-\\u036f\\u0483-\\u1fff\\u20d0-\\u20ff\\u2cef-\\u2dff\\u302a-\\u309a\\ua66f-\\uabff\\ud800-\\udfff\\ufb1e\\ufe00-\\ufe2f",
+  marks: new RegExp(
+    `${
+      anyOf(
+        "\\u0300-\\u036f\\u0483-\\u1fff\\u20d0-\\u20ff\\u2cef-\\u2dff\\u302a-\\u309a\\ua66f-\\uabff\\ud800-\\udfff\\ufb1e\\ufe00-\\ufe2f",
+      ).source
+    }{31}`,
   ),
 } as const;
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { readClusters } from "../../../src/safety/judging/model.ts";
+import { readClusters } from "../../../src/safety/judging/clusters.ts";
 import { ownExamples } from "../../../training/corpus.ts";
 import { attackSentence, createRandom } from "../../../training/grammar.ts";
 import { bagOf, learn, logitOfBag } from "../../../training/learn.ts";

@@ -1,0 +1,57 @@
+import { ORDER_WORDS } from "./order-words.ts";
+
+/** Texts written in another order of the alphabet: moved along it, or turned round and moved. */
+
+const LETTERS = 26;
+const A = 97;
+/** Words that are read to find the alphabet. */
+const MAX_WORDS = 40;
+
+/** Order words by how far each letter is from the one before, which no move of the alphabet changes. */
+const byIntervals = new Map<string, number[]>();
+for (const word of ORDER_WORDS.keys()) {
+  const intervals = intervalsOf(word, 1);
+  byIntervals.set(intervals, [...(byIntervals.get(intervals) ?? []), word.charCodeAt(0) - A]);
+}
+
+/** @param direction -1 as in the alphabet turned round */
+function intervalsOf(word: string, direction: 1 | -1): string {
+  let intervals = "";
+  for (let at = 1; at < word.length; at++) {
+    intervals += String.fromCharCode(
+      A + ((direction * (word.charCodeAt(at) - word.charCodeAt(at - 1)) + LETTERS) % LETTERS),
+    );
+  }
+  return intervals;
+}
+
+/** The text as it reads in the alphabet in which most of its words are words of orders. */
+export function shiftedBack(folded: string): string {
+  /** Order words in each alphabet: those moved by 0, 1, …, and then those turned round. */
+  const scores = new Int32Array(2 * LETTERS);
+  for (const word of folded.match(/[a-z]{4,}/g)?.slice(0, MAX_WORDS) ?? []) {
+    const first = word.charCodeAt(0) - A;
+    for (const initial of byIntervals.get(intervalsOf(word, 1)) ?? [])
+      count(scores, (initial - first + LETTERS) % LETTERS);
+    for (const initial of byIntervals.get(intervalsOf(word, -1)) ?? [])
+      count(scores, LETTERS + ((2 * LETTERS - 1 - initial - first) % LETTERS));
+  }
+  return rewritten(folded, scores.indexOf(Math.max(...scores)));
+}
+
+function rewritten(text: string, alphabet: number): string {
+  let result = "";
+  for (let at = 0; at < text.length; at++) {
+    const letter = text.charCodeAt(at) - A;
+    if (letter < 0 || letter >= LETTERS) result += text[at];
+    else {
+      const moved = (letter + alphabet) % LETTERS;
+      result += String.fromCharCode(A + (alphabet < LETTERS ? moved : LETTERS - 1 - moved));
+    }
+  }
+  return result;
+}
+
+function count(scores: Int32Array, alphabet: number): void {
+  scores[alphabet] = (scores[alphabet] as number) + 1;
+}
