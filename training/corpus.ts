@@ -38,15 +38,18 @@ const SOURCE_WEIGHT = 90;
 
 /**
  * Attacks that were written to pass for honest text teach mistrust of honest text, and quotations of attacks the
- * contrary: neither counts for much.
+ * contrary: neither counts for much. Those written without the detector in view (blind) are more like others'.
  */
-const SPECIMEN_WEIGHT = { attack: 0.15, attack_abroad: 1, honest: 1.5, on_ai: 0.6, quoting: 0.15 } as const;
+const SPECIMEN_WEIGHT = { attack: 0.15, blind: 0.5, attack_abroad: 1, honest: 1.5, on_ai: 0.6, quoting: 0.15 } as const;
 
 function specimenWeight(is_attack: boolean, group: string): number {
   // Of other languages than English there is little else to learn from.
-  if (is_attack) return group === "languages" ? SPECIMEN_WEIGHT.attack_abroad : SPECIMEN_WEIGHT.attack;
-  if (/discussing|long-pages/.test(group)) return SPECIMEN_WEIGHT.quoting;
-  return group === "ai-topics" ? SPECIMEN_WEIGHT.on_ai : SPECIMEN_WEIGHT.honest;
+  if (is_attack && /languages|abroad/.test(group)) return SPECIMEN_WEIGHT.attack_abroad;
+  if (is_attack) return group.startsWith("blind-") ? SPECIMEN_WEIGHT.blind : SPECIMEN_WEIGHT.attack;
+  if (/^(?:discussing|long-pages)$/.test(group)) return SPECIMEN_WEIGHT.quoting;
+  return /^(?:ai-topics|pages-(?:discussing|prompting|agent-files))$/.test(group)
+    ? SPECIMEN_WEIGHT.on_ai
+    : SPECIMEN_WEIGHT.honest;
 }
 
 /** The corpus in this folder: written by hand, and generated. */

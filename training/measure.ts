@@ -1,6 +1,5 @@
 import type { Clusters } from "../src/safety/judging/clusters.ts";
 import { inContext } from "../src/safety/judging/context.ts";
-import { caution } from "../src/safety/judging/discussion.ts";
 import type { Weights } from "../src/safety/judging/model.ts";
 import type { Piece } from "../src/safety/judging/pieces.ts";
 import { piecesOf, type Window, windowsOf } from "../src/safety/judging/windows.ts";
@@ -14,7 +13,7 @@ export interface JudgedText {
   readonly bag: Bag;
   readonly pieces: readonly Piece[];
   readonly windows: readonly Window[];
-  /** What is added to its logit: the evidence of how it is written, less the caution that it asks for. */
+  /** What is added to its logit: the evidence of how it is written. */
   readonly evidence: number;
 }
 
@@ -68,7 +67,7 @@ export function judgedPage({ content, kind, is_attack, source, technique }: Page
 export function judgedText(text: string, clusters: Clusters, is_attack: boolean, evidence = 0): JudgedText {
   const pieces = piecesOf(text);
   const bag = bagOf(text, clusters, is_attack, 1);
-  return { bag, pieces, windows: windowsOf(pieces), evidence: evidence - caution(pieces) };
+  return { bag, pieces, windows: windowsOf(pieces), evidence };
 }
 
 /** As sanitize.ts does: the most suspicious of what is seen and what is hidden. */

@@ -80,7 +80,9 @@ function without(text: string, { passages }: Detection): string {
   let kept = "";
   let from = 0;
   for (const passage of passages) {
-    kept += text.slice(from, passage.start) + GAP;
+    const before = text.slice(from, passage.start);
+    // An exclamation mark would make a picture of the gap, with an address behind it.
+    kept += (before.endsWith("!") ? `${before} ` : before) + GAP;
     from = passage.end;
   }
   return kept + text.slice(from);

@@ -1,3 +1,4 @@
+import { caution } from "./discussion.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
 
@@ -78,11 +79,10 @@ const FOREIGN = 1.5;
 const FRAMED = 1;
 const FORGED_FRAME =
   /\(\/?(?:system|im_start|im_end|inst|sys|end_?of_?text|eot_id|(?:start|end)_header_id|(?:start|end)_of_turn|tool_calls?|tool_results?|tool_response|function_(?:calls?|results?)|system-reminder)\)/;
-/** Of a page's other sentences, the one at this rank tells how many sound like orders … */
+/** The rest of the page begins this many characters from its strongest passage: an order is no witness for itself. */
+const REST_DISTANCE = 300;
+/** Of the rest of the sentences, the one at this rank tells how many sound like orders, from this logit up. */
 const CROWD_RANK = 2;
-/** … where they are further from the strongest passage than this many characters … */
-const CROWD_DISTANCE = 300;
-/** … from this logit up. */
 const CROWD_FROM = -2;
 const CROWD_STEP = 0.6;
 const CROWD_MOST = 1.5;
@@ -93,7 +93,7 @@ interface Judged extends Window {
 
 /**
  * What the page around them makes of its windows, in logits: `extras` is added to each, `allowance` is asked beyond
- * the threshold on a page of many instructions. Windows below `floor` are not looked at.
+ * the threshold on a page of many instructions, or one that discusses attacks. Windows below `floor` are not looked at.
  */
 export function inContext(
   pieces: readonly Piece[],
@@ -119,18 +119,21 @@ function allowanceOf(pieces: readonly Piece[], windows: readonly Judged[], extra
     most = window.logit + (extras[at] ?? 0);
   });
   if (strongest === undefined) return 0;
-  const from = (pieces[strongest.first]?.start ?? 0) - CROWD_DISTANCE;
-  const to = (pieces[strongest.last]?.end ?? 0) + CROWD_DISTANCE;
+  const from = (pieces[strongest.first]?.start ?? 0) - REST_DISTANCE;
+  const to = (pieces[strongest.last]?.end ?? 0) + REST_DISTANCE;
   const others = windows
-    .filter(({ first, last, logit }) => first === last && logit > CROWD_FROM && isOutside(pieces[first], from, to))
+    .filter(
+      ({ first, last, logit }) => first === last && logit > CROWD_FROM && isOutside(pieces[first] as Piece, from, to),
+    )
     .map(({ logit }) => logit)
     .sort((a, b) => b - a);
   const level = others[CROWD_RANK - 1] ?? CROWD_FROM;
-  return Math.min(CROWD_MOST, CROWD_STEP * (level - CROWD_FROM));
+  const discussing = caution(pieces.filter((piece) => isOutside(piece, from, to)));
+  return discussing + Math.min(CROWD_MOST, CROWD_STEP * (level - CROWD_FROM));
 }
 
-function isOutside(piece: Piece | undefined, from: number, to: number): boolean {
-  return piece !== undefined && (piece.end < from || piece.start > to);
+function isOutside(piece: Piece, from: number, to: number): boolean {
+  return piece.end < from || piece.start > to;
 }
 
 /** How foreign the pieces from `first` to `last` are to their page: 0 to 1. */

@@ -1,6 +1,7 @@
 import { isUtf8 } from "node:buffer";
+import { UPRIGHT } from "./letters.ts";
 
-/** What runs of code in a text say: base64, hexadecimal and other numbers for letters, escapes, references, Morse. */
+/** What runs of code in a text say: base64, numbers for letters, escapes, references, Morse, letters upside down. */
 
 /** A stretch of a text, and what it says. */
 export interface Decoded {
@@ -157,6 +158,12 @@ const CODES: readonly Code[] = [
     read: fromNumbers(10),
   },
   {
+    // The place of each letter in the alphabet.
+    gate: /\d[-.,/|\s]{1,3}\d{1,2}[-.,/|\s]{1,3}\d{1,2}[-.,/|\s]{1,3}\d{1,2}[-.,/|\s]{1,3}\d/,
+    run: /(?<![\d.])(?:(?:1\d|2[0-6]|[1-9])[-.,/|\s]{1,3}){15,2000}(?:1\d|2[0-6]|[1-9])(?!\d)/g,
+    read: fromPlaces,
+  },
+  {
     gate: /[01]{7}/,
     run: /(?<![\d])(?:0?1[01]{6}|00[01]{6})(?:[\s,]{0,2}(?:0?1[01]{6}|00[01]{6})){7,5000}(?!\d)/g,
     read: (run) =>
@@ -168,6 +175,11 @@ const CODES: readonly Code[] = [
     gate: /[.\-−–·]{1,5} [.\-−–·]{1,5} [.\-−–·]{1,5}/,
     run: /(?:[.\-−–·]{1,5}[ /|]{1,3}){12,5000}[.\-−–·]{0,5}/g,
     read: fromMorse,
+  },
+  {
+    gate: /[ɐǝɹʇ]/,
+    run: turnedLines,
+    read: fromTurned,
   },
   {
     // `ignore`, `prompt`, `instruct`, `reveal`, `system` in ROT47.
@@ -197,6 +209,31 @@ function fromMorse(run: string): string {
         .join(""),
     )
     .join(" ");
+}
+
+/** What stands between most numbers stands between letters, all else between words; where all is alike, pairs will do. */
+function fromPlaces(run: string): string {
+  const joints = Map.groupBy(run.match(/\D+/g) ?? [], (joint) => joint);
+  const [joint = ""] = [...joints].toSorted(([, some], [, others]) => others.length - some.length)[0] ?? [];
+  const text = run.replace(/(\d+)(\D*)/g, (_all, place: string, next: string) => {
+    return String.fromCharCode(96 + Number(place)) + (next === joint ? "" : " ");
+  });
+  return joints.size > 1 ? text : text.replace(/../g, "$& ");
+}
+
+const MIN_TURNED = 8;
+const TURNED_LETTER = /[ɐɔǝɟƃɥᴉıɾʞɯɹʇʌʍʎ]/g;
+
+function turnedLines(text: string): RegExpExecArray[] {
+  return [...text.matchAll(/[^\n]{20,2000}/g)].filter(
+    ([line]) => (line.match(TURNED_LETTER)?.length ?? 0) >= MIN_TURNED,
+  );
+}
+
+/** Turned as a whole, and letter by letter. */
+function fromTurned(run: string): string {
+  const letters = Array.from(run, (letter) => UPRIGHT.get(letter) ?? letter);
+  return `${letters.toReversed().join("")}\n${letters.join("")}`;
 }
 
 const CONTROLS = /[\p{Cc}\p{Cf}]/gu;

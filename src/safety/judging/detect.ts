@@ -1,6 +1,5 @@
 import { inContext } from "./context.ts";
 import { createCueReader } from "./cue-reader.ts";
-import { caution } from "./discussion.ts";
 import { cueFeatures } from "./features.ts";
 import { loadModel, logitFromText, logitWithCues, type Model } from "./model.ts";
 import type { Piece } from "./pieces.ts";
@@ -12,7 +11,7 @@ const LEVELS = { strict: -1, balanced: 0 } as const;
 /** Cues are looked for only where the words leave a chance: by themselves they never lift a window from below this. */
 const CUE_GATE = -3;
 /** A passage is taken out at less evidence than it takes to call the whole page an attack: it costs a reader less. */
-const REMOVAL_MARGIN = 0.75;
+const REMOVAL_MARGIN = 1.15;
 /** How a whole page is written speaks against each of its passages only so much; else all of it would go. */
 const EVIDENCE_TO_REMOVE = 1.5;
 /** No window is judged to be below this. */
@@ -63,7 +62,7 @@ export function detectWith(model: Model, text: string, level: Level, evidence: n
     return { first: window.first, last: window.last, logit, cues };
   });
   const { allowance, extras } = inContext(pieces, windows, model.threshold - REACH);
-  const asked = model.threshold + LEVELS[level] + caution(pieces) + allowance;
+  const asked = model.threshold + LEVELS[level] + allowance;
   const flagging = asked - evidence;
   const strongest = windows.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), LOWEST);
   // A page that is flagged loses its strongest passage at least.

@@ -1,8 +1,16 @@
 import type { Piece } from "./pieces.ts";
 
-/** Words of a text about attacks on models: what quotes an injection to explain it. */
-const DISCUSSION =
-  /\b(?:prompt injections?|injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\w*|adversarial\w*|guardrails?|attack(?:s|ers?)|mitigat\w+|vulnerabilit\w+|payloads?|threat model\w*|exploit\w*|benchmark\w*|dataset\w*|malicious|defen[cs]es?|detectors?|classifiers?|llm security|evaluations?|untrusted|harmful|prompt engineering|(?:zero|few)-shot|chain[- ]of[- ]thought|fine-?tun\w+|retrieval[- ]augmented|hallucinat\w+)\b/g;
+/** Words of a text about models, and about attacks on them: what quotes an injection to explain it. */
+const DISCUSSION = wordsOf([
+  "prompt injections?|injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\\w*|adversarial\\w*|guardrails?|attack(?:s|ers?)",
+  "mitigat\\w+|vulnerabilit\\w+|payloads?|threat model\\w*|exploit\\w*|benchmark\\w*|dataset\\w*|malicious|defen[cs]es?",
+  "detectors?|detection|classifiers?|evaluations?|untrusted|harmful|robustness|hijack\\w*|evad\\w+|bypass(?:es|ed)?",
+  "advisor(?:y|ies)|cve|severity|patched|incidents?|bug bount\\w+|researchers?|security|sandbox\\w*|privileges?|filters?",
+  "phishing|scam\\w*|spoof\\w*|manipulat\\w+|trick(?:s|ed)?|leak(?:s|ed|age)|attempts?",
+  "prompts?|prompting|prompted|(?:zero|few)-shot|chain[- ]of[- ]thought|fine-?tun\\w+|retrieval[- ]augmented|hallucinat\\w+",
+  "llms?|language models?|models|generative|transformers?|context window|chatbots?|assistants?|agents?",
+  "chatgpt|gpt-?\\d|openai|anthropic",
+]);
 
 /** A text that talks about attacks quotes them: each kind of word beyond the first few asks for this much more. */
 const DISCUSSION_FREE = 3;
@@ -10,8 +18,13 @@ const DISCUSSION_STEP = 0.6;
 const DISCUSSION_MOST = 4;
 /** Words of a discussion count as one kind when they begin alike. */
 const KIND_LENGTH = 6;
-/** What is asked beyond the threshold of a text that discusses attacks. */
-export function caution(pieces: readonly Piece[]): number {
+
+function wordsOf(lines: readonly string[]): RegExp {
+  return new RegExp(`\\b(?:${lines.join("|")})\\b`, "g");
+}
+
+/** What is asked beyond the threshold where these pieces, all but the passage and its neighbours, discuss attacks. */
+export function caution(pieces: Iterable<Piece>): number {
   const kinds = new Set<string>();
   for (const { folded } of pieces) {
     for (const word of folded.match(DISCUSSION) ?? []) kinds.add(word.slice(0, KIND_LENGTH));

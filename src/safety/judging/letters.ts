@@ -13,18 +13,18 @@ const LIKE: Record<string, string> = {
   i: "іιիꭵⲓɪᴉɩıɨį",
   j: "јϳյꭻᴊɾɉʝ",
   k: "кκկꮶⲕᴋʞꝁƙ",
-  l: "ӏլꮮⲗʟłɭλ",
+  l: "ӏլꮮⲗⳑʟłɭλ",
   m: "мμꮇⲙᴍɯɱ",
-  n: "пոⲛɴɲπ",
+  n: "пողռⲛɴɲπ",
   o: "оοσθօꮎⲟᴏøơ",
   p: "рρքꮲⲣᴘꝑƥ",
   q: "ԛգǫʠ",
   r: "гяրꮢⲅʀɹɍɽɼ",
-  s: "ѕտꮪꜱʂ",
-  t: "тτꭲⲧᴛʇŧƭ",
-  u: "цսꮜⲩᴜʉųυ",
+  s: "ѕտꮪⲋꜱʂ",
+  t: "тτէꭲⲧᴛʇŧƭ",
+  u: "цսնꮜⲩᴜʉųυ",
   v: "ѵվꮩᴠʌʋν",
-  w: "ԝшщωꮤꮃⲱᴡʍⱳ",
+  w: "ԝшщωպϣꮤꮃⲱᴡʍⱳ",
   x: "хχⲭ",
   y: "уγꮍʏʎɏƴ",
   z: "ζꮓⲍᴢƶȥ",
@@ -32,6 +32,12 @@ const LIKE: Record<string, string> = {
 export const LOOKALIKES: ReadonlyMap<string, string> = new Map(
   Object.entries(LIKE).flatMap(([letter, others]) => Array.from(others, (other) => [other, letter] as const)),
 );
+/** Letters turned upside down, a to z; and other shapes of them. */
+const TURNED = "ɐqɔpǝɟƃɥᴉɾʞlɯuodbɹsʇnʌʍxʎz";
+export const UPRIGHT: ReadonlyMap<string, string> = new Map([
+  ...Array.from(TURNED, (letter, at) => [letter, String.fromCharCode(97 + at)] as const),
+  ...Array.from("ıᵷɓſן˙", (letter, at) => [letter, "iggjl."[at] as string] as const),
+]);
 export const LEET: Record<string, string> = {
   "0": "o",
   "1": "i",
