@@ -121,7 +121,11 @@ export function createRuns(deps: {
     cache.keep(agent);
     return agent;
   };
-  const runNow = async (caller: Caller, id: string, request_id: string) => {
+  const runNow = async (
+    caller: Caller,
+    id: string,
+    { request_id, wait_ms }: { request_id: string; wait_ms: number },
+  ) => {
     const { api_key_id, key_budget_tokens } = caller;
     const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
     let refusal = "";
@@ -130,7 +134,7 @@ export function createRuns(deps: {
       // Looked at closely a moment ago, its user can pay: the look that comes with the queueing sees less.
       const terms = { version: agent.version, is_free: look > 0 || isFree(agent) };
       const run = newRun(agent, input);
-      const queued = await scheduling.enqueue({ ...run, ...firstStep(agent, run), terms });
+      const queued = await scheduling.enqueue({ ...run, ...firstStep(agent, run), terms, is_awaited: wait_ms > 0 });
       if (queued.refusal === null) return queued;
       refusal = queued.refusal;
       cache.forget(caller.user_id, id);
@@ -149,9 +153,10 @@ export function createRuns(deps: {
     async runNow(
       caller: Caller,
       id: string,
-      { request_id, wait_ms }: { request_id: string; wait_ms: number },
+      asked: { request_id: string; wait_ms: number },
     ): Promise<RunRecord | RunDetail> {
-      const { run, has_begun } = await runNow(caller, id, request_id);
+      const { wait_ms } = asked;
+      const { run, has_begun } = await runNow(caller, id, asked);
       if (wait_ms === 0) return run;
       const agent = { user_id: caller.user_id, agent_id: run.agent_id };
       return scheduling.finishedRun(agent, run.id, { timeout_ms: wait_ms, is_open: has_begun });

@@ -33,6 +33,7 @@ export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "rele
 export async function applyOperations(sql: Sql, operations: Operation[], now: Instant): Promise<Outcome[]> {
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
     name: "ledger_apply",
+    of_calls: true,
     text: "select ledger_apply($1, $2, $3) as outcomes",
     values: [jsonbText(operations), now, HOLD_SECONDS],
   });

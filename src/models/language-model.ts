@@ -21,8 +21,16 @@ const MAX_ANSWER_BYTES = 33_554_432;
 /** The AI SDK's own refusals of a prompt, before anything is sent. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
 
-/** A provider over the AI SDK's language models: one conversion for all APIs that are not OpenAI's. */
-export function createLanguageModelProvider(languageModel: (provider_model: string) => LanguageModel): Provider {
+/**
+ * A provider over the AI SDK's language models: one conversion for all APIs that are not OpenAI's. The SDK is loaded by
+ * the first call: most services call some of the providers only.
+ */
+export function createLanguageModelProvider(load: () => Promise<(provider_model: string) => LanguageModel>): Provider {
+  let loading: ReturnType<typeof load> | undefined;
+  const languageModel = async ({ provider_model }: Model): Promise<LanguageModel> => {
+    loading ??= load();
+    return (await loading)(provider_model);
+  };
   const callOf = ({ request, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
     ...languageModelCall(request),
     maxOutputTokens: max_output_tokens,
@@ -40,7 +48,7 @@ export function createLanguageModelProvider(languageModel: (provider_model: stri
     async complete(request, options) {
       const { model } = request;
       try {
-        const result = await languageModel(model.provider_model).doGenerate(callOf(request, options));
+        const result = await (await languageModel(model)).doGenerate(callOf(request, options));
         const response = responseOf(result, { ...newIdentity(), model: model.id });
         const counts = countsOfResult(result.usage) ?? estimateCounts(request.request, generatedText(response.choices));
         return { response, counts };
@@ -51,7 +59,7 @@ export function createLanguageModelProvider(languageModel: (provider_model: stri
 
     async stream(request, options) {
       try {
-        const { stream } = await languageModel(request.model.provider_model).doStream(callOf(request, options));
+        const { stream } = await (await languageModel(request.model)).doStream(callOf(request, options));
         return chunkStream(stream.getReader(), request, options);
       } catch (thrown) {
         throw failureOf(thrown, request.model, options.signal);

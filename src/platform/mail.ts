@@ -1,4 +1,4 @@
-import { createTransport } from "nodemailer";
+import type { Transporter } from "nodemailer";
 import type { Log } from "./log.ts";
 
 export interface Mail {
@@ -29,17 +29,7 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
       log.warn({ to, link }, "SMTP_URL is not set: hand this link to who it is for, once you know them");
     return { delivery: "log", send, close: async () => {} };
   }
-  const transport = createTransport(
-    {
-      url: settings.smtp_url,
-      connectionTimeout: TIMEOUT_MS,
-      greetingTimeout: TIMEOUT_MS,
-      socketTimeout: TIMEOUT_MS,
-      disableFileAccess: true,
-      disableUrlAccess: true,
-    },
-    { from: settings.from },
-  );
+  let opening: Promise<Transporter> | undefined;
   const closing = new AbortController();
   const sending = new Set<Promise<void>>();
 
@@ -49,7 +39,8 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
       if (tries > 0 && closing.signal.aborted) return;
       try {
         // As an object, the address is taken as one and never parsed into several.
-        await transport.sendMail({ to: { name: "", address: to }, subject, text });
+        opening ??= openTransport(settings);
+        await (await opening).sendMail({ to: { name: "", address: to }, subject, text });
         return;
       } catch (error) {
         const { code, responseCode } = error as { code?: string; responseCode?: number };
@@ -67,9 +58,16 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
     async close() {
       closing.abort();
       await Promise.all(sending);
-      transport.close();
+      (await opening)?.close();
     },
   };
+}
+
+/** The library is loaded for the first mail: most days no service sends any. */
+async function openTransport({ smtp_url, from }: { smtp_url: string; from: string }): Promise<Transporter> {
+  const { createTransport } = await import("nodemailer");
+  const limits = { connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS };
+  return createTransport({ url: smtp_url, ...limits, disableFileAccess: true, disableUrlAccess: true }, { from });
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {

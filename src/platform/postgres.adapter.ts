@@ -6,7 +6,9 @@ import { migrate } from "./migrate.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
 import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 
-const POOL_SIZE = 16;
+const POOL_SIZE = 14;
+/** The ledger's batches and those of runs that begin: one of each is under way. */
+const CALL_CONNECTIONS = 2;
 const RECONNECT_MS = 250;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** A connection without traffic for so long is asked whether its other end is there. */
@@ -44,10 +46,8 @@ export async function openPostgres(options: { url: string; log: Log; answer_ms?:
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     types,
   };
-  const pool = new pg.Pool({ ...settings, max: POOL_SIZE });
-  pool.on("error", (error) => options.log.warn({ error: error.message }, "a database connection dropped"));
-  // One that breaks at work fails the statement at work, or the next. The event, heard by nobody, would end the process.
-  pool.on("connect", (client) => client.on("error", () => {}));
+  const pool = openPool({ ...settings, max: POOL_SIZE }, options.log);
+  const calls = openPool({ ...settings, max: CALL_CONNECTIONS, idleTimeoutMillis: 0 }, options.log);
   const source: SqlSource = { connect: async () => connectionOf(await pool.connect(), answer_ms) };
   try {
     await migrate(source);
@@ -58,7 +58,8 @@ export async function openPostgres(options: { url: string; log: Log; answer_ms?:
   const channels = createChannels(settings, options.log);
   const sql = sqlOver(
     source,
-    async (statement) => (await repeated(() => pool.query(configOf(statement, answer_ms)))).rows,
+    async ({ of_calls, ...statement }) =>
+      (await repeated(() => (of_calls ? calls : pool).query(configOf(statement, answer_ms)))).rows,
   );
   return {
     ...sql,
@@ -71,9 +72,18 @@ export async function openPostgres(options: { url: string; log: Log; answer_ms?:
     },
     close: async () => {
       await channels.close();
+      await calls.end();
       await pool.end();
     },
   };
+}
+
+function openPool(settings: pg.PoolConfig, log: Log): pg.Pool {
+  const pool = new pg.Pool(settings);
+  pool.on("error", (error) => log.warn({ error: error.message }, "a database connection dropped"));
+  // One that breaks at work fails the statement at work, or the next. The event, heard by nobody, would end the process.
+  pool.on("connect", (client) => client.on("error", () => {}));
+  return pool;
 }
 
 function configOf({ unhurried, ...statement }: Statement, answer_ms: number): pg.QueryConfig {

@@ -1,4 +1,4 @@
-import type { RunRecord } from "../contract/runs.ts";
+import type { RunRecord, RunTrigger } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batches.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -107,23 +107,26 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
       const insert = { ...run, id, reserved, trigger: "chat" as const, scheduled_for: null };
       return db.transaction(async (tx) => {
         await check(tx);
-        const [row] = await runStore.insertRuns(tx, [insert], clock.now());
-        if (row === undefined) throw new Error("a run was inserted without a row");
+        const now = clock.now();
+        await runStore.insertRuns(tx, [insert], now);
         await runStore.tellQueued(tx);
-        return recordOf(row);
+        return queuedRecord(insert, now);
       });
     },
   };
 }
 
 /** What was known of a run when it was queued, and is its caller's first answer even if it has begun since. */
-function queuedRow({ user_id, id, agent_id, agent_version, model_id }: Asked, now: Instant): runStore.RunRow {
+function queuedRow(
+  { user_id, id, agent_id, agent_version, model_id, trigger = "manual" }: Asked & { trigger?: RunTrigger },
+  now: Instant,
+): runStore.RunRow {
   return {
     user_id,
     id,
     agent_id,
     agent_version,
-    trigger: "manual",
+    trigger,
     status: "queued",
     scheduled_for: null,
     queued_at: now,
@@ -140,7 +143,7 @@ function queuedRow({ user_id, id, agent_id, agent_version, model_id }: Asked, no
   };
 }
 
-function queuedRecord(run: Asked, now: Instant): RunRecord {
+function queuedRecord(run: Parameters<typeof queuedRow>[0], now: Instant): RunRecord {
   return recordOf(queuedRow(run, now));
 }
 

@@ -74,14 +74,15 @@ const STEP_COLUMNS =
 export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
   const rows = await sql.query<{ detail: DetailJson | null }>({
     name: "run_details",
-    text: `select run_detail(user_id, run_id) as detail
-      from rows from (jsonb_to_recordset($1::jsonb) as (user_id uuid, run_id uuid)) with ordinality as key order by ordinality`,
+    text: `select detail
+      from rows from (jsonb_to_recordset($1::jsonb) as (user_id uuid, run_id uuid)) with ordinality as key
+      left join lateral run_details(user_id, run_id) as detail on true order by ordinality`,
     values: [JSON.stringify(keys)],
   });
   return rows.map(({ detail }) => (detail === null ? undefined : detailsOf(detail)));
 }
 
-/** What the SQL function `run_detail` makes of a run: instants are written otherwise in it. */
+/** What the SQL function `run_details` makes of a run: instants are written otherwise in it. */
 export type DetailJson = RunDetails["run"] & { steps: StepRecord[] };
 
 export function detailsOf({ steps, ...run }: DetailJson): RunDetails {

@@ -67,28 +67,27 @@ export interface RunInsert extends NewRun {
   reserved: { worker_id: string; for_ms: number } | null;
 }
 
-export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Instant): Promise<RunRow[]> {
+export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Instant): Promise<void> {
   const rows = runs.map(({ reserved, ...run }) => ({ ...run, ...reserved, priority: PRIORITY[run.trigger] }));
-  return sql.query<RunRow>({
+  await sql.query({
     name: "run_insert",
     text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id, lease_until)
       select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, input, priority, worker_id,
         clock_timestamp() + make_interval(secs => for_ms / 1000.0)
       from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, trigger text,
-        scheduled_for timestamptz, model_id text, input jsonb, priority smallint, worker_id text, for_ms integer)
-      returning ${RUN_COLUMNS}`,
+        scheduled_for timestamptz, model_id text, input jsonb, priority smallint, worker_id text, for_ms integer)`,
     values: [jsonbText(rows), now],
   });
 }
 
-/** Inserts run-nows as far as their users have fewer than `most` in the queue. */
+/** Inserts run-nows as far as their users have fewer than `most` in the queue; which. */
 export async function insertManualRuns(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
   most: number,
   now: Instant,
-): Promise<RunRow[]> {
-  return sql.query<RunRow>({
+): Promise<{ id: string }[]> {
+  return sql.query({
     name: "run_insert_manual",
     text: `with given as materialized (
         select *, row_number() over (partition by user_id order by id) as nth
@@ -104,7 +103,7 @@ export async function insertManualRuns(
       insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority)
       select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}
       from given join waiting using (user_id) where waiting.runs + nth <= $2
-      returning ${RUN_COLUMNS}`,
+      returning id`,
     values: [jsonbText(runs), most, now],
   });
 }
@@ -126,19 +125,23 @@ export async function admitRunNows(
 
 /**
  * Begins run-nows with a worker of this node, in one round trip: why each is refused, or null, in order. Null when there
- * are no places for them beside what waits: nothing was written then.
+ * are no places for them beside what waits: nothing was written then. A batch of which nobody is told before its end does
+ * not wait for the disk: the charge of its first model call does, for both.
  */
 export async function beginRunNows(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
   { admit, worker_id, most, limits, lease_ms, now }: Omit<Claiming, "reserved_only"> & { admit: string | null },
 ): Promise<(string | null)[] | null> {
-  const rows = runs.map((run) => ({ ...run, priority: PRIORITY.manual }));
-  const { concurrent_runs, concurrent_runs_per_user } = limits;
+  const rows = runs.map(({ is_awaited: _, ...run }) => ({ ...run, priority: PRIORITY.manual }));
+  const places = [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user];
+  const is_quiet = runs.every(({ is_awaited }) => is_awaited === true);
   const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
     name: "run_begin",
-    text: "select begin_run_nows($1, $2, $3, $4, $5, $6, $7, $8) as refusals",
-    values: [jsonbText(rows), admit, worker_id, most, concurrent_runs, concurrent_runs_per_user, lease_ms, now],
+    of_calls: true,
+    text: `select begin_run_nows($1, $2, $3, $4, $5, $6, $7, $8) as refusals,
+      case when $9 then set_config('synchronous_commit', 'off', true) end`,
+    values: [jsonbText(rows), admit, ...places, lease_ms, now, is_quiet],
   });
   return row?.refusals ?? null;
 }

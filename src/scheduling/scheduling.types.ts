@@ -17,6 +17,8 @@ export interface NewRun extends AgentKey {
   first_step?: StepStart;
   /** For whoever admits run-nows: what was known when this one was asked for, and has to hold still. */
   terms?: unknown;
+  /** Nobody is told of it before it has ended: begun at once, it need not be on the disk until then. */
+  is_awaited?: boolean;
 }
 
 /** What became of a run that was asked for: its record, and whether this node's worker has it already; or why not. */

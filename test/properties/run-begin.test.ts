@@ -123,3 +123,22 @@ test("start_steps answers each of a batch in order: written, being cancelled, an
   const states = await Promise.all(leases.map((lease) => queue.scheduling.startStep(lease, MODEL_CALL)));
   expect(states).toEqual(["lost", "running", "cancelling"]);
 });
+
+test("a run-now that is told of only at its end begins without waiting for the disk; in a batch with others it waits", async () => {
+  await worker(5);
+  const statements = [
+    "create table commits (id serial, setting text)",
+    `create function note_commit() returns trigger language plpgsql as
+      $$ begin insert into commits (setting) values (current_setting('synchronous_commit')); return null; end $$`,
+    "create constraint trigger noted after insert on run initially deferred for each row execute function note_commit()",
+  ];
+  for (const text of statements) await queue.db.query({ text });
+  await ask({ is_awaited: true });
+  await ask();
+  await Promise.all([ask({ is_awaited: true }), ask()]);
+  const commits = await queue.db.query<{ setting: string }>({ text: "select setting from commits order by id" });
+  expect(commits.map(({ setting }) => setting)).toEqual(["off", "on", "on", "on"]);
+  for (const text of ["drop trigger noted on run", "drop function note_commit", "drop table commits"]) {
+    await queue.db.query({ text });
+  }
+});
