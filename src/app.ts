@@ -192,6 +192,13 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     return state === "idle";
   };
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
+  const eraseUser = (user_id: string) =>
+    db.transaction(async (tx) => {
+      await accounts.eraseUser(tx, user_id);
+      await billing.forgetUser(tx, user_id);
+      for (const room of [agents, idempotency, notices, webhook_keys, signIn]) await room.forgetUser(tx, user_id);
+      await vault.erase(tx, user_id);
+    });
   const probes = probeRoutes({ metrics, ready });
   const serveApi = () => {
     const http = createHttp(
@@ -214,7 +221,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
         webhookKeyRoutes({ agents, webhook_keys }),
         noticesRoutes({ notices }),
         safetyRoutes({ sanitizer }),
-        signInRoutes({ signIn, address }),
+        signInRoutes({ signIn, address, eraseUser }),
         vaultRoutes({ vault }),
         accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
         billingRoutes({ accounts, ledger, billing }),
@@ -228,14 +235,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
           ledger,
           billing,
           trial: config.trial,
-          eraseAlso: async (tx, user_id) => {
-            await agents.forgetUser(tx, user_id);
-            await idempotency.forgetUser(tx, user_id);
-            await notices.forgetUser(tx, user_id);
-            await webhook_keys.forgetUser(tx, user_id);
-            await vault.erase(tx, user_id);
-            await signIn.forgetUser(tx, user_id);
-          },
+          eraseUser,
           suspendAlso: agents.cancelAll,
           advanceClock,
         }),

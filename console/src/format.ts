@@ -53,6 +53,9 @@ export function instant(at: string): string {
   return (date.getFullYear() === new Date().getFullYear() ? thisYear : dateTime).format(date);
 }
 export const day = (at: string): string => dateOnly.format(new Date(at));
+const monthAndDay = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
+/** A day of UTC, such as `2026-03-01`, without its year. */
+export const dayOfYear = (date: string): string => monthAndDay.format(new Date(date));
 
 const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
@@ -70,12 +73,13 @@ export function ago(at: string): string {
   return unit === "second" && Math.abs(ms) < 45_000 ? "just now" : relative.format(Math.round(ms / length), unit);
 }
 
-/** The time between two instants: 850 ms, 12.4 s, 3 min 20 s. */
-export function duration(from: string, to: string): string {
+/** The time between two instants: 850 ms, 12.4 s, 3 min 20 s. In whole seconds (`s`) for what is still being counted. */
+export function duration(from: string, to: string, unit: "ms" | "s" = "ms"): string {
   const ms = Math.max(0, Date.parse(to) - Date.parse(from));
+  if (ms < 60_000 && unit === "s") return `${Math.floor(ms / 1000)} s`;
   if (ms < 1000) return `${ms} ms`;
   if (ms < 60_000) return `${(ms / 1000).toFixed(1)} s`;
-  return `${Math.floor(ms / 60_000)} min ${Math.round((ms % 60_000) / 1000)} s`;
+  return `${Math.floor(ms / 60_000)} min ${Math.floor((ms % 60_000) / 1000)} s`;
 }
 
 /** `snake_case` as words, the first one capital. */

@@ -21,6 +21,9 @@ const PLACES = [
   ["/notices", "Notices", "notices"],
 ] as const satisfies readonly (readonly [string, string, IconName])[];
 
+const PLACE =
+  "flex items-center gap-2.5 rounded-md px-2.5 py-1.5 text-muted hover:bg-sunken hover:text-ink aria-[current=page]:bg-accent-soft aria-[current=page]:text-accent";
+
 export function Layout() {
   const [menu_open, setMenuOpen] = useState(false);
   const path = useRouterState({ select: (state) => state.location.pathname });
@@ -92,15 +95,12 @@ function Places() {
             key={to}
             to={to}
             activeOptions={{ exact: to === "/", includeSearch: false }}
-            className="flex items-center gap-2.5 rounded-md px-2.5 py-1.5 font-medium text-muted hover:bg-sunken hover:text-ink aria-[current=page]:bg-accent-soft aria-[current=page]:text-accent"
+            className={`${PLACE} font-medium`}
           >
             <Icon name={icon} /> {name}
           </Link>
         ))}
-        <a
-          href="/docs"
-          className="flex items-center gap-2.5 rounded-md px-2.5 py-1.5 font-medium text-muted hover:bg-sunken hover:text-ink"
-        >
+        <a href="/docs" className={`${PLACE} font-medium`}>
           <Icon name="reference" /> API reference
         </a>
       </nav>
@@ -133,20 +133,13 @@ function Person({ email }: { email: string }) {
           with an API key, until this tab is reloaded
         </p>
       ) : (
-        <Link
-          to="/account"
-          className="flex items-center gap-2.5 rounded-md px-2.5 py-1.5 text-muted hover:bg-sunken hover:text-ink aria-[current=page]:text-accent"
-        >
+        <Link to="/account" className={PLACE}>
           <Icon name="person" /> <span className="truncate">{email}</span>
         </Link>
       )}
-      <Button
-        kind="quiet"
-        className="w-full justify-start px-2.5"
-        onClick={() => void (with_key ? leaveKey() : signOut())}
-      >
-        {with_key ? "Forget the key" : "Sign out"}
-      </Button>
+      <button type="button" className={`${PLACE} w-full`} onClick={() => void (with_key ? leaveKey() : signOut())}>
+        <Icon name="leave" /> {with_key ? "Forget the key" : "Sign out"}
+      </button>
     </div>
   );
 }

@@ -1,14 +1,8 @@
-import {
-  createRootRoute,
-  createRoute,
-  createRouter,
-  lazyRouteComponent,
-  Outlet,
-  redirect,
-} from "@tanstack/react-router";
+import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@tanstack/react-router";
 import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
+import { lazyPage } from "./lazy-page.tsx";
 import { NotFound, PagePartProblem, PageProblem } from "./page-problem.tsx";
 import { choice, flag, text, whole } from "./search.ts";
 
@@ -17,11 +11,11 @@ import { choice, flag, text, whole } from "./search.ts";
 const root = createRootRoute({ component: Outlet, errorComponent: PageProblem, notFoundComponent: NotFound });
 
 /** Where nobody needs to be signed in. */
-const open = <Path extends string>(path: Path, load: () => Promise<Record<string, unknown>>, name: string) =>
+const open = <Path extends string>(path: Path, load: () => Promise<object>, name: string) =>
   createRoute({
     getParentRoute: () => root,
     path,
-    component: lazyRouteComponent(load as never, name),
+    component: lazyPage(load, name),
     validateSearch: (search: Record<string, unknown>) => ({ ...text(search, "next"), ...text(search, "search") }),
   });
 const signInPages = () => import("./pages/sign-in.tsx");
@@ -52,7 +46,7 @@ const house = createRoute({
 const overview = createRoute({
   getParentRoute: () => house,
   path: "/",
-  component: lazyRouteComponent(() => import("./pages/overview.tsx"), "OverviewPage"),
+  component: lazyPage(() => import("./pages/overview.tsx"), "OverviewPage"),
   validateSearch: (search: Record<string, unknown>) => ({
     ...choice(search, "days", [7, 30, 90]),
     ...choice(search, "by", ["model", "agent", "key"]),
@@ -61,17 +55,17 @@ const overview = createRoute({
 const agents = createRoute({
   getParentRoute: () => house,
   path: "/agents",
-  component: lazyRouteComponent(() => import("./pages/agents.tsx"), "AgentsPage"),
+  component: lazyPage(() => import("./pages/agents.tsx"), "AgentsPage"),
 });
 const newAgent = createRoute({
   getParentRoute: () => house,
   path: "/agents/new",
-  component: lazyRouteComponent(() => import("./pages/agent-editor.tsx"), "NewAgentPage"),
+  component: lazyPage(() => import("./pages/agent-editor.tsx"), "NewAgentPage"),
 });
 const agent = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id",
-  component: lazyRouteComponent(() => import("./pages/agent.tsx"), "AgentPage"),
+  component: lazyPage(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Record<string, unknown>) => ({
     ...choice(search, "tab", ["runs", "schedule", "settings"]),
     ...choice(search, "status", ["queued", "running", "succeeded", "failed", "cancelled"]),
@@ -81,12 +75,12 @@ const agent = createRoute({
 const editAgent = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/edit",
-  component: lazyRouteComponent(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
+  component: lazyPage(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
 });
 const run = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/runs/$run_id",
-  component: lazyRouteComponent(() => import("./pages/run.tsx"), "RunPage"),
+  component: lazyPage(() => import("./pages/run.tsx"), "RunPage"),
   validateSearch: (search: Record<string, unknown>): { why?: "all" | number } => ({
     ...choice(search, "why", ["all"]),
     ...whole(search, "why"),
@@ -95,19 +89,19 @@ const run = createRoute({
 const chat = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/chat",
-  component: lazyRouteComponent(() => import("./pages/chat.tsx"), "ChatPage"),
+  component: lazyPage(() => import("./pages/chat.tsx"), "ChatPage"),
   validateSearch: (search: Record<string, unknown>) => text(search, "thread"),
 });
 const secrets = createRoute({
   getParentRoute: () => house,
   path: "/secrets",
-  component: lazyRouteComponent(() => import("./pages/secrets.tsx"), "SecretsPage"),
+  component: lazyPage(() => import("./pages/secrets.tsx"), "SecretsPage"),
   validateSearch: (search: Record<string, unknown>) => text(search, "uses"),
 });
 const billing = createRoute({
   getParentRoute: () => house,
   path: "/billing",
-  component: lazyRouteComponent(() => import("./pages/billing.tsx"), "BillingPage"),
+  component: lazyPage(() => import("./pages/billing.tsx"), "BillingPage"),
   validateSearch: (search: Record<string, unknown>) => ({
     ...choice(search, "tab", ["balance", "ledger", "plans", "overage", "purchases"]),
     ...choice(search, "type", ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"]),
@@ -124,18 +118,18 @@ const billing = createRoute({
 const keys = createRoute({
   getParentRoute: () => house,
   path: "/keys",
-  component: lazyRouteComponent(() => import("./pages/keys.tsx"), "KeysPage"),
+  component: lazyPage(() => import("./pages/keys.tsx"), "KeysPage"),
 });
 const notices = createRoute({
   getParentRoute: () => house,
   path: "/notices",
-  component: lazyRouteComponent(() => import("./pages/notices.tsx"), "NoticesPage"),
+  component: lazyPage(() => import("./pages/notices.tsx"), "NoticesPage"),
   validateSearch: (search: Record<string, unknown>) => text(search, "event"),
 });
 const account = createRoute({
   getParentRoute: () => house,
   path: "/account",
-  component: lazyRouteComponent(() => import("./pages/account.tsx"), "AccountPage"),
+  component: lazyPage(() => import("./pages/account.tsx"), "AccountPage"),
 });
 
 const pages = [

@@ -2,13 +2,17 @@ import { words } from "./format.ts";
 
 /** What the API says in codes about runs, as people say it. */
 
+const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
+/** Whether a run of this status changes no more. */
+export const hasEnded = (status: string): boolean => ENDED.has(status);
+
 const FAILURES: Record<string, string> = {
   timeout: "it took too long",
   max_steps: "it took too many steps",
   budget_exceeded: "it came to its cap",
   insufficient_tokens: "there were not enough tokens",
   worker_lost: "the process that worked on it was lost",
-  model_unavailable: "its model could not be had",
+  model_unavailable: "its model was not available",
   tool_failed: "a tool failed",
   effect_unknown: "nobody knows whether an act was carried out",
   unsafe_content: "what it read gave it orders",

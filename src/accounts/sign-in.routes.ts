@@ -13,7 +13,13 @@ import type { Begun, SignIn } from "./sign-in.service.ts";
 const SIGN_UPS = { size: 30, refill_s: 3600 };
 const ATTEMPTS = { size: 100, refill_s: 600 };
 
-export function signInRoutes({ signIn, address }: { signIn: SignIn; address: PublicAddress }) {
+interface SignInRoutesOptions {
+  signIn: SignIn;
+  address: PublicAddress;
+  eraseUser(user_id: string): Promise<void>;
+}
+
+export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions) {
   const router = createRouter();
   const sign_ups = createAllowances(SIGN_UPS);
   const attempts = createAllowances(ATTEMPTS);
@@ -63,6 +69,13 @@ export function signInRoutes({ signIn, address }: { signIn: SignIn; address: Pub
     limit(c);
     const { current_password, new_password } = c.req.valid("json");
     return c.json(enter(c, await signIn.changePassword(ownToken(c), current_password, new_password)), 200);
+  });
+  router.openapi(contract.deleteAccount, async (c) => {
+    limit(c);
+    const { id } = await signIn.prove(ownToken(c), c.req.valid("json").current_password);
+    await eraseUser(id);
+    deleteCookie(c, cookie, attributes);
+    return c.body(null, 204);
   });
   router.openapi(contract.signOut, async (c) => {
     const token = c.get("session_token");

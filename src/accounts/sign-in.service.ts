@@ -92,6 +92,16 @@ export async function createSignIn(options: SignInOptions) {
     await store.deleteResets(tx, user.id);
     return begin(tx, user, hash);
   };
+  /** Who is signed in and knows the password too: 400 with `param` current_password when that is wrong. */
+  const prove = async (token: string, current_password: string) => {
+    const { user } = await sessions.who(token);
+    limitTries(user.email);
+    const current = (await store.personById(user.id, db))?.password_hash ?? null;
+    if (!(await passwords.matches(current_password, current))) {
+      throw errors.invalidValue("current_password", "This is not your present password. Try again, or reset it.");
+    }
+    return user;
+  };
   const prepareSignUp = async (email: string, password_hash: string): Promise<Mail> => {
     if ((await store.personByEmail(email)) !== undefined) return knownAddressMail(email, url());
     const { token, token_hash } = newToken();
@@ -115,6 +125,7 @@ export async function createSignIn(options: SignInOptions) {
     authenticate: sessions.authenticate,
     who: sessions.who,
     signOut: sessions.end,
+    prove,
 
     /** A new user, signed in, where sign-ups need no verification; else null, and a link is on its way. */
     async signUp({ email, password }: Credentials): Promise<Begun | null> {
@@ -164,12 +175,7 @@ export async function createSignIn(options: SignInOptions) {
     },
     /** 400 with `param` current_password when that is wrong. */
     async changePassword(token: string, current_password: string, new_password: string): Promise<Begun> {
-      const { user } = await sessions.who(token);
-      limitTries(user.email);
-      const current = (await store.personById(user.id, db))?.password_hash ?? null;
-      if (!(await passwords.matches(current_password, current))) {
-        throw errors.invalidValue("current_password", "This is not your present password. Try again, or reset it.");
-      }
+      const user = await prove(token, current_password);
       const hash = await passwords.hash(new_password);
       return db.transaction((tx) => renewPassword(tx, user, hash));
     },

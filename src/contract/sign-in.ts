@@ -104,6 +104,15 @@ export const changePassword = createRoute({
   responses: { 200: signedIn, ...failures(400, 401, 403) },
 });
 
+export const deleteAccount = createRoute({
+  ...authPost(
+    "delete-account",
+    "Erase who is signed in: keys, secrets, agents and personal data; the ledger is kept without a name",
+    z.strictObject({ current_password: presentedPassword }),
+  ),
+  responses: { 204: { description: "erased" }, ...failures(400, 401, 403) },
+});
+
 export const signOut = createRoute({
   method: "post",
   path: "/api/v1/auth/sign-out",

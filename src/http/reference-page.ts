@@ -2,7 +2,7 @@ import { html, raw } from "hono/html";
 import { type Endpoint, type Field, type OpenApiDocument, referenceOf } from "./reference.ts";
 
 const STYLE = `
-:root { color-scheme: light dark; --line: light-dark(#ddd, #333); --soft: light-dark(#f5f5f7, #1b1b1f); --accent: light-dark(#0b57d0, #8ab4f8); }
+:root { color-scheme: light dark; --line: light-dark(#e2e2dc, #2b3231); --soft: light-dark(#f0f0ec, #1e2423); --accent: light-dark(#0d5c63, #6cc5c9); color: light-dark(#16201f, #edf1ef); background: light-dark(#fff, #101413); }
 body { font: 15px/1.55 system-ui, sans-serif; margin: 0; display: grid; grid-template-columns: 17rem minmax(0, 60rem); gap: 2rem; }
 nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 1rem; border-right: 1px solid var(--line); box-sizing: border-box; }
 nav a { display: block; font-size: 13px; padding: .1rem 0; color: inherit; text-decoration: none; overflow-wrap: anywhere; }
@@ -36,16 +36,21 @@ export function referencePage(document: OpenApiDocument) {
         <nav aria-label="Endpoints">
           <strong>${document.info.title} ${document.info.version}</strong>
           <a href="/openapi.json">openapi.json</a>
+          <a href="/">Console</a>
           ${sections.map((section) => html`<b>${section.title}</b>${section.endpoints.map((endpoint) => html`<a href="#${anchor(endpoint)}">${endpoint.method} ${endpoint.path.replace("/api/v1", "")}</a>`)}`)}
         </nav>
         <main>
           <h1>${document.info.title} API reference</h1>
-          <p>${document.info.description ?? ""}</p>
+          <p>${prose(document.info.description ?? "")}</p>
           ${sections.map((section) => html`<h2>${section.title}</h2>${section.endpoints.map(article)}`)}
         </main>
       </body>
     </html>`;
 }
+
+/** Text with what stands between backticks as code. */
+const prose = (text: string) =>
+  text.split("`").map((part, place) => (place % 2 === 1 ? html`<code>${part}</code>` : part));
 
 function anchor(endpoint: Endpoint): string {
   return `${endpoint.method}-${endpoint.path}`.toLowerCase().replace(/[^a-z0-9]+/g, "-");
@@ -54,10 +59,10 @@ function anchor(endpoint: Endpoint): string {
 function article(endpoint: Endpoint) {
   return html`<article id="${anchor(endpoint)}">
     <h3><span>${endpoint.method}</span> ${endpoint.path}</h3>
-    <p>${endpoint.summary}${endpoint.scope === null ? "" : html`. Scope <code>${endpoint.scope}</code>`}</p>
+    <p>${prose(endpoint.summary)}${endpoint.scope === null ? "" : html`. Scope <code>${endpoint.scope}</code>`}</p>
     ${table("Parameters", endpoint.parameters)} ${table("Body", endpoint.request)}
     ${endpoint.responses.map(
-      (response) => html`<p class="answer"><code>${response.status}</code> ${response.description}</p>
+      (response) => html`<p class="answer"><code>${response.status}</code> ${prose(response.description)}</p>
         ${table("", response.fields)}`,
     )}
   </article>`;
@@ -67,6 +72,6 @@ function table(title: string, fields: Field[]) {
   if (fields.length === 0) return "";
   return html`${title === "" ? "" : html`<h4>${title}</h4>`}
     <table>
-      ${fields.map((field) => html`<tr><td><code>${field.name}</code>${field.required ? "" : " (optional)"}</td><td>${field.type}</td><td>${field.note}</td></tr>`)}
+      ${fields.map((field) => html`<tr><td><code>${field.name}</code>${field.required ? "" : " (optional)"}</td><td>${field.type}</td><td>${prose(field.note)}</td></tr>`)}
     </table>`;
 }

@@ -7,7 +7,7 @@ import { createRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
-import type { Db, Instant, Tx } from "../platform/db.ts";
+import type { Db, Instant } from "../platform/db.ts";
 
 export interface OperatorOptions {
   db: Db;
@@ -16,8 +16,8 @@ export interface OperatorOptions {
   ledger: Ledger;
   billing: Billing;
   trial: { days: number; tokens: number };
-  /** What other rooms do when a user is erased: within the transaction, and after it. */
-  eraseAlso(tx: Tx, user_id: string): Promise<void>;
+  /** Erases a user, in every room. */
+  eraseUser(user_id: string): Promise<void>;
   /** What other rooms do once a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
   /** Moves the test clock; null on a real one. */
@@ -54,12 +54,7 @@ export function operatorRoutes(options: OperatorOptions) {
     c.json(await userRecord(await accounts.user(c.req.valid("param").id)), 200),
   );
   router.openapi(contract.deleteUser, async (c) => {
-    const { id } = c.req.valid("param");
-    await db.transaction(async (tx) => {
-      await accounts.eraseUser(tx, id);
-      await billing.forgetUser(tx, id);
-      await options.eraseAlso(tx, id);
-    });
+    await options.eraseUser(c.req.valid("param").id);
     return c.body(null, 204);
   });
   router.openapi(contract.suspendUser, async (c) => {

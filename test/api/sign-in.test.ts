@@ -188,6 +188,24 @@ describe("a session", () => {
     expect(again.body.user.id).not.toBe(id);
   });
 
+  it("of who deletes their account is over, with everything that was theirs; it takes the password", async () => {
+    const { browser, email, id } = await signedUp();
+    const other = (await signIn(email)).browser;
+    const { key } = (await browser.post("/api-keys", { name: "program" })).body;
+    await browser.post("/secrets", { name: "STRIPE", value: "sk_test_0123456789abcdef" });
+    const erase = (current_password: string) => browser.post("/auth/delete-account", { current_password });
+    const refused = await erase("not my password");
+    expect([...codeOf(refused), refused.body.error.param]).toEqual([400, "invalid_value", "current_password"]);
+    expect((await browser.get("/users/me")).status).toBe(200);
+    expect((await erase(PASSWORD)).status).toBe(204);
+    await expect.poll(async () => codeOf(await other.get("/users/me"))).toEqual([401, "session_expired"]);
+    await expect.poll(async () => (await service.as(key).get("/api/v1/users/me")).status).toBe(401);
+    expect(codeOf(await erase(PASSWORD))).toEqual([401, "session_expired"]);
+    expect((await signIn(email)).status).toBe(401);
+    expect((await service.admin.get(`/api/v1/admin/users/${id}`)).status).toBe(404);
+    expect((await service.admin.get("/api/v1/admin/audit")).body.ok).toBe(true);
+  });
+
   it("ends by itself after 30 days, with a code that says so", async () => {
     const { browser } = await signedUp();
     await service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-03-30T23:59:59Z" });

@@ -252,6 +252,37 @@ it("the operator finds, makes, supplies, suspends and erases users, moves the te
   await shows(page, "Every invariant holds.");
 });
 
+it("what was changed in an agent is not lost by leaving it without saving, unless one says so", async () => {
+  await signUp(page, service, "unsaved@example.com");
+  const { id } = await person("POST", "/agents", { name: "Reader", auto_route: true });
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.getByLabel("Description").fill("not saved yet");
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Stay" }).click();
+  expect(await page.getByLabel("Description").inputValue()).toBe("not saved yet");
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Leave" }).click();
+  await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+});
+
+it("a downgrade says when the plan becomes which, and is taken back by keeping the plan; a plan that ends becomes none", async () => {
+  await signUp(page, service, "downgrade@example.com");
+  await person("POST", "/billing/subscription", { plan_id: "pro" });
+  await person("POST", "/billing/subscription", { plan_id: "starter" });
+  await page.goto(`${service.url}/billing?tab=plans`);
+  await shows(page, "becomes Starter on");
+  expect(await page.getByRole("button", { name: "Next plan: Starter" }).isDisabled()).toBe(true);
+  await page.getByRole("button", { name: "Keep it: Pro" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Keep it" }).click();
+  await shows(page, "renews on");
+  expect((await person("GET", "/billing/subscription")).pending_plan_id).toBeNull();
+  await person("POST", "/billing/subscription", { plan_id: "starter" });
+  await person("DELETE", "/billing/subscription");
+  await page.reload();
+  await shows(page, "ends on");
+  expect(await page.getByText("becomes Starter").count()).toBe(0);
+});
+
 it("that the payments are a sandbox is said before anything was bought, and where there are none nothing is sold", async () => {
   await signUp(page, service, "sandbox@example.com");
   await shows(page, "What is bought here moves no money.");

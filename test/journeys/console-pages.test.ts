@@ -180,7 +180,7 @@ describe.concurrent("in light, in dark and on a phone", () => {
       await page.getByRole("button", { name: "Audit now" }).click();
       await page.getByText("Every invariant holds").waitFor();
       await lookAt(page, "the operator's page");
-      await page.getByRole("button", { name: "Acts for pages@example.com" }).click();
+      await page.getByRole("button", { name: "Manage pages@example.com" }).click();
       expect(await violations(page)).toEqual([]);
     }));
 

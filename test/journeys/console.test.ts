@@ -268,3 +268,106 @@ it("deleting an agent asks first, and Escape keeps it", async () => {
   await page.getByRole("dialog").getByRole("button", { name: "Delete the agent" }).click();
   await shows(page, "No agents yet");
 });
+
+it("days of the chart are those of the ledger, wherever one is", async () => {
+  await signUp(page, service, "newyork@example.com");
+  const { id } = await agent();
+  const { id: run_id } = await asPerson(context, service, "POST", `/agents/${id}/runs`);
+  await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
+  await page.getByRole("button", { name: "Run again" }).waitFor();
+  const { daily_usage } = await asPerson(context, service, "GET", "/users/me/usage?days=7");
+  const today = new Date(daily_usage.at(-1).date);
+  const abroad = await browser.newContext({
+    timezoneId: "America/New_York",
+    locale: "en-GB",
+    storageState: await context.storageState(),
+  });
+  const there = await abroad.newPage();
+  await there.goto(`${service.url}/?days=7`);
+  await there
+    .getByRole("img", { name: /billed tokens in 7 days/ })
+    .locator("g")
+    .last()
+    .hover();
+  const named = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", timeZone: "UTC" }).format(today);
+  await there.getByText(named, { exact: true }).nth(1).waitFor(); // below the bar, and at the pointer
+  await there.getByText("1 request", { exact: false }).last().waitFor();
+  await abroad.close();
+});
+
+it("what a model writes looks as it meant it, and a link shows where it leads", async () => {
+  await signUp(page, service, "markdown@example.com");
+  const { id } = await agent();
+  upstream.answer(
+    completion("**Mind** this:\n\n- [your bank](https://evil.example/?d=1)\n- ![x](https://evil.example/p.png)"),
+  );
+  await page.goto(`${service.url}/agents/${id}`);
+  await page.getByRole("button", { name: "Run now" }).click();
+  await page.getByRole("heading", { name: "Output" }).waitFor();
+  await page.getByRole("listitem").getByText("your bank").first().waitFor();
+  expect(
+    await page
+      .getByText("Mind", { exact: true })
+      .first()
+      .evaluate(({ tagName }) => tagName),
+  ).toBe("STRONG");
+  const link = page.getByRole("link", { name: "https://evil.example/?d=1" }).first();
+  expect(await link.getAttribute("rel")).toContain("noreferrer");
+  expect(await page.locator("main img").count()).toBe(0);
+});
+
+it("while the service is away a page says so, keeps what was typed, and goes on once it is back", async () => {
+  await signUp(page, service, "away@example.com");
+  const { id } = await agent({ name: "Patient" });
+  const gate = Promise.withResolvers<void>();
+  upstream.answer(async (response, request) => {
+    await gate.promise;
+    await completion("Here at last.")(response, request);
+  });
+  const { id: run_id } = await asPerson(context, service, "POST", `/agents/${id}/runs`);
+  const editing = await context.newPage();
+  await editing.goto(`${service.url}/agents/${id}/edit`);
+  await editing.getByLabel("Description").fill("typed before");
+
+  await context.route(/\/(api|livez|assets\/secrets)/, (route) => route.abort());
+  await page.getByRole("link", { name: "Secrets" }).click();
+  await shows(page, "The service cannot be reached.");
+  await page.getByRole("navigation", { name: "Main" }).waitFor();
+  await editing.getByRole("button", { name: "Save" }).click();
+  const said = editing.getByRole("alert").getByText("The service cannot be reached.");
+  await said.waitFor();
+  const { y = -1 } = (await said.boundingBox()) ?? {};
+  expect(y > 0 && y < (editing.viewportSize()?.height ?? 0)).toBe(true);
+
+  await context.unroute(/\/(api|livez|assets\/secrets)/);
+  await page.getByRole("button", { name: "Try again" }).click();
+  await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
+  await editing.getByRole("button", { name: "Save" }).click();
+  await shows(editing, "typed before");
+
+  await context.route(/\/events$/, (route) => route.abort());
+  await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
+  await shows(page, "The service cannot be reached at the moment.");
+  await context.unroute(/\/events$/);
+  await page.getByText("The service cannot be reached at the moment.").waitFor({ state: "detached" });
+  gate.resolve();
+  await shows(page, "Here at last.");
+  complaints = complaints.filter((complaint) => !complaint.includes("cannot be reached"));
+});
+
+it("deleting one's account takes the password, and nothing is left to sign in to", async () => {
+  await signUp(page, service, "gone@example.com");
+  await page.getByRole("link", { name: "gone@example.com" }).click();
+  await page.getByRole("button", { name: "Delete the account" }).click();
+  const dialog = page.getByRole("dialog", { name: "Delete gone@example.com?" });
+  await dialog.getByLabel("Your password").fill("not my password");
+  await dialog.getByRole("button", { name: "Delete for ever" }).click();
+  await dialog.getByText("This is not your present password.").first().waitFor();
+  await dialog.getByLabel("Your password").fill(PASSWORD);
+  await dialog.getByRole("button", { name: "Delete for ever" }).click();
+  await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
+  await page.getByLabel("E-mail").fill("gone@example.com");
+  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("alert").waitFor();
+});

@@ -190,6 +190,10 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("new_password", 5, "too short", text(201)),
     ],
   },
+  "POST /api/v1/auth/delete-account": {
+    valid: { current_password: "x" },
+    bad: [...missing("current_password"), ...invalid("current_password", 5, "", text(201))],
+  },
   "POST /api/v1/auth/sign-out": { valid: {}, bad: [] },
   "POST /api/v1/auth/sign-out-everywhere": { valid: {}, bad: [] },
   "POST /api/v1/secrets": {

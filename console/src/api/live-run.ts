@@ -6,31 +6,45 @@ import { queryClient, type RunDetail, runQuery, type Step, stale } from "./queri
 /** After a stream that broke off, the next attempt is made this much later. */
 const RECONNECT_MS = 1000;
 
-/**
- * Follows a run through its events, which change the run as the pages have read it, until it has ended. What the model
- * is saying at the moment is returned: it is a preview and stands in no record.
- */
-export function useLiveRun(id: string, run_id: string, ended: boolean): string {
+interface LiveRun {
+  /** What the model is saying at the moment: it stands in no record. */
+  preview: string;
+  /** The service cannot be heard; it is tried again. */
+  cut_off: boolean;
+}
+
+/** Follows a run through its events, which change the run as the pages have read it, until it has ended. */
+export function useLiveRun(id: string, run_id: string, ended: boolean): LiveRun {
   const [preview, setPreview] = useState("");
+  const [cut_off, setCutOff] = useState(false);
   useEffect(() => {
     if (ended) return;
     const left = new AbortController();
     const change = (to: (run: RunDetail) => RunDetail) =>
       queryClient.setQueryData(runQuery(id, run_id).queryKey, (run) => (run === undefined ? run : to(run)));
-    void follow(id, run_id, left.signal, (event) => {
+    const onEvent = (event: ServerEvent) => {
       const data = JSON.parse(event.data) as Record<string, unknown>;
       if (event.event === "text") return setPreview((text) => text + String(data.text));
       if (event.event === "step.finished") setPreview("");
       if (event.event === "run.finished") void stale("agents", "profile", "usage", "transactions");
       change((run) => after(run, event.event, data));
-    });
+    };
+    void follow({ id, run_id, signal: left.signal, onEvent, onCutOff: setCutOff });
     return () => left.abort();
   }, [id, run_id, ended]);
-  return preview;
+  return { preview, cut_off: cut_off && !ended };
+}
+
+interface Following {
+  id: string;
+  run_id: string;
+  signal: AbortSignal;
+  onEvent: (event: ServerEvent) => void;
+  onCutOff: (cut_off: boolean) => void;
 }
 
 /** Reads the run's events to its end, over as many connections as it takes. */
-async function follow(id: string, run_id: string, signal: AbortSignal, onEvent: (event: ServerEvent) => void) {
+async function follow({ id, run_id, signal, onEvent, onCutOff }: Following) {
   let last_id: string | null = null;
   let finished = false;
   while (!finished && !signal.aborted) {
@@ -41,13 +55,15 @@ async function follow(id: string, run_id: string, signal: AbortSignal, onEvent: 
         signal,
       });
       finished = response.status === 204;
+      onCutOff(false);
       for await (const event of eventsOf(response)) {
         last_id = event.id ?? last_id;
         onEvent(event);
         finished ||= event.event === "run.finished";
       }
     } catch {
-      // cut off: the record tells what was missed, and the next connection what comes
+      // the record tells what was missed, and the next connection what comes
+      if (!signal.aborted) onCutOff(true);
     }
     if (signal.aborted) return;
     await queryClient.invalidateQueries({ queryKey: ["runs", id, run_id] });

@@ -1,4 +1,5 @@
 import { infiniteQueryOptions, QueryClient, queryOptions } from "@tanstack/react-query";
+import { hasEnded } from "../run-words.ts";
 import { type Answer, type CallOptions, call } from "./client.ts";
 import { ApiError } from "./problem.ts";
 
@@ -17,6 +18,8 @@ export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
 /** Pages of this many entries; the most that a list gives at once. */
 const PAGE = 25;
 const MOST = 100;
+/** How often a list is read again in which something goes on. */
+const LIVE_LIST_MS = 2000;
 
 export const queryClient = new QueryClient({
   defaultOptions: {
@@ -109,12 +112,16 @@ export const agentsQuery = listOf(["agents", "list"], async (query, signal) => {
 });
 
 type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
-export const runsQuery = (id: string, filters: RunFilters) =>
-  listOf(["runs", id, "list", filters], async (page, signal) => {
+/** Read again now and then as long as one of the runs goes on. */
+export const runsQuery = (id: string, filters: RunFilters): List<Run> => ({
+  ...listOf(["runs", id, "list", filters], async (page, signal) => {
     const options = { params: { id }, query: { ...filters, ...page }, signal };
     const { runs, next_cursor } = await call("GET /api/v1/agents/{id}/runs", options);
     return { rows: runs, next_cursor };
-  });
+  }),
+  refetchInterval: ({ state }) =>
+    state.data?.pages.some(({ rows }) => rows.some(({ status }) => !hasEnded(status))) === true ? LIVE_LIST_MS : false,
+});
 
 export const occurrencesQuery = (id: string) =>
   listOf(["occurrences", id], async (query, signal) => {

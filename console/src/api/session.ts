@@ -73,6 +73,8 @@ export const resetPassword = (token: string, new_password: string) =>
   enter(call("POST /api/v1/auth/reset-password", { body: { token, new_password } }));
 export const changePassword = (current_password: string, new_password: string) =>
   call("POST /api/v1/auth/change-password", { body: { current_password, new_password } });
+export const deleteAccount = (current_password: string) =>
+  leave(call("POST /api/v1/auth/delete-account", { body: { current_password } }));
 export const signOut = () => leave(call("POST /api/v1/auth/sign-out"));
 export const signOutEverywhere = () => leave(call("POST /api/v1/auth/sign-out-everywhere"));
 

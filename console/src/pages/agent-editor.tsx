@@ -1,6 +1,6 @@
 import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
+import { type FormEvent, useCallback, useRef, useState } from "react";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
 import { bodyOf, type Draft, draftOf, EMPTY_DRAFT } from "../parts/draft.ts";
@@ -9,6 +9,7 @@ import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
 import { useAct } from "../ui/act.ts";
 import { Button, buttonClass, Card, PageHeader } from "../ui/basics.tsx";
+import { Confirm } from "../ui/dialog.tsx";
 import { AreaField, FormErrorProvider, SelectField, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
@@ -29,6 +30,9 @@ function Editor({ agent }: { agent: Agent | null }) {
   const [draft, setDraft] = useState<Draft>(agent === null ? EMPTY_DRAFT : draftOf(agent));
   const { act, busy, error } = useAct();
   const navigate = useNavigate();
+  const saved_as = useRef(draft);
+  const changed = useCallback(() => JSON.stringify(saved_as.current) !== JSON.stringify(draft), [draft]);
+  const leaving = useBlocker({ shouldBlockFn: changed, enableBeforeUnload: changed, withResolver: true });
   const change: Change = (changes) => setDraft((old) => ({ ...old, ...changes }));
   const save = (event: FormEvent) => {
     event.preventDefault();
@@ -38,6 +42,7 @@ function Editor({ agent }: { agent: Agent | null }) {
         agent === null
           ? await call("POST /api/v1/agents", { body })
           : await call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
+      saved_as.current = draft;
       queryClient.setQueryData(agentQuery(saved.id).queryKey, saved);
       await navigate({
         to: "/agents/$id",
@@ -103,20 +108,33 @@ function Editor({ agent }: { agent: Agent | null }) {
         <ToolFields draft={draft} change={change} />
         <ScheduleFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
-        {error !== null && <ProblemNotice error={error} />}
-        <div className="sticky bottom-0 -mx-2 flex justify-end gap-2 bg-page/90 px-2 py-3 backdrop-blur">
-          <Link
-            to={agent === null ? "/agents" : "/agents/$id"}
-            params={agent === null ? {} : { id: agent.id }}
-            className={buttonClass()}
-          >
-            Cancel
-          </Link>
-          <Button type="submit" kind="primary" busy={busy}>
-            {agent === null ? "Make the agent" : "Save"}
-          </Button>
+        <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">
+          {error !== null && <ProblemNotice error={error} />}
+          <div className="flex justify-end gap-2">
+            <Link
+              to={agent === null ? "/agents" : "/agents/$id"}
+              params={agent === null ? {} : { id: agent.id }}
+              className={buttonClass()}
+            >
+              Cancel
+            </Link>
+            <Button type="submit" kind="primary" busy={busy}>
+              {agent === null ? "Make the agent" : "Save"}
+            </Button>
+          </div>
         </div>
       </form>
+      {leaving.status === "blocked" && (
+        <Confirm
+          title="Leave without saving?"
+          act="Leave"
+          keep="Stay"
+          onAct={async () => leaving.proceed()}
+          onClose={() => leaving.reset()}
+        >
+          What you have changed here would be lost.
+        </Confirm>
+      )}
     </FormErrorProvider>
   );
 }

@@ -47,7 +47,13 @@ export function AgentPage() {
         <Link to="/agents/$id/edit" params={{ id }} className={buttonClass()}>
           <Icon name="edit" /> Edit
         </Link>
-        <Button kind="danger" onClick={() => setDeleting(true)} aria-label="Delete the agent" className="px-2">
+        <Button
+          kind="danger"
+          onClick={() => setDeleting(true)}
+          aria-label="Delete the agent"
+          title="Delete the agent"
+          className="px-2"
+        >
           <Icon name="trash" />
         </Button>
       </PageHeader>
@@ -255,7 +261,7 @@ function Schedule({ agent }: { agent: Agent }) {
     { title: "Why", cell: ({ reason }) => <Why reason={reason ?? ""} agent_id={agent.id} /> },
   ];
   return (
-    <div className="grid gap-4 lg:grid-cols-[minmax(0,20rem)_1fr]">
+    <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,20rem)_1fr]">
       <Card title="When it runs" note={scheduleInWords(agent)}>
         {agent.upcoming_runs.length === 0 ? (
           <p className="text-muted">

@@ -19,7 +19,11 @@ const COLUMNS: Column<Agent>[] = [
       </>
     ),
   },
-  { title: "Model", wide: true, cell: (agent) => (agent.auto_route ? "chosen for each run" : agent.model_id) },
+  {
+    title: "Model",
+    wide: true,
+    cell: (agent) => (agent.auto_route ? <span className="text-muted">chosen for each run</span> : agent.model_id),
+  },
   {
     title: "Schedule",
     wide: true,
@@ -50,9 +54,7 @@ const COLUMNS: Column<Agent>[] = [
         <Link to="/agents/$id/runs/$run_id" params={{ id: agent.id, run_id: agent.last_run.id }}>
           <Status status={agent.last_run.status} />
           {agent.last_run.finished_at !== null && (
-            <span className="text-sm whitespace-nowrap text-muted max-md:block md:ml-2">
-              {ago(agent.last_run.finished_at)}
-            </span>
+            <span className="block text-sm whitespace-nowrap text-muted">{ago(agent.last_run.finished_at)}</span>
           )}
         </Link>
       ),
@@ -66,6 +68,7 @@ const COLUMNS: Column<Agent>[] = [
         params={{ id: agent.id }}
         className={buttonClass("quiet", "px-2")}
         aria-label={`Chat with ${agent.name}`}
+        title="Chat"
       >
         <Icon name="chat" />
       </Link>

@@ -4,12 +4,12 @@ import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef, 
 import { call } from "../api/client.ts";
 import { agentQuery, stale, threadQuery, threadsQuery } from "../api/queries.ts";
 import { isOwnName, useTurn } from "../api/turn.ts";
-import { ago, number } from "../format.ts";
-import { OWN_ZONE, wallTime } from "../schedule-words.ts";
+import { ago, instant, number } from "../format.ts";
 import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { useFirstPage } from "../ui/first-page.ts";
 import { Icon } from "../ui/icons.tsx";
+import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
 /** Talking with an agent. The service keeps the thread; what is shown is what it has kept, and the turn under way. */
@@ -74,7 +74,7 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
                 aria-current={thread_id === thread ? "true" : undefined}
                 className="flex justify-between gap-2 px-4 py-1.5 hover:bg-sunken aria-[current=true]:bg-accent-soft"
               >
-                <span className="truncate">{isOwnName(thread_id) ? wallTime(created_at, OWN_ZONE) : thread_id}</span>
+                <span className="truncate">{isOwnName(thread_id) ? instant(created_at) : thread_id}</span>
                 <span className="text-sm whitespace-nowrap text-muted">{ago(updated_at)}</span>
               </Link>
             </li>
@@ -117,7 +117,7 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
         {messages.map(({ role, content, run_id }, place) => (
           // biome-ignore lint/suspicious/noArrayIndexKey: a turn can have several messages of one run; they only grow
           <Message key={`${run_id} ${place}`} by={role === "user" ? "user" : "agent"}>
-            {String(content)}
+            {role === "user" ? String(content) : <Markdown text={String(content)} />}
             {role === "assistant" && <RunLink id={id} run_id={run_id} />}
           </Message>
         ))}
@@ -126,7 +126,7 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
             <Message by="user">{shown.question}</Message>
             {(shown.answer !== "" || shown.going || shown.stopped) && (
               <Message by="agent">
-                {shown.answer}
+                <Markdown text={shown.answer} />
                 {shown.going && (
                   <span className="ml-1 inline-block align-middle text-muted">
                     <Spinner />
@@ -138,9 +138,7 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
                     Stopped. What was said until then is billed and not kept.
                   </span>
                 )}
-                {!shown.going && shown.cost_tokens !== null && (
-                  <RunLink id={id} run_id={shown.run_id} cost={shown.cost_tokens} />
-                )}
+                {!shown.going && <RunLink id={id} run_id={shown.run_id} cost={shown.cost_tokens} />}
               </Message>
             )}
             {shown.error !== null && <ProblemNotice error={shown.error} onRetry={() => ask(shown.question)} />}
@@ -165,7 +163,7 @@ function Message({ by, children }: { by: "user" | "agent"; children: ReactNode }
   return (
     <div className={own ? "flex justify-end" : ""}>
       <div
-        className={`max-w-[85%] break-words whitespace-pre-wrap ${own ? "rounded-2xl rounded-br-md bg-accent-soft px-3.5 py-2" : ""}`}
+        className={`max-w-[85%] break-words ${own ? "rounded-2xl rounded-br-md bg-accent-soft px-3.5 py-2 whitespace-pre-wrap" : ""}`}
       >
         <span className="sr-only">{own ? "You:" : "Agent:"} </span>
         {children}
@@ -174,7 +172,7 @@ function Message({ by, children }: { by: "user" | "agent"; children: ReactNode }
   );
 }
 
-function RunLink({ id, run_id, cost }: { id: string; run_id: string | null; cost?: number }) {
+function RunLink({ id, run_id, cost = null }: { id: string; run_id: string | null; cost?: number | null }) {
   if (run_id === null) return null;
   return (
     <Link
@@ -182,7 +180,7 @@ function RunLink({ id, run_id, cost }: { id: string; run_id: string | null; cost
       params={{ id, run_id }}
       className="mt-1 flex w-fit items-center gap-1 text-xs text-muted hover:underline"
     >
-      {cost === undefined ? "its run" : `${number(cost)} tokens, its run`} <Icon name="arrow" className="size-3" />
+      {cost === null ? "its run" : `${number(cost)} tokens, its run`} <Icon name="arrow" className="size-3" />
     </Link>
   );
 }

@@ -67,7 +67,12 @@ export function KeysPage() {
     {
       title: "Last used",
       wide: true,
-      cell: (key) => (key.last_used_at === null ? <span className="text-muted">never</span> : ago(key.last_used_at)),
+      cell: (key) =>
+        key.last_used_at === null ? (
+          <span className="text-muted">never</span>
+        ) : (
+          <span className="whitespace-nowrap">{ago(key.last_used_at)}</span>
+        ),
     },
     {
       title: "Expires",
@@ -140,7 +145,12 @@ function Spent({ of: key }: { of: ApiKey }) {
   return (
     <div className="min-w-28">
       {number(key.spent_tokens)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
-      <Meter label={`Budget of ${key.name}`} value={key.spent_tokens} of={key.budget_tokens} tone="bg-warn" />
+      <Meter
+        label={`Budget of ${key.name}`}
+        value={key.spent_tokens}
+        of={key.budget_tokens}
+        tone={key.spent_tokens * 5 >= key.budget_tokens * 4 ? "bg-warn" : "bg-accent"}
+      />
     </div>
   );
 }

@@ -87,7 +87,7 @@ const NOTICES: Column<Notice>[] = [
     wide: true,
     cell: ({ deliveries }) =>
       deliveries.length === 0 ? (
-        <span className="text-muted">here only</span>
+        <span className="whitespace-nowrap text-muted">here only</span>
       ) : (
         <span className="flex flex-wrap gap-1">
           {deliveries.map((delivery) => (

@@ -47,7 +47,7 @@ export function OverviewPage() {
       {usage.isError && <ProblemNotice error={usage.error} onRetry={() => void usage.refetch()} />}
       <Tiles usage={usage.data} days={days} />
       <div className="mt-4 grid gap-4 lg:grid-cols-3">
-        <Card title="Billed tokens by day" className="lg:col-span-2">
+        <Card title="Billed tokens by day" note="Days are UTC" className="lg:col-span-2">
           {usage.data === undefined ? <Skeleton lines={6} /> : <UsageChart days={usage.data.daily_usage} />}
         </Card>
         <Breakdown usage={usage.data} by={by} />

@@ -1,20 +1,20 @@
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
 import { useLiveRun } from "../api/live-run.ts";
 import { agentQuery, type RunDetail, runQuery, stale } from "../api/queries.ts";
 import { ago, count, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
-import { failure } from "../run-words.ts";
+import { failure, hasEnded } from "../run-words.ts";
 import { useAct } from "../ui/act.ts";
-import { Button, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
+import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
-const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 const WHY: Record<string, string> = { schedule: "by its schedule", manual: "by you", chat: "by a chat" };
 
 /** One run, live while it goes on. */
@@ -23,8 +23,8 @@ export function RunPage() {
   const { why } = useSearch({ from: "/house/agents/$id/runs/$run_id" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const { data: run } = useSuspenseQuery(runQuery(id, run_id));
-  const ended = ENDED.has(run.status);
-  const preview = useLiveRun(id, run_id, ended);
+  const ended = hasEnded(run.status);
+  const { preview, cut_off } = useLiveRun(id, run_id, ended);
   const navigate = useNavigate();
   const { act, busy, error } = useAct();
   const [cancelling, setCancelling] = useState(false);
@@ -69,11 +69,14 @@ export function RunPage() {
           </Button>
         )}
       </PageHeader>
-      {error !== null && (
-        <div className="mb-4">
-          <ProblemNotice error={error} />
-        </div>
-      )}
+      <div className="mb-4 space-y-3 empty:hidden">
+        {error !== null && <ProblemNotice error={error} />}
+        {cut_off && (
+          <Callout tone="warn" icon="warning">
+            The service cannot be reached at the moment. What is shown may be out of date; it goes on by itself.
+          </Callout>
+        )}
+      </div>
       <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_20rem]">
         <div className="min-w-0 space-y-4">
           <Outcome run={run} preview={preview} ended={ended} />
@@ -116,7 +119,7 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
   if (text === null || text === "") return null;
   return (
     <Card title={ended ? "Output" : "Answering"}>
-      <p className="leading-relaxed break-words whitespace-pre-wrap">{text}</p>
+      <Markdown text={text} />
     </Card>
   );
 }
@@ -148,6 +151,17 @@ function wasDue({ scheduled_for, started_at }: RunDetail): [string, string][] {
   if (scheduled_for === null) return [];
   const late = started_at !== null && Date.parse(started_at) - Date.parse(scheduled_for) >= 60_000;
   return [["Was due", `${instant(scheduled_for)}${late ? `, began ${duration(scheduled_for, started_at)} late` : ""}`]];
+}
+
+/** The time of a run, counted on while it goes on. */
+function Took({ from, to }: { from: string; to: string | null }) {
+  const [now, setNow] = useState(() => new Date().toISOString());
+  useEffect(() => {
+    if (to !== null) return;
+    const timer = setInterval(() => setNow(new Date().toISOString()), 1000);
+    return () => clearInterval(timer);
+  }, [to]);
+  return to === null ? `${duration(from, now, "s")} so far` : duration(from, to);
 }
 
 interface Routing {
@@ -202,14 +216,11 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
               )}
             </span>,
           ],
-          ["In, out", `${number(usage.input_tokens)}, ${number(usage.output_tokens)}`],
+          ["Tokens", `${number(usage.input_tokens)} in, ${number(usage.output_tokens)} out`],
           ["Model", run.model_id ?? "—"],
-          [
-            "Took",
-            run.started_at === null || run.finished_at === null ? "—" : duration(run.started_at, run.finished_at),
-          ],
+          ["Took", run.started_at === null ? "—" : <Took key="took" from={run.started_at} to={run.finished_at} />],
           ...wasDue(run),
-          ["Ended", run.finished_at === null ? "—" : ago(run.finished_at)],
+          ...(run.finished_at === null ? [] : [["Ended", ago(run.finished_at)] as [string, string]]),
           ["Agent's version", number(run.agent_version)],
           ...(run.attempt > 1 ? [["Attempt", `${number(run.attempt)}: a worker was lost`] as [string, string]] : []),
         ]}

@@ -61,6 +61,7 @@ export function SecretsPage() {
             search={{ uses: secret.id }}
             className={buttonClass("quiet", "px-2")}
             aria-label={`Uses of ${secret.name}`}
+            title="Uses"
           >
             <Icon name="clock" />
           </Link>
@@ -69,6 +70,7 @@ export function SecretsPage() {
             icon="edit"
             className="px-2"
             aria-label={`Change ${secret.name}`}
+            title="Change"
             onClick={() => setOpen({ what: "change", secret })}
           />
           <Button
@@ -76,6 +78,7 @@ export function SecretsPage() {
             icon="trash"
             className="px-2"
             aria-label={`Delete ${secret.name}`}
+            title="Delete"
             onClick={() => setOpen({ what: "delete", secret })}
           />
         </span>

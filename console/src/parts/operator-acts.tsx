@@ -73,8 +73,8 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
     <>
       <DropdownMenu.Root modal={false}>
         <DropdownMenu.Trigger asChild>
-          <Button kind="quiet" aria-label={`Acts for ${user.email}`} className="max-md:px-1.5">
-            Acts
+          <Button kind="quiet" aria-label={`Manage ${user.email}`} className="max-md:px-1.5">
+            Manage
           </Button>
         </DropdownMenu.Trigger>
         <DropdownMenu.Content

@@ -19,6 +19,7 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
   const { plans, payments } = offer.data;
   const nameOf = (id: string | null) => plans.find((plan) => plan.id === id)?.name ?? id;
   const active = subscription.status === "active" || subscription.status === "past_due";
+  const pending = subscription.cancel_at_period_end ? null : subscription.pending_plan_id;
   return (
     <div className="space-y-4">
       {subscription.status === "past_due" && (
@@ -39,9 +40,9 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
         <Card>
           <div className="flex flex-wrap items-center justify-between gap-3">
             <p>
-              <strong>{nameOf(subscription.plan_id)}</strong> {subscription.cancel_at_period_end ? "ends" : "renews"} on{" "}
-              {day(subscription.current_period_end)}
-              {subscription.pending_plan_id !== null && `, then as ${nameOf(subscription.pending_plan_id)}`}.
+              <strong>{nameOf(subscription.plan_id)}</strong>{" "}
+              {subscription.cancel_at_period_end ? "ends" : pending === null ? "renews" : `becomes ${nameOf(pending)}`}{" "}
+              on {day(subscription.current_period_end)}.
             </p>
             {!subscription.cancel_at_period_end && (
               <Button kind="danger" onClick={() => setCancelling(true)}>
@@ -58,12 +59,13 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
             plan={plan}
             current={active ? subscription.plan_id : null}
             ending={subscription.cancel_at_period_end}
+            pending={pending}
             plans={plans}
             payments={payments}
           />
         ))}
       </ul>
-      <p className="text-muted">
+      <p className="max-w-3xl text-pretty text-muted">
         Unused plan tokens roll over. An upgrade takes effect at once, with the difference in tokens for the rest of the
         period; a downgrade at the period's end.
       </p>
@@ -98,15 +100,18 @@ interface PlanCardProps {
   /** The plan that is subscribed. */
   current: string | null;
   ending: boolean;
+  /** The plan that it becomes at the period's end. */
+  pending: string | null;
   plans: readonly Plan[];
   payments: "stripe" | "sandbox" | "none";
 }
-function PlanCard({ plan, current, ending, plans, payments }: PlanCardProps) {
+function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardProps) {
   const [asking, setAsking] = useState(false);
   const own = plan.id === current;
   const price = plans.find(({ id }) => id === current)?.price_cents;
   const change = own ? "keep" : price === undefined ? "subscribe" : plan.price_cents > price ? "upgrade" : "downgrade";
-  const label = own && !ending ? "Your plan" : LABELS[change];
+  const settled = own ? !ending && pending === null : plan.id === pending;
+  const label = settled ? (own ? "Your plan" : "Next plan") : LABELS[change];
   const subscribe = async () => {
     const back = `${location.origin}/billing?tab=plans`;
     const { checkout_url } = await call("POST /api/v1/billing/subscription", {
@@ -119,7 +124,7 @@ function PlanCard({ plan, current, ending, plans, payments }: PlanCardProps) {
   return (
     <li className={`flex flex-col rounded-xl border bg-panel p-4 ${own ? "border-accent" : "border-line"}`}>
       <h2 className="flex items-center justify-between font-semibold">
-        {plan.name} {own && <Badge tone="accent">yours</Badge>}
+        {plan.name} {own && <Badge tone="accent">yours</Badge>} {plan.id === pending && <Badge>next</Badge>}
       </h2>
       <p className="mt-2">
         <span className="text-2xl font-semibold tracking-tight">{money(plan.price_cents, plan.currency)}</span>{" "}
@@ -128,9 +133,9 @@ function PlanCard({ plan, current, ending, plans, payments }: PlanCardProps) {
       <p className="mt-2">{number(plan.included_tokens)} tokens</p>
       <p className="mb-4 text-sm text-muted">roll over for {count(plan.rollover_months, "month")}</p>
       <Button
-        kind={own ? "plain" : "primary"}
+        kind={change === "subscribe" || change === "upgrade" ? "primary" : "plain"}
         className="mt-auto"
-        disabled={(own && !ending) || payments === "none"}
+        disabled={settled || payments === "none"}
         onClick={() => setAsking(true)}
         aria-label={`${label}: ${plan.name}`}
       >
@@ -146,7 +151,7 @@ function PlanCard({ plan, current, ending, plans, payments }: PlanCardProps) {
         >
           {
             {
-              keep: `${plan.name} goes on at ${monthly}, and is not cancelled.`,
+              keep: `${plan.name} goes on at ${monthly}, and neither ends nor changes.`,
               subscribe: `${number(plan.included_tokens)} tokens for ${monthly}, renewing until you cancel.`,
               upgrade: `At once: you pay the difference for the rest of this period and get its tokens; then ${monthly}.`,
               downgrade: `At the end of this period: then ${monthly}. Until then everything stays as it is.`,

@@ -112,7 +112,7 @@ export function SecretChoice({ label, none, required = false, param, value, onVa
     secrets?.length === 0 || gone ? (
       <>
         {gone ? "There is no secret of this name any more: " : "There is none yet: "}
-        <Link to="/secrets" className="link">
+        <Link to="/secrets" target="_blank" className="link">
           store one
         </Link>
         .

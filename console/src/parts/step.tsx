@@ -4,6 +4,7 @@ import { count, duration, number, words } from "../format.ts";
 import { failure, technique } from "../run-words.ts";
 import { Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { Markdown } from "../ui/markdown.tsx";
 
 interface Removal {
   technique: string;
@@ -65,9 +66,7 @@ export function StepCard({ step }: { step: Step }) {
 function ModelAnswer({ message }: { message: AssistantMessage | null }) {
   return (
     <>
-      {typeof message?.content === "string" && message.content !== "" && (
-        <p className="break-words whitespace-pre-wrap">{message.content}</p>
-      )}
+      {typeof message?.content === "string" && message.content !== "" && <Markdown text={message.content} />}
       {message?.tool_calls?.map((call) => (
         <div key={call.id} className="text-muted">
           asked for <code className="text-ink">{call.function.name}</code> <Arguments of={parsed(call)} />

@@ -13,7 +13,7 @@ export type ButtonKind = keyof typeof KINDS;
 
 /** The look of a button, for links that act like one. */
 export const buttonClass = (kind: ButtonKind = "plain", className = "") =>
-  `inline-flex items-center justify-center gap-1.5 rounded-md border px-3 py-1.5 font-medium leading-5 whitespace-nowrap select-none transition-colors disabled:opacity-55 ${KINDS[kind]} ${className}`;
+  `inline-flex items-center justify-center gap-1.5 rounded-md border px-3 py-1.5 min-h-[calc(2rem+2px)] font-medium leading-5 whitespace-nowrap select-none transition-colors disabled:opacity-55 ${KINDS[kind]} ${className}`;
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   kind?: ButtonKind;
@@ -56,13 +56,13 @@ export function Spinner({ className = "size-4" }: { className?: string }) {
 /** The heading of a page; the document's title follows it. */
 export function PageHeader({ title, note, children }: { title: string; note?: ReactNode; children?: ReactNode }) {
   return (
-    <header className="mb-5 flex flex-wrap items-start justify-between gap-x-6 gap-y-3">
+    <header className="mb-5 flex flex-wrap items-start justify-between gap-x-6 gap-y-3 md:flex-nowrap">
       <title>{`${title} · Purser`}</title>
       <div className="min-w-0">
         <h1 className="text-xl font-semibold tracking-tight break-words">{title}</h1>
         {note !== undefined && <div className="mt-0.5 text-muted">{note}</div>}
       </div>
-      {children !== undefined && <div className="flex flex-wrap items-center gap-2">{children}</div>}
+      {children !== undefined && <div className="flex shrink-0 flex-wrap items-center gap-2">{children}</div>}
     </header>
   );
 }

@@ -1,5 +1,5 @@
 import { useState } from "react";
-import { day, dollars, number, short } from "../format.ts";
+import { count, dayOfYear, dollars, number, short } from "../format.ts";
 
 interface Bar {
   date: string;
@@ -8,68 +8,67 @@ interface Bar {
   requests: number;
 }
 
-const [WIDTH, HEIGHT, TOP] = [720, 170, 10];
+const [WIDTH, HEIGHT] = [720, 160];
+/** At most this many days are named below the chart. */
+const NAMED_DAYS = 5;
 
-/** The least round number (1, 2 or 5 times a power of ten) that is not below `value`. */
+/** The least round number (2, 4, 6, 8 or 10 times a power of ten) that is not below `value`: half of it is round too. */
 function roundUp(value: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, value)));
-  return ([1, 2, 5, 10].find((step) => step * power >= value) ?? 10) * power;
+  return ([2, 4, 6, 8, 10].find((step) => step * power >= value) ?? 10) * power;
 }
 
 /** Billed tokens by day as bars, and, for who reads with ears or wants the figures, as a table. */
 export function UsageChart({ days }: { days: readonly Bar[] }) {
-  const [pointed, setPointed] = useState<Bar | null>(null);
-  const top = roundUp(Math.max(...days.map((bar) => bar.cost_tokens), 1));
-  const slot = WIDTH / Math.max(1, days.length);
-  const height = (tokens: number) => (tokens / top) * (HEIGHT - TOP);
+  const [pointed, setPointed] = useState<number | null>(null);
   const total = days.reduce((sum, bar) => sum + bar.cost_tokens, 0);
-  const [first, last] = [days.at(0), days.at(-1)];
+  if (total === 0)
+    return <p className="py-20 text-center text-muted">No tokens were used in these {days.length} days.</p>;
+  const top = roundUp(Math.max(...days.map((bar) => bar.cost_tokens)));
+  const slot = WIDTH / days.length;
+  const height = (tokens: number) => (tokens === 0 ? 0 : Math.max(2, (tokens / top) * HEIGHT));
   return (
     <figure>
-      <figcaption className="mb-1 flex h-5 justify-between text-sm text-muted">
-        <span>
-          {pointed === null
-            ? `up to ${short(top)} tokens a day`
-            : `${day(pointed.date)}: ${number(pointed.cost_tokens)} tokens (${dollars(pointed.cost_tokens)}), ${number(pointed.requests)} requests`}
-        </span>
-      </figcaption>
-      <svg
-        viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
-        preserveAspectRatio="none"
-        className="h-44 w-full"
-        role="img"
-        aria-label={`${number(total)} billed tokens in ${days.length} days. The table below has each day.`}
-        onPointerLeave={() => setPointed(null)}
-      >
-        {[0.5, 1].map((part) => (
-          <line
-            key={part}
-            x1="0"
-            x2={WIDTH}
-            y1={HEIGHT - height(top * part)}
-            y2={HEIGHT - height(top * part)}
-            className="stroke-line"
-            strokeDasharray="3 4"
-            vectorEffect="non-scaling-stroke"
-          />
-        ))}
-        <line x1="0" x2={WIDTH} y1={HEIGHT} y2={HEIGHT} className="stroke-edge" vectorEffect="non-scaling-stroke" />
-        {days.map((bar, place) => (
-          <g key={bar.date} onPointerEnter={() => setPointed(bar)}>
-            <rect x={place * slot} y="0" width={slot} height={HEIGHT} fill="transparent" />
-            <rect
-              x={place * slot + slot * 0.14}
-              width={slot * 0.72}
-              y={HEIGHT - Math.max(bar.cost_tokens > 0 ? 2 : 0, height(bar.cost_tokens))}
-              height={Math.max(bar.cost_tokens > 0 ? 2 : 0, height(bar.cost_tokens))}
-              className={pointed === null || pointed === bar ? "fill-accent" : "fill-accent/45"}
-            />
-          </g>
-        ))}
-      </svg>
-      <div className="mt-1 flex justify-between text-xs text-muted" aria-hidden="true">
-        <span>{first === undefined ? "" : day(first.date)}</span>
-        <span>{last === undefined ? "" : day(last.date)}</span>
+      <div className="mt-2 grid grid-cols-[auto_1fr] gap-x-2">
+        <div
+          className="flex h-40 flex-col justify-between text-right text-xs leading-none text-muted"
+          aria-hidden="true"
+        >
+          {[top, top / 2, 0].map((tokens) => (
+            <span key={tokens} className="-my-1.5">
+              {short(tokens)}
+            </span>
+          ))}
+        </div>
+        <div className="relative">
+          <svg
+            viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+            preserveAspectRatio="none"
+            className="h-40 w-full overflow-visible"
+            role="img"
+            aria-label={`${number(total)} billed tokens in ${days.length} days. The table below has each day.`}
+            onPointerLeave={() => setPointed(null)}
+          >
+            {[0, HEIGHT / 2].map((y) => (
+              <line key={y} x2={WIDTH} y1={y} y2={y} className="stroke-line" vectorEffect="non-scaling-stroke" />
+            ))}
+            {days.map((bar, place) => (
+              <g key={bar.date} onPointerEnter={() => setPointed(place)}>
+                <rect x={place * slot} y="0" width={slot} height={HEIGHT} fill="transparent" />
+                <rect
+                  x={(place + 0.14) * slot}
+                  width={slot * 0.72}
+                  y={HEIGHT - height(bar.cost_tokens)}
+                  height={height(bar.cost_tokens)}
+                  className={pointed === null || pointed === place ? "fill-accent" : "fill-accent/45"}
+                />
+              </g>
+            ))}
+            <line x2={WIDTH} y1={HEIGHT} y2={HEIGHT} className="stroke-edge" vectorEffect="non-scaling-stroke" />
+          </svg>
+          {pointed !== null && <Tip bar={days[pointed]} at={(pointed + 0.5) / days.length} />}
+        </div>
+        <DayNames days={days} />
       </div>
       <details className="mt-2 text-sm">
         <summary className="w-fit text-muted hover:text-ink">As a table</summary>
@@ -102,6 +101,45 @@ export function UsageChart({ days }: { days: readonly Bar[] }) {
         <p className="mt-1 text-muted">Days without requests are left out.</p>
       </details>
     </figure>
+  );
+}
+
+/** What the bar that is pointed at says; beside it, so that it stays within the chart. */
+function Tip({ bar, at }: { bar: Bar | undefined; at: number }) {
+  if (bar === undefined) return null;
+  return (
+    <div
+      className="pointer-events-none absolute top-0 z-10 rounded-lg border border-line bg-panel px-3 py-2 text-sm whitespace-nowrap shadow-lg"
+      style={at < 0.5 ? { left: `calc(${at * 100}% + 1rem)` } : { right: `calc(${(1 - at) * 100}% + 1rem)` }}
+    >
+      <div className="text-muted">{dayOfYear(bar.date)}</div>
+      <div className="font-semibold">{count(bar.cost_tokens, "token")}</div>
+      <div className="text-muted">
+        {dollars(bar.cost_tokens)}, {count(bar.requests, "request")}
+      </div>
+    </div>
+  );
+}
+
+/** Some of the days, below their bars, counted back from the last. */
+function DayNames({ days }: { days: readonly Bar[] }) {
+  const step = Math.ceil(days.length / NAMED_DAYS);
+  return (
+    <div className="relative col-start-2 mt-1.5 h-4 text-xs text-muted" aria-hidden="true">
+      {days.map(({ date }, place) => {
+        if ((days.length - 1 - place) % step !== 0) return null;
+        const middle = ((place + 0.5) / days.length) * 100;
+        return (
+          <span
+            key={date}
+            className="absolute -translate-x-1/2 whitespace-nowrap"
+            style={{ left: `min(${middle}%, 100% - 1.4rem)` }}
+          >
+            {dayOfYear(date)}
+          </span>
+        );
+      })}
+    </div>
   );
 }
 

@@ -20,11 +20,12 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
     const opener = document.activeElement;
     ref.current?.showModal();
     // the browser would begin at the button that closes it
-    ref.current?.querySelector<HTMLElement>("form :is(input, textarea, select):not([readonly])")?.focus();
+    const field = ref.current?.querySelector<HTMLElement>("form :is(input, textarea, select):not([readonly])");
+    (field ?? document.getElementById(title_id))?.focus();
     return () => {
       if (opener instanceof HTMLElement) opener.focus();
     };
-  }, []);
+  }, [title_id]);
   return (
     <dialog
       ref={ref}
@@ -34,7 +35,7 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       className={`m-auto max-h-[90dvh] w-[calc(100%-2rem)] overflow-auto rounded-2xl border border-line bg-panel p-0 shadow-2xl ${wide ? "max-w-2xl" : "max-w-md"}`}
     >
       <div className="flex items-center justify-between gap-4 border-b border-line px-5 py-3.5">
-        <h2 id={title_id} className="text-base font-semibold">
+        <h2 id={title_id} tabIndex={-1} className="min-w-0 text-base font-semibold break-words outline-none">
           {title}
         </h2>
         <Button kind="quiet" className="-mr-2 px-1.5" aria-label="Close" onClick={() => ref.current?.close()}>

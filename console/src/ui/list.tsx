@@ -45,7 +45,10 @@ export function Table<Row>({ label, columns, rows, keyOf }: TableProps<Row>) {
           {rows.map((row) => (
             <tr key={keyOf(row)} className="border-b border-line last:border-0 hover:bg-sunken/60">
               {columns.map((column) => (
-                <td key={column.title} className={`px-4 py-2.5 align-top max-md:px-2.5 ${look(column)}`}>
+                <td
+                  key={column.title}
+                  className={`px-4 align-top max-md:px-2.5 ${column.title === "" ? "py-1.25" : "py-2.5"} ${look(column)}`}
+                >
                   {column.cell(row)}
                 </td>
               ))}
