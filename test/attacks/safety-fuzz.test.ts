@@ -78,7 +78,13 @@ describe("what comes out", () => {
         const content = parts.join("");
         expectPromises(sanitize({ content, kind, level: "balanced", mark: MARK }), content);
       }),
-      { numRuns: 1_500, examples: [[["!", MARK], "html"]] },
+      {
+        numRuns: 1_500,
+        examples: [
+          [["!", MARK], "html"],
+          [["<img", MARK], "json"],
+        ],
+      },
     );
   });
 

@@ -7,8 +7,8 @@ import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
 
-/** A node whose connection breaks when the database has done what it was asked, and before it says so. */
-const node = () => {
+/** A node whose connection breaks when the database has done what it was asked, and before it says so; `for_good` when it is not back to be asked again. */
+const node = ({ for_good = false } = {}) => {
   const lost = { answers: 0 };
   const losing = async <T>(work: Promise<T>, isConcerned: (answer: T) => boolean = () => true): Promise<T> => {
     const answer = await work;
@@ -26,8 +26,9 @@ const node = () => {
       ),
   };
   const scheduling = createScheduling({ db, clock: { now: () => queue.now } });
+  const reclaim = for_good ? () => Promise.reject(new Error("Connection terminated")) : scheduling.reclaim;
   const worker = createWorker({
-    scheduling,
+    scheduling: { ...scheduling, reclaim },
     limits: LIMITS,
     chats_only: false,
     isAwaited: () => false,
@@ -64,7 +65,7 @@ test("and so is a run whose claim was not answered", async () => {
 });
 
 test("a worker that is stopped at that moment gives the run back, for others to begin it at once", async () => {
-  const { lost, worker } = node();
+  const { lost, worker } = node({ for_good: true });
   const { id } = await queue.enqueue();
   lost.answers = 1;
   await worker.start(); // claims, and does not hear what
