@@ -112,6 +112,10 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     resolveAgent: (id, caller) => agents.asModel(id, caller),
   });
   const scheduling = createScheduling({ db, clock });
+  scheduling.onLost((runs) => {
+    for (let n = 0; n < runs; n += 1) metrics.runFinished("failed", "worker_lost");
+  });
+  metrics.watchQueue(scheduling.queueFigures);
   const outbound = createOutbound({ allow: config.egress_allow });
   const notices = createNotices({
     db,
@@ -145,6 +149,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     meansOf,
     limits: config.limits,
     safety_off: config.safety_off,
+    keep_runs_days: config.keep_runs_days,
     chats_only: config.role === "api",
     newMark,
     suspended: accounts.suspended,
@@ -169,7 +174,8 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     nextDueAt: async () => null,
     carryOut: agents.resumeRefilled,
   };
-  const sources = [expiries, ...billing.sources, waiting, schedules];
+  const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
+  const sources = [expiries, ...billing.sources, waiting, schedules, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== schedules) : sources;
   const sweeper = startSweeper({ sources: swept, log });
   // Embedded storage is this process's alone, so nobody is at a run that was at work when the last one ended.

@@ -33,6 +33,15 @@ export function parsePort(text: string): number {
   throw new Error(`${quoted(text)} is not a port`);
 }
 
+/** A whole number within limits. */
+export function parseWhole(least: number, most: number): (text: string) => number {
+  return (text) => {
+    const number = /^\d{1,9}$/.test(text) ? Number(text) : Number.NaN;
+    if (number >= least && number <= most) return number;
+    throw new Error(`${quoted(text)} is not one`);
+  };
+}
+
 /** One of a few words, as written. */
 export function parseOneOf<const Word extends string>(words: readonly Word[]): (text: string) => Word {
   return (text) => {

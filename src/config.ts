@@ -17,6 +17,7 @@ import {
   parseOrigin,
   parsePort,
   parseUrlWithScheme,
+  parseWhole,
 } from "./config-values.ts";
 import type { Instant } from "./platform/db.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
@@ -55,6 +56,8 @@ export interface Config extends FileSettings {
   readonly egress_allow: readonly string[];
   /** Whether agents may be set to read what their tools bring back unjudged. */
   readonly safety_off: "refused" | "allowed";
+  /** For how many days finished runs are kept; null: for ever. */
+  readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
   /** What makes a sign-up a user: a link, or nothing more, where only this machine can reach the service. */
   readonly verification: "link" | "none";
@@ -69,6 +72,7 @@ type Env = Record<string, string | undefined>;
 
 const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
+const MOST_KEPT_DAYS = 36_500;
 const SHORT_ADMIN_KEY = 16;
 /** Providers of the built-in catalogue, by the names their own conventions give to their keys. */
 const PROVIDER_KEYS = [
@@ -127,6 +131,13 @@ export function readConfig(env: Env): Config {
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
       [],
     safety_off: read(env, "PURSER_SAFETY_OFF", parseOneOf(["refused", "allowed"]), "refused or allowed") ?? "refused",
+    keep_runs_days:
+      read(
+        env,
+        "PURSER_KEEP_RUNS_DAYS",
+        parseWhole(1, MOST_KEPT_DAYS),
+        `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
+      ) ?? null,
     signup,
     verification,
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",

@@ -49,6 +49,15 @@ const missing = (message: string) => failure({ status: 404, type: "not_found_err
 const conflict = (code: string, message: string, param?: string) =>
   failure({ status: 409, type: "conflict_error", code, message, param });
 
+/** Names that one message lists. */
+const MOST_LISTED = 20;
+
+/** "a, b and c" */
+function listed(names: readonly string[]): string {
+  const shown = names.length > MOST_LISTED ? [...names.slice(0, MOST_LISTED), "others"] : names;
+  return `${shown.slice(0, -1).join(", ")} and ${shown.at(-1)}`;
+}
+
 /** contract 2: what a 402 tells besides its code and its remedies. Token counts. */
 export interface PaymentFigures {
   required: number;
@@ -120,8 +129,15 @@ export const errors = {
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
   invalidValue: (param: string, message: string) => invalid("invalid_value", message, param),
   missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
-  unknownField: (param: string) =>
-    invalid("unknown_field", `${param} is not a field of this request. Remove it or correct its spelling.`, param),
+  /** All that are unknown, so that whoever sends a whole record back learns at once what to leave out of it. */
+  unknownFields: (params: readonly [string, ...string[]]) => {
+    const [param] = params;
+    const message =
+      params.length === 1
+        ? `${param} is not a field of this request. Remove it or correct its spelling.`
+        : `${listed(params)} are not fields of this request. Leave them out, or correct their spelling.`;
+    return invalid("unknown_field", message, param);
+  },
   invalidCursor: () =>
     invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
   /** `nearest`: names that may have been meant. */

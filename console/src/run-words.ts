@@ -24,6 +24,14 @@ const FAILURES: Record<string, string> = {
 /** Why a run or a step failed, in a few words. */
 export const failure = (code: string): string => FAILURES[code] ?? words(code).toLowerCase();
 
+/** That an answer is cut off, and by what; null: it is whole. */
+export function cutOff(step: { type: string; result?: unknown } | undefined): string | null {
+  if (step?.type !== "model") return null;
+  const { finish_reason } = (step.result ?? {}) as { finish_reason?: string };
+  if (finish_reason === "length") return "Cut off at the model's output limit.";
+  return finish_reason === "content_filter" ? "Cut off by the provider's content filter." : null;
+}
+
 const TECHNIQUES: Record<string, string> = {
   "display-none": "Not displayed",
   "visibility-hidden": "Invisible",

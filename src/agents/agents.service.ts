@@ -8,7 +8,7 @@ import type { Db, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { ClaimedRun, ClaimLimits } from "../scheduling/scheduling.types.ts";
+import type { ClaimedRun, ClaimLimits, RunFinish } from "../scheduling/scheduling.types.ts";
 import { type AgentConfig, changedConfig, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
 import { createAgentModel } from "./agent-model.ts";
 import { agentRecord } from "./agent-record.ts";
@@ -18,6 +18,7 @@ import { createConfigCache } from "./config-cache.ts";
 import { createEngine } from "./engine.ts";
 import type { EventFeed } from "./event-stream.ts";
 import { createInsist, insistent } from "./insistent.ts";
+import { createRetention } from "./retention.ts";
 import { createRunFollowers, type RunFollowers } from "./run-followers.ts";
 import type { EngineDeps } from "./run-work.ts";
 import { createRuns } from "./runs.service.ts";
@@ -38,7 +39,9 @@ export interface AgentsDeps extends Omit<EngineDeps, "onStepStarted"> {
   chats_only: boolean;
   /** The names of a user's secrets, which tools_config may refer to. */
   secretNames(user_id: string): Promise<ReadonlySet<string>>;
-  metrics: Pick<Metrics, "runFinished" | "runsInProgress">;
+  /** For how many days finished runs are kept; null: for ever. */
+  keep_runs_days: number | null;
+  metrics: Pick<Metrics, "runFinished" | "runsInProgress" | "scheduledRunBegan">;
 }
 
 /** Agents, their runs and conversations. Owns `agent` and `agent_version`. */
@@ -69,8 +72,16 @@ export function createAgents(deps: AgentsDeps) {
   });
   const chat = createChat({ runs, scheduling, threads, worker_id: worker.worker_id });
 
+  const noteEnd = (finish: RunFinish) =>
+    metrics.runFinished(finish.status, finish.status === "failed" ? finish.error.code : null);
+  /** Not again when another worker goes on with it. */
+  const noteBegin = ({ lease, scheduled_for, started_at }: ClaimedRun) => {
+    if (scheduled_for === null || lease.epoch > 1) return;
+    metrics.scheduledRunBegan(Date.parse(started_at) - Date.parse(scheduled_for));
+  };
   async function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
     const { user_id, run_id } = claimed.lease;
+    noteBegin(claimed);
     const listener = chat.listenerOf(claimed);
     const onText = (text: string) => {
       listener?.onText?.(text);
@@ -90,7 +101,7 @@ export function createAgents(deps: AgentsDeps) {
       const result = await engine.execute(run, config, { ...control, isDraining, onText });
       if (result?.end) scheduling.noteEnd(run.lease, result.end);
       const is_ours = result !== null && (result.end !== null || (await steady.finishRun(run.lease, result.finish)));
-      if (is_ours) metrics.runFinished(result.finish.status);
+      if (is_ours) noteEnd(result.finish);
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
       // The lease runs out, and the run is taken up again.
@@ -112,6 +123,7 @@ export function createAgents(deps: AgentsDeps) {
     cancelAll: scheduling.cancelAll,
     ...runs,
     ...createWaitingSchedules({ ...deps, store }),
+    ...createRetention({ ...deps, threads, store, keep_days: deps.keep_runs_days }),
     chat: chat.turn,
     /** For `model: "agent/{id}"` in chat completions. */
     asModel: createAgentModel({ chat, exists: crud.exists }),

@@ -42,6 +42,9 @@ async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentR
   return keys.map(({ user_id, id }) => rows.find((row) => row.user_id === user_id && row.id === id));
 }
 
+/** An agent that was deleted, and when. */
+export type DeletedAgent = Pick<AgentRow, "user_id" | "id"> & { deleted_at: Instant };
+
 export function createAgentsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   const live = (sql: Sql, user_id: string) =>
@@ -71,6 +74,15 @@ export function createAgentsStore(db: Db) {
       await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
       await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
     },
+    /** Agents deleted before an instant, in that order, from beyond `after`. */
+    deletedAgents: ({ before, after, limit }: { before: Instant; after: DeletedAgent; limit: number }) =>
+      db.query<DeletedAgent>({
+        name: "agent_deleted",
+        text: `select user_id, id, deleted_at from agent
+          where deleted_at < $1 and (deleted_at, user_id, id) > ($2, $3, $4)
+          order by deleted_at, user_id, id limit $5`,
+        values: [before, after.deleted_at, after.user_id, after.id, limit],
+      }),
     /** What a version stood for, and since when; absent when there is none, or the agent was deleted. */
     version: ({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) =>
       tables()

@@ -38,6 +38,7 @@ export function createEngine(deps: EngineDeps) {
         steps: run.lease.epoch > 1 ? await deps.scheduling.journal(run.lease) : [],
         control,
         signal: AbortSignal.any([control.signal, timer.signal]),
+        until_ms: monotonicMs() + left_ms,
         mark: deps.newMark(),
         spent_tokens: run.cost_tokens,
         model_id: run.model_id,

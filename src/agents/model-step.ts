@@ -10,7 +10,7 @@ import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "
 import { nextAction } from "./next-action.ts";
 import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
-import { type PastStep, type RunStep, transcript } from "./transcript.ts";
+import { type ModelResult, type PastStep, type RunStep, transcript } from "./transcript.ts";
 
 /** How long a run waits before it asks again for tokens that calls in flight hold. */
 const HELD_RETRY_MS = 1_000;
@@ -53,7 +53,7 @@ export function createModelStep(deps: EngineDeps) {
       if (outcome.settlement === "superseded") return "lost";
       noteAnswer(work, outcome);
       work.result.thrown = outcome.thrown;
-      work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: outcome.message };
+      work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: resultOf(outcome) };
       return outcome.complete ? null : stopReason(work);
     } catch (thrown) {
       if (thrown instanceof HoldSupersededError) return thrown.answer.state as LeaseState & StopReason;
@@ -113,8 +113,8 @@ export function createModelStep(deps: EngineDeps) {
       sticky_model_id: model_id,
       ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
       record: (answer: ModelAnswer): Rider => {
-        const { message: result, usage } = answer;
-        const outcome = { ...outcomeOf(work, answer), result };
+        const { usage } = answer;
+        const outcome = { ...outcomeOf(work, answer), result: resultOf(answer) };
         const chosen = chosenBy(work, answer);
         return scheduling.finishStepRider(run.lease, {
           index: past.index,
@@ -170,6 +170,15 @@ function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswe
   if (signal.aborted) return { status: "cancelled" as const, error: null };
   const was_heard = run.trigger === "chat" && typeof message.content === "string";
   return { status: "failed" as const, ...brokenAnswer(was_heard) };
+}
+
+/** What the step keeps of an answer: the message, and why it ended if it did. */
+function resultOf({
+  complete,
+  message,
+  finish_reason,
+}: Pick<ModelAnswer, "complete" | "message" | "finish_reason">): ModelResult {
+  return complete ? { ...message, finish_reason } : message;
 }
 
 /** Whether the step is tried again later: what is left is held by calls in flight. The caller of a chat decides that himself. */

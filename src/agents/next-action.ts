@@ -93,10 +93,19 @@ export function argumentsOf(call: ToolCall): unknown {
  * Whether a call whose outcome a crash left unknown may be made again: a fetch that only reads is harmless, and so is a
  * webhook, whose receiver knows it by its webhook-id, and what the owner says has no effect.
  */
-function isRepeatable({ name, arguments: given, internal }: Progress["steps"][number]): boolean {
+function isRepeatable({
+  name,
+  arguments: given,
+  internal,
+}: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
   if (name === "send_webhook" || (internal as { repeatable?: boolean } | null | undefined)?.repeatable) return true;
   const method = (given as { method?: unknown } | null)?.method ?? "GET";
   return name === "web_fetch" && (method === "GET" || method === "HEAD");
+}
+
+/** Whether a call that is cut off may have done something outside. */
+export function mayHaveEffect(call: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
+  return call.name === "send_webhook" || !isRepeatable(call);
 }
 
 function callKey(name: string, call_arguments: unknown): string {

@@ -14,9 +14,10 @@ const MAX_RETRY_MS = 60_000;
  */
 export function modelCallError(thrown: unknown): RunError {
   if (!(thrown instanceof PurserError)) return internalError();
-  const { status, code, message } = thrown.shape;
+  const { status, code, message, param = null } = thrown.shape;
   if (code === "secret_reflected") return { code, message };
-  if (code === "key_budget_exceeded" || code === "budget_exceeded") return { code: "budget_exceeded", message };
+  if (code === "key_budget_exceeded") return { code: "budget_exceeded", message };
+  if (code === "budget_exceeded") return { code, message, ...(param === null ? {} : { param }) };
   if (code === "insufficient_balance") return { code: "insufficient_tokens", message: NOT_COVERED };
   if (status === 402) return { code: "insufficient_tokens", message };
   return { code: "model_unavailable", message };

@@ -57,6 +57,8 @@ export interface Work {
   control: RunControl;
   /** Aborted with a `StopReason`, also when the run's time is up. */
   signal: AbortSignal;
+  /** When that is, by the steady clock. */
+  until_ms: number;
   mark: string;
   spent_tokens: number;
   model_id: string | null;

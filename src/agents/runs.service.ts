@@ -1,3 +1,4 @@
+import { MONTHLY_CAP } from "../completions/reservation.ts";
 import type { Caller } from "../contract/caller.ts";
 import type { RunDetail, RunRecord, RunTrigger } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
@@ -87,10 +88,14 @@ export function createRuns(deps: {
     await scheduling.pauseForTokens(tx, { user_id, agent_id }, OUT_OF_TOKENS, refills);
     log.info({ agent_id, reason: OUT_OF_TOKENS }, "a schedule is being paused");
   };
-  /** Failures in a row, or a lack of tokens at due time, pause the agent's schedule. The lack is no failure of the agent's. */
+  /**
+   * Failures in a row, or a lack of tokens at due time, pause the agent's schedule. The lack is no failure of the agent's,
+   * and neither is a month that is used up, which ends by itself.
+   */
   const drawConsequences = async (run: EndedRun, tx: Tx) => {
     const { user_id, agent_id, error } = run;
     if (error?.code === "insufficient_tokens") return run.trigger === "schedule" ? waitForTokens(run, tx) : undefined;
+    if (error?.param === MONTHLY_CAP) return;
     const agent = { user_id, agent_id };
     const counted = await countOutcome(tx, agent, error !== null);
     if (counted === undefined || error === null) return;

@@ -111,6 +111,9 @@ export function createThreads(deps: { db: Db; clock: Clock; scheduling: Scheduli
     /** Forgets the threads of an agent, or of all the user's agents. */
     forget: (tx: Tx, user_id: string, agent_id: string | null) => store.removeAll(tx, user_id, agent_id),
 
+    /** Forgets turns whose runs are being deleted, and threads of which nothing is left. */
+    forgetTurns: (tx: Tx, runs: readonly { user_id: string; run_id: string }[]) => store.removeTurns(tx, runs),
+
     /** The model that answered last, for routing to keep to; null when none has. */
     async lastModel(key: ThreadKey): Promise<string | null> {
       const row = await store.thread(key);

@@ -114,6 +114,27 @@ export function createThreadsStore(db: Db) {
       const query = tables().deleteFrom("thread").where("user_id", "=", user_id).where("agent_id", "=", agent_id);
       return (await query.where("id", "=", thread_id).returning("uid").executeTakeFirst()) !== undefined;
     },
+    /** Deletes turns by their runs, and the threads whose last turn is among them. */
+    async removeTurns(tx: Tx, runs: readonly { user_id: string; run_id: string }[]): Promise<void> {
+      const given = "jsonb_to_recordset($1::jsonb) as old(user_id uuid, run_id uuid)";
+      const values = [JSON.stringify(runs)];
+      // Whoever begins a turn locks its thread before its turns.
+      await tx.query({
+        text: `select from thread where (user_id, uid) in (
+            select turn.user_id, thread_uid from ${given} join thread_turn turn on turn.user_id = old.user_id and turn.run_id = old.run_id
+          ) order by user_id, uid for update`,
+        values,
+      });
+      await tx.query({
+        text: `with gone as (
+            delete from thread_turn turn using ${given} where turn.user_id = old.user_id and turn.run_id = old.run_id
+            returning turn.user_id, turn.thread_uid, turn.run_id
+          )
+          delete from thread using gone
+          where thread.user_id = gone.user_id and thread.uid = gone.thread_uid and thread.last_run_id = gone.run_id`,
+        values,
+      });
+    },
     async removeAll(tx: Tx, user_id: string, agent_id: string | null): Promise<void> {
       const query = tables(tx).deleteFrom("thread").where("user_id", "=", user_id);
       await (agent_id === null ? query : query.where("agent_id", "=", agent_id)).execute();

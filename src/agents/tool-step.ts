@@ -1,5 +1,6 @@
+import type { RunError } from "../contract/runs.ts";
 import { isHarmless } from "../tools/mcp-names.ts";
-import { argumentsOf, type NextAction } from "./next-action.ts";
+import { argumentsOf, mayHaveEffect, type NextAction } from "./next-action.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import { earlierCalls, taintOf } from "./taint.ts";
 
@@ -12,7 +13,8 @@ export function createToolSteps({ scheduling, tools }: Pick<EngineDeps, "schedul
     const { run, config, input, steps } = work;
     const step = stepOf(work, call);
     const repeatable = isHarmless(config.tools_config, step.name);
-    const state = await scheduling.startStep(run.lease, { ...step, internal: { repeatable } });
+    const if_cut_off = cutOffError(step, repeatable);
+    const state = await scheduling.startStep(run.lease, { ...step, internal: { repeatable, if_cut_off } });
     if (state !== "running") return state;
     try {
       const answer = await tools.call({
@@ -25,6 +27,7 @@ export function createToolSteps({ scheduling, tools }: Pick<EngineDeps, "schedul
         run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
         effect_id: effectId(run.lease.run_id, step.index),
         signal: work.signal,
+        until_ms: work.until_ms,
       });
       const { status, result, error = null, safety, links } = answer;
       const finish = { status, result, error, safety, internal: { links } };
@@ -70,4 +73,15 @@ function stepOf({ steps }: Work, call: Call) {
  */
 function effectId(run_id: string, index: number): string {
   return `msg_${run_id}_${index}`;
+}
+
+/** What the step says when its run ends, here or for want of its worker, while the call is out. */
+function cutOffError(step: { name: string; arguments: unknown }, repeatable: boolean): RunError | undefined {
+  if (!mayHaveEffect({ ...step, internal: { repeatable } })) return undefined;
+  const what =
+    step.name === "send_webhook" ? "The webhook may have been delivered" : "The call may have had its effect";
+  return {
+    code: "effect_unknown",
+    message: `The run ended while ${step.name} was at work. ${what}: see at its destination.`,
+  };
 }

@@ -1,4 +1,4 @@
-import type { ChatMessage, ToolCall } from "../contract/completions.ts";
+import type { ChatMessage, FinishReason, ToolCall } from "../contract/completions.ts";
 import type { StepRecord } from "../contract/runs.ts";
 import type { AgentConfig } from "./agent-config.ts";
 
@@ -22,8 +22,11 @@ export type PastStep = Pick<StepRecord, "type" | "name" | "status" | "arguments"
 /** A step with what later steps of the run are judged by. */
 export type RunStep = PastStep & { safety: unknown; internal: unknown };
 
-/** The model's answer as a model step's result keeps it: a chat message, so that it can be sent back as it was. */
+/** The model's answer: a chat message, so that it can be sent back as it was. */
 export type AssistantMessage = ChatMessage & { role: "assistant" };
+
+/** What a model step's result is. Of an answer that is whole, why it ended: `length` and `content_filter` cut it off. */
+export type ModelResult = AssistantMessage & { finish_reason?: FinishReason };
 
 /** What the model is sent next: the agent's instructions, the task, and everything that has happened since. */
 export function transcript(config: AgentConfig, input: RunInput, steps: readonly PastStep[]): ChatMessage[] {
@@ -37,7 +40,8 @@ export function transcript(config: AgentConfig, input: RunInput, steps: readonly
     if (step.type === "model") {
       // a try that failed, or what there was of an answer when it was stopped: the call was made again
       if (step.status !== "succeeded") continue;
-      messages.push(step.result as AssistantMessage);
+      const { finish_reason: _, ...message } = step.result as ModelResult;
+      messages.push(message);
       open = [...callsOf(step)];
     } else {
       messages.push({ role: "tool", tool_call_id: open.shift()?.id ?? "", content: toolText(step) });

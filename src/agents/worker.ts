@@ -51,6 +51,15 @@ export function createWorker(deps: {
   let timers: NodeJS.Timeout[] = [];
   let stopWatching = async () => {};
 
+  /** A run that was left because the process is to end waits for nobody else's step. What fails here is done at the very end. */
+  const handBack = async ({ lease }: ClaimedRun) => {
+    if (!draining) return;
+    await scheduling
+      .handBackOne(worker_id, lease)
+      .catch((error: Error) =>
+        log.error({ run_id: lease.run_id, error: error.message }, "a run was not handed back yet"),
+      );
+  };
   const begin = (run: ClaimedRun) => {
     const { run_id, epoch } = run.lease;
     // The answer to a claim comes after all, and it has been made anew since.
@@ -58,7 +67,8 @@ export function createWorker(deps: {
     // A worker that stalled may claim a run anew that it is still at under a lease which it has lost.
     jobs.get(run_id)?.abort.abort("lost" satisfies StopReason);
     const abort = new AbortController();
-    const done = carryOut(run, { signal: abort.signal, isDraining: () => draining }).finally(() => {
+    const left = carryOut(run, { signal: abort.signal, isDraining: () => draining }).then(() => handBack(run));
+    const done = left.finally(() => {
       if (jobs.get(run_id)?.abort === abort) jobs.delete(run_id);
       inProgress(jobs.size);
       fillSoon();
@@ -146,7 +156,10 @@ export function createWorker(deps: {
       timers = [repeat(poll, POLL_MS), repeat(heartbeat, HEARTBEAT_MS)];
       fill();
     },
-    /** Lets steps in progress finish, for a while; then hands what is unfinished back to the queue, and what it was given without its knowing. */
+    /**
+     * Lets steps in progress finish, for a while, and hands each run that is left unfinished back to the queue as soon as
+     * it is left; at last what it was given without its knowing.
+     */
     async stop(): Promise<void> {
       draining = true;
       await Promise.all([filling, offered]);

@@ -14,6 +14,8 @@ const LEAST_OUTPUT_TOKENS = 64;
 /** Room for an answer that is always left, however long the prompt is estimated to be. */
 const LEAST_ROOM_TOKENS = 1_024;
 const OVER_RUN = "What is left of max_cost_tokens_per_run does not cover the next model call. Raise it.";
+/** The `param` of a call that its agent's monthly cap refuses. */
+export const MONTHLY_CAP = "limits.max_cost_tokens_per_month";
 const OVER_MONTH =
   "What is left of max_cost_tokens_per_month does not cover the next model call. Raise it, or wait for the next month.";
 
@@ -66,7 +68,7 @@ export async function reserve(
   call.intent?.onWritten();
   if (hold.status === "refused") {
     const { code } = hold;
-    if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH);
+    if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH, MONTHLY_CAP);
     const means = await meansOf(call.caller.user_id);
     throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, amount_tokens });
   }

@@ -18,7 +18,14 @@ export const MAX_WAIT_SECONDS = 60;
 
 const triggerSchema = z.enum(["schedule", "manual", "chat"]);
 export const runStatusSchema = z.enum(["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]);
-const runErrorSchema = z.object({ code: z.string(), message: z.string() });
+const runErrorSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  param: z
+    .string()
+    .optional()
+    .openapi({ description: "the setting of the agent that ended it, such as limits.max_cost_tokens_per_month" }),
+});
 const usageSchema = z
   .object({
     input_tokens: z.number().int(),
@@ -61,7 +68,10 @@ const stepSchema = z
     name: z.string(),
     status: z.enum(["running", "succeeded", "failed", "cancelled"]),
     arguments: z.unknown(),
-    result: z.unknown(),
+    result: z.unknown().openapi({
+      description:
+        "of a model step the assistant's message, with the `finish_reason` of a whole answer (`length` and `content_filter`: it is cut off); of a tool step what the model was given",
+    }),
     error: runErrorSchema.nullable(),
     safety: z.unknown().openapi({ description: "what the safety layer found and removed" }),
     // not .nullable(), which the document would show as "a RunUsage that may be null": nothing can be both
@@ -117,7 +127,9 @@ export const runNow = createRoute({
       prefer: z
         .string()
         .optional()
-        .openapi({ description: `wait=N: answer with the finished run, N up to ${MAX_WAIT_SECONDS} seconds` }),
+        .openapi({
+          description: `wait=N: answer with the finished run, or after N seconds with the run as it stands; more than ${MAX_WAIT_SECONDS} counts as ${MAX_WAIT_SECONDS}`,
+        }),
     }),
   },
   responses: {

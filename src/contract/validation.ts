@@ -39,7 +39,11 @@ export function validationError(issues: readonly Issue[], value: unknown, schema
   const found = issues.map(deepest);
   const first = found.find((issue) => issue.code === "unrecognized_keys") ?? found[0];
   if (first === undefined) return errors.invalidValue("", "The request is not valid.");
-  if (first.code === "unrecognized_keys") return errors.unknownField(paramOf([...first.path, first.keys?.[0] ?? ""]));
+  if (first.code === "unrecognized_keys") {
+    const [key = "", ...others] = first.keys ?? [];
+    const param = (name: string) => paramOf([...first.path, name]);
+    return errors.unknownFields([param(key), ...others.map(param)]);
+  }
   const param = paramOf(first.path);
   if (param === "") return errors.invalidJson("The body is not a JSON object");
   if (first.code !== "custom" && valueAt(value, first.path) === undefined) return errors.missingField(param);

@@ -1,6 +1,7 @@
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
+import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { generatedText } from "./generated-text.ts";
 import {
   type ChunkChoice,
@@ -12,7 +13,6 @@ import {
 import { type LanguageModel, languageModelCall } from "./language-model-prompt.ts";
 import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
-import { retryAfterSeconds } from "./retry-after.ts";
 import { estimateCounts, holdInputTokens } from "./token-count.ts";
 
 /** No completion is larger; what is, is not read on. */

@@ -3,6 +3,7 @@ import { Agent, type Dispatcher } from "undici";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedText } from "./generated-text.ts";
 import type {
@@ -14,7 +15,6 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
-import { retryAfterSeconds } from "./retry-after.ts";
 import { countsOfUsage, estimateCounts, holdInputTokens } from "./token-count.ts";
 
 /** A provider may be silent for as long before its first byte and between two, on a stream. */

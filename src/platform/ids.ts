@@ -41,3 +41,6 @@ export function stableId(name: string): string {
   const hex = createHash("sha256").update(`purser:${name}`).digest("hex");
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-8${hex.slice(13, 16)}-a${hex.slice(17, 20)}-${hex.slice(20, 32)}`;
 }
+
+/** Before every id. */
+export const NIL_ID = "00000000-0000-0000-0000-000000000000";

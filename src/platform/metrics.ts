@@ -1,11 +1,27 @@
+import { setTimeout as delay } from "node:timers/promises";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+
+/** The queue's figures are left out when they have not come by then. */
+const LOOK_MS = 1_000;
+
+/** The queue of runs over all nodes. */
+export interface QueueFigures {
+  queued: number;
+  /** Of the one that has waited longest; 0 when there is none. */
+  oldest_ms: number;
+}
 
 /** What Prometheus scrapes. Labels never carry ids, names or anything a user typed. */
 export interface Metrics {
   request(method: string, status: number, duration_ms: number): void;
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
   absorbed(tokens: number): void;
-  runFinished(status: string): void;
+  /** `error`: the code of one that failed. */
+  runFinished(status: string, error: string | null): void;
+  /** A scheduled run has begun, so long after its instant. */
+  scheduledRunBegan(lateness_ms: number): void;
+  /** Has the queue looked at whenever the metrics are asked for. */
+  watchQueue(look: () => Promise<QueueFigures>): void;
   runsInProgress(count: number): void;
   noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
   text(): Promise<string>;
@@ -36,7 +52,13 @@ export function createMetrics(): Metrics {
     help: "Billed tokens that no balance covered: should stay 0",
     registers,
   });
-  const runs = new Counter({ name: "purser_runs_total", help: "Finished runs", labelNames: ["status"], registers });
+  const runs = new Counter({
+    name: "purser_runs_total",
+    help: "Runs that ended after they had begun; error: the code of those that failed",
+    labelNames: ["status", "error"],
+    registers,
+  });
+  const queue = queueMetrics(registers);
   const inProgress = new Gauge({ name: "purser_runs_in_progress", help: "Runs that this node works on", registers });
   const notices = new Counter({
     name: "purser_notice_tries_total",
@@ -51,10 +73,52 @@ export function createMetrics(): Metrics {
       if (cost_tokens > 0) cost.inc(cost_tokens);
     },
     absorbed: (tokens) => absorbed.inc(tokens),
-    runFinished: (status) => runs.inc({ status }),
+    runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),
+    ...queue,
     runsInProgress: (count) => inProgress.set(count),
     noticeTry: (outcome) => notices.inc({ outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,
+  };
+}
+
+function queueMetrics(registers: Registry[]): Pick<Metrics, "scheduledRunBegan" | "watchQueue"> {
+  const lateness = new Histogram({
+    name: "purser_scheduled_run_lateness_seconds",
+    help: "From a scheduled run's instant until it began",
+    buckets: [0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 14_400, 43_200],
+    registers,
+  });
+  return {
+    scheduledRunBegan: (lateness_ms) => lateness.observe(Math.max(0, lateness_ms) / 1000),
+    watchQueue: (look) => {
+      let looking: Promise<QueueFigures | null> | null = null;
+      // Both gauges are asked at once. While the database is away or does not answer, the others are still to be seen.
+      const seen = () => {
+        looking ??= Promise.race([look(), delay(LOOK_MS, null, { ref: false })])
+          .catch(() => null)
+          .finally(() => {
+            looking = null;
+          });
+        return looking;
+      };
+      const gauge = (name: string, help: string, figureOf: (figures: QueueFigures) => number) =>
+        new Gauge({
+          name,
+          help,
+          registers,
+          async collect() {
+            const figures = await seen();
+            if (figures === null) this.remove();
+            else this.set(figureOf(figures));
+          },
+        });
+      gauge("purser_runs_queued", "Runs in the queue, over all nodes, counted up to 20000", ({ queued }) => queued);
+      gauge(
+        "purser_runs_queued_oldest_seconds",
+        "For how long the oldest run in the queue, over all nodes, has been there",
+        ({ oldest_ms }) => oldest_ms / 1000,
+      );
+    },
   };
 }

@@ -1,5 +1,6 @@
-import type { Sql } from "../platform/db.ts";
-import { type ClaimedRow, RUN_COLUMNS, worked } from "./run.store.ts";
+import type { Instant, Sql } from "../platform/db.ts";
+import { type ClaimedRow, ENDED_STEPS, RUN_COLUMNS, worked } from "./run.store.ts";
+import type { RunLease } from "./scheduling.types.ts";
 
 /** What the database's clock shows, by which leases are written. */
 export async function selectClock(sql: Sql): Promise<number> {
@@ -22,5 +23,26 @@ export async function reclaimRuns(
       where worker_id = $1 and status in ('running', 'cancelling') and id not in (select value::uuid from jsonb_array_elements_text($2::jsonb))
       returning ${RUN_COLUMNS}, epoch, worked_ms, input`,
     values: [worker_id, JSON.stringify(known), lease_ms],
+  });
+}
+
+/** Puts the worker's runs, or with `lease` that one, back into the queue for anybody, as the same attempt; those being cancelled are cancelled, and so are chats. */
+export async function handBackRuns(
+  sql: Sql,
+  { worker_id, lease }: { worker_id: string; lease: RunLease | null },
+  now: Instant,
+): Promise<void> {
+  await sql.query({
+    text: `with owned as materialized (
+        select user_id, id from run where worker_id = $1 and status in ('running', 'cancelling')
+          and ($3::uuid is null or (user_id = $3 and id = $4 and epoch = $5))
+        order by user_id, id for update
+      ), ended as (
+        update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${worked("clock_timestamp()")},
+          status = case when run.status = 'cancelling' or run.trigger = 'chat' then 'cancelled' else 'queued' end,
+          finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
+        from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
+      ) ${ENDED_STEPS}`,
+    values: [worker_id, now, lease?.user_id ?? null, lease?.run_id ?? null, lease?.epoch ?? null],
   });
 }

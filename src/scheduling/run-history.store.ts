@@ -162,3 +162,19 @@ export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: b
   });
   return row ?? { open: false, attended: false };
 }
+
+/** Queued runs that are counted: a longer queue costs no more to look at. */
+const MOST_COUNTED = 20_000;
+
+/** How many runs are queued, and when the oldest of them was. Of each priority only the first is looked at for that. */
+export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: Instant | null }> {
+  const [row] = await sql.query<{ queued: number; oldest: Instant | null }>({
+    name: "run_queue_figures",
+    text: `select (select count(*) from (select from run where status = 'queued' limit ${MOST_COUNTED}) as waiting) as queued, min(first.queued_at) as oldest
+      from unnest(array[0, 1, 2]) as level(priority)
+      cross join lateral (
+        select queued_at from run where status = 'queued' and run.priority = level.priority order by id limit 1
+      ) as first`,
+  });
+  return row ?? { queued: 0, oldest: null };
+}

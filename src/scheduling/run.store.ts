@@ -51,7 +51,9 @@ export interface ClaimedRow extends RunRow {
 export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at,
   finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, error`;
 
-const ENDED_STEPS = `update run_step set finished_at = ended.finished_at, error = coalesce(run_step.error, ended.error),
+/** Ends the open steps of runs that have: with what an intent says of a call that was cut off, or with the run's error. */
+export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
+    error = coalesce(run_step.error, run_step.internal->'if_cut_off', ended.error),
     status = case ended.status when 'failed' then 'failed' else 'cancelled' end
   from ended where run_step.user_id = ended.user_id and run_step.run_id = ended.id and run_step.status = 'running'
     and ended.finished_at is not null`;
@@ -189,21 +191,6 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
       )
       select run.id as run_id, run.epoch, run.status from run join ${GIVEN_LEASES} on ${OWNED}`,
     values: [jsonbText(leases), lease_ms],
-  });
-}
-
-/** Puts the worker's runs back into the queue for anybody, as the same attempt; those being cancelled are cancelled, and so are chats. */
-export async function handBackRuns(sql: Sql, worker_id: string, now: Instant): Promise<void> {
-  await sql.query({
-    text: `with owned as materialized (
-        select user_id, id from run where worker_id = $1 and status in ('running', 'cancelling') order by user_id, id for update
-      ), ended as (
-        update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${worked("clock_timestamp()")},
-          status = case when run.status = 'cancelling' or run.trigger = 'chat' then 'cancelled' else 'queued' end,
-          finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
-        from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
-      ) ${ENDED_STEPS}`,
-    values: [worker_id, now],
   });
 }
 

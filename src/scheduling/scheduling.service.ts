@@ -6,27 +6,24 @@ import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import { createEnqueue } from "./enqueue.service.ts";
+import { createHistory } from "./history.service.ts";
 import { createLeaseTime } from "./lease-time.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
-import { reclaimRuns, selectClock } from "./reclaim.store.ts";
+import { createPruning } from "./pruning.ts";
+import { handBackRuns, reclaimRuns, selectClock } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import * as history from "./run-history.store.ts";
-import * as progress from "./run-progress.store.ts";
 import { claimedOf, detailOf, recordOf } from "./run-record.ts";
 import { createRunSignals, type RunSignals } from "./run-signals.ts";
 import * as scheduleStore from "./schedule.store.ts";
 import type {
   AgentKey,
-  BegunRun,
   ClaimedRun,
   ClaimLimits,
   EndingRun,
-  FollowedRun,
-  JournalStep,
   LeaseState,
   OnRunEnd,
   OnSetback,
-  RunFilter,
   RunFinish,
   RunLease,
   StepFinish,
@@ -60,7 +57,7 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 /** Schedules, their occurrences, and the durable queue of runs. Domain time is `clock`'s; leases are the database's real time. */
 export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
   const listeners: OnSetback[] = [];
-  const ends: RunEnds = { listeners: [], rider: null };
+  const ends: RunEnds = { listeners: [], lost_listeners: [], rider: null };
   const signals = createRunSignals(db);
   const tell: OnSetback = async (setback, tx) => {
     for (const listener of listeners) await listener(setback, tx);
@@ -68,10 +65,15 @@ export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
   return {
     ...createSchedules(db, clock, tell),
     ...createQueue({ db, clock, tell, ends, signals }),
-    ...createHistory(db, signals),
+    ...createPruning(db),
+    ...createHistory({ db, clock, signals, batch_limit: BATCH_LIMIT }),
     /** Subscribes to runs that fail and schedules that pause. */
     onSetback(listener: OnSetback): void {
       listeners.push(listener);
+    },
+    /** Subscribes to how many runs this node has given up for lost (`worker_lost`), whenever there are any. */
+    onLost(listener: (runs: number) => void): void {
+      ends.lost_listeners.push(listener);
     },
     /**
      * Subscribes to the end of runs that were at work. `rider` names the SQL function that stands for `finish_steps` then
@@ -146,9 +148,10 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
   };
 }
 
-/** Who hears of the ends of runs, and the rider that lets those pass of which nobody has to. */
+/** Who hears of the ends of runs, of how many were given up for lost, and the rider that lets those pass of which nobody has to. */
 interface RunEnds {
   listeners: OnRunEnd[];
+  lost_listeners: ((runs: number) => void)[];
   rider: string | null;
 }
 
@@ -191,13 +194,20 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
     const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
     while (await runStore.reapRuns(db, reaping));
     const failures: Error[] = [];
+    let given_up = 0;
     for (const run of await runStore.selectGivenUp(db, reaping)) {
       await db
         .transaction((tx) =>
           endRuns(tx, [{ ...run, fails: true }], () => runStore.failLostRun(tx, run, reaping, WORKER_LOST)),
         )
-        .catch((error: Error) => failures.push(error)); // the others are not to wait for this one
+        .then(
+          (ended) => {
+            given_up += ended.size;
+          },
+          (error: Error) => failures.push(error), // the others are not to wait for this one
+        );
     }
+    if (given_up > 0) for (const listener of ends.lost_listeners) listener(given_up);
     if (failures[0] !== undefined) throw failures[0];
   };
   return {
@@ -232,7 +242,10 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
      * Gives back what the worker has unfinished, when its process is to end: another goes on from the last finished step.
      * That is also what it has without its knowing, since the answer to its claim was lost.
      */
-    handBack: (worker_id: string): Promise<void> => runStore.handBackRuns(db, worker_id, clock.now()),
+    handBack: (worker_id: string): Promise<void> => handBackRuns(db, { worker_id, lease: null }, clock.now()),
+    /** The same of one run, as soon as the worker has left it. Nothing is written when it has ended, or is another's. */
+    handBackOne: (worker_id: string, lease: RunLease): Promise<void> =>
+      handBackRuns(db, { worker_id, lease }, clock.now()),
     /**
      * Takes runs from workers that are lost, but for those that the caller is `at_work` at: a machine that slept, a
      * database that was away or a clock that jumped ends leases of workers that live. Idempotent; call it every second or so.
@@ -332,68 +345,4 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
 /** By epoch too: a worker that stalled can hold an old lease on a run and a new one. */
 function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
   return `${run_id} ${epoch}`;
-}
-
-function createHistory(db: Db, signals: RunSignals) {
-  const details = createBatches(BATCH_LIMIT, (keys: history.RunKey[]) => history.selectDetails(db, keys));
-  const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
-    const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
-    if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
-    return detailOf(found);
-  };
-  return {
-    /** Runs of an agent, newest first; `before_id` is the last one seen. */
-    async listRuns(
-      agent: AgentKey,
-      filter: RunFilter,
-      page: { limit: number; before_id: string | null },
-    ): Promise<RunRecord[]> {
-      return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
-    },
-    /** One run with its output and steps. 404 when there is none, or it is another agent's. */
-    getRun,
-    /** The same once it has finished, or as it stands after `timeout_ms`. `is_open`: it was at work here a moment ago. */
-    async finishedRun(
-      agent: AgentKey,
-      run_id: string,
-      wait: { timeout_ms: number; is_open: boolean },
-    ): Promise<RunDetail> {
-      let run: RunDetail | undefined;
-      const isFinished = async (told: RunDetail | null) => {
-        run = told ?? (await getRun(agent, run_id));
-        return run.finished_at !== null;
-      };
-      await signals.until(isFinished, { run_id, ...wait });
-      return run ?? getRun(agent, run_id);
-    },
-    /** The newest run of each agent, by agent; those without one are absent. */
-    async lastRuns(user_id: string, agent_ids: readonly string[]): Promise<Map<string, RunRecord>> {
-      const rows = await history.selectLastRuns(db, user_id, agent_ids);
-      return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
-    },
-    /** A run as it stands, with its steps from one on; undefined when it is there no more. */
-    async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<FollowedRun | undefined> {
-      const found = await progress.selectFollowed(db, which);
-      if (found === undefined) return undefined;
-      const { output, cancel_requested_at } = found.run;
-      const steps = found.steps.map(({ internal: _, ...step }) => step);
-      return { run: { ...recordOf(found.run), output }, cancel_requested_at, steps };
-    },
-    /** A text for each of the runs that changes when there is news of it; those that are there no more are absent. */
-    async marks(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
-      if (runs.length === 0) return new Map();
-      return new Map((await progress.selectMarks(db, runs)).map(({ run_id, mark }) => [run_id, mark]));
-    },
-    /** Runs with what they began with, by id; those that are there no more are absent. */
-    async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {
-      const rows = await progress.selectBegun(sql, user_id, run_ids);
-      return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));
-    },
-    /** The steps of runs, by run, with what only the engine sees. */
-    async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
-      return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
-    },
-    /** The steps of a claimed run, with what only the engine sees: a run at its second attempt goes on from them. */
-    journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),
-  };
 }

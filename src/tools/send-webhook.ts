@@ -3,6 +3,7 @@ import { MAX_CALLS, type SendWebhookSettings, sendWebhookArgumentsSchema } from 
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
+import { retryAfterSeconds } from "../platform/retry-after.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
 import {
@@ -22,6 +23,9 @@ const LIMITS = { max_bytes: 1_000_000, timeout_ms: 10_000, max_redirects: 0 } as
 /** Pauses between tries, and how long a call may take until its last try begins. */
 const RETRY_AFTER_MS = [500, 2_000, 5_000] as const;
 const DELIVERY_MS = 30_000;
+/** A receiver that says when to come back is waited for, but not for longer, and not in all. */
+const ASKED_MS = 60_000;
+const ASKED_DELIVERY_MS = 120_000;
 const MAX_BODY_BYTES = 1_000_000;
 const EXAMPLE = '{"url": "https://…", "payload": {}}';
 
@@ -77,7 +81,8 @@ export async function sendWebhook(
   const signing = await signingKey(call, { url: new URL(url), secret: settings.secret }, deps);
   if ("status" in signing) return signing;
   const { key, credentials } = signing;
-  const message = { url, body, key, credentials, id: call.effect_id, signal: call.signal };
+  const { effect_id: id, signal, until_ms } = call;
+  const message = { url, body, key, credentials, id, signal, until_ms };
   return resultOf(await deliver(deps.outbound, message), call, { settings, credentials, deps });
 }
 
@@ -115,14 +120,16 @@ function listedUrl(wanted: string, urls: readonly string[]): string | null {
 interface Delivery {
   answer: OutboundResponse | OutboundError;
   tries: number;
+  /** For how long the receiver wants to be left alone, where that was too long to wait for. */
+  asked_s?: number | undefined;
 }
 
 async function deliver(
   outbound: Outbound,
-  message: { url: string; body: string; id: string; signal: AbortSignal } & Signing,
+  message: { url: string; body: string; id: string; signal: AbortSignal; until_ms: number } & Signing,
 ): Promise<Delivery> {
   const { url, body, key, credentials, id, signal } = message;
-  const until_ms = monotonicMs() + DELIVERY_MS;
+  const began_ms = monotonicMs();
   const attempt = async () => {
     const signed = webhookHeaders(key, { id, timestamp_s: Math.floor(realNowMs() / 1000), body });
     try {
@@ -136,10 +143,21 @@ async function deliver(
   };
   for (let tries = 1; ; tries++) {
     const answer = await attempt();
-    const pause_ms = RETRY_AFTER_MS[tries - 1];
-    if (pause_ms === undefined || !isPassing(answer) || monotonicMs() + pause_ms > until_ms) return { answer, tries };
+    const backoff_ms = RETRY_AFTER_MS[tries - 1];
+    if (backoff_ms === undefined || !isPassing(answer)) return { answer, tries };
+    const asked_s = askedPause(answer);
+    const pause_ms = Math.max(backoff_ms, (asked_s ?? 0) * 1000);
+    const again_ms = monotonicMs() + pause_ms;
+    const within_ms = asked_s === undefined ? DELIVERY_MS : ASKED_DELIVERY_MS;
+    const is_too_late = again_ms > began_ms + within_ms || again_ms >= message.until_ms;
+    if (pause_ms > ASKED_MS || is_too_late) return { answer, tries, asked_s };
     await delay(pause_ms, undefined, { signal });
   }
+}
+
+/** Seconds for which the receiver says that it wants to be left alone. */
+function askedPause(answer: Delivery["answer"]): number | undefined {
+  return answer instanceof OutboundError ? undefined : retryAfterSeconds(answer.headers["retry-after"]);
 }
 
 /** Whether another try may fare better. */
@@ -155,7 +173,7 @@ interface Using {
   deps: SendWebhookDeps;
 }
 
-async function resultOf({ answer, tries }: Delivery, call: ToolCall, using: Using): Promise<ToolResult> {
+async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, using: Using): Promise<ToolResult> {
   const { credentials, deps } = using;
   const id = `webhook-id ${call.effect_id}`;
   const after = tries === 1 ? "" : ` after ${tries} tries`;
@@ -175,7 +193,8 @@ async function resultOf({ answer, tries }: Delivery, call: ToolCall, using: Usin
   const result = `HTTP ${answer.status}, ${id}${text === "" ? "" : `\n${text}`}`;
   const status = answer.status ?? 0;
   if (status >= 200 && status < 300) return { status: "succeeded", result, safety, links: [] };
-  const message = `the receiver answered ${status}${after} (${id})`;
+  const asked = asked_s === undefined ? "" : `; it wants to be left alone for ${asked_s} s`;
+  const message = `the receiver answered ${status}${after} (${id})${asked}`;
   return { status: "failed", result, error: { code: "http_error", message }, safety, links: [] };
 }
 

@@ -33,6 +33,8 @@ export interface ToolCall {
   /** Names the call's effect for ever: the same when the call is made again after a crash. */
   readonly effect_id: string;
   readonly signal: AbortSignal;
+  /** When the run's time is up, by the steady clock: nothing is waited for that long. */
+  readonly until_ms: number;
 }
 
 /** Why a tool step failed. `egress_refused`: nothing was sent to that destination. */

@@ -193,6 +193,19 @@ describe("a body that is not valid is refused and nothing is written", () => {
       "tools_config.web_fetch.x",
     ],
     ["an unknown zone", { ...scheduled, schedule_timezone: "Mars/X" }, "invalid_value", "schedule_timezone"],
+    ["an unknown interval", { ...scheduled, schedule_interval: "hourly" }, "invalid_value", "schedule_interval"],
+    [
+      "an unknown day",
+      { ...scheduled, schedule_interval: "weekly", schedule_day_of_week: "funday" },
+      "invalid_value",
+      "schedule_day_of_week",
+    ],
+    [
+      "an unknown day of the month",
+      { ...scheduled, schedule_interval: "monthly", schedule_day_of_month: 32 },
+      "invalid_value",
+      "schedule_day_of_month",
+    ],
     ["weekly without its day", { ...scheduled, schedule_interval: "weekly" }, "missing_field", "schedule_day_of_week"],
     ["an unknown field", { ...minimal, colour: 1 }, "unknown_field", "colour"],
     ["malformed JSON", "{", "invalid_json", ""],
@@ -207,6 +220,17 @@ describe("a body that is not valid is refused and nothing is written", () => {
       ...(param === "" ? {} : { param }),
     });
     expect((await owner.get("/api/v1/agents")).body.agents).toEqual([]);
+  });
+
+  test("an update with fields that an agent only shows is told all of them, so that one look is enough", async () => {
+    const record = await create(scheduled);
+    const { error } = (await put(record.id, { ...record, name: "Renamed" })).body;
+    expect(error).toMatchObject({ code: "unknown_field", param: "id" });
+    const [, ...told] = /^(.*) are not fields of this request\. Leave them out, or/.exec(error.message) ?? [];
+    const shown_only = new Set(told[0]?.split(/, | and /));
+    expect(shown_only).toContain("created_at");
+    const kept = Object.entries(record).filter(([name]) => !shown_only.has(name));
+    expect((await put(record.id, { ...Object.fromEntries(kept), name: "Renamed" })).status).toBe(200);
   });
 
   test("an update that leaves the whole inconsistent", async () => {

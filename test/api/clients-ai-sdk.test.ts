@@ -4,7 +4,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { z } from "zod";
 import { charges, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
-import { completion, json } from "../support/upstream.ts";
+import { calling, completion, json } from "../support/upstream.ts";
 
 let lab: Lab;
 let user: Client;
@@ -76,5 +76,18 @@ describe("the Vercel AI SDK's openai-compatible provider, unchanged but for base
     expect(APICallError.isInstance(error)).toBe(true);
     expect(error).toMatchObject({ statusCode: 502 });
     expect((error as APICallError).responseBody).toContain("upstream_error");
+  });
+
+  it("does not carry a failed turn of an agent out again by its own retries, with an Idempotency-Key", async () => {
+    const agent = { name: "Scout", model_id: "lab/plain", limits: { max_steps: 1 } };
+    const tools_config = { send_webhook: { enabled: true, urls: ["https://example.com/hook"] } };
+    const { id } = (await user.post("/api/v1/agents", { ...agent, tools_config })).body;
+    lab.upstream.answer(calling("send_webhook", { url: "https://other.example/", payload: 1 }));
+    lab.upstream.requests.length = 0;
+    const headers = { "Idempotency-Key": crypto.randomUUID() };
+    const asked = generateText({ model: modelOf(user.key, `agent/${id}`), prompt: "hello", headers, maxRetries: 1 });
+    await expect(asked).rejects.toThrow("max_steps");
+    expect(lab.upstream.requests).toHaveLength(1);
+    expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toHaveLength(1);
   });
 });

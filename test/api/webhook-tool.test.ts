@@ -89,3 +89,27 @@ test("an agent's key is its own, stays the same, and is shown only to who may ch
   await user.request("DELETE", one);
   expect((await user.get(`${one}/webhook-key`)).status).toBe(404);
 });
+
+test("a webhook that is out when its run is cancelled says that it may have been delivered", async () => {
+  receiver.treat(() => {});
+  lab.upstream.answer(calling("send_webhook", { url: `${receiver.url}/hook`, payload: 1 }));
+  const agent = await create();
+  const before = receiver.received.length;
+  const path = `${agent}/runs/${(await user.post(`${agent}/runs`)).body.id}`;
+  await receiver.until(before + 1);
+  await user.post(`${path}/cancel`);
+  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 5_000 }).toBe("cancelled");
+  const { error, status } = (await user.get(path)).body.steps[1];
+  expect([status, error.code]).toEqual(["cancelled", "effect_unknown"]);
+  expect(error.message).toContain("may have been delivered");
+});
+
+test("a webhook that is out when its run's time is up says so too", async () => {
+  receiver.treat(() => {});
+  lab.upstream.answer(calling("send_webhook", { url: `${receiver.url}/hook`, payload: 1 }));
+  const agent = await create();
+  await user.request("PUT", agent, { limits: { max_run_seconds: 1 } });
+  const run = await runNow(agent);
+  expect(run).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  expect(run.steps[1]).toMatchObject({ status: "failed", error: { code: "effect_unknown" } });
+});

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
-import { completion, startUpstream, type Upstream } from "../support/upstream.ts";
+import { completion, ended, startUpstream, type Upstream } from "../support/upstream.ts";
 
 let browser: Browser;
 let upstream: Upstream;
@@ -208,6 +208,16 @@ it("without tokens a run is refused with the ways out, and one of them leads on"
   await page.getByRole("link", { name: "Poor reader", exact: true }).click();
   await page.getByRole("button", { name: "Run now" }).click();
   await shows(page, "hello from upstream");
+});
+
+it("an output that was cut off at the model's output limit says so, with the step that it is of", async () => {
+  await signUp(page, service, "cut@example.com");
+  upstream.answer(ended("Half of i", "length"));
+  const { id } = await agent();
+  const run = await asPerson(context, service, "POST", `/agents/${id}/runs`);
+  await page.goto(`${service.url}/agents/${id}/runs/${run.id}`);
+  await page.getByRole("heading", { name: "Output" }).waitFor();
+  expect(await page.getByText("Cut off at the model's output limit.").count()).toBe(2);
 });
 
 it("signing out in one tab signs the other one out too", async () => {

@@ -3,7 +3,8 @@ import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } f
 import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
 import type { Db, Sql } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { cancelRuns, finishStepArgument, handBackRuns, startSteps } from "../../src/scheduling/run.store.ts";
+import { handBackRuns } from "../../src/scheduling/reclaim.store.ts";
+import { cancelRuns, finishStepArgument, startSteps } from "../../src/scheduling/run.store.ts";
 import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
 import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -65,7 +66,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
     "a batch of settles": (sql, { settles }) => applyOperations(sql, settles.toReversed(), NOW),
     "the end of all runs of a user": (sql, { user_id }) =>
       cancelRuns(sql, { user_id, agent_id: null, run_id: null }, NOW),
-    "a worker that gives its runs back": (sql) => handBackRuns(sql, "worker", NOW),
+    "a worker that gives its runs back": (sql) => handBackRuns(sql, { worker_id: "worker", lease: null }, NOW),
     "a batch of intents": (sql, { runs }) =>
       startSteps(
         sql,

@@ -128,6 +128,46 @@ describe("a lost worker", () => {
     expect(anew.map(({ attempt }) => attempt)).toEqual([1, 1]);
   });
 
+  test("one run is handed back by itself, and not under a lease that is another's by now", async () => {
+    for (let run = 0; run < 2; run += 1) await queue.enqueue();
+    const [one, other] = await queue.scheduling.claim("worker-1", 2, LIMITS);
+    if (one === undefined || other === undefined) throw new Error("two runs were expected");
+    await queue.scheduling.handBackOne("worker-1", one.lease);
+    expect(await queue.scheduling.heartbeat([one.lease, other.lease])).toEqual(["lost", "running"]);
+    const anew = await queue.claimOne("worker-1");
+    await queue.scheduling.handBackOne("worker-1", one.lease);
+    expect(anew).toMatchObject({ attempt: 1, lease: { run_id: one.lease.run_id } });
+    expect(await queue.scheduling.heartbeat([anew.lease])).toEqual(["running"]);
+  });
+
+  test("a call that was out when a cancelled run lost its worker says what its intent says of that", async () => {
+    const { id } = await queue.enqueue();
+    const { lease } = await queue.claimOne();
+    const if_cut_off = { code: "effect_unknown", message: "It may have been delivered." };
+    const call = { index: 0, type: "tool", name: "send_webhook", arguments: {}, internal: { if_cut_off } } as const;
+    await queue.scheduling.startStep(lease, call);
+    await queue.scheduling.requestCancel(queue.agent, id);
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+    const run = await queue.scheduling.getRun(queue.agent, id);
+    expect(run).toMatchObject({
+      status: "cancelled",
+      error: null,
+      steps: [{ status: "cancelled", error: if_cut_off }],
+    });
+  });
+
+  test("it is told how many runs were given up, each once", async () => {
+    const lost: number[] = [];
+    queue.scheduling.onLost((runs) => lost.push(runs));
+    for (let run = 0; run < 2; run += 1) await queue.enqueue(queue.agent, "chat");
+    await queue.scheduling.claim("worker-1", 2, LIMITS);
+    await queue.expireLeases();
+    await queue.scheduling.reap();
+    await queue.scheduling.reap();
+    expect(lost).toEqual([2]);
+  });
+
   test("a run handed back is claimed again as the same attempt", async () => {
     await queue.enqueue();
     const first = await queue.claimOne();

@@ -326,3 +326,14 @@ describe("a long queue", () => {
     expect(await queue.enqueue(queue.agent, "chat")).toMatchObject({ status: "queued" });
   });
 });
+
+test("the queue's figures: how many wait, whoever they are of, and for how long the oldest has", async () => {
+  expect(await queue.scheduling.queueFigures()).toEqual({ queued: 0, oldest_ms: 0 });
+  await queue.enqueue();
+  queue.now = "2026-03-01T09:00:10.000Z";
+  await queue.enqueue(queue.agent, "chat");
+  queue.now = "2026-03-01T09:00:30.000Z";
+  expect(await queue.scheduling.queueFigures()).toEqual({ queued: 2, oldest_ms: 30_000 });
+  await queue.claimOne();
+  expect(await queue.scheduling.queueFigures()).toEqual({ queued: 1, oldest_ms: 30_000 });
+});

@@ -67,6 +67,7 @@ export function aCall(name: string, args: unknown, more: Partial<ToolCall> = {})
     run: { user_id: "u", agent_id: "a", run_id: "r" },
     effect_id: "msg_1",
     signal: UNSTOPPED,
+    until_ms: Infinity,
     ...more,
   };
 }

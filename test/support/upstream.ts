@@ -154,6 +154,16 @@ export function stream(pieces: string[], usage: UpstreamUsage | null = USAGE): R
   );
 }
 
+/** A whole stream of this text, which ended for this reason. */
+export function ended(text: string, finish_reason: string): Reply {
+  return events(
+    delta(text),
+    event({ choices: [{ index: 0, delta: {}, finish_reason }] }),
+    event({ choices: [], usage: USAGE }),
+    "data: [DONE]\n\n",
+  );
+}
+
 /** Writes these texts as an event stream and ends it. */
 export function events(...texts: string[]): Reply {
   return async (response) => {

@@ -7,7 +7,7 @@ import { agentQuery, type RunDetail, runQuery, stale } from "../api/queries.ts";
 import { ago, count, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
-import { failure, hasEnded } from "../run-words.ts";
+import { cutOff, failure, hasEnded } from "../run-words.ts";
 import { useAct } from "../ui/act.ts";
 import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -116,10 +116,12 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
     );
   }
   const text = ended ? run.output : preview;
-  if (text === null || text === "") return null;
+  const cut = ended ? cutOff(run.steps.at(-1)) : null;
+  if (cut === null && (text === null || text === "")) return null;
   return (
     <Card title={ended ? "Output" : "Answering"}>
-      <Markdown text={text} />
+      {cut !== null && <p className="mb-2 text-warn">{cut}</p>}
+      {text !== null && text !== "" && <Markdown text={text} />}
     </Card>
   );
 }

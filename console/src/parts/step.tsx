@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { Step } from "../api/queries.ts";
 import { count, duration, number, words } from "../format.ts";
-import { failure, technique } from "../run-words.ts";
+import { cutOff, failure, technique } from "../run-words.ts";
 import { Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Markdown } from "../ui/markdown.tsx";
@@ -51,6 +51,7 @@ export function StepCard({ step }: { step: Step }) {
       </div>
       <div className="space-y-2.5 px-4 pb-3.5 empty:hidden">
         {tool ? <ToolCall step={step} /> : <ModelAnswer message={step.result as AssistantMessage | null} />}
+        {cutOff(step) !== null && <p className="text-warn">{cutOff(step)}</p>}
         <Removed safety={step.safety} />
         {step.error !== null && (
           <p className="break-words text-bad">

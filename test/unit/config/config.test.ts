@@ -109,6 +109,7 @@ describe("a good value is taken", () => {
     [{ PURSER_SAFETY_OFF: "allowed" }, { safety_off: "allowed" }],
     [{}, { safety_off: "refused" }],
     [{ PURSER_SIGNUP: "closed" }, { signup: "closed" }],
+    [{ PURSER_KEEP_RUNS_DAYS: "90" }, { keep_runs_days: 90 }],
     [{ LOG_LEVEL: "debug" }, { log_level: "debug" }],
     [{ MISTRAL_API_KEY: "m-1", XAI_API_KEY: "" }, { provider_keys: { MISTRAL_API_KEY: "m-1" } }],
   ])("%j", (env, expected) => {
@@ -162,6 +163,10 @@ describe("a bad value is refused in one line with the variable, what is wrong an
     [{ PURSER_EGRESS_ALLOW: "*.internal:80" }, "PURSER_EGRESS_ALLOW: "],
     [{ PURSER_EGRESS_ALLOW: "localhost:99999" }, "PURSER_EGRESS_ALLOW: "],
     [{ PURSER_EGRESS_ALLOW: "a:80,,b:80" }, "PURSER_EGRESS_ALLOW: "],
+    [
+      { PURSER_KEEP_RUNS_DAYS: "0" },
+      'PURSER_KEEP_RUNS_DAYS: "0" is not one; accepted: a whole number of days from 1 to 36500',
+    ],
     [{ PURSER_SIGNUP: "yes" }, 'PURSER_SIGNUP: "yes" is not one of them; accepted: open or closed'],
     [{ LOG_LEVEL: "loud" }, 'LOG_LEVEL: "loud" is not one of them; accepted: silent, fatal'],
     [{ OPENAI_API_KEY: "hunter2\n" }, "OPENAI_API_KEY: it holds a space"],

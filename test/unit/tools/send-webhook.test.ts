@@ -4,7 +4,7 @@ import type { SendWebhookSettings } from "../../../src/contract/tools.ts";
 import { newWebhookSecret } from "../../../src/platform/standard-webhooks.ts";
 import { newMark } from "../../../src/safety/fence.ts";
 import type { ToolCall } from "../../../src/tools/tools.types.ts";
-import { type Receiver, startReceiver } from "../../support/receiver.ts";
+import { type Receiver, startReceiver, type Treatment } from "../../support/receiver.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";
 
 const key = newWebhookSecret();
@@ -93,6 +93,35 @@ describe("send_webhook", () => {
       for (const { body, headers } of receiver.received) new Webhook(key).verify(body, headers);
     },
   );
+
+  const busy =
+    (retry_after: string, status = 429): Treatment =>
+    (response) =>
+      response.writeHead(status, { "retry-after": retry_after }).end();
+
+  it.each([429, 503])(
+    "is tried again after %i when its Retry-After says, under the same webhook-id",
+    async (status) => {
+      receiver.treat(busy("1", status), 204);
+      const began_ms = performance.now();
+      expect((await send({ url: url(), payload })).status).toBe("succeeded");
+      // without Retry-After it would be half a second
+      expect(performance.now() - began_ms).toBeGreaterThan(990);
+      expect(receiver.received.map(({ headers }) => headers["webhook-id"])).toEqual(["msg_run_1", "msg_run_1"]);
+    },
+  );
+
+  it.each([
+    ["longer than a minute", "61", Infinity],
+    ["past the run's end", "5", 2_000],
+  ])("is not waited for %s: the model reads how long that would be", async (_what, retry_after, left_ms) => {
+    receiver.treat(busy(retry_after));
+    const { error } = await send({ url: url(), payload }, {}, { until_ms: performance.now() + left_ms });
+    expect(error?.message).toBe(
+      `the receiver answered 429 (webhook-id msg_run_1); it wants to be left alone for ${retry_after} s`,
+    );
+    expect(receiver.received).toHaveLength(1);
+  });
 
   it("is tried again when the connection breaks", async () => {
     receiver.treat((response) => response.destroy(), 200);

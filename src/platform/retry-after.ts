@@ -1,4 +1,4 @@
-import { realNowMs } from "../platform/clock.ts";
+import { realNowMs } from "./clock.ts";
 
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
 

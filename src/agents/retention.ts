@@ -1,0 +1,65 @@
+import { addDays, addSeconds, type Clock } from "../platform/clock.ts";
+import type { Instant } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
+import type { Scheduling } from "../scheduling/scheduling.service.ts";
+import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
+import type { Threads } from "./threads.service.ts";
+
+/** Runs of a deleted agent, which nobody can read any more, are kept this long. */
+const DELETED_DAYS = 30;
+/** Between two looks at what has become too old. */
+const LOOK_SECONDS = 3_600;
+/** Batches in one turn: a process that is to end does not wait for a long backlog. The next turn goes on. */
+const BATCHES = 10;
+/** Deleted agents whose runs are deleted together. */
+const AGENTS = 100;
+
+/**
+ * Deletes old runs: those that the operator does not want kept any longer (`keep_days`; null: for ever), with what became
+ * of due instants and the turns of conversations that they are, and those of agents that were deleted.
+ */
+export function createRetention(deps: {
+  clock: Clock;
+  scheduling: Scheduling;
+  threads: Pick<Threads, "forgetTurns">;
+  store: Pick<AgentsStore, "deletedAgents">;
+  keep_days: number | null;
+}) {
+  const { clock, scheduling, threads, store, keep_days } = deps;
+  let look_at: Instant | null = null;
+  let pruned_to: Parameters<Scheduling["pruneRuns"]>[0]["after"] = null;
+  /** Beyond it no deleted agent has been looked at by this process. None comes back, so none is looked at twice. */
+  let deleted_to: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
+
+  /** Each resolves to true when there may be more. */
+  const pruneDeleted = async (): Promise<boolean> => {
+    const before = addDays(clock.now(), -Math.min(DELETED_DAYS, keep_days ?? DELETED_DAYS));
+    const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
+    if (agents.length === 0) return false;
+    if (await scheduling.pruneRunsOf(agents.map(({ user_id, id }) => ({ user_id, agent_id: id })))) return true;
+    deleted_to = agents.at(-1) ?? deleted_to;
+    return agents.length === AGENTS;
+  };
+  const pruneOccurrences = async (): Promise<boolean> =>
+    keep_days !== null && scheduling.pruneOccurrences(addDays(clock.now(), -keep_days));
+  const pruneRuns = async (): Promise<boolean> => {
+    if (keep_days === null) return false;
+    const which = { before: addDays(clock.now(), -keep_days), after: pruned_to };
+    pruned_to = await scheduling.pruneRuns(which, threads.forgetTurns);
+    return pruned_to !== null;
+  };
+
+  return {
+    /** Call it every second or so: it looks once an hour, and goes on by itself while there is more. Idempotent, safe on several nodes. */
+    async pruneOld(): Promise<void> {
+      const now = clock.now();
+      if (look_at !== null && now < look_at) return;
+      let left = BATCHES;
+      // Occurrences first, so that none names a run that is gone.
+      for (const prune of [pruneDeleted, pruneOccurrences, pruneRuns]) {
+        while (left > 0 && (await prune())) left -= 1;
+      }
+      if (left > 0) look_at = addSeconds(now, LOOK_SECONDS);
+    },
+  };
+}

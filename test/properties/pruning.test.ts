@@ -1,0 +1,152 @@
+import { beforeEach, describe, expect, inject, test } from "vitest";
+import { createAgentsStore } from "../../src/agents/agents.store.ts";
+import { createRetention } from "../../src/agents/retention.ts";
+import { createThreads } from "../../src/agents/threads.service.ts";
+import { addDays } from "../../src/platform/clock.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
+
+// Old runs are deleted from a database of their own.
+
+const queue = useQueue();
+const DONE = { status: "succeeded", output: "Done." } as const;
+const clock = { now: () => queue.now };
+beforeEach(async () => {
+  await queue.db.query({ text: "truncate occurrence, agent, agent_version, thread, thread_turn" });
+});
+
+const threads = () => createThreads({ db: queue.db, clock, scheduling: queue.scheduling, models: {} as never });
+const retention = (keep_days: number | null) => {
+  const store = createAgentsStore(queue.db);
+  return createRetention({ clock, scheduling: queue.scheduling, threads: threads(), store, keep_days });
+};
+async function ended(trigger: "manual" | "chat" = "manual"): Promise<string> {
+  const { id } = await queue.enqueue(queue.agent, trigger);
+  const { lease } = await queue.claimOne();
+  await queue.scheduling.startStep(lease, MODEL_CALL);
+  expect(await queue.scheduling.finishRun(lease, DONE)).toBe(true);
+  return id;
+}
+const ids = async () =>
+  (await queue.db.query<{ id: string }>({ text: "select id from run order by id" })).map(({ id }) => id);
+const counted = async (table: string) =>
+  (await queue.db.query<{ rows: number }>({ text: `select count(*) as rows from ${table}` }))[0]?.rows;
+
+describe("the operator's retention", () => {
+  test("deletes what finished before it, with its steps, and nothing that is unfinished, younger, or an agent's last", async () => {
+    await ended();
+    await queue.enqueue();
+    const open = await queue.claimOne();
+    await queue.scheduling.startStep(open.lease, MODEL_CALL);
+    const waiting = await queue.enqueue();
+    queue.now = addDays(START, 5);
+    const young = await ended();
+    queue.agent = { user_id: newId(), agent_id: newId() };
+    queue.now = START;
+    const last = await ended();
+    queue.now = addDays(START, 8);
+    await retention(7).pruneOld();
+    expect(await ids()).toEqual([open.lease.run_id, waiting.id, young, last]);
+    expect(await counted("run_step")).toBe(3);
+  });
+
+  test("for ever, which is the default, deletes nothing", async () => {
+    await ended();
+    await ended();
+    queue.now = addDays(START, 10_000);
+    await retention(null).pruneOld();
+    expect(await ids()).toHaveLength(2);
+  });
+
+  test("takes a long backlog in turns of bounded size, one after the other, and then rests for an hour", async () => {
+    const { user_id, agent_id } = queue.agent;
+    await queue.db.query({
+      text: `insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, finished_at, input, priority)
+        select $1, gen_random_uuid(), $2, 1, 'manual', 'succeeded', $3, $3, '{}', 1 from generate_series(1, 2500)`,
+      values: [user_id, agent_id, START],
+    });
+    const kept = retention(1);
+    queue.now = addDays(START, 2);
+    await kept.pruneOld();
+    expect(await counted("run")).toBe(500);
+    await kept.pruneOld();
+    expect(await counted("run")).toBe(1);
+    await queue.db.query({ text: "update run set id = '00000000-0000-7000-8000-000000000000'" });
+    const newer = await ended();
+    await kept.pruneOld();
+    expect(await counted("run")).toBe(2);
+    queue.now = addDays(START, 2.05);
+    await kept.pruneOld();
+    expect(await ids()).toEqual([newer]);
+  });
+});
+
+test("runs of a deleted agent, the last one too, go 30 days after it, also where runs are kept for ever", async () => {
+  await ended();
+  const { user_id, agent_id } = queue.agent;
+  await queue.db.query({
+    text: `insert into agent (user_id, id, version, name, auto_route, is_active, tools_config, schedule_enabled, schedule_timezone,
+        limits, created_at, updated_at, deleted_at)
+      values ($1, $2, 1, 'gone', true, true, '{}', false, 'UTC', '{}', $3, $3, $3)`,
+    values: [user_id, agent_id, START],
+  });
+  const kept = retention(null);
+  queue.now = addDays(START, 29);
+  await kept.pruneOld();
+  expect(await ids()).toHaveLength(1);
+  queue.now = addDays(START, 31);
+  await kept.pruneOld();
+  expect(await ids()).toEqual([]);
+});
+
+describe("conversations", () => {
+  const key = (thread_id: string) => ({ ...queue.agent, thread_id });
+  /** A turn, whose run has succeeded. */
+  async function turn(thread_id: string): Promise<string> {
+    const run_id = await ended("chat");
+    await queue.db.transaction((tx) => threads().begin(tx, key(thread_id), run_id));
+    return run_id;
+  }
+
+  test("lose the turns whose runs are too old, and go with their last one; one that was never begun stays", async () => {
+    await threads().create(key("never-begun"));
+    await turn("old");
+    await turn("going-on");
+    queue.now = addDays(START, 5);
+    const second = await turn("going-on");
+    queue.now = addDays(START, 8);
+    await retention(7).pruneOld();
+    const page = { limit: 10, before_turn: null };
+    expect((await threads().detail(key("going-on"), page)).record.turns).toMatchObject([{ run_id: second }]);
+    expect((await threads().detail(key("never-begun"), page)).record.turns).toEqual([]);
+    await expect(threads().detail(key("old"), page)).rejects.toThrow("This thread");
+    expect(await counted("thread_turn")).toBe(1);
+  });
+
+  test.skipIf(inject("storage").kind === "embedded")(
+    "keep a turn that begins at the very moment at which the one before it is deleted",
+    async () => {
+      await turn("going-on");
+      await ended();
+      queue.now = addDays(START, 8);
+      const { promise: locked, resolve: hasLocked } = Promise.withResolvers<void>();
+      const { promise: may_go_on, resolve: goOn } = Promise.withResolvers<void>();
+      const next = newId();
+      const beginning = queue.db.transaction(async (tx) => {
+        await threads().begin(tx, key("going-on"), next);
+        hasLocked();
+        await may_go_on;
+      });
+      await locked;
+      const pruning = retention(7).pruneOld();
+      const waits =
+        "select count(*) as rows from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+      await expect.poll(async () => (await queue.db.query<{ rows: number }>({ text: waits }))[0]?.rows).toBe(1);
+      goOn();
+      await Promise.all([beginning, pruning]);
+      const rows = await queue.db.query({ text: "select last_turn, last_run_id from thread" });
+      expect(rows).toEqual([{ last_turn: 2, last_run_id: next }]);
+      expect(await counted("thread_turn")).toBe(1);
+    },
+  );
+});
