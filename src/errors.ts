@@ -250,6 +250,18 @@ export const errors = {
       message: "The service is at its limit. Retry after the time in Retry-After.",
       retry_after_s,
     }),
+  /** `code` overloaded: the ledger could not be asked, and nothing was begun. */
+  databaseAway: (cause: unknown) =>
+    failure(
+      {
+        status: 503,
+        type: "api_error",
+        code: "overloaded",
+        message: "The service's database does not answer at the moment. Retry after the time in Retry-After.",
+        retry_after_s: 1,
+      },
+      cause,
+    ),
   noWorker: () =>
     failure({
       status: 503,

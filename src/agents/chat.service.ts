@@ -12,7 +12,7 @@ import { keepActive } from "./outcome.store.ts";
 import type { RunResult } from "./run-work.ts";
 import type { Runs } from "./runs.service.ts";
 import type { ThreadInput, Threads } from "./threads.service.ts";
-import type { RunInput } from "./transcript.ts";
+import { type RunInput, setUpOf } from "./transcript.ts";
 
 /** contract 6: how long a chat waits for a place. */
 const WAIT_MS = 30_000;
@@ -151,7 +151,8 @@ function finishedTurn(
   }
   const { shape, cause } = failureOf(run, result);
   // Who hung up, and was not heard, may ask again for what was only begun to be said.
-  const has_acted = (is_heard && run.usage.cost_tokens > 0) || run.steps.some(({ type }) => type === "tool");
+  const asked_for = run.steps.slice(setUpOf(run.steps).length);
+  const has_acted = (is_heard && run.usage.cost_tokens > 0) || asked_for.some(({ type }) => type === "tool");
   const metadata = { ...shape.metadata, run_id: run.id };
   // Without a cause it is the run's own failure, or its user's, and nothing for the operator's log.
   throw new PurserError({ ...shape, metadata, has_acted }, cause === undefined ? {} : { cause });

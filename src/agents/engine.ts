@@ -1,6 +1,7 @@
 import { monotonicMs } from "../platform/clock.ts";
 import type { ClaimedRun, RunFinish } from "../scheduling/scheduling.types.ts";
 import type { AgentConfig } from "./agent-config.ts";
+import { DatabaseAwayError } from "./insistent.ts";
 import { createModelStep } from "./model-step.ts";
 import { type NextAction, nextAction, timeoutError } from "./next-action.ts";
 import { internalError } from "./run-error.ts";
@@ -55,6 +56,8 @@ export function createEngine(deps: EngineDeps) {
     try {
       return await loop(work);
     } catch (error) {
+      // Nobody else could answer a chat's caller.
+      if (error instanceof DatabaseAwayError && work.run.trigger !== "chat") throw error;
       const { message, stack } = error as Error;
       deps.log.error(
         { run_id: work.run.lease.run_id, error: message, stack },

@@ -12,7 +12,7 @@ import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import { type ModelResult, type PastStep, type RunStep, transcript } from "./transcript.ts";
 
-/** How long a run waits before it asks again for tokens that calls in flight hold. */
+/** How long a run waits before it asks again for tokens that calls in flight hold, or that the database is away for. */
 const HELD_RETRY_MS = 1_000;
 /** While it waits, it looks this often whether the process is to end. */
 const LOOK_MS = 1_000;
@@ -181,9 +181,13 @@ function resultOf({
   return complete ? { ...message, finish_reason } : message;
 }
 
-/** Whether the step is tried again later: what is left is held by calls in flight. The caller of a chat decides that himself. */
+/**
+ * Whether the step is tried again later: what is left is held by calls in flight, or nothing can be held since the database
+ * is away. The caller of a chat decides that himself.
+ */
 function mayWait({ run }: Work, thrown: unknown): boolean {
-  return run.trigger !== "chat" && thrown instanceof PurserError && thrown.code === "in_flight_exhausted";
+  if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
+  return thrown.code === "in_flight_exhausted" || thrown.code === "overloaded";
 }
 
 /** Waits, unless the run is to be left: a process that is to end does not wait for a provider. */

@@ -172,7 +172,10 @@ export function createWorker(deps: {
       clearTimeout(filling_soon);
       for (const timer of timers) clearInterval(timer);
       await stopWatching();
-      await scheduling.handBack(worker_id);
+      await scheduling.handBack(worker_id).catch((error: Error) => {
+        // A database that is away keeps no process from its end, nor from settling what is in flight.
+        log.error({ error: error.message }, "runs were not given back; they go on when their leases are over");
+      });
       scheduling.endWaits();
     },
   };

@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { answerBatch, createBatchQueue, type Waiting } from "../platform/batch-queue.ts";
+import { isRefusal } from "../platform/refusal.ts";
 
 /** Operations one by one, done in batches. */
 export interface GroupCommit<Operation, Outcome> {
@@ -62,13 +63,4 @@ export function createGroupCommit<Operation, Outcome>(options: {
     commit: createBatchQueue(options.size_limit, commit),
     beginStop: () => stopping.abort(),
   };
-}
-
-/**
- * Whether the database judged the statement (an SQLSTATE), rather than a deadlock, being out of reach or full, letting
- * nobody in, or being a standby that has not taken over yet. The system's own errors may look alike (EPIPE).
- */
-function isRefusal(error: unknown): boolean {
-  const code = (error as { code?: unknown } | null)?.code;
-  return typeof code === "string" && /^(?!08|25006|28|3D|40|53|55000|57|58|E)[0-9A-Z]{5}$/.test(code);
 }

@@ -1,6 +1,8 @@
+import { errors } from "../errors.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import { isRefusal } from "../platform/refusal.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges } from "./charge.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
@@ -75,7 +77,10 @@ export function createLedger({
       await insertGrant(tx, newId(), { ...bonus, ...lasting }, now);
     },
     async hold(request) {
-      const outcome = (await commit({ kind: "hold", ...request })) as HoldOutcome | Superseded;
+      const held = commit({ kind: "hold", ...request }).catch((error: unknown) => {
+        throw isRefusal(error) ? error : errors.databaseAway(error);
+      });
+      const outcome = (await held) as HoldOutcome | Superseded;
       if (outcome.status === "superseded") throw new HoldSupersededError(outcome.rider);
       return outcome;
     },

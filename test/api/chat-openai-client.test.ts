@@ -83,10 +83,21 @@ describe("a turn that failed after it had called a tool", () => {
   });
 });
 
-test("a turn that failed and did nothing may be tried again, under the same Idempotency-Key too", async () => {
-  const key = { "Idempotency-Key": "refused" };
-  lab.upstream.answer((response) => void response.writeHead(429, { "retry-after": "3600" }).end("{}"), completion());
-  const refused = await user.post(`/api/v1/agents/${agent}/chat`, { messages }, key);
-  expect([refused.status, refused.headers.get("x-should-retry")]).toEqual([502, null]);
-  expect((await user.post(`/api/v1/agents/${agent}/chat`, { messages }, key)).status).toBe(200);
-});
+test.each([
+  ["", {}],
+  [
+    ", where an MCP server could not be had,",
+    { mcp: { enabled: true, servers: [{ name: "away", url: "http://127.0.0.1:1/" }] } },
+  ],
+])(
+  "a turn that failed and did nothing%s may be tried again, under the same Idempotency-Key too",
+  async (name, tools_config) => {
+    const { id } = (await user.post("/api/v1/agents", { name: `Scout${name}`, model_id: "lab/plain", tools_config }))
+      .body;
+    const key = { "Idempotency-Key": `refused${name}` };
+    lab.upstream.answer((response) => void response.writeHead(429, { "retry-after": "3600" }).end("{}"), completion());
+    const refused = await user.post(`/api/v1/agents/${id}/chat`, { messages }, key);
+    expect([refused.status, refused.headers.get("x-should-retry")]).toEqual([502, null]);
+    expect((await user.post(`/api/v1/agents/${id}/chat`, { messages }, key)).status).toBe(200);
+  },
+);

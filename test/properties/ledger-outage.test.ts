@@ -21,7 +21,7 @@ test.skipIf(storage.kind === "embedded")(
     await runSql(server, `alter database ${name} allow_connections false`);
     await runSql(server, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
     const settling = world.settle(user_id, held.hold_id, 60);
-    await expect(world.hold(user_id, 10)).rejects.toThrow(); // the pauses are over
+    await expect(world.hold(user_id, 10)).rejects.toMatchObject({ code: "overloaded" }); // the pauses are over
     await runSql(server, `alter database ${name} allow_connections true`);
 
     expect(await settling).toMatchObject({ status: "settled", charged_tokens: 60, replayed: false });

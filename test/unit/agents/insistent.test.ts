@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { createInsist, insistent } from "../../../src/agents/insistent.ts";
+import { createInsist, DatabaseAwayError, insistent } from "../../../src/agents/insistent.ts";
+import { errors } from "../../../src/errors.ts";
 import type { Scheduling } from "../../../src/scheduling/scheduling.service.ts";
 import type { RunLease } from "../../../src/scheduling/scheduling.types.ts";
 
@@ -53,6 +54,20 @@ test("a process that stops tries once more, and waits for nothing", async () => 
     if (tries === 5) setImmediate(() => stopping.abort());
     throw away;
   });
-  await expect(failing).rejects.toBe(away);
+  await expect(failing).rejects.toThrow(DatabaseAwayError);
   expect(tries).toBe(6);
+});
+
+test.each([
+  ["the database refuses, which it would again", Object.assign(new Error("invalid input"), { code: "22P02" })],
+  ["is not there any more", errors.notFound("This run")],
+])("what %s is not tried again", async (_, failure) => {
+  const insist = createInsist({ log: { warn: () => {} }, stopping: new AbortController().signal });
+  let tries = 0;
+  const failing = insist(async () => {
+    tries += 1;
+    throw failure;
+  });
+  await expect(failing).rejects.toBe(failure);
+  expect(tries).toBe(1);
 });

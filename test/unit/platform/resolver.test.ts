@@ -15,7 +15,7 @@ let folder: string;
 let resolve: Resolve;
 
 beforeAll(async () => {
-  server = await startNameServer({ "a.example": "192.0.2.7" });
+  server = await startNameServer({ "a.example": "192.0.2.7", "half.silent.example": "192.0.2.8" });
   folder = mkdtempSync(join(tmpdir(), "purser-hosts-"));
   const hosts_file = join(folder, "hosts");
   writeFileSync(hosts_file, "# names\n10.0.0.5\tWiki.example wiki # ours\nfd00::5 wiki.example\nno address\n");
@@ -55,6 +55,31 @@ test("names that hang keep nobody else waiting: not other names, nor files, nor 
   expect((await readFile(join(folder, "hosts"))).length).toBeGreaterThan(0);
   expect(await promisify(scrypt)("password", randomBytes(16), 32)).toHaveLength(32);
   expect(over).toBe(0);
+});
+
+test("a server that keeps silent about one family of addresses delays the other's by a second, not by its time-out", async () => {
+  // Of a server that it knows, the resolver expects answers sooner.
+  const anew = createResolver({ bySystem: () => false, servers: [server.address], hosts_file: join(folder, "hosts") });
+  const began_ms = performance.now();
+  expect(await anew("half.silent.example")).toEqual(["192.0.2.8"]);
+  expect(performance.now() - began_ms).toBeLessThan(4_000);
+});
+
+test("a long list of blocked hosts keeps nobody waiting", async () => {
+  const lines = Array.from({ length: 100_000 }, (_, nth) => `0.0.0.0 ads${nth}.wiki.example`);
+  const listed = [...lines, "10.0.0.5 wiki.example # not.wiki.example", "10.0.0.6 other wiki.example#"].join("\n");
+  const hosts_file = join(folder, "blocked");
+  writeFileSync(hosts_file, listed);
+  const long = createResolver({ bySystem: () => false, servers: [server.address], hosts_file });
+  const cost = async (work: () => unknown) => {
+    const before = process.cpuUsage();
+    await work();
+    return process.cpuUsage(before).user;
+  };
+  const parsing = await cost(() => listed.split("\n").map((line) => line.trim().split(/\s+/)));
+  expect(await cost(() => long("a.example"))).toBeLessThan(parsing);
+  expect(await long("wiki.example")).toEqual(["10.0.0.5", "10.0.0.6"]);
+  expect([await long("not.wiki.example"), await long(".")]).toEqual([[], []]);
 });
 
 test("what is asked before a secret is opened and the request after it go by one answer, and the next request asks anew", async () => {
