@@ -16,9 +16,9 @@ async function* linesOf(input: AsyncIterable<string>): AsyncGenerator<string> {
 }
 
 function answer(line: string): object {
-  const request: unknown = JSON.parse(line);
-  if (typeof request !== "object" || request === null) throw new Error("not an object");
-  const { id, kind, content } = request as { id?: unknown; kind?: unknown; content?: unknown };
+  const request = parsed(line);
+  if (request === undefined) return { error: "this line is not JSON" };
+  const { id, kind, content } = (request ?? {}) as { id?: unknown; kind?: unknown; content?: unknown };
   if (typeof content !== "string" || typeof kind !== "string" || !KINDS.includes(kind)) {
     return { id, error: "each line is {id, kind: html|markdown|text, content}" };
   }
@@ -26,17 +26,20 @@ function answer(line: string): object {
   return { id, ...result };
 }
 
+function parsed(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}
+
 // Who reads the answers may have enough of them.
 process.stdout.on("error", () => process.exit(0));
 process.stdin.setEncoding("utf8");
 // Split on line feeds only: U+2028 may stand inside a line.
 for await (const line of linesOf(process.stdin)) {
-  if (line.trim() === "") continue;
-  let output: object;
-  try {
-    output = answer(line);
-  } catch {
-    output = { error: "this line is not JSON" };
-  }
-  process.stdout.write(`${JSON.stringify(output)}\n`);
+  // Without the mark of byte order that some editors put first.
+  const trimmed = line.trim();
+  if (trimmed !== "") process.stdout.write(`${JSON.stringify(answer(trimmed))}\n`);
 }

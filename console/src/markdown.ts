@@ -14,9 +14,11 @@ interface Item {
 export type Span = { kind: "text" | "code" | "strong" | "emphasis" | "address"; text: string };
 
 const FENCE = /^\s*(```+|~~~+)/;
-const HEADING = /^#{1,6}\s+(.*?)\s*#*$/;
+const HEADING = /^#{1,6}\s+(.*)$/s;
+/** The signs that may close a heading. */
+const HEADING_END = /(^|\s)#+$/;
 const RULE = /^\s*([-*_])(?:\s*\1){2,}\s*$/;
-const ITEM = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
+const ITEM = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/s;
 const QUOTE = /^\s*>\s?(.*)$/;
 const ROW = /^\s*\|.*\|\s*$/;
 const ROW_BELOW_HEAD = /^\s*\|(?:\s*:?-+:?\s*\|)+\s*$/;
@@ -43,7 +45,8 @@ function blockAt(lines: string[], at: number): [Block | null, number] {
     return [{ kind: "code", text: lines.slice(at + 1, end).join("\n") }, end + 1];
   }
   const heading = HEADING.exec(line)?.[1];
-  if (heading !== undefined) return [{ kind: "heading", text: heading }, at + 1];
+  if (heading !== undefined)
+    return [{ kind: "heading", text: heading.trimEnd().replace(HEADING_END, "").trimEnd() }, at + 1];
   if (RULE.test(line)) return [{ kind: "rule" }, at + 1];
   if (QUOTE.test(line)) {
     const end = endOf(lines, at, (other) => QUOTE.test(other));
@@ -92,13 +95,14 @@ function itemsOf(lines: string[]): Item[] {
   return items;
 }
 
-// What is looked for has a bounded length, so that no text takes long, however it is made.
+// What is looked for has a bounded length, so that no text takes long, however it is made. No address holds characters that
+// turn the direction of writing or are not shown: it would look like another.
 const SPANS = [
   /(?<tick>`{1,3})(?<code>[^\n]{1,400}?)\k<tick>/,
   /\*\*(?<strong>[^\n]{1,400}?)\*\*/,
   /\*(?<emphasis>[^\s*](?:[^\n*]{0,398}[^\s*])?)\*/,
-  /!?\[(?<label>[^\]\n]{0,300})\]\((?<target>[^\s()]{1,2000})(?: "[^"\n]{0,300}")?\)/,
-  /(?<address>https?:\/\/[^\s<>()[\]"`|]{1,2000})/,
+  /!?\[(?<label>[^\]\n]{0,300})\]\((?<target>[^\s()\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]{1,2000})(?: "[^"\n]{0,300}")?\)/,
+  /(?<address>https?:\/\/[^\s<>()[\]"`|\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]{1,2000})/,
 ];
 const SPAN = new RegExp(SPANS.map(({ source }) => source).join("|"), "g");
 

@@ -2,11 +2,14 @@ import { createRootRoute, createRoute, createRouter, Outlet, redirect } from "@t
 import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
-import { lazyPage } from "./lazy-page.tsx";
+import { lazyPage } from "./lazy-page.ts";
 import { NotFound, PagePartProblem, PageProblem } from "./page-problem.tsx";
 import { choice, flag, text, whole } from "./search.ts";
 
 /** Every page with its address. What a page shows is in its address, so that it can be kept, sent and gone back to. */
+
+const isGoing = (): boolean => router.state.status === "pending";
+const page = (load: () => Promise<object>, name: string) => lazyPage(load, name, isGoing);
 
 const root = createRootRoute({ component: Outlet, errorComponent: PageProblem, notFoundComponent: NotFound });
 
@@ -15,7 +18,7 @@ const open = <Path extends string>(path: Path, load: () => Promise<object>, name
   createRoute({
     getParentRoute: () => root,
     path,
-    component: lazyPage(load, name),
+    component: page(load, name),
     validateSearch: (search: Record<string, unknown>) => ({ ...text(search, "next"), ...text(search, "search") }),
   });
 const signInPages = () => import("./pages/sign-in.tsx");
@@ -46,7 +49,7 @@ const house = createRoute({
 const overview = createRoute({
   getParentRoute: () => house,
   path: "/",
-  component: lazyPage(() => import("./pages/overview.tsx"), "OverviewPage"),
+  component: page(() => import("./pages/overview.tsx"), "OverviewPage"),
   validateSearch: (search: Record<string, unknown>) => ({
     ...choice(search, "days", [7, 30, 90]),
     ...choice(search, "by", ["model", "agent", "key"]),
@@ -55,17 +58,17 @@ const overview = createRoute({
 const agents = createRoute({
   getParentRoute: () => house,
   path: "/agents",
-  component: lazyPage(() => import("./pages/agents.tsx"), "AgentsPage"),
+  component: page(() => import("./pages/agents.tsx"), "AgentsPage"),
 });
 const newAgent = createRoute({
   getParentRoute: () => house,
   path: "/agents/new",
-  component: lazyPage(() => import("./pages/agent-editor.tsx"), "NewAgentPage"),
+  component: page(() => import("./pages/agent-editor.tsx"), "NewAgentPage"),
 });
 const agent = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id",
-  component: lazyPage(() => import("./pages/agent.tsx"), "AgentPage"),
+  component: page(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Record<string, unknown>) => ({
     ...choice(search, "tab", ["runs", "schedule", "settings"]),
     ...choice(search, "status", ["queued", "running", "succeeded", "failed", "cancelled"]),
@@ -75,12 +78,12 @@ const agent = createRoute({
 const editAgent = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/edit",
-  component: lazyPage(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
+  component: page(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
 });
 const run = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/runs/$run_id",
-  component: lazyPage(() => import("./pages/run.tsx"), "RunPage"),
+  component: page(() => import("./pages/run.tsx"), "RunPage"),
   validateSearch: (search: Record<string, unknown>): { why?: "all" | number } => ({
     ...choice(search, "why", ["all"]),
     ...whole(search, "why"),
@@ -89,19 +92,19 @@ const run = createRoute({
 const chat = createRoute({
   getParentRoute: () => house,
   path: "/agents/$id/chat",
-  component: lazyPage(() => import("./pages/chat.tsx"), "ChatPage"),
+  component: page(() => import("./pages/chat.tsx"), "ChatPage"),
   validateSearch: (search: Record<string, unknown>) => text(search, "thread"),
 });
 const secrets = createRoute({
   getParentRoute: () => house,
   path: "/secrets",
-  component: lazyPage(() => import("./pages/secrets.tsx"), "SecretsPage"),
+  component: page(() => import("./pages/secrets.tsx"), "SecretsPage"),
   validateSearch: (search: Record<string, unknown>) => text(search, "uses"),
 });
 const billing = createRoute({
   getParentRoute: () => house,
   path: "/billing",
-  component: lazyPage(() => import("./pages/billing.tsx"), "BillingPage"),
+  component: page(() => import("./pages/billing.tsx"), "BillingPage"),
   validateSearch: (search: Record<string, unknown>) => ({
     ...choice(search, "tab", ["balance", "ledger", "plans", "overage", "purchases"]),
     ...choice(search, "type", ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"]),
@@ -118,18 +121,18 @@ const billing = createRoute({
 const keys = createRoute({
   getParentRoute: () => house,
   path: "/keys",
-  component: lazyPage(() => import("./pages/keys.tsx"), "KeysPage"),
+  component: page(() => import("./pages/keys.tsx"), "KeysPage"),
 });
 const notices = createRoute({
   getParentRoute: () => house,
   path: "/notices",
-  component: lazyPage(() => import("./pages/notices.tsx"), "NoticesPage"),
+  component: page(() => import("./pages/notices.tsx"), "NoticesPage"),
   validateSearch: (search: Record<string, unknown>) => text(search, "event"),
 });
 const account = createRoute({
   getParentRoute: () => house,
   path: "/account",
-  component: lazyPage(() => import("./pages/account.tsx"), "AccountPage"),
+  component: page(() => import("./pages/account.tsx"), "AccountPage"),
 });
 
 const pages = [

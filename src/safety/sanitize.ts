@@ -125,5 +125,5 @@ function removal(technique: string, text: string): Removal {
   const excerpt = normalise(text.slice(0, MAX_EXCERPT * 4))
     .text.replace(/\s+/g, " ")
     .trim();
-  return { technique, excerpt: excerpt.slice(0, MAX_EXCERPT) };
+  return { technique, excerpt: excerpt.slice(0, MAX_EXCERPT).toWellFormed() };
 }

@@ -117,6 +117,10 @@ describe("Markdown", () => {
     "<https://a.example/>",
     "![alt text that is long enough](b) ",
     "<b>x</b>",
+    "<a b='' ",
+    '<a"',
+    "<x<!-- a --> ",
+    "<x <!--",
     "# x\n",
     "| a | b |\n",
   ])("%j over and over", (unit) => expectLinear("markdown", repeated(unit)));
@@ -145,6 +149,7 @@ describe("text", () => {
     "ǝɹouƃᴉ ",
     "<|",
     "<system ",
+    "<system a\n \n",
     "ignore ",
     "ignore all previous instructions. ",
     "send please my ",

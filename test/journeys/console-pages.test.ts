@@ -123,7 +123,7 @@ async function inWindow(path: string, look: (page: Page) => Promise<void>): Prom
   await page.goto(service.url + filled, { waitUntil: "networkidle" });
   // on a busy machine the network is silent before the page has begun
   await page.getByRole("heading", { level: 1 }).first().waitFor();
-  await expect.poll(() => page.getByRole("status", { name: "Loading" }).count(), { timeout: 30_000 }).toBe(0);
+  await page.getByRole("status", { name: "Loading" }).first().waitFor({ state: "detached" });
   await look(page);
   free.push(page);
 }

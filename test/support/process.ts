@@ -1,5 +1,6 @@
 import { spawn } from "node:child_process";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 
 const ROOT = join(import.meta.dirname, "../..");
 /** Node as the repository pins it, which is what `npm start` finds. */
@@ -38,4 +39,16 @@ export function startProcess(env: Record<string, string>): RunningProcess {
   // Who waits for the end alone must not be told of a rejection that nobody handles.
   listening.catch(() => {});
   return { listening, ended, signal: (name) => void child.kill(name) };
+}
+
+/** `npm run -s sanitize`: lines in, answers out, in order. */
+export function startSanitizeLines() {
+  const child = spawn(NODE, ["src/sanitize.ts"], { cwd: ROOT, stdio: ["pipe", "pipe", "inherit"] });
+  const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return {
+    write: (text: string) => void child.stdin.write(text),
+    end: () => void child.stdin.end(),
+    answer: async () => JSON.parse((await answers.next()).value ?? "null"),
+    code: new Promise<number | null>((resolve) => child.on("close", resolve)),
+  };
 }

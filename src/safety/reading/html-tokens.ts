@@ -50,7 +50,7 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
         text += html.slice(start, end);
       },
       ontextentity: (codepoint) => {
-        text += String.fromCodePoint(codepoint);
+        if (!isNoncharacter(codepoint)) text += String.fromCodePoint(codepoint);
       },
       onopentagname: (start, end) => {
         flush();
@@ -80,6 +80,9 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
   tokenizer.end();
   return tokens;
 }
+
+/** Readers of Markdown put these in the place of what is not to be read as HTML: no page may write one itself. */
+const isNoncharacter = (codepoint: number) => codepoint >= 0xfdd0 && codepoint <= 0xfdef;
 
 /** Collects the attributes of one tag at a time; `take` hands them over and starts anew. */
 function attributeReader(html: string) {

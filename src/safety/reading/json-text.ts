@@ -8,7 +8,7 @@ export function plainJson(text: string): string {
 
 /** Deeper levels are indented no further. */
 const MAX_INDENT = 8;
-const TOKEN = /"(?:[^"\\]|\\.)*"|[[\]{},:]|[^\s"[\]{},:]+/g;
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},:]|[^\s"[\]{},:]+/g;
 
 function isJson(text: string): boolean {
   try {

@@ -4,6 +4,11 @@ import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
 const CODE =
   /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^`\n]*\n[\s\S]*?(?:^ {0,3}\1[^\n]*$|(?![\s\S]))|(?<!`)(`{1,3})(?!`)[^`\n]+\2(?!`)/gm;
 const AUTOLINK = /<(https?:\/\/[^\s<>]{1,2000})>/g;
+/**
+ * A tag with a comment in it. HTML ends it at the first `>`, Markdown takes it for no tag and hides up to `-->`: what either
+ * hides is hidden.
+ */
+const TAG_WITH_COMMENT = /<\/?[a-z](?:[^<>"']|"[^"<]{0,1000}"|'[^'<]{0,1000}'){0,1000}<!--[^>]*>?/gi;
 /** `[//]: # (…)`: a definition that nothing refers to, used as a comment. */
 const HIDDEN_DEFINITION = /^ {0,3}\[(?:\/\/|comment|#|_)\][ \t]*:[^\n]*(?:\n[ \t]+[("'][^\n]*)?$/gim;
 const DEFINITION = /^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})>?([^\n]*)$/gm;
@@ -53,7 +58,15 @@ export function visibleMarkdown(markdown: string): VisibleText {
       links.push({ text: url, url });
       return url;
     });
-  const seen = visibleText(prose, { keep_lines: true });
-  const restored = seen.text.replace(PLACED, (_place, index: string) => code[Number(index)] ?? "");
-  return { text: restored, hidden: [...hidden, ...seen.hidden], links: [...links, ...seen.links] };
+  const seen = visibleText(prose.replace(TAG_WITH_COMMENT, commentAfter), { keep_lines: true });
+  const restored = (text: string) => text.replace(PLACED, (_place, index: string) => code[Number(index)] ?? "");
+  return {
+    text: restored(seen.text),
+    hidden: [...hidden, ...seen.hidden].map(({ technique, text }) => ({ technique, text: restored(text) })),
+    links: [...links, ...seen.links],
+  };
+}
+
+function commentAfter(tag: string): string {
+  return tag.endsWith(">") && !tag.endsWith("-->") ? `${tag}<!--` : tag;
 }

@@ -22,7 +22,7 @@ const SELECTORS = /[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]{4,}/gu;
 /** Joiners and selectors that change what is seen: inside emoji, and between letters of joining scripts. */
 const JOINED_EMOJI = /(\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=\p{Extended_Pictographic})/gu;
 const JOINED_LETTERS =
-  /([\p{Script=Arabic}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Oriya}\p{Script=Sinhala}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Khmer}\p{M}])([\u200c\u200d])(?=[\p{L}\p{M}])/gu;
+  /([\p{Script_Extensions=Arabic}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Oriya}\p{Script=Sinhala}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Khmer}]|(?!\p{Script=Inherited})\p{M})([\u200c\u200d])(?=[\p{L}\p{M}])/gu;
 const PICTURE_SELECTOR = /([\p{Extended_Pictographic}#*0-9])\ufe0f/gu;
 /** Nobody writes these inside a Latin word but to keep others from finding it; a soft hyphen has its use. */
 const SPLIT_WORD = /[a-z][\u200b-\u200d\u2060-\u2064\ufeff]+(?=[a-z])/gi;
@@ -118,9 +118,9 @@ const EXACT_TOKEN =
 const DOUBLE_ANGLE = /<<(\/?SYS)>>/gi;
 /** Names of tags that conversations are framed with; other tags are left to be text. */
 const FRAME_TAG =
-  /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4})(?:\s[^<>\n]{0,200})?)>/gi;
-/** A speaker's label after a blank line begins a turn for models trained on such transcripts. */
-const TURN_LABEL = /(^|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
+  /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4})(?:\s(?:[^<>\n]|\n(?![ \t]*\n)){0,1000})?)>/gi;
+/** A speaker's label after a blank line begins a turn for models trained on such transcripts. A line stands before the text. */
+const TURN_LABEL = /(^(?:[ \t]*\n)?|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
 
 /** Frames of each kind that are told of. */
 const MAX_FRAMES_TOLD = 3;

@@ -92,7 +92,7 @@ function linkList(links: readonly { text: string; url: string }[]): string {
   return lines.length === 0 ? "" : `\n\nLinks:\n${lines.join("\n")}`;
 }
 
-/** A client that renders what the model repeats would fetch a picture's address, and with it whatever stands there. */
+/** A client that renders what the model repeats would fetch a picture's address, and with it whatever stands there. `<image` is read as `<img`. */
 function withoutLiveImages(text: string): string {
-  return text.replace(/!\[/g, "! [").replace(/<(?=img\b)/gi, "(");
+  return text.replace(/!\[/g, "! [").replace(/<(?=(?:img|image)\b)/gi, "(");
 }

@@ -20,6 +20,16 @@ const KNOWN_INLINE = new Set(
 const MAX_LINKS = 500;
 const MAX_URL_LENGTH = 2_000;
 
+/**
+ * `<your name>` and `List<T>` are meant to be read, and `<Card title="…">` of MDX is shown with its title; the values of
+ * other tags' attributes are not, and no comment is.
+ */
+function placeholder(attributes: ReadonlyMap<string, string>, source: string): string {
+  const isComponent = /^<[A-Z]/.test(source);
+  const unseen = source.includes("<!--") || (!isComponent && [...attributes.values()].some((value) => value !== ""));
+  return unseen ? `${/^<[^\s<>/]*/.exec(source)?.[0] ?? "<"}>` : source;
+}
+
 /** @param options.keep_lines text and unknown tags stay as written: the source is Markdown, not a page. */
 export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   const parts: string[] = [];
@@ -75,7 +85,7 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
         anchor = url === null ? null : { url, text: "" };
       }
       if (keep_lines) {
-        if (!BLOCKS.has(name) && !KNOWN_INLINE.has(name)) parts.push(source);
+        if (!BLOCKS.has(name) && !KNOWN_INLINE.has(name)) parts.push(placeholder(attributes, source));
         else if (name === "br") parts.push("\n");
         return;
       }

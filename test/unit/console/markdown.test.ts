@@ -5,6 +5,8 @@ describe("what a model has written", () => {
   it.each<[string, ReturnType<typeof blocksOf>]>([
     ["one\ntwo\n\nthree", [paragraph("one\ntwo"), paragraph("three")]],
     ["## What matters ##\nText", [{ kind: "heading", text: "What matters" }, paragraph("Text")]],
+    ["# C# and #tags ", [{ kind: "heading", text: "C# and #tags" }]],
+    ["# ##", [{ kind: "heading", text: "" }]],
     ["#1 is no heading", [paragraph("#1 is no heading")]],
     ["```js\nconst a = 1;\n\n# b\n```\nAfter", [{ kind: "code", text: "const a = 1;\n\n# b" }, paragraph("After")]],
     ["```\nnever closed", [{ kind: "code", text: "never closed" }]],
@@ -41,6 +43,27 @@ describe("what a model has written", () => {
     expect(shown("![x](https://evil.example/p.png)")).toEqual(["text: x ", "address: https://evil.example/p.png"]);
     for (const target of ["javascript:alert`1`", "data:text/html,x", "//evil.example", "/keys"])
       expect(shown(`[go](${target})`)).not.toContainEqual(expect.stringMatching(/^address/));
+  });
+
+  it("what steers the direction of writing is no part of an address", () => {
+    for (const text of ["https://evil.example/\u202egro.elpmaxe//:sptth", "[x](https://evil.example/\u2066a)"]) {
+      const addresses = spansOf(text).filter(({ kind }) => kind === "address");
+      expect(addresses.map((span) => span.text)).toEqual(["https://evil.example/"]);
+    }
+  });
+
+  it.each<[string, (length: number) => string]>([
+    ["a heading of spaces", (length) => `# a${" ".repeat(length)}x`],
+    ["a heading of signs", (length) => `# ${"#".repeat(length)}x`],
+    ["an item of spaces", (length) => `- ${" ".repeat(length)}a\u2028`],
+  ])("%s takes no longer than its length", (_what, textOf) => {
+    const taken = (length: number) => {
+      const from_us = process.threadCpuUsage().user;
+      blocksOf(textOf(length));
+      return process.threadCpuUsage().user - from_us;
+    };
+    taken(1_000);
+    expect(taken(40_000)).toBeLessThan(100_000);
   });
 
   it("loses nothing of a text without marks, and takes no longer for one that is made to be costly", () => {

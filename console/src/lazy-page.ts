@@ -8,8 +8,9 @@ const RELOADED = "purser.reloaded";
 /**
  * A page whose code is loaded when it is first gone to. When that fails, the page that one is on stays, and its link works
  * again as soon as the service does; where the service answers, it has a new version, and the document is loaded anew.
+ * @param isGoing whether one is going to a page; where a link is only pointed at, nothing on the page is to be lost.
  */
-export function lazyPage(load: () => Promise<object>, name: string) {
+export function lazyPage(load: () => Promise<object>, name: string, isGoing: () => boolean) {
   let page: ComponentType | undefined;
   let loading: Promise<void> | undefined;
   const preload = (): Promise<void> => {
@@ -19,7 +20,7 @@ export function lazyPage(load: () => Promise<object>, name: string) {
       },
       async () => {
         loading = undefined;
-        await reloadIfNewer();
+        if (isGoing()) await reloadIfNewer();
         throw ApiError.unreachable();
       },
     );
