@@ -4,7 +4,7 @@ import { openDb } from "../src/platform/open-db.ts";
 import { type PostgresServer, startPostgres } from "../test/support/postgres-server.ts";
 import { closedLoop, type LoadMeasure } from "./support/load.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
-import { type BenchUser, createPlace, type Place, startService } from "./support/service.ts";
+import { type BenchUser, createPlace, type Place, startService, unlimit } from "./support/service.ts";
 
 const SIZES = { embedded: [1_000, 100_000], postgres: [1_000, 100_000, 1_000_000] } as const;
 const DAYS = 30;
@@ -53,6 +53,7 @@ async function measure(
   effort: Effort,
 ): Promise<{ name: string; measure: LoadMeasure }[]> {
   const place = await createPlace(server);
+  unlimit(place);
   const sizes = SIZES[place.storage].map((size) => size * effort.scale);
   const maker = await startService(place);
   const users: BenchUser[] = [];

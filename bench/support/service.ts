@@ -76,13 +76,19 @@ export function configure(place: Place, upstream_url: string): void {
     context_window: 128_000,
     max_output_tokens: 4096,
   });
-  const config = {
+  unlimit(place, {
     providers: [{ name: "bench", kind: "openai-compatible", base_url: `${upstream_url}/v1` }],
     models: [model("instant"), model("slow")],
-    limits: { requests_per_minute: 1_000_000_000 },
-  };
+  });
+}
+
+/** Gives the place's services a configuration without a rate limit. */
+export function unlimit(place: Place, settings: object = {}): void {
   place.env.PURSER_CONFIG = join(place.folder, "purser.json");
-  writeFileSync(place.env.PURSER_CONFIG, JSON.stringify(config));
+  writeFileSync(
+    place.env.PURSER_CONFIG,
+    JSON.stringify({ ...settings, limits: { requests_per_minute: 1_000_000_000 } }),
+  );
 }
 
 /** Starts the service as `npm start` does, in a process of its own. */
