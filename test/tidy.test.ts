@@ -153,6 +153,18 @@ describe("the style", () => {
     expect(bare).toEqual([]);
   });
 
+  it("cites only sections and clauses that docs/contract.md has", () => {
+    const contract = text("docs/contract.md");
+    const numbers = new Set([...contract.matchAll(/^(?:## )?(\d+(?:\.\d+)?)[. ]/gm)].map((match) => match[1]));
+    const citing = files.filter((file) => /\.(ts|tsx|sql|md)$/.test(file));
+    const wrong = citing.flatMap((file) =>
+      [...text(file).matchAll(/\bcontract,? (?:sections? )?(\d+(?:\.\d+)?)/gi)]
+        .filter((match) => !numbers.has(match[1]))
+        .map((match) => `${file}: ${match[0]}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+
   it("names no folder of the machine it is on, and no registry", () => {
     const texts = files.filter((file) => /\.(ts|md|json|sql|ya?ml)$|^\.ci\/run$/.test(file));
     expect(texts.filter((file) => text(file).includes(root))).toEqual([]);
