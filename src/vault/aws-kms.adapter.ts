@@ -1,50 +1,80 @@
-import { instantOf, realNowMs } from "../platform/clock.ts";
-import { type AwsCredentials, signedAwsHeaders } from "./aws-signature.ts";
+import type { KMSClient } from "@aws-sdk/client-kms";
 import { type Kek, KekUnavailableError } from "./kek.types.ts";
-import { askKeyService, bytesOf } from "./key-service.adapter.ts";
+import { loadClient, TIMEOUT_MS } from "./key-service.adapter.ts";
 
-export interface AwsKmsSettings extends AwsCredentials {
+export interface AwsKmsSettings {
   readonly id: string;
   /** A symmetric key's ARN, id or alias. */
   readonly key_id: string;
   readonly region: string;
-  /** `https://kms.REGION.amazonaws.com` unless the operator has another. */
-  readonly endpoint: string;
+  /** null: the region's public endpoint. */
+  readonly endpoint: string | null;
+  /** null: AWS's default chain (environment, profile, web identity, container or instance role). */
+  readonly credentials: {
+    readonly accessKeyId: string;
+    readonly secretAccessKey: string;
+    readonly sessionToken?: string;
+  } | null;
 }
 
-/** How KMS says that it did not make this ciphertext with this key and context. */
-const NOT_ITS_OWN = /InvalidCiphertextException|IncorrectKeyException/;
+/** AWS's errors for a ciphertext that this key and context did not make. */
+const WRONG_CIPHERTEXT = new Set(["InvalidCiphertextException", "IncorrectKeyException"]);
 
 /** A master key in AWS KMS: Encrypt and Decrypt, with the context as encryption context. */
-export function createAwsKms(settings: AwsKmsSettings): Kek {
-  const { id, key_id, region, endpoint } = settings;
-  const ask = async (action: "Encrypt" | "Decrypt", fields: object, context: string) => {
-    const body = JSON.stringify({ KeyId: key_id, EncryptionContext: { purser: context }, ...fields });
-    const headers = { "content-type": "application/x-amz-json-1.1", "x-amz-target": `TrentService.${action}` };
-    const date = instantOf(realNowMs()).replace(/\.\d+|[-:]/g, "");
-    const { host } = new URL(endpoint);
-    const signed = signedAwsHeaders({ host, region, service: "kms", headers, body, date }, settings);
-    return askKeyService(id, { url: `${endpoint}/`, headers: signed, body });
+export function createAwsKms({ id, key_id, region, endpoint, credentials }: AwsKmsSettings): Kek {
+  const sdk = () => loadClient(id, "@aws-sdk/client-kms", () => import("@aws-sdk/client-kms"));
+  let client: Promise<KMSClient> | null = null;
+  const connect = () => {
+    client ??= sdk().then(
+      ({ KMSClient }) =>
+        new KMSClient({
+          region,
+          maxAttempts: 1,
+          requestHandler: { connectionTimeout: TIMEOUT_MS, requestTimeout: TIMEOUT_MS },
+          ...(endpoint === null ? {} : { endpoint }),
+          ...(credentials === null ? {} : { credentials }),
+        }),
+    );
+    return client;
   };
+  const contextOf = (context: string) => ({ KeyId: key_id, EncryptionContext: { purser: context } });
   return {
     id,
     async wrap(data_key, context) {
-      const plain = Buffer.from(data_key).toString("base64");
-      const { status, body } = await ask("Encrypt", { Plaintext: plain }, context);
-      if (status !== 200) throw new KekUnavailableError(id, refusal(status, body));
-      return bytesOf(id, body.CiphertextBlob);
+      const { EncryptCommand } = await sdk();
+      const kms = await connect();
+      const answer = await kms
+        .send(new EncryptCommand({ ...contextOf(context), Plaintext: data_key }))
+        .catch((error: unknown) => {
+          throw unavailable(id, error);
+        });
+      return bytes(id, answer.CiphertextBlob);
     },
     async unwrap(wrapped, context) {
-      const text = Buffer.from(wrapped).toString("base64");
-      const { status, body } = await ask("Decrypt", { CiphertextBlob: text }, context);
-      if (status === 400 && NOT_ITS_OWN.test(String(body.__type))) return null;
-      if (status !== 200) throw new KekUnavailableError(id, refusal(status, body));
-      return bytesOf(id, body.Plaintext);
+      const { DecryptCommand } = await sdk();
+      const kms = await connect();
+      try {
+        const answer = await kms.send(new DecryptCommand({ ...contextOf(context), CiphertextBlob: wrapped }));
+        return bytes(id, answer.Plaintext);
+      } catch (error) {
+        if (WRONG_CIPHERTEXT.has((error as Error).name)) return null;
+        throw unavailable(id, error);
+      }
     },
   };
 }
 
-function refusal(status: number, body: Record<string, unknown>): string {
-  const type = /\w+$/.exec(String(body.__type ?? ""))?.[0] ?? "no reason given";
-  return `AWS KMS answered ${status} (${type})`;
+function bytes(id: string, value: Uint8Array | undefined): Buffer {
+  if (value === undefined) throw new KekUnavailableError(id, "AWS KMS answered without the requested bytes");
+  return Buffer.from(value);
+}
+
+/** Only the error's name and status: a message of AWS may quote the request. */
+function unavailable(id: string, error: unknown): KekUnavailableError {
+  if (error instanceof KekUnavailableError) return error;
+  const { name, $metadata } = error as { name?: string; $metadata?: { httpStatusCode?: number } };
+  const status = $metadata?.httpStatusCode;
+  const reason =
+    status === undefined ? `AWS KMS cannot be reached (${name})` : `AWS KMS answered ${status} (${name ?? "Error"})`;
+  return new KekUnavailableError(id, reason, { cause: error });
 }

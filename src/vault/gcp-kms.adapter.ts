@@ -1,40 +1,42 @@
-import { createSign } from "node:crypto";
-import { monotonicMs, realNowMs } from "../platform/clock.ts";
+import type { AuthClient } from "google-auth-library";
 import { type Kek, KekUnavailableError } from "./kek.types.ts";
-import { askKeyService, bytesOf } from "./key-service.adapter.ts";
-
-export interface GcpServiceAccount {
-  readonly client_email: string;
-  /** PEM. */
-  readonly private_key: string;
-  readonly token_uri: string;
-}
+import { askKeyService, bytesOf, loadClient } from "./key-service.adapter.ts";
 
 export interface GcpKmsSettings {
   readonly id: string;
   /** `projects/…/locations/…/keyRings/…/cryptoKeys/…` */
   readonly key_name: string;
   readonly endpoint: string;
-  /** null: the token comes from the metadata server of the machine. */
-  readonly service_account: GcpServiceAccount | null;
-  /** `http://metadata.google.internal` unless told otherwise. */
-  readonly metadata_url: string;
+  /**
+   * A credentials file: a service account's key or a workload identity configuration. null: Google's default
+   * credentials, which include the machine's own account.
+   */
+  readonly credentials_file: string | null;
 }
 
 const SCOPE = "https://www.googleapis.com/auth/cloudkms";
-const ASSERTION_S = 3600;
-/** A token is replaced this long before it ends. */
-const SPARE_S = 60;
-const TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
 
 /** A master key in Google Cloud KMS, with the context as additional authenticated data. */
 export function createGcpKms(settings: GcpKmsSettings): Kek {
   const { id, key_name, endpoint } = settings;
-  const token = createTokens(settings);
+  let client: Promise<AuthClient> | null = null;
+  const authorization = async (): Promise<string> => {
+    client ??= createAuthClient(settings);
+    try {
+      const headers = await (await client).getRequestHeaders();
+      return headers.get("authorization") ?? "";
+    } catch (error) {
+      client = null;
+      if (error instanceof KekUnavailableError) throw error;
+      const status = (error as { status?: number }).status;
+      const reason = status === undefined ? "Google's token service cannot be reached" : `no access token (${status})`;
+      throw new KekUnavailableError(id, reason, { cause: error });
+    }
+  };
   const ask = async (action: "encrypt" | "decrypt", fields: object, context: string) =>
     askKeyService(id, {
       url: `${endpoint}/v1/${key_name}:${action}`,
-      headers: { authorization: `Bearer ${await token()}`, "content-type": "application/json" },
+      headers: { authorization: await authorization(), "content-type": "application/json" },
       body: JSON.stringify({ ...fields, additionalAuthenticatedData: Buffer.from(context).toString("base64") }),
     });
   return {
@@ -46,44 +48,23 @@ export function createGcpKms(settings: GcpKmsSettings): Kek {
     },
     async unwrap(wrapped, context) {
       const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString("base64") }, context);
-      if (status === 400) return null; // INVALID_ARGUMENT: the ciphertext or its context is not what was encrypted
+      if (status === 400) return null; // INVALID_ARGUMENT: another key or another context made this ciphertext
       if (status !== 200) throw new KekUnavailableError(id, `Google Cloud KMS answered ${status}`);
       return bytesOf(id, body.plaintext);
     },
   };
 }
 
-/** Access tokens, each used until shortly before it ends. */
-function createTokens({ id, service_account, metadata_url }: GcpKmsSettings): () => Promise<string> {
-  let known: { token: string; until_ms: number } | null = null;
-  return async () => {
-    if (known !== null && known.until_ms > monotonicMs()) return known.token;
-    const { status, body } = await askKeyService(
-      id,
-      service_account === null
-        ? { method: "GET", url: `${metadata_url}${TOKEN_PATH}`, headers: { "metadata-flavor": "Google" } }
-        : assertion(service_account),
-    );
-    const { access_token, expires_in } = body;
-    if (status !== 200 || typeof access_token !== "string") {
-      throw new KekUnavailableError(id, `no access token was given (${status})`);
-    }
-    known = { token: access_token, until_ms: monotonicMs() + (Number(expires_in) - SPARE_S) * 1000 };
-    return access_token;
-  };
-}
-
-/** A service account's request for a token: a JWT signed with its key (RFC 7523). */
-function assertion({ client_email, private_key, token_uri }: GcpServiceAccount) {
-  const now_s = Math.floor(realNowMs() / 1000);
-  const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
-  const claims = { iss: client_email, scope: SCOPE, aud: token_uri, iat: now_s, exp: now_s + ASSERTION_S };
-  const unsigned = `${part({ alg: "RS256", typ: "JWT" })}.${part(claims)}`;
-  const signature = createSign("RSA-SHA256").update(unsigned).sign(private_key, "base64url");
-  const grant = { grant_type: "urn:ietf:params:oauth:grant-type:jwt-bearer", assertion: `${unsigned}.${signature}` };
-  return {
-    url: token_uri,
-    headers: { "content-type": "application/x-www-form-urlencoded" },
-    body: new URLSearchParams(grant).toString(),
-  };
+async function createAuthClient({ id, key_name, credentials_file }: GcpKmsSettings): Promise<AuthClient> {
+  const [, projectId = ""] = key_name.split("/");
+  const { GoogleAuth } = await loadClient(id, "google-auth-library", () => import("google-auth-library"));
+  const auth = new GoogleAuth({
+    scopes: SCOPE,
+    projectId, // otherwise the client looks for one, by command line tools and over the network
+    ...(credentials_file === null ? {} : { keyFilename: credentials_file }),
+  });
+  const client = await auth.getClient();
+  // A service account signs its own token, so that no token service is asked.
+  if ("useJWTAccessWithScope" in client) client.useJWTAccessWithScope = true;
+  return client as AuthClient;
 }

@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import type { GcpServiceAccount } from "./gcp-kms.adapter.ts";
 import type { MasterKey } from "./keyring.types.ts";
 
 /** Master keys that a key service holds, as PURSER_KEK and the variables that such services' own tools use name them. */
@@ -24,15 +23,18 @@ function awsKms(id: string, name: string, env: Env): MasterKey {
   const match = AWS_KEY.exec(name);
   if (match === null) throw new Error(`the key ${id} names no key of AWS KMS: give its ARN, id or alias/name`);
   const region = match.groups?.region ?? needed(id, "AWS_REGION", env);
+  const accessKeyId = env.AWS_ACCESS_KEY_ID || null;
+  const session = env.AWS_SESSION_TOKEN ? { sessionToken: env.AWS_SESSION_TOKEN } : {};
   return {
     kind: "aws-kms",
     id,
     key_id: name,
     region,
-    endpoint: address(id, "AWS_ENDPOINT_URL_KMS", env, `https://kms.${region}.amazonaws.com`),
-    access_key_id: needed(id, "AWS_ACCESS_KEY_ID", env),
-    secret_access_key: needed(id, "AWS_SECRET_ACCESS_KEY", env),
-    session_token: env.AWS_SESSION_TOKEN || null,
+    endpoint: env.AWS_ENDPOINT_URL_KMS ? address(id, "AWS_ENDPOINT_URL_KMS", env, "") : null,
+    credentials:
+      accessKeyId === null
+        ? null
+        : { accessKeyId, secretAccessKey: needed(id, "AWS_SECRET_ACCESS_KEY", env), ...session },
   };
 }
 
@@ -48,23 +50,18 @@ function gcpKms(id: string, key_name: string, env: Env): MasterKey {
     id,
     key_name,
     endpoint: address(id, "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDKMS", env, "https://cloudkms.googleapis.com"),
-    service_account: file === undefined || file === "" ? null : readServiceAccount(id, file),
-    metadata_url: `http://${env.GCE_METADATA_HOST || "metadata.google.internal"}`,
+    credentials_file: file === undefined || file === "" ? null : readableFile(id, file),
   };
 }
 
-function readServiceAccount(id: string, file: string): GcpServiceAccount {
-  let read: Partial<GcpServiceAccount>;
+/** Checks the credentials file at start, so that a mistake is reported before the first request. */
+function readableFile(id: string, file: string): string {
   try {
-    read = JSON.parse(readFileSync(file, "utf8"));
+    JSON.parse(readFileSync(file, "utf8"));
   } catch {
     throw new Error(`the key ${id} needs GOOGLE_APPLICATION_CREDENTIALS, and ${file} cannot be read as JSON`);
   }
-  const { client_email, private_key, token_uri } = read;
-  if (client_email === undefined || private_key === undefined || token_uri === undefined) {
-    throw new Error(`the key ${id} needs a service account's key in ${file}: client_email, private_key and token_uri`);
-  }
-  return { client_email, private_key, token_uri };
+  return file;
 }
 
 function vaultTransit(id: string, name: string, env: Env): MasterKey {

@@ -1,16 +1,28 @@
 import { KekUnavailableError } from "./kek.types.ts";
 
-const TIMEOUT_MS = 10_000;
+/** For one request to a key service. */
+export const TIMEOUT_MS = 10_000;
 
-/** What a key service answered: an object, empty when it was no JSON. */
+/** Loads a cloud's own client, an optional dependency that is only needed for its key service. */
+export async function loadClient<Client>(kek_id: string, name: string, load: () => Promise<Client>): Promise<Client> {
+  try {
+    return await load();
+  } catch (error) {
+    throw new KekUnavailableError(kek_id, `the package ${name} is not installed: run npm ci without --omit=optional`, {
+      cause: error,
+    });
+  }
+}
+
+/** The answer of a key service. `body` is empty when it is not a JSON object. */
 export interface KeyServiceAnswer {
   status: number;
   body: Record<string, unknown>;
 }
 
 /**
- * Sends one request to a key service that the operator configured. Rejects with KekUnavailableError when it cannot be
- * reached; what the service says is passed on only as a status.
+ * Sends one request to a key service that the operator configured. Rejects with KekUnavailableError when the service
+ * cannot be reached. Errors carry the status only, never the service's text.
  */
 export async function askKeyService(
   kek_id: string,

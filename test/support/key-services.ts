@@ -10,7 +10,7 @@ export interface KeyService {
   url: string;
   /** Actions asked for, in order. */
   asked: string[];
-  /** From now on: answers with this status and nothing else; null: as it should. */
+  /** From now on the key service answers with this status and nothing else; null: as it should. A role's keys are still given. */
   fail(status: number | null): void;
   close(): Promise<void>;
 }
@@ -23,8 +23,10 @@ async function serve(handle: Handle): Promise<KeyService> {
   let failing: number | null = null;
   const server = createServer(async (request, response) => {
     const body = await text(request);
-    const [status, answer] = failing === null ? handle(request, body, asked) : [failing, {}];
-    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(answer));
+    const [status, answer] = failing === null || request.url === "/role" ? handle(request, body, asked) : [failing, {}];
+    response
+      .writeHead(status, { "content-type": "application/json", "metadata-flavor": "Google" })
+      .end(JSON.stringify(answer));
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -58,6 +60,11 @@ export function startAwsKms(key_id: string, region: string): Promise<KeyService>
   const safe = createSafe("blob-");
   const base64 = (text: string) => Buffer.from(text).toString("base64");
   return serve((request, body, asked) => {
+    // The container's credentials endpoint, which gives the role's keys.
+    if (request.url === "/role") {
+      const role = { AccessKeyId: AWS.access_key_id, SecretAccessKey: AWS.secret_access_key, Token: "role-session" };
+      return [200, { ...role, Expiration: new Date(Date.now() + 3_600_000).toISOString() }];
+    }
     if (!isSignedForAws(request, body, region)) return [400, { __type: "InvalidSignatureException" }];
     const action = String(request.headers["x-amz-target"]);
     asked.push(action);
@@ -98,11 +105,13 @@ function isSignedForAws(request: IncomingMessage, body: string, region: string):
 const pair = generateKeyPairSync("rsa", { modulusLength: 2048 });
 export const GCP_ACCOUNT = {
   client_email: "vault@project.iam.gserviceaccount.com",
+  client_id: "1",
+  private_key_id: "k",
   private_key: pair.privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
 };
 const GCP_TOKEN = "ya29.token";
 
-/** Google Cloud KMS with its token endpoint (service account JWT) and the metadata server, all on one port. */
+/** Google Cloud KMS (tokens that a service account signs itself) and the metadata server, on one port. */
 export function startGcpKms(key_name: string): Promise<KeyService> {
   const safe = createSafe("gcp-");
   const base64 = (value: string) => Buffer.from(value).toString("base64");
@@ -113,13 +122,10 @@ export function startGcpKms(key_name: string): Promise<KeyService> {
       if (request.headers["metadata-flavor"] !== "Google") return [403, {}];
       return [200, { access_token: GCP_TOKEN, expires_in: 3599, token_type: "Bearer" }];
     }
-    if (path === "/token") {
-      asked.push("token");
-      return isAssertion(body) ? [200, { access_token: GCP_TOKEN, expires_in: 3599 }] : [401, {}];
-    }
     const action = /:(encrypt|decrypt)$/.exec(path)?.[1] ?? "";
     asked.push(action);
-    if (request.headers.authorization !== `Bearer ${GCP_TOKEN}`) return [401, {}];
+    const token = request.headers.authorization?.slice("Bearer ".length) ?? "";
+    if (token !== GCP_TOKEN && !isSelfSigned(token)) return [401, {}];
     if (path !== `/v1/${key_name}:${action}`) return [404, {}];
     const { plaintext, ciphertext, additionalAuthenticatedData: context } = JSON.parse(body);
     if (action === "encrypt") return [200, { name: key_name, ciphertext: base64(safe.put(plaintext, context)) }];
@@ -128,19 +134,18 @@ export function startGcpKms(key_name: string): Promise<KeyService> {
   });
 }
 
-function isAssertion(body: string): boolean {
-  const form = new URLSearchParams(body);
-  const [header = "", claims = "", signature = ""] = (form.get("assertion") ?? "").split(".");
-  const { iss, scope, aud, iat, exp } = JSON.parse(Buffer.from(claims, "base64url").toString());
+/** Whether the token is a JWT that the service account signed for itself. */
+function isSelfSigned(token: string): boolean {
+  const [header = "", claims = "", signature = ""] = token.split(".");
+  if (signature === "") return false;
+  const { iss, scope, iat, exp } = JSON.parse(Buffer.from(claims, "base64url").toString());
   const signed = createVerify("RSA-SHA256")
     .update(`${header}.${claims}`)
     .verify(pair.publicKey, signature, "base64url");
   return (
     signed &&
-    form.get("grant_type") === "urn:ietf:params:oauth:grant-type:jwt-bearer" &&
     iss === GCP_ACCOUNT.client_email &&
     scope === "https://www.googleapis.com/auth/cloudkms" &&
-    aud.endsWith("/token") &&
     Math.abs(iat * 1000 - Date.now()) < 60_000 &&
     exp - iat <= 3600
   );
