@@ -5,7 +5,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
 import { unlessAborted } from "../platform/unless-aborted.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
-import { reflected, reflectedIn } from "./credentials.ts";
+import { leakIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
 import { mcpToolName, serverOf } from "./mcp-names.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
@@ -176,12 +176,9 @@ async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise
     .filter((tool) => tool !== null)
     .map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
   // The safety layer joins what the server had taken apart.
-  const names = reflectedIn([JSON.stringify(tools)], credentials);
-  if (names.length > 0) {
-    const { error } = await reflected(names, { credentials, run }, deps);
-    throw errors.secretReflected(error?.message ?? "");
-  }
-  return { tools, failure: null };
+  const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
+  if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
+  return leak === null ? { tools, failure: null } : { tools: [], failure: leak };
 }
 
 async function pagesOf({ client }: McpSession, signal: AbortSignal): Promise<ListedTool[]> {
@@ -217,8 +214,9 @@ async function resultOf(
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };
-  const names = reflectedIn([content, ...textsOf({ text, safety, links: [] })], session.credentials);
-  if (names.length > 0) return await reflected(names, { credentials: session.credentials, run: call.run }, deps);
+  const { credentials } = session;
+  const leak = await leakIn([content, ...textsOf({ text, safety, links: [] })], { credentials, run: call.run }, deps);
+  if (leak !== null) return leak;
   if (!answer.isError) return { status: "succeeded", result: text, safety, links: [] };
   const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
   return { status: "failed", result: text, error, safety, links: [] };
