@@ -32,13 +32,19 @@ export function createFairQueue(limits: FairQueueLimits): FairQueue {
     return true;
   }
 
+  /** Others go first after a user's turn. */
+  function moveToEnd(user_id: string): void {
+    const jobs = waiting.get(user_id);
+    if (jobs === undefined) return;
+    waiting.delete(user_id);
+    waiting.set(user_id, jobs);
+  }
+
   function startNext(): void {
     for (const [user_id, jobs] of waiting) {
       if (running.has(user_id)) continue;
       const start = jobs.shift();
-      // A user with more jobs goes to the end of the line.
-      waiting.delete(user_id);
-      if (jobs.length > 0) waiting.set(user_id, jobs);
+      if (jobs.length === 0) waiting.delete(user_id);
       if (start === undefined) continue;
       waiting_jobs -= 1;
       running.add(user_id);
@@ -54,6 +60,7 @@ export function createFairQueue(limits: FairQueueLimits): FairQueue {
         return await job();
       } finally {
         running.delete(user_id);
+        moveToEnd(user_id);
         startNext();
       }
     },

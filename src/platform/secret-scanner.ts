@@ -69,7 +69,7 @@ export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms
       const found = is_inline
         ? [...new Set(short.flatMap((piece) => [...heldIn(piece, search)]))]
         : await queue.run(user_id, () => inThread(pieces, texts));
-      return found?.flatMap((at) => searched[at]?.index ?? []) ?? null;
+      return found === null ? null : searched.filter((_, at) => found.includes(at)).map(({ index }) => index);
     },
   };
 }
