@@ -6,12 +6,14 @@ import { heldIn, isScrubbed, type Search, searchedText, searchFor, sieved } from
 import type { SecretValue } from "./secret-value.ts";
 
 /**
- * A search of at most so many bytes, those left out that can hold no secret, takes some 10 ms at worst. A page of 5 MB
- * is seldom more: its words are shorter than secrets.
+ * A search of at most so many bytes, those left out that can hold no secret, takes some 10 ms at worst. A page is seldom
+ * more: its words are shorter than secrets.
  */
 const MAX_INLINE_BYTES = 16_384;
 /** The worst 5 MB that are known take 1 s for three secrets. */
 const SCAN_MS = 5_000;
+/** Of longer answers not even that is found out in this thread. */
+const MAX_SIEVED_BYTES = 2_000_000;
 const THREADS = 2;
 const QUEUE = { running: THREADS, waiting: 128, waiting_per_user: 16 } as const;
 /** A page built to fill memory ends its thread, not the service. */
@@ -76,6 +78,7 @@ export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms
 
 /** The part of `bytes` that has to be searched; null when it is too long for this thread. */
 function shortened(bytes: Buffer, search: Search): Buffer | null {
+  if (bytes.length > MAX_SIEVED_BYTES) return null;
   return sieved(bytes, search, MAX_INLINE_BYTES) ?? (bytes.length <= MAX_INLINE_BYTES ? bytes : null);
 }
 

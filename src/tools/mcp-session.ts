@@ -148,7 +148,7 @@ async function send(
     max_bytes,
     ...LIMITS,
   });
-  const oddity = oddityOf(answer.body, answer.content_type);
+  const oddity = await oddityOf(answer.body, answer.content_type);
   if (oddity !== null) throw new OutboundError("bad_response", oddity);
   return answer;
 }

@@ -34,7 +34,7 @@ const MAX_TOOLS = 100;
 const CALL_MS = 60_000;
 /** All answers of one session, in which tools are listed or one is called. */
 const LISTING_BYTES = 262_144;
-const CALL_BYTES = 5_000_000;
+const CALL_BYTES = 2_000_000;
 /** Texts of tools are judged in this thread, one in each turn of its event loop; users take turns. */
 const JUDGING = { running: 1, waiting: 10_000, waiting_per_user: 500 } as const;
 
