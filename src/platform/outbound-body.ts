@@ -22,7 +22,7 @@ export interface BodyLimit {
 
 /**
  * Reads a body to its end and undoes its Content-Encoding; a bomb stops at the limit, not in memory.
- * Errors: OutboundError `too_large` and `bad_response` (damaged, or in too many pieces); whatever the stream itself throws.
+ * Errors: OutboundError `too_large` and `bad_response` (damaged, or in too many pieces); errors of the stream.
  */
 export async function readBody(body: AsyncIterable<Buffer>, coding: string, limit: BodyLimit): Promise<Buffer> {
   const codings = coding

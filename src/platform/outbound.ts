@@ -35,7 +35,7 @@ export interface OutboundRequest {
   /**
    * Put in at the moment of sending, over https (or to a host that the operator allowed by name), never after a redirect
    * to another origin. An answer that holds one of them is `secret_reflected`, one that cannot be searched for them is
-   * `unsearched`, and nothing of either is handed on.
+   * `unsearched`; both are discarded.
    */
   readonly credentials?: readonly Credential[] | undefined;
   readonly signal?: AbortSignal | undefined;

@@ -133,9 +133,9 @@ function markHeld(all: Buffer, progress: Progress, depth: number, is_escaped = t
 }
 
 /**
- * The parts of `bytes` that can hold a searched text: a spelling stands between two bytes that are part of none, and
- * they are as far apart as it is long. Of a page that is next to nothing, for words are short. null once they are more
- * than `max_bytes`, or when every byte can be part of a spelling.
+ * The spans of `bytes` that can hold a searched text: long enough, and without a byte that is part of no spelling. A
+ * page has few of them, for words are short. null once they are more than `max_bytes`, or when every byte can be part
+ * of a spelling.
  */
 export function sieved(
   bytes: Buffer,

@@ -6,13 +6,13 @@ import { heldIn, isScrubbed, type Search, searchedText, searchFor, sieved } from
 import type { SecretValue } from "./secret-value.ts";
 
 /**
- * A search of at most so many bytes, those left out that can hold no secret, takes some 10 ms at worst. A page is seldom
- * more: its words are shorter than secrets.
+ * Only bytes that can hold a secret count. A search of 16 KB takes 10 ms at worst, and a page seldom has more: its words
+ * are shorter than secrets.
  */
 const MAX_INLINE_BYTES = 16_384;
 /** The worst 5 MB that are known take 1 s for three secrets. */
 const SCAN_MS = 5_000;
-/** Of longer answers not even that is found out in this thread. */
+/** Longer answers go to a thread at once: counting those bytes takes 5 ms here. */
 const MAX_SIEVED_BYTES = 2_000_000;
 const THREADS = 2;
 const QUEUE = { running: THREADS, waiting: 128, waiting_per_user: 16 } as const;
@@ -29,7 +29,7 @@ export interface ScanRequest {
 export interface SecretScanner {
   /**
    * The indexes of those `values` that the pieces of an answer hold. null: the search took too long, or too many wait
-   * for one; nothing of the answer may be used.
+   * for one. The answer must then be discarded.
    * @param user_id the owner of the secrets: users take turns.
    */
   search(pieces: readonly Buffer[], values: readonly SecretValue[], user_id: string): Promise<number[] | null>;
@@ -88,7 +88,7 @@ function startThread(): Worker {
     // It needs no setting of the service, and the master key is one.
     env: {},
   });
-  // The caller hears of a failure by its deadline; a failure later must not end the process.
+  // `inThread` handles a failure during a search. Without a listener a later one would end the process.
   thread.on("error", () => {});
   return thread;
 }

@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 
 /** JSON.parse, and what reads its value, take a deep one apart level by level. */
 const MAX_DEPTH = 128;
-/** Values and keys of all messages, and lines of a stream: so many are parsed within some 20 ms. */
+/** Values and keys of all messages, and lines of a stream. JSON.parse takes some 20 ms for this many. */
 const MAX_VALUES = 50_000;
 const MAX_STREAM_MESSAGES = 200;
 /** Bytes that are checked at once: 1 ms. */

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuthSettings, ToolsConfig } from "../../src/contract/tools.ts";
+import { createSecretScanner } from "../../src/platform/secret-scanner.ts";
 import { measureEventLoopDelay } from "../support/event-loop-delay.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type Site, startSite } from "../support/sites.ts";
@@ -87,6 +88,20 @@ describe("a page of 5 MB that is built to be costly to search for secrets", () =
     const { result, reflected } = await fetching("/");
     // On a slow machine the search may end at its deadline: the answer is withheld, and no secret is blamed.
     if (result.status === "failed") expect(result.error?.message).toMatch(/could not be searched|too intricate/);
+    expect(reflected.size).toBe(0);
+  });
+
+  it("is withheld when the search takes too long, and no secret counts as sent back", async () => {
+    page = { type: "text/plain", body: Buffer.from("0123456789abcdef".repeat(BYTES / 16)) };
+    const scanner = createSecretScanner({ scan_ms: 1 });
+    const { tools, reflected } = toolsWith({ allow: [site.host], secrets: SECRETS, scanner });
+    const tools_config: ToolsConfig = { web_fetch: { enabled: true, auth: bindings(3) } };
+    const result = await tools.call(aCall("web_fetch", { url: `${site.url}/` }, { tools_config }));
+    expect(result.error).toMatchObject({
+      code: "fetch_failed",
+      message: expect.stringContaining("could not be searched"),
+    });
+    expect(result.result).not.toContain("0123456789abcdef");
     expect(reflected.size).toBe(0);
   });
 
