@@ -69,7 +69,8 @@ function page(bytes: number): string {
 /** Microseconds of one request. */
 function fetches(origin: string, count: number): Map<string, () => Promise<number>> {
   const guard = createOutbound({ allow: [new URL(origin).host] });
-  const credential: Credential = { name: "KEY", value: SECRET, inject: { type: "bearer" }, isFor: () => true };
+  const inject = { type: "bearer" } as const;
+  const credential: Credential = { name: "KEY", user_id: "ada", value: SECRET, inject, isFor: () => true };
   const guarded = (credentials: Credential[]) => () =>
     guard.request({ url: `${origin}/`, method: "GET", headers: {}, credentials, ...LIMITS });
   const bare = async () => {

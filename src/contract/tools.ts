@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
-import { mayCarrySecret } from "../platform/credentials.ts";
-import { hostSchema, isListedHost } from "./hosts.ts";
+import { MAX_CREDENTIALS, mayCarrySecret, placeOf } from "../platform/credentials.ts";
+import { hostSchema, isListedHost, normalHost } from "./hosts.ts";
 import { SECRET_NAME } from "./secrets.ts";
 
 /** The tools an agent may have and their settings: contract 7. */
@@ -135,6 +135,11 @@ export const toolsConfigSchema = z
       context.addIssue({ code: "invalid_type", expected: "array", path, message: "required" });
     if (config.send_webhook?.enabled && config.send_webhook.urls === undefined) require(["send_webhook", "urls"]);
     if (config.mcp?.enabled && config.mcp.servers === undefined) require(["mcp", "servers"]);
+    const crowded = crowdedBinding(config.web_fetch?.auth ?? []);
+    if (crowded !== undefined) {
+      const why = `a binding that leaves at most ${MAX_CREDENTIALS} secrets for one request. Narrow its hosts, methods or paths`;
+      refuse(["web_fetch", "auth", crowded], why);
+    }
     const names = new Set<string>();
     for (const [index, { name, url, auth }] of (config.mcp?.servers ?? []).entries()) {
       if (names.has(name)) refuse(["mcp", "servers", index, "name"], "a name that no other server here has");
@@ -151,6 +156,23 @@ export type WebFetchSettings = NonNullable<ToolsConfig["web_fetch"]>;
 export type SendWebhookSettings = NonNullable<ToolsConfig["send_webhook"]>;
 export type McpSettings = NonNullable<ToolsConfig["mcp"]>;
 export type McpServer = NonNullable<McpSettings["servers"]>[number];
+
+/**
+ * The index of a binding by which one request would take more secrets than it may. Only bindings for all paths of a host
+ * that is written alike are compared: other requests are known when they are made.
+ */
+function crowdedBinding(auth: readonly AuthSettings[]): number | undefined {
+  const places = new Map<string, Set<string>>();
+  for (const [index, { hosts, methods = ["GET"], paths = ["/*"], inject }] of auth.entries()) {
+    if (!paths.includes("/*")) continue;
+    for (const request of hosts.flatMap((host) => methods.map((method) => `${method} ${normalHost(host)}`))) {
+      const taken = places.get(request) ?? new Set();
+      places.set(request, taken.add(placeOf(inject)));
+      if (taken.size > MAX_CREDENTIALS) return index;
+    }
+  }
+  return undefined;
+}
 
 /** Where `tools_config` refers to secrets: the name, and the way to it. */
 export function secretsReferred({

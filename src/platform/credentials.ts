@@ -16,6 +16,8 @@ export type Injection =
 export interface Credential {
   /** As its owner calls it: errors name it. */
   readonly name: string;
+  /** The owner. */
+  readonly user_id: string;
   readonly value: SecretValue;
   /** null: it is not sent, but the other side knows it, and it is looked for in what comes back. */
   readonly inject: Injection | null;
@@ -30,6 +32,8 @@ export interface Sending {
   readonly body: string | Uint8Array | undefined;
 }
 
+/** A request takes no more: its answer is searched for each of them. */
+export const MAX_CREDENTIALS = 3;
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
 /** What says where a request goes, where it ends and what it is: not a place for a secret. */
 const RESERVED_HEADERS =

@@ -4,6 +4,9 @@ import { OutboundError } from "./outbound-errors.ts";
 
 /** A server that stacks more codings than this is up to something. */
 const MAX_CODINGS = 3;
+/** An answer of 5 MB in pieces of a few bytes would fill memory with what each piece takes besides them. */
+const MAX_PIECES = 100_000;
+const FIRST_BYTES = 65_536;
 /** RFC 9659: no one may ask more than an 8 MB window of a web client. */
 const ZSTD_WINDOW_LOG = 23;
 
@@ -19,7 +22,7 @@ export interface BodyLimit {
 
 /**
  * Reads a body to its end and undoes its Content-Encoding; a bomb stops at the limit, not in memory.
- * Errors: OutboundError `too_large` and `bad_response`; whatever the stream itself throws.
+ * Errors: OutboundError `too_large` and `bad_response` (damaged, or in too many pieces); errors of the stream.
  */
 export async function readBody(body: AsyncIterable<Buffer>, coding: string, limit: BodyLimit): Promise<Buffer> {
   const codings = coding
@@ -34,14 +37,23 @@ export async function readBody(body: AsyncIterable<Buffer>, coding: string, limi
 }
 
 async function collect(body: AsyncIterable<Buffer>, limit: BodyLimit): Promise<Buffer> {
-  const chunks: Buffer[] = [];
+  let bytes: Buffer = Buffer.alloc(0);
   let size = 0;
-  for await (const chunk of body) {
-    size += chunk.length;
-    if (size > limit.max_bytes) throw tooLarge(limit);
-    chunks.push(chunk);
+  let pieces = 0;
+  for await (const piece of body) {
+    pieces += 1;
+    if (size + piece.length > limit.max_bytes) throw tooLarge(limit);
+    if (pieces > MAX_PIECES) throw inPieces(limit);
+    if (size + piece.length > bytes.length) bytes = grown(bytes, size + piece.length);
+    size += piece.copy(bytes, size);
   }
-  return Buffer.concat(chunks);
+  return bytes.subarray(0, size);
+}
+
+function grown(bytes: Buffer, min_bytes: number): Buffer {
+  const larger = Buffer.allocUnsafeSlow(Math.max(min_bytes, 2 * bytes.length, FIRST_BYTES));
+  bytes.copy(larger);
+  return larger;
 }
 
 async function decode(bytes: Buffer, coding: string, limit: BodyLimit): Promise<Buffer> {
@@ -75,6 +87,10 @@ function isZlibWrapped(bytes: Buffer): boolean {
 
 function tooLarge({ max_bytes, host, status }: BodyLimit): OutboundError {
   return new OutboundError("too_large", `the answer is larger than ${max_bytes} bytes`, { host, status });
+}
+
+function inPieces({ host, status }: BodyLimit): OutboundError {
+  return new OutboundError("bad_response", `the answer comes in more than ${MAX_PIECES} pieces`, { host, status });
 }
 
 function badCoding({ host, status }: BodyLimit): OutboundError {

@@ -13,6 +13,8 @@ export type OutboundCode =
   | "bad_response"
   /** What came back holds a secret that had been sent; nothing of it is handed on. */
   | "secret_reflected"
+  /** The answer could not be searched for secrets within the limits; it is discarded. */
+  | "unsearched"
   | "aborted";
 
 /**

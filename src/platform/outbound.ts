@@ -14,7 +14,8 @@ import { type Credential, withCredentials } from "./credentials.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
 import { createResolver, type Resolve } from "./resolver.ts";
-import { holdsSecret, isScrubbed } from "./scrub.ts";
+import { isScrubbed } from "./scrub.ts";
+import { createSecretScanner, type SecretScanner } from "./secret-scanner.ts";
 import { unlessAborted } from "./unless-aborted.ts";
 
 export interface OutboundRequest {
@@ -33,7 +34,8 @@ export interface OutboundRequest {
   readonly permits?: ((url: URL) => boolean) | undefined;
   /**
    * Put in at the moment of sending, over https (or to a host that the operator allowed by name), never after a redirect
-   * to another origin. An answer that holds one of them is `secret_reflected`, and nothing of it is handed on.
+   * to another origin. An answer that holds one of them is `secret_reflected`, one that cannot be searched for them is
+   * `unsearched`; both are discarded.
    */
   readonly credentials?: readonly Credential[] | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -58,6 +60,8 @@ export interface Outbound {
   request(request: OutboundRequest): Promise<OutboundResponse>;
   /** Whether a secret may be sent to `url` as far as its scheme goes. */
   isConfidential(url: URL): boolean;
+  /** The names of the secrets that the bytes hold; null when the search broke its limits: then the bytes are not used. */
+  secretsIn(pieces: readonly Buffer[], credentials: readonly Credential[]): Promise<string[] | null>;
   /** Why a request to `url` would be refused at once; null when it would not, as far as can be told. Sends nothing there. */
   refusal(url: URL, signal: AbortSignal): Promise<OutboundError | null>;
 }
@@ -86,8 +90,14 @@ const OWN_HEADERS =
  * Makes the guarded client. No proxy is ever taken from the environment: undici's Client knows none.
  * @param options.allow entries of PURSER_EGRESS_ALLOW; a bad one throws an Error that says which.
  * @param options.resolve how names become addresses; `createResolver`'s way unless given. Asked once per hop.
+ * @param options.scanner searches answers for secrets; with the usual limits unless given.
  */
-export function createOutbound(options: { allow: readonly string[]; resolve?: Resolve }): Outbound {
+export function createOutbound(options: {
+  allow: readonly string[];
+  resolve?: Resolve;
+  scanner?: SecretScanner;
+}): Outbound {
+  const scanner = options.scanner ?? createSecretScanner();
   const allowance = parseEgressAllow(options.allow);
   const resolve = options.resolve ?? createResolver({ bySystem: (hostname) => isNamed(hostname, allowance) });
   // What `refusal` was told of a name the request after it goes by: two answers could be two hosts.
@@ -105,8 +115,36 @@ export function createOutbound(options: { allow: readonly string[]; resolve?: Re
   };
   const isConfidential = (url: URL) => url.protocol === "https:" || isHostAllowed(url, allowance);
 
+  const secretsIn: Outbound["secretsIn"] = async (pieces, credentials) => {
+    const [first] = credentials;
+    if (first === undefined) return [];
+    const values = credentials.map(({ value }) => value);
+    const found = await scanner.search(pieces, values, first.user_id);
+    return found?.flatMap((index) => credentials[index]?.name ?? []) ?? null;
+  };
+
+  /** Throws `secret_reflected` when the answer holds a secret, and `unsearched` when that cannot be told in time. */
+  const refuseReflection = async (
+    { status, headers, body }: Answer,
+    credentials: readonly Credential[],
+    { url, signal }: { url: URL; signal: AbortSignal },
+  ): Promise<void> => {
+    if (credentials.length === 0) return;
+    const head = Buffer.from(Object.entries(headers).flat().join("\n"));
+    const secrets = await unlessAborted(secretsIn([head, body], credentials), signal).catch(() => null);
+    if (secrets === null) {
+      const end = ended(signal, url);
+      if (end?.code === "aborted") throw end;
+      const message = "the answer could not be searched for secrets in time and was discarded";
+      throw new OutboundError("unsearched", message, at(url, status));
+    }
+    if (secrets.length === 0) return;
+    throw new OutboundError("secret_reflected", "the host sent a secret back", { ...at(url, status), secrets });
+  };
+
   return {
     isConfidential,
+    secretsIn,
     async refusal(url, signal) {
       const within = AbortSignal.any([signal, AbortSignal.timeout(REFUSAL_MS)]);
       try {
@@ -139,7 +177,7 @@ export function createOutbound(options: { allow: readonly string[]; resolve?: Re
           return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true };
         }
         // Of earlier hops' secrets as well: who got one may have told whoever answers now.
-        refuseReflection(answer, credentials, hop.url);
+        await refuseReflection(answer, credentials, { url: hop.url, signal });
         const next = redirectTarget(hop, answer);
         if (next === null) return { ...answer, final_url: hop.url.href, hops, withheld: false };
         if (hops === request.max_redirects) {
@@ -153,18 +191,6 @@ export function createOutbound(options: { allow: readonly string[]; resolve?: Re
 
 /** What is handed on of an answer in which a short secret may stand. */
 const NOTHING = { headers: {}, content_type: "", body: Buffer.alloc(0) } as const;
-
-/** Throws `secret_reflected` when the answer's headers or body hold one of the secrets. */
-function refuseReflection({ status, headers, body }: Answer, credentials: readonly Credential[], url: URL): void {
-  if (credentials.length === 0) return;
-  const head = Buffer.from(Object.entries(headers).flat().join("\n"));
-  const secrets = credentials.filter(({ value }) => holdsSecret(head, value) || holdsSecret(body, value));
-  if (secrets.length === 0) return;
-  throw new OutboundError("secret_reflected", "the host sent a secret back", {
-    ...at(url, status),
-    secrets: secrets.map(({ name }) => name),
-  });
-}
 
 function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
   if (!METHODS.has(method))

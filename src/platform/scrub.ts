@@ -25,22 +25,38 @@ export function isScrubbed(value: SecretValue): boolean {
 
 /** Whether `bytes` hold `value`; a value that is too short for it is held by nothing. Linear in the bytes. */
 export function holdsSecret(bytes: Buffer, value: SecretValue): boolean {
-  if (!isScrubbed(value)) return false;
-  return holds(bytes, wantedOf(value.reveal().trim().replace(SCHEME, "")), DEPTH);
+  return isScrubbed(value) && heldIn(bytes, searchFor([searchedText(value)])).has(0);
 }
 
-function wantedOf(told: string): Wanted {
-  const passages = passagesOf(told);
-  const needles = passages.flatMap(spellingsOf);
-  const shortest_bytes = Math.min(...needles.map(({ length }) => length));
+/** The part of a value that answers are searched for. It is as secret as the value. */
+export function searchedText(value: SecretValue): string {
+  return value.reveal().trim().replace(SCHEME, "");
+}
+
+/** Prepares one search for all `texts`: each encoding is decoded once, however many texts there are. */
+export function searchFor(texts: readonly string[]): Search {
+  const needles = texts.flatMap((text, index) =>
+    passagesOf(text)
+      .flatMap(spellingsOf)
+      .map((bytes) => ({ bytes, index })),
+  );
+  const shortest_bytes = Math.min(...needles.map(({ bytes }) => bytes.length));
   // of the first and the last character of base64 a part may belong to what stands beside
   const min_run = Math.floor((shortest_bytes * 8) / 6) - 2;
   const may_stand = Uint8Array.from(MAY_ENCODE);
-  for (const needle of needles) for (const byte of needle) may_stand[byte] = 1;
+  for (const { bytes } of needles) for (const byte of bytes) may_stand[byte] = 1;
   // What a backslash is followed by decides whether it is one.
-  if (needles.some((needle) => needle.includes(BACKSLASH))) for (const byte of QUOTED) may_stand[byte] = 1;
+  if (needles.some(({ bytes }) => bytes.includes(BACKSLASH))) for (const byte of QUOTED) may_stand[byte] = 1;
   const min_bytes = Math.min(min_run, shortest_bytes);
-  return { needles, min_run, min_hex: 2 * shortest_bytes, may_stand, min_bytes, barrier: may_stand.indexOf(0) };
+  const barrier = may_stand.indexOf(0);
+  return { texts: texts.length, needles, min_run, min_hex: 2 * shortest_bytes, may_stand, min_bytes, barrier };
+}
+
+/** The indexes of the searched texts that `bytes` hold. Linear in the bytes. */
+export function heldIn(bytes: Buffer, search: Search): Set<number> {
+  const found = new Set<number>();
+  markHeld(bytes, { search, found }, DEPTH);
+  return found;
 }
 
 function passagesOf(value: string): string[] {
@@ -75,13 +91,17 @@ function spellingsOf(text: string): Buffer[] {
   return [...[...texts].map((each) => Buffer.from(each)), Buffer.from(text, "utf16le").subarray(0, -1)];
 }
 
-interface Wanted {
-  readonly needles: readonly Buffer[];
-  /** No shorter run of base64 digits can hold the value. */
+/** A search for several texts at once. */
+export interface Search {
+  /** How many texts are searched for. */
+  readonly texts: number;
+  /** The spellings of all texts, each with the index of its text. */
+  readonly needles: readonly { readonly bytes: Buffer; readonly index: number }[];
+  /** No shorter run of base64 digits can hold one of the texts. */
   readonly min_run: number;
   /** No shorter run of hex digits can. */
   readonly min_hex: number;
-  /** By byte: 1 where one may be part of a spelling of the value, encoded or not. */
+  /** By byte: 1 where one may be part of a spelling, encoded or not. */
   readonly may_stand: Uint8Array;
   /** No spelling is shorter. */
   readonly min_bytes: number;
@@ -89,32 +109,50 @@ interface Wanted {
   readonly barrier: number;
 }
 
-function holds(all: Buffer, wanted: Wanted, depth: number, is_escaped = true): boolean {
-  const bytes = sieved(all, wanted);
-  if (wanted.needles.some((needle) => bytes.includes(needle))) return true;
+/** A search under way, with the indexes of the texts that it has found. */
+interface Progress {
+  readonly search: Search;
+  readonly found: Set<number>;
+}
+
+/** Adds to `found` the texts that `all` holds; true once every text is found. */
+function markHeld(all: Buffer, progress: Progress, depth: number, is_escaped = true): boolean {
+  const { search, found } = progress;
+  const bytes = sieved(all, search) ?? all;
+  for (const needle of search.needles) {
+    if (!found.has(needle.index) && bytes.includes(needle.bytes)) found.add(needle.index);
+  }
+  if (found.size === search.texts) return true;
   if (depth === 0) return false;
   const undone = is_escaped ? unescaped(bytes) : null;
-  if (undone !== null && holds(undone.plain, wanted, depth - 1, undone.nested)) return true;
+  if (undone !== null && markHeld(undone.plain, progress, depth - 1, undone.nested)) return true;
   const backwards = depth === DEPTH ? unescaped(Buffer.from(bytes).reverse()) : null;
-  if (backwards !== null && holds(backwards.plain, wanted, depth - 1, backwards.nested)) return true;
-  for (const decoded of decodedRuns(bytes, wanted)) if (holds(decoded, wanted, depth - 1)) return true;
+  if (backwards !== null && markHeld(backwards.plain, progress, depth - 1, backwards.nested)) return true;
+  for (const decoded of decodedRuns(bytes, search)) if (markHeld(decoded, progress, depth - 1)) return true;
   return false;
 }
 
 /**
- * What of `bytes` can hold the value: a spelling stands between two bytes that are part of none, and they are as far
- * apart as it is long. Of a page that is next to nothing, for words are short.
+ * The spans of `bytes` that can hold a searched text: long enough, and without a byte that is part of no spelling. A
+ * page has few of them, for words are short. null once they are more than `max_bytes`, or when every byte can be part
+ * of a spelling.
  */
-function sieved(bytes: Buffer, { may_stand, min_bytes, barrier }: Wanted): Buffer {
-  if (barrier === -1) return bytes;
+export function sieved(
+  bytes: Buffer,
+  { may_stand, min_bytes, barrier }: Search,
+  max_bytes: number = bytes.length,
+): Buffer | null {
+  if (barrier === -1) return null;
   let kept = NOTHING;
   let to = 0;
-  forEachSpan(bytes, { is_part: may_stand, min_bytes }, (start, end) => {
-    if (to === 0) kept = Buffer.allocUnsafe(bytes.length - start + 1);
+  const is_whole = forEachSpan(bytes, { is_part: may_stand, min_bytes }, (start, end) => {
+    if (to + end - start > max_bytes) return false;
+    if (to === 0) kept = Buffer.allocUnsafe(Math.min(bytes.length - start, 2 * max_bytes) + 1);
     to += bytes.copy(kept, to, start, end);
     kept[to++] = barrier;
+    return true;
   });
-  return kept.subarray(0, to);
+  return is_whole ? kept.subarray(0, to) : null;
 }
 
 const NOTHING = Buffer.alloc(0);
@@ -137,7 +175,7 @@ const BASE64 = { coding: "base64", filler: "A", group: 4 } as const;
 const HEX = { coding: "hex", filler: "0", group: 2 } as const;
 
 /** What the runs of base64 and hex digits that are long enough say, forwards and backwards. */
-function* decodedRuns(bytes: Buffer, { min_run, min_hex }: Wanted): Generator<Buffer> {
+function* decodedRuns(bytes: Buffer, { min_run, min_hex }: Search): Generator<Buffer> {
   for (const { coding, filler, group, ...runs } of [
     { ...BASE64, is_digit: BASE64_DIGITS, min_run },
     { ...HEX, is_digit: HEX_DIGITS, min_run: min_hex },
@@ -170,19 +208,20 @@ function joinedRuns(
     const next = to + group + ((group - (to % group)) % group);
     joined.fill(filler, to, next);
     to = next;
+    return true;
   });
   return (joined as Buffer | null)?.subarray(0, to) ?? null;
 }
 
 /**
- * Visits each longest span of bytes that are all `is_part` and at least `min_bytes`. Every `min_bytes`th byte is looked
- * at: a span that is long enough has one of them.
+ * Visits each longest span of bytes that are all `is_part` and at least `min_bytes`, until `visit` returns false; then
+ * it returns false. Every `min_bytes`th byte is looked at: a span that is long enough has one of them.
  */
 function forEachSpan(
   bytes: Buffer,
   { is_part, min_bytes }: { is_part: Uint8Array; min_bytes: number },
-  visit: (start: number, end: number) => void,
-): void {
+  visit: (start: number, end: number) => boolean,
+): boolean {
   let from = 0;
   for (let at = min_bytes - 1; at < bytes.length; at += min_bytes) {
     if (is_part[bytes[at] as number] !== 1) continue;
@@ -190,8 +229,9 @@ function forEachSpan(
     while (start > from && is_part[bytes[start - 1] as number] === 1) start -= 1;
     let end = at + 1;
     while (end < bytes.length && is_part[bytes[end] as number] === 1) end += 1;
-    if (end - start >= min_bytes) visit(start, end);
+    if (end - start >= min_bytes && !visit(start, end)) return false;
     from = end;
     at = end;
   }
+  return true;
 }

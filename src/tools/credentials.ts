@@ -1,10 +1,9 @@
 import { isListedHost } from "../contract/hosts.ts";
 import type { AuthSettings } from "../contract/tools.ts";
 import { PurserError } from "../errors.ts";
-import { type Credential, placeOf } from "../platform/credentials.ts";
+import { type Credential, MAX_CREDENTIALS, placeOf } from "../platform/credentials.ts";
 import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
-import { holdsSecret } from "../platform/scrub.ts";
 import type { Vault } from "../vault/vault.service.ts";
 import type { OpenedSecret, Opening } from "../vault/vault.types.ts";
 import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
@@ -13,7 +12,7 @@ import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
 export type Binding = Pick<AuthSettings, "secret" | "hosts" | "methods" | "paths" | "inject">;
 
 export interface CredentialsDeps {
-  outbound: Pick<Outbound, "isConfidential" | "refusal">;
+  outbound: Pick<Outbound, "isConfidential" | "refusal" | "secretsIn">;
   vault: Pick<Vault, "open" | "setReflected">;
   log: Pick<Log, "error">;
 }
@@ -77,15 +76,18 @@ export async function openCredentials(
   { outbound, vault }: CredentialsDeps,
 ): Promise<OpenedCredential[] | ToolResult> {
   const { url, method } = intended;
-  const places = new Set<string>();
   const credentials: OpenedCredential[] = [];
-  const bound = bindings.filter((each) => isBound(each, url, method));
+  const bound = firstOfEachPlace(bindings.filter((each) => isBound(each, url, method)));
+  if (bound.length > MAX_CREDENTIALS) {
+    const names = bound.map(({ secret }) => secret).join(", ");
+    return failedCall(
+      "secret_refused",
+      `${bound.length} secrets are bound to this request (${names}), and a request takes ${MAX_CREDENTIALS} at most; its owner has to narrow their hosts, methods or paths`,
+    );
+  }
   const refusal = bound.length === 0 ? null : await refusalOf(intended, outbound);
   if (refusal !== null) return refusal;
   for (const binding of bound) {
-    const place = placeOf(binding.inject);
-    if (places.has(place)) continue;
-    places.add(place);
     if (!outbound.isConfidential(url)) {
       return failedCall("egress_refused", `the secret ${binding.secret} is sent over https only`);
     }
@@ -93,6 +95,7 @@ export async function openCredentials(
     if ("status" in secret) return secret;
     credentials.push({
       name: secret.name,
+      user_id: intended.run.user_id,
       value: secret.value,
       inject: binding.inject,
       secret,
@@ -100,6 +103,12 @@ export async function openCredentials(
     });
   }
   return credentials;
+}
+
+/** The bindings that a request uses: of several for one place in it, the first. */
+function firstOfEachPlace(bindings: readonly Binding[]): Binding[] {
+  const places = bindings.map(({ inject }) => placeOf(inject));
+  return bindings.filter((_, index) => places.indexOf(places[index] as string) === index);
 }
 
 /** A secret that signs what is sent: it does not leave, and is looked for in the answer. A failed step when it cannot be used. */
@@ -112,7 +121,7 @@ export async function openSigningSecret(
   if (refusal !== null) return refusal;
   const secret = await openSecret(name, intended, vault);
   if ("status" in secret) return secret;
-  return { name, value: secret.value, inject: null, secret, isFor: () => true };
+  return { name, user_id: intended.run.user_id, value: secret.value, inject: null, secret, isFor: () => true };
 }
 
 async function refusalOf({ url, signal }: Intended, outbound: CredentialsDeps["outbound"]): Promise<ToolResult | null> {
@@ -155,11 +164,22 @@ function mayGoTo({ allowed_hosts }: OpenedSecret, url: URL): boolean {
   return allowed_hosts === null || isListedHost(url, allowed_hosts);
 }
 
-/** The names of the secrets that stand in a text that the safety layer has made: it joins what a page had taken apart. */
-export function reflectedIn(texts: readonly string[], credentials: readonly OpenedCredential[]): string[] {
-  if (credentials.length === 0) return [];
-  const bytes = Buffer.from(texts.join("\n"));
-  return credentials.filter(({ value }) => holdsSecret(bytes, value)).map(({ name }) => name);
+/**
+ * The failed step when texts that the safety layer has made hold a secret: it joins what a page had taken apart. Also the
+ * failed step when they cannot be searched for one; null when they may be used.
+ */
+export async function leakIn(
+  texts: readonly string[],
+  { credentials, run }: { credentials: readonly OpenedCredential[]; run: RunRef },
+  deps: CredentialsDeps,
+): Promise<ToolResult | null> {
+  if (credentials.length === 0) return null;
+  const names = await deps.outbound.secretsIn([Buffer.from(texts.join("\n"))], credentials);
+  if (names === null) {
+    const message = "the answer could not be searched for secrets in time and was discarded; go on without it";
+    return failedCall("unsupported_content", message);
+  }
+  return names.length === 0 ? null : await reflected(names, { credentials, run }, deps);
 }
 
 /** Takes secrets that came back out of use; the failed step that ends the run, also where the vault cannot be asked for that. */

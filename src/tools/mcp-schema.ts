@@ -9,6 +9,9 @@ export interface ListedTool {
   readonly inputSchema: Record<string, unknown>;
 }
 
+/** Passes a text through the safety layer; null when it cannot be judged. */
+export type Judge = Sanitizer["sanitize"];
+
 const MAX_DESCRIPTION_CHARS = 1_000;
 const MAX_SCHEMA_CHARS = 10_000;
 /** What a description says where a schema has none. */
@@ -51,36 +54,39 @@ const NAMING = new Set(["properties", "$defs", "definitions"]);
  * A tool with its texts made safe: a server writes them, and every call of the model reads them. null for a tool whose
  * texts give instructions, or whose schema is too large or too odd to be handed on.
  */
-export async function safeTool(tool: ListedTool, sanitizer: Sanitizer): Promise<ListedTool | null> {
-  const description = await safeText(tool.description, MAX_DESCRIPTION_CHARS, sanitizer);
+export async function safeTool(tool: ListedTool, judge: Judge): Promise<ListedTool | null> {
+  const description = await safeText(tool.description, MAX_DESCRIPTION_CHARS, judge);
   const size = JSON.stringify(tool.inputSchema).length;
   if (description === null || size > MAX_SCHEMA_CHARS) return null;
-  const schema = await safeSchema(tool.inputSchema, sanitizer, 0);
+  const schema = await safeSchema(tool.inputSchema, judge, 0);
   // What the keywords say (names, values of enum) is text of the server's as well, and so is the tool's own name.
   // They cannot be changed, since calls repeat them: a tool whose names or values are not safe as they stand is left out.
   const written = JSON.stringify(schema);
-  if (schema === null || (await safeText(written, MAX_SCHEMA_CHARS, sanitizer)) !== written) return null;
-  if ((await safeText(tool.name.replaceAll(/[_.:/-]+/g, " "), MAX_DESCRIPTION_CHARS, sanitizer)) === null) return null;
+  if (schema === null || (await safeText(written, MAX_SCHEMA_CHARS, judge)) !== written) return null;
+  if ((await safeText(tool.name.replaceAll(/[_.:/-]+/g, " "), MAX_DESCRIPTION_CHARS, judge)) === null) return null;
   return { name: tool.name, description, inputSchema: { ...(schema as Record<string, unknown>), type: "object" } };
 }
 
-async function safeSchema(node: unknown, sanitizer: Sanitizer, depth: number): Promise<unknown> {
+async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<unknown> {
   if (depth > MAX_DEPTH) return null;
   if (Array.isArray(node)) {
-    const items = await Promise.all(node.map((each) => safeSchema(each, sanitizer, depth + 1)));
-    return items.includes(null) ? null : items;
+    const items: unknown[] = [];
+    for (const each of node) {
+      const item = await safeSchema(each, judge, depth + 1);
+      if (item === null) return null;
+      items.push(item);
+    }
+    return items;
   }
   if (node === null || typeof node !== "object") return node;
   const entries: [string, unknown][] = [];
   for (const [key, value] of Object.entries(node)) {
     if (key === "description" && typeof value === "string") {
-      const text = await safeText(value, MAX_PARAMETER_CHARS, sanitizer);
+      const text = await safeText(value, MAX_PARAMETER_CHARS, judge);
       if (text === null) return null;
       entries.push([key, text]);
     } else if (KEYWORDS.has(key)) {
-      const safe = await (NAMING.has(key)
-        ? safeNames(value, sanitizer, depth)
-        : safeValue(key, value, sanitizer, depth));
+      const safe = await (NAMING.has(key) ? safeNames(value, judge, depth) : safeValue(key, value, judge, depth));
       if (safe === null) return null;
       entries.push([key, safe]);
     }
@@ -89,17 +95,15 @@ async function safeSchema(node: unknown, sanitizer: Sanitizer, depth: number): P
 }
 
 /** Of `enum` and the like the values are data, not schemas. */
-async function safeValue(key: string, value: unknown, sanitizer: Sanitizer, depth: number): Promise<unknown> {
-  return ["enum", "const", "required", "type"].includes(key)
-    ? (value ?? null)
-    : safeSchema(value, sanitizer, depth + 1);
+async function safeValue(key: string, value: unknown, judge: Judge, depth: number): Promise<unknown> {
+  return ["enum", "const", "required", "type"].includes(key) ? (value ?? null) : safeSchema(value, judge, depth + 1);
 }
 
-async function safeNames(value: unknown, sanitizer: Sanitizer, depth: number): Promise<unknown> {
+async function safeNames(value: unknown, judge: Judge, depth: number): Promise<unknown> {
   if (value === null || typeof value !== "object" || Array.isArray(value)) return null;
   const entries: [string, unknown][] = [];
   for (const [name, schema] of Object.entries(value)) {
-    const safe = PROPERTY_NAME.test(name) ? await safeSchema(schema, sanitizer, depth + 2) : null;
+    const safe = PROPERTY_NAME.test(name) ? await safeSchema(schema, judge, depth + 2) : null;
     if (safe === null) return null;
     entries.push([name, safe]);
   }
@@ -110,9 +114,9 @@ async function safeNames(value: unknown, sanitizer: Sanitizer, depth: number): P
  * The text as a reader sees it; null when it gives instructions. It is taken whole or not at all: with single sentences
  * removed, as from a page, it would tell of another tool than the server's.
  */
-async function safeText(text: string, max_chars: number, sanitizer: Sanitizer): Promise<string | null> {
+async function safeText(text: string, max_chars: number, judge: Judge): Promise<string | null> {
   if (text === "") return "";
   const content = text.slice(0, max_chars).toWellFormed();
-  const judged = await sanitizer.sanitize({ content, kind: "text", level: "balanced", mark: newMark() });
+  const judged = await judge({ content, kind: "text", level: "balanced", mark: newMark() });
   return judged === null || judged.verdict.injected ? null : readable(content, "text").text;
 }

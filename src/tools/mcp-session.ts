@@ -9,10 +9,11 @@ import {
   openCredentials,
   reflected,
 } from "./credentials.ts";
+import { oddityOf } from "./mcp-answer.ts";
 import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
 
 /** Of one message and its answer; a server's stream is read to its end before anything of it is used. */
-const LIMITS = { max_bytes: 5_000_000, timeout_ms: 60_000, max_redirects: 3 } as const;
+const LIMITS = { timeout_ms: 60_000, max_redirects: 3 } as const;
 const CLIENT = { name: "purser", version: "1" };
 /**
  * Of one session. What it is opened for takes a dozen at most; whatever a server asks back, a ping say, is answered by a
@@ -36,10 +37,11 @@ export interface McpSession {
 /**
  * Opens a session with an MCP server over streamable HTTP, for `work` alone. Every message goes out by the guarded client,
  * to the server's own origin. What fails comes back as a failed step; only an abort of `signal` throws.
+ * @param max_bytes of all answers of the session together.
  */
 export async function withMcpServer<T>(
   server: McpServer,
-  { run, signal }: { run: RunRef; signal: AbortSignal },
+  { run, signal, max_bytes }: { run: RunRef; signal: AbortSignal; max_bytes: number },
   deps: McpDeps,
   work: (session: McpSession) => Promise<T>,
 ): Promise<T | ToolResult> {
@@ -49,14 +51,17 @@ export async function withMcpServer<T>(
   if (!Array.isArray(credentials)) return credentials;
   let failure: unknown = null;
   let messages = 0;
+  let left_bytes = max_bytes;
   const guarded = async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
     try {
       messages += 1;
       if (messages > MAX_MESSAGES) throw askedTooMuch();
-      return await send(deps.outbound, { url, input, init, credentials, signal });
+      const answer = await send(deps.outbound, { url, input, init, credentials, signal, max_bytes: left_bytes });
+      left_bytes -= answer?.body.length ?? 0;
+      return answer === null ? new Response(null, { status: 405 }) : asResponse(answer);
     } catch (error) {
       // What comes after a reflection must not hide it.
-      if (!isReflection(failure)) failure = error;
+      if (!isReflection(failure)) failure = isTooLarge(error) ? answeredTooMuch(max_bytes) : error;
       // Whoever waits for an answer would wait until it is late.
       if (messages > MAX_MESSAGES) client.close().catch(() => {});
       throw error;
@@ -101,6 +106,14 @@ function askedTooMuch(): OutboundError {
   );
 }
 
+function answeredTooMuch(max_bytes: number): OutboundError {
+  return new OutboundError("too_large", `its answers are larger than ${max_bytes} bytes`);
+}
+
+function isTooLarge(error: unknown): boolean {
+  return error instanceof OutboundError && error.code === "too_large";
+}
+
 function isReflection(error: unknown): error is OutboundError {
   return error instanceof OutboundError && error.code === "secret_reflected";
 }
@@ -109,6 +122,7 @@ function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
   return { ...auth, hosts: auth.hosts ?? [url.host], methods: auth.methods ?? METHODS };
 }
 
+/** What the server answers to one message, checked but not parsed; null for a GET, which is not sent. */
 async function send(
   outbound: Outbound,
   message: {
@@ -117,11 +131,12 @@ async function send(
     init: RequestInit;
     credentials: readonly OpenedCredential[];
     signal: AbortSignal;
+    max_bytes: number;
   },
-): Promise<Response> {
-  const { url, input, init, credentials, signal } = message;
+): Promise<OutboundResponse | null> {
+  const { url, input, init, credentials, signal, max_bytes } = message;
   const method = init.method ?? "GET";
-  if (method === "GET") return new Response(null, { status: 405 });
+  if (method === "GET") return null;
   const answer = await outbound.request({
     url: String(input),
     method,
@@ -130,9 +145,12 @@ async function send(
     permits: (to) => to.origin === url.origin,
     credentials,
     signal: init.signal == null ? signal : AbortSignal.any([signal, init.signal]),
+    max_bytes,
     ...LIMITS,
   });
-  return asResponse(answer);
+  const oddity = await oddityOf(answer.body, answer.content_type);
+  if (oddity !== null) throw new OutboundError("bad_response", oddity);
+  return answer;
 }
 
 function asResponse({ status, headers, content_type, body }: OutboundResponse): Response {

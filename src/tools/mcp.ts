@@ -1,14 +1,16 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import { z } from "@hono/zod-openapi";
 import { MAX_CALLS, type McpServer, type McpSettings, type ToolsConfig } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { createFairQueue, type FairQueue } from "../platform/fair-queue.ts";
 import type { Log } from "../platform/log.ts";
 import { unlessAborted } from "../platform/unless-aborted.ts";
 import type { Sanitizer } from "../safety/sanitizer.ts";
-import { reflected, reflectedIn } from "./credentials.ts";
+import { leakIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
 import { mcpToolName, serverOf } from "./mcp-names.ts";
-import { type ListedTool, safeTool } from "./mcp-schema.ts";
+import { type Judge, type ListedTool, safeTool } from "./mcp-schema.ts";
 import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
 import { MAX_TEXT_CHARS, textsOf } from "./safe-answer.ts";
 import { argumentsValue } from "./tool-arguments.ts";
@@ -30,6 +32,11 @@ const LISTING_MS = 10_000;
 const MAX_PAGES = 10;
 const MAX_TOOLS = 100;
 const CALL_MS = 60_000;
+/** All answers of one session, in which tools are listed or one is called. */
+const LISTING_BYTES = 262_144;
+const CALL_BYTES = 2_000_000;
+/** Texts of tools are judged in this thread, one in each turn of its event loop; users take turns. */
+const JUDGING = { running: 1, waiting: 10_000, waiting_per_user: 500 } as const;
 
 const listSchema = z.object({
   tools: z
@@ -66,13 +73,14 @@ interface Listing {
 
 /** Tools of the MCP servers that agents' owners name. What their servers have is asked once and kept for some minutes. */
 export function createMcpTools(deps: McpToolsDeps) {
+  const judging = createFairQueue(JUDGING);
   const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
 
   function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
     const key = `${run.user_id} ${JSON.stringify(server)}`;
     const kept = listings.get(key);
     if (kept !== undefined && kept.until_ms > monotonicMs()) return kept.listing;
-    const listing = list(server, run, deps);
+    const listing = list(server, run, { ...deps, judging });
     const entry = { until_ms: monotonicMs() + LISTED_MS, listing };
     listings.delete(key);
     listings.set(key, entry);
@@ -146,8 +154,9 @@ export function createMcpTools(deps: McpToolsDeps) {
       const tool = listing.tools.find(({ definition }) => definition.function.name === call.name);
       if (tool === undefined) return failedCall("unknown_tool", `${server.name} has no such tool now`);
       const params = { name: tool.name, arguments: given as Record<string, unknown> };
-      return await withMcpServer(server, call, deps, async (session) => {
-        const options = { signal: call.signal, timeout: CALL_MS };
+      const { run, signal } = call;
+      return await withMcpServer(server, { run, signal, max_bytes: CALL_BYTES }, deps, async (session) => {
+        const options = { signal, timeout: CALL_MS };
         const answer = await session.client.request({ method: "tools/call", params }, resultSchema, options);
         return await resultOf(answer, { call, session, deps });
       });
@@ -156,10 +165,10 @@ export function createMcpTools(deps: McpToolsDeps) {
 }
 
 /** The server's tools that the owner lets in, their texts made safe; none when it cannot be used. Throws `secret_reflected`. */
-async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise<Listing> {
+async function list(server: McpServer, run: RunRef, deps: McpToolsDeps & { judging: FairQueue }): Promise<Listing> {
   // Other runs wait for it as well: it does not end with the run that began it.
   const signal = AbortSignal.timeout(LISTING_MS);
-  const asked = await withMcpServer(server, { run, signal }, deps, async (session) => ({
+  const asked = await withMcpServer(server, { run, signal, max_bytes: LISTING_BYTES }, deps, async (session) => ({
     listed: await pagesOf(session, signal),
     credentials: session.credentials,
   })).catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
@@ -171,17 +180,20 @@ async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise
   }
   const { listed, credentials } = asked;
   const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
-  const safe = await Promise.all(wanted.map((tool) => safeTool(tool, deps.sanitizer)));
-  const tools = safe
-    .filter((tool) => tool !== null)
-    .map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
-  // The safety layer joins what the server had taken apart.
-  const names = reflectedIn([JSON.stringify(tools)], credentials);
-  if (names.length > 0) {
-    const { error } = await reflected(names, { credentials, run }, deps);
-    throw errors.secretReflected(error?.message ?? "");
+  const judge: Judge = (request) =>
+    deps.judging.run(run.user_id, async () => {
+      await nextTurn();
+      return await deps.sanitizer.sanitize(request);
+    });
+  const tools: Known[] = [];
+  for (const tool of wanted) {
+    const safe = await safeTool(tool, judge);
+    if (safe !== null) tools.push({ ...safe, definition: definitionOf(server, safe) });
   }
-  return { tools, failure: null };
+  // The safety layer joins what the server had taken apart.
+  const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
+  if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
+  return leak === null ? { tools, failure: null } : { tools: [], failure: leak };
 }
 
 async function pagesOf({ client }: McpSession, signal: AbortSignal): Promise<ListedTool[]> {
@@ -217,8 +229,9 @@ async function resultOf(
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };
-  const names = reflectedIn([content, ...textsOf({ text, safety, links: [] })], session.credentials);
-  if (names.length > 0) return await reflected(names, { credentials: session.credentials, run: call.run }, deps);
+  const { credentials } = session;
+  const leak = await leakIn([content, ...textsOf({ text, safety, links: [] })], { credentials, run: call.run }, deps);
+  if (leak !== null) return leak;
   if (!answer.isError) return { status: "succeeded", result: text, safety, links: [] };
   const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
   return { status: "failed", result: text, error, safety, links: [] };

@@ -37,7 +37,7 @@ export async function safeAnswer(
   const is_pdf = mediaType(content_type) === "application/pdf";
   const kind = is_pdf ? "text" : kindOf(content_type, new URL(final_url).pathname);
   if (kind === null) return `${nameOfType(content_type)}; only HTML, text, Markdown, JSON and PDF can be read`;
-  const content = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : decodeText(body, content_type);
+  const content = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : await decodeText(body, content_type);
   if (content === null) return "this PDF cannot be read; go on without it";
   const sanitized = await sanitizer.sanitize({
     content,

@@ -6,13 +6,7 @@ import { OutboundError } from "../platform/outbound-errors.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
-import {
-  type CredentialsDeps,
-  type OpenedCredential,
-  openSigningSecret,
-  reflected,
-  reflectedIn,
-} from "./credentials.ts";
+import { type CredentialsDeps, leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
 import { levelOf, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
@@ -187,8 +181,8 @@ async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, us
     return failedCall("webhook_failed", `${answer.message}${after} (${id}); it may have been received`);
   }
   const read = answer instanceof OutboundError ? "" : await readBody(answer, call, using);
-  const names = typeof read === "string" ? [] : reflectedIn(textsOf(read), credentials);
-  if (names.length > 0) return await reflected(names, { credentials, run: call.run }, deps);
+  const leak = typeof read === "string" ? null : await leakIn(textsOf(read), { credentials, run: call.run }, deps);
+  if (leak !== null) return leak;
   const { text, safety } = typeof read === "string" ? { text: read, safety: null } : read;
   const result = `HTTP ${answer.status}, ${id}${text === "" ? "" : `\n${text}`}`;
   const status = answer.status ?? 0;

@@ -7,7 +7,7 @@ import {
 } from "../contract/tools.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
-import { type CredentialsDeps, type OpenedCredential, openCredentials, reflected, reflectedIn } from "./credentials.ts";
+import { type CredentialsDeps, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
 import { isUrlKnown } from "./destinations.ts";
 import { levelOf, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import { parsedArguments } from "./tool-arguments.ts";
@@ -136,8 +136,8 @@ async function resultOf(
     ? { text: WITHHELD, safety: null, links: [] }
     : await safeAnswer(response, { sanitizer: deps.sanitizer, level: levelOf(settings, deps), mark: call.mark });
   if (typeof answer === "string") return failedCall("unsupported_content", answer);
-  const names = reflectedIn(textsOf(answer), credentials);
-  if (names.length > 0) return reflected(names, { credentials, run: call.run }, deps);
+  const leak = await leakIn(textsOf(answer), { credentials, run: call.run }, deps);
+  if (leak !== null) return leak;
   const { text, safety, links } = answer;
   const outcome = { result: `HTTP ${status}\n${text}`, safety, links };
   if (status < 400) return { status: "succeeded", ...outcome };

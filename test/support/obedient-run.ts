@@ -139,6 +139,7 @@ function watched({ allow, resolve, dialled, loot, secrets }: Ordeal, sent: Sent[
   const values = [...loot.data, ...Object.values(secrets)];
   return {
     isConfidential: (url) => real.isConfidential(url),
+    secretsIn: (pieces, credentials) => real.secretsIn(pieces, credentials),
     refusal: (url, signal) => real.refusal(url, signal),
     async request(request: OutboundRequest) {
       const { url, method, headers, body = "" } = request;

@@ -1,6 +1,7 @@
 import { createLog } from "../../src/platform/log.ts";
 import { createOutbound } from "../../src/platform/outbound.ts";
 import type { Resolve } from "../../src/platform/resolver.ts";
+import type { SecretScanner } from "../../src/platform/secret-scanner.ts";
 import { SecretValue } from "../../src/platform/secret-value.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
@@ -35,14 +36,19 @@ export function heldSecrets(values: Record<string, string>) {
 export function toolsWith(deps: {
   allow: readonly string[];
   resolve?: Resolve;
+  scanner?: SecretScanner;
   secrets?: Record<string, string>;
   signing_key?: string;
   safety_off?: "refused" | "allowed";
 }) {
-  const { allow, resolve, secrets = {}, signing_key, safety_off = "refused" } = deps;
+  const { allow, resolve, scanner, secrets = {}, signing_key, safety_off = "refused" } = deps;
   const held = heldSecrets(secrets);
   const key = signing_key === undefined ? null : { key: signing_key, created_at: "" };
-  const outbound = createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) });
+  const outbound = createOutbound({
+    allow,
+    ...(resolve === undefined ? {} : { resolve }),
+    ...(scanner === undefined ? {} : { scanner }),
+  });
   const tools = createTools({
     outbound,
     sanitizer,

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { holdsSecret } from "../../../src/platform/scrub.ts";
+import { heldIn, holdsSecret, searchFor } from "../../../src/platform/scrub.ts";
 import { SecretValue } from "../../../src/platform/secret-value.ts";
 import { holdsByReference } from "../../support/scrub-reference.ts";
 
@@ -82,6 +82,18 @@ describe("a secret in what came back", () => {
       { numRuns: 2_000 },
     );
     expect(found).toBeGreaterThan(100);
+  });
+
+  it("is found by a search for several secrets exactly where a search for it alone finds it", () => {
+    fc.assert(
+      fc.property(fc.array(document, { minLength: 2, maxLength: 3 }), (documents) => {
+        const texts = documents.map(([told]) => told);
+        const bytes = Buffer.from(documents.flatMap(([, pieces]) => pieces).join(""));
+        const expected = texts.flatMap((told, index) => (holdsByReference(bytes, told) ? [index] : []));
+        expect([...heldIn(bytes, searchFor(texts))].sort()).toEqual(expected);
+      }),
+      { numRuns: 1_000 },
+    );
   });
 
   it.each(["\\u{41", "\\u004", "\\", "&#x4", "&am", "%4"])(

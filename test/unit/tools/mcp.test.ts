@@ -151,7 +151,7 @@ describe("a hostile server", () => {
     const ping = (nth: number) => `data: ${JSON.stringify({ jsonrpc: "2.0", id: `p${nth}`, method: "ping" })}\n\n`;
     on_list = (_request, response) => {
       response.writeHead(200, { "content-type": "text/event-stream" });
-      response.end(Array.from({ length: 1000 }, (_, nth) => ping(nth)).join(""));
+      response.end(Array.from({ length: 150 }, (_, nth) => ping(nth)).join(""));
     };
     site.requests.length = 0;
     expect(await tools.definitions(tools_config, run, UNSTOPPED)).toEqual([]);

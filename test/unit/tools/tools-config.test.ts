@@ -17,6 +17,9 @@ function refusal(tools_config: unknown) {
 }
 
 const auth = { secret: "STRIPE", hosts: ["api.stripe.com"], inject: { type: "bearer" } };
+/** Secrets that go along with every GET to one host, each in its own header. */
+const boundTo = (count: number) =>
+  Array.from({ length: count }, (_, n) => ({ ...auth, inject: { type: "header", name: `X-Key-${n}` } }));
 const server = { name: "a", url: "https://a.example/mcp" };
 
 describe("tools_config", () => {
@@ -36,6 +39,11 @@ describe("tools_config", () => {
     { send_webhook: { enabled: false, urls: ["https://a.example/x"] } },
     { send_webhook: { enabled: true, urls: ["https://a.example/x"], max_calls: 2, safety: "strict", secret: "HOOK" } },
     { web_fetch: { enabled: true, auth: [auth, { ...auth, methods: ["POST"], paths: ["/v1/*"] }] } },
+    // At most three for one request: one place holds one secret, and methods, hosts and paths part requests.
+    { web_fetch: { enabled: true, auth: [...boundTo(3), ...boundTo(3)] } },
+    { web_fetch: { enabled: true, auth: [...boundTo(3), { ...boundTo(4)[3], methods: ["POST"] }] } },
+    { web_fetch: { enabled: true, auth: [...boundTo(3), { ...boundTo(4)[3], hosts: ["b.example"] }] } },
+    { web_fetch: { enabled: true, auth: [...boundTo(3), { ...boundTo(4)[3], paths: ["/v1/*"] }] } },
     { mcp: { enabled: true, servers: [{ ...server, auth: { secret: "KEY", inject: auth.inject }, effects: "none" }] } },
   ])("accepts %j", (config) => expect(refusal(config)).toBeNull());
 
@@ -48,6 +56,12 @@ describe("tools_config", () => {
       { web_fetch: { enabled: true, hosts: ["https://a.example"] } },
       "invalid_value",
       "tools_config.web_fetch.hosts[0]",
+    ],
+    [{ web_fetch: { enabled: true, auth: boundTo(20) } }, "invalid_value", "tools_config.web_fetch.auth[3]"],
+    [
+      { web_fetch: { enabled: true, auth: [...boundTo(3), { ...boundTo(4)[3], hosts: ["API.stripe.com."] }] } },
+      "invalid_value",
+      "tools_config.web_fetch.auth[3]",
     ],
     [{ web_fetch: { enabled: true, max_calls: 0 } }, "invalid_value", "tools_config.web_fetch.max_calls"],
     [{ web_fetch: { enabled: true, safety: "none" } }, "invalid_value", "tools_config.web_fetch.safety"],

@@ -1,0 +1,94 @@
+import { once } from "node:events";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import { createFairQueue } from "./fair-queue.ts";
+import { heldIn, isScrubbed, type Search, searchedText, searchFor, sieved } from "./scrub.ts";
+import type { SecretValue } from "./secret-value.ts";
+
+/**
+ * Only bytes that can hold a secret count. A search of 16 KB takes 10 ms at worst, and a page seldom has more: its words
+ * are shorter than secrets.
+ */
+const MAX_INLINE_BYTES = 16_384;
+/** The worst 5 MB that are known take 1 s for three secrets. */
+const SCAN_MS = 5_000;
+/** Longer answers go to a thread at once: counting those bytes takes 5 ms here. */
+const MAX_SIEVED_BYTES = 2_000_000;
+const THREADS = 2;
+const QUEUE = { running: THREADS, waiting: 128, waiting_per_user: 16 } as const;
+/** A page built to fill memory ends its thread, not the service. */
+const MEMORY_MB = 256;
+
+/** The request to the thread. It carries secrets: it is neither logged nor kept. */
+export interface ScanRequest {
+  readonly pieces: readonly Uint8Array<ArrayBuffer>[];
+  readonly texts: readonly string[];
+}
+
+/** Searches answers for secrets. A hostile answer is searched in a thread, within limits. */
+export interface SecretScanner {
+  /**
+   * The indexes of those `values` that the pieces of an answer hold. null: the search took too long, or too many wait
+   * for one. The answer must then be discarded.
+   * @param user_id the owner of the secrets: users take turns.
+   */
+  search(pieces: readonly Buffer[], values: readonly SecretValue[], user_id: string): Promise<number[] | null>;
+}
+
+/** Makes a scanner. Threads start with the first long search, are kept, and hold up no exit of the process. */
+export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms: SCAN_MS }): SecretScanner {
+  const queue = createFairQueue(QUEUE);
+  const idle: Worker[] = [];
+
+  async function inThread(pieces: readonly Buffer[], texts: readonly string[]): Promise<number[] | null> {
+    const thread = idle.pop() ?? startThread();
+    thread.ref();
+    try {
+      const answer = once(thread, "message", { signal: AbortSignal.timeout(scan_ms) });
+      const copies = pieces.map((piece) => new Uint8Array(piece));
+      const buffers = copies.map(({ buffer }) => buffer);
+      thread.postMessage({ pieces: copies, texts } satisfies ScanRequest, buffers);
+      const [found] = await answer;
+      idle.push(thread);
+      return found;
+    } catch {
+      await thread.terminate();
+      return null;
+    } finally {
+      thread.unref();
+    }
+  }
+
+  return {
+    async search(pieces, values, user_id) {
+      const searched = values.flatMap((value, index) => (isScrubbed(value) ? [{ value, index }] : []));
+      if (searched.length === 0) return [];
+      const texts = searched.map(({ value }) => searchedText(value));
+      const search = searchFor(texts);
+      const short = pieces.map((piece) => shortened(piece, search)).filter((piece) => piece !== null);
+      const is_inline =
+        short.length === pieces.length && short.reduce((sum, { length }) => sum + length, 0) <= MAX_INLINE_BYTES;
+      const found = is_inline
+        ? [...new Set(short.flatMap((piece) => [...heldIn(piece, search)]))]
+        : await queue.run(user_id, () => inThread(pieces, texts));
+      return found === null ? null : searched.filter((_, at) => found.includes(at)).map(({ index }) => index);
+    },
+  };
+}
+
+/** The part of `bytes` that has to be searched; null when it is too long for this thread. */
+function shortened(bytes: Buffer, search: Search): Buffer | null {
+  if (bytes.length > MAX_SIEVED_BYTES) return null;
+  return sieved(bytes, search, MAX_INLINE_BYTES) ?? (bytes.length <= MAX_INLINE_BYTES ? bytes : null);
+}
+
+function startThread(): Worker {
+  const thread = new Worker(join(import.meta.dirname, "scrub.worker.ts"), {
+    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
+    // It needs no setting of the service, and the master key is one.
+    env: {},
+  });
+  // `inThread` handles a failure during a search. Without a listener a later one would end the process.
+  thread.on("error", () => {});
+  return thread;
+}

@@ -1,0 +1,98 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
+
+/** Checks an MCP server's answer before any of it is parsed, in one pass over its bytes. */
+
+/** JSON.parse, and what reads its value, take a deep one apart level by level. */
+const MAX_DEPTH = 128;
+/** Values and keys of all messages, and lines of a stream. JSON.parse takes some 20 ms for this many. */
+const MAX_VALUES = 50_000;
+const MAX_STREAM_MESSAGES = 200;
+/** Bytes that are checked at once: 1 ms. */
+const PART_BYTES = 262_144;
+
+const [QUOTE, BACKSLASH, LINE_FEED, CARRIAGE_RETURN] = [0x22, 0x5c, 0x0a, 0x0d];
+/** What a byte outside of strings does: opens or closes a level, begins another value, ends a line, begins a string. */
+const [OPENS, CLOSES, PARTS, BREAKS, QUOTES] = [1, 2, 3, 4, 5];
+const EFFECT = new Uint8Array(256);
+for (const byte of Buffer.from("[{")) EFFECT[byte] = OPENS;
+for (const byte of Buffer.from("]}")) EFFECT[byte] = CLOSES;
+for (const byte of Buffer.from(",:")) EFFECT[byte] = PARTS;
+for (const byte of [LINE_FEED, CARRIAGE_RETURN]) EFFECT[byte] = BREAKS;
+EFFECT[QUOTE] = QUOTES;
+
+/** How far the check has come. */
+interface Progress {
+  readonly is_stream: boolean;
+  at: number;
+  is_in_string: boolean;
+  depth: number;
+  values: number;
+  messages: number;
+  /** Where the line began. */
+  line_from: number;
+}
+
+/** Why an answer is not parsed: a clause about the server. null when it may be. The event loop goes on in between. */
+export async function oddityOf(body: Uint8Array, content_type: string): Promise<string | null> {
+  const is_stream = content_type.toLowerCase().includes("event-stream");
+  const progress = { is_stream, at: 0, is_in_string: false, depth: 0, values: 0, messages: 0, line_from: 0 };
+  for (let to = PART_BYTES; ; to += PART_BYTES) {
+    const oddity = oddityIn(body, progress, Math.min(to, body.length));
+    if (oddity !== null || to >= body.length) return oddity;
+    await nextTurn();
+  }
+}
+
+/** Checks the bytes up to `to`. */
+function oddityIn(body: Uint8Array, progress: Progress, to: number): string | null {
+  while (progress.at < to) {
+    if (progress.is_in_string) {
+      leaveString(body, progress, to);
+      continue;
+    }
+    const effect = EFFECT[body[progress.at] as number];
+    if (effect === QUOTES) progress.is_in_string = true;
+    else if (effect === CLOSES) progress.depth -= 1;
+    else if (effect === PARTS) progress.values += 1;
+    else if (effect === OPENS) {
+      progress.depth += 1;
+      progress.values += 1;
+      if (progress.depth > MAX_DEPTH) return `its JSON nests deeper than ${MAX_DEPTH} levels`;
+    } else if (effect === BREAKS && progress.is_stream) endLine(body, progress);
+    progress.at += 1;
+    if (progress.values > MAX_VALUES) return `its answer holds more than ${MAX_VALUES} values`;
+    if (progress.messages > MAX_STREAM_MESSAGES) {
+      return `it sends more than ${MAX_STREAM_MESSAGES} messages in one stream`;
+    }
+  }
+  return null;
+}
+
+/** Goes to the end of a string, or to `to`. In a stream a string ends with its line, for JSON has none with line breaks. */
+function leaveString(body: Uint8Array, progress: Progress, to: number): void {
+  const { is_stream } = progress;
+  let { at } = progress;
+  for (; at < to; at += 1) {
+    const byte = body[at];
+    if (byte === BACKSLASH) at += 1;
+    else if (byte === QUOTE || (is_stream && (byte === LINE_FEED || byte === CARRIAGE_RETURN))) {
+      progress.is_in_string = false;
+      // The line break is read again, as one outside of strings.
+      progress.at = byte === QUOTE ? at + 1 : at;
+      return;
+    }
+  }
+  progress.at = at;
+}
+
+/** An empty line ends a message of a stream. */
+function endLine(body: Uint8Array, progress: Progress): void {
+  const { at, line_from } = progress;
+  const is_pair = body[at] === LINE_FEED && body[at - 1] === CARRIAGE_RETURN;
+  if (at === line_from && !is_pair) {
+    progress.messages += 1;
+    progress.depth = 0;
+  }
+  progress.values += 1;
+  progress.line_from = at + 1;
+}

@@ -1,0 +1,15 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
+
+const RESOLUTION_MS = 1;
+
+/** Watches this process's event loop from now on. */
+export function measureEventLoopDelay(): { stop(): number /* worst delay in ms */ } {
+  const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
+  histogram.enable();
+  return {
+    stop() {
+      histogram.disable();
+      return Math.max(0, histogram.max / 1e6 - RESOLUTION_MS);
+    },
+  };
+}
