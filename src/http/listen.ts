@@ -14,6 +14,12 @@ export interface Listening {
 
 /** Idle connections are kept open a little longer than usual proxies do, so that they never race a close. */
 const KEEP_ALIVE_MS = 65_000;
+/** A request's headers must have come by then, and its whole body by REQUEST_MS; looked at every CHECK_MS. */
+const HEADERS_MS = 10_000;
+const REQUEST_MS = 60_000;
+const CHECK_MS = 1_000;
+/** Open connections, of streams too; more are closed at once. */
+const MAX_CONNECTIONS = 10_000;
 /** Connections that may wait to be taken. */
 const BACKLOG = 4096;
 
@@ -35,8 +41,16 @@ async function bind(server: NetServer, { host, port }: { host: string; port: num
 export async function listen(app: HttpRouter, address: { host: string; port: number }): Promise<Listening> {
   // It replaces the global Response by a light one, which is written out without passing through a web stream.
   const answer = getRequestListener(app.fetch, { errorHandler: refusal });
-  // Without the option, Node answers a request that has no host by itself, with nothing in it.
-  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false }, answer);
+  const options = {
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: HEADERS_MS,
+    requestTimeout: REQUEST_MS,
+    connectionsCheckingInterval: CHECK_MS,
+    // Without it, Node answers a request that has no host by itself, with nothing in it.
+    requireHostHeader: false,
+  };
+  const server = createServer(options, answer);
+  server.maxConnections = MAX_CONNECTIONS;
   server.on("checkExpectation", answer);
   server.on("clientError", refuse);
   await bind(server, address);

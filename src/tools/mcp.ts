@@ -4,13 +4,13 @@ import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
 import { unlessAborted } from "../platform/unless-aborted.ts";
-import type { Sanitizer } from "../safety/sanitizer.ts";
+import { BUSY, type Sanitizers } from "../safety/sanitizer.ts";
 import { reflected, reflectedIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
 import { mcpToolName, serverOf } from "./mcp-names.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
 import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
-import { MAX_TEXT_CHARS, textsOf } from "./safe-answer.ts";
+import { MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import { argumentsValue } from "./tool-arguments.ts";
 import {
   failedCall,
@@ -50,7 +50,7 @@ const resultSchema = z.object({
 });
 
 export interface McpToolsDeps extends McpDeps {
-  sanitizer: Sanitizer;
+  sanitizer: Sanitizers;
   log: Pick<Log, "error" | "warn">;
 }
 
@@ -171,7 +171,7 @@ async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise
   }
   const { listed, credentials } = asked;
   const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
-  const safe = await Promise.all(wanted.map((tool) => safeTool(tool, deps.sanitizer)));
+  const safe = await Promise.all(wanted.map((tool) => safeTool(tool, deps.sanitizer.of(run.user_id))));
   const tools = safe
     .filter((tool) => tool !== null)
     .map((tool) => ({ ...tool, definition: definitionOf(server, tool) }));
@@ -207,13 +207,14 @@ async function resultOf(
   { call, session, deps }: { call: ToolCall; session: McpSession; deps: McpToolsDeps },
 ): Promise<ToolResult> {
   const content = textOf(answer);
-  const sanitized = await deps.sanitizer.sanitize({
+  const sanitized = await deps.sanitizer.of(call.run.user_id).sanitize({
     content,
     kind: textKind(content),
     level: "balanced",
     mark: call.mark,
     max_chars: MAX_TEXT_CHARS,
   });
+  if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };

@@ -1,0 +1,82 @@
+/** Why work was not begun: too much waits already, or its time passed while it waited. */
+export class QueueRefused extends Error {}
+
+interface Waiter {
+  begin(): void;
+}
+
+export interface FairQueue {
+  /**
+   * Runs `work` in the user's turn: one piece of work per user at a time, users in turn. Rejects with QueueRefused when
+   * the queue is full, or `signal` is aborted before the work begins.
+   */
+  run<Result>(user: string, signal: AbortSignal, work: () => Promise<Result>): Promise<Result>;
+  /** Whether another user's work waits for a slot. */
+  isWanted(): boolean;
+}
+
+/** A bounded queue for `slots` workers that no single user can fill. */
+export function createFairQueue(limits: { slots: number; waiting: number; waiting_each: number }): FairQueue {
+  // In the order in which the users' turns come.
+  const lines = new Map<string, Waiter[]>();
+  const busy = new Set<string>();
+  let waiting = 0;
+
+  const nextUser = () => [...lines.keys()].find((user) => !busy.has(user));
+
+  function beginNext(): void {
+    while (busy.size < limits.slots) {
+      const user = nextUser();
+      if (user === undefined) return;
+      const line = lines.get(user) ?? [];
+      const waiter = line.shift();
+      lines.delete(user);
+      if (line.length > 0) lines.set(user, line);
+      waiting -= 1;
+      busy.add(user);
+      waiter?.begin();
+    }
+  }
+
+  function leave(user: string, waiter: Waiter): void {
+    const line = lines.get(user) ?? [];
+    const rest = line.filter((each) => each !== waiter);
+    waiting -= line.length - rest.length;
+    if (rest.length === 0) lines.delete(user);
+    else lines.set(user, rest);
+  }
+
+  async function turn(user: string, signal: AbortSignal): Promise<void> {
+    const line = lines.get(user) ?? [];
+    if (signal.aborted || waiting >= limits.waiting || line.length >= limits.waiting_each) throw new QueueRefused();
+    await new Promise<void>((resolve, reject) => {
+      const onAbort = () => {
+        leave(user, waiter);
+        reject(new QueueRefused());
+      };
+      const waiter = {
+        begin() {
+          signal.removeEventListener("abort", onAbort);
+          resolve();
+        },
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      lines.set(user, [...line, waiter]);
+      waiting += 1;
+      beginNext();
+    });
+  }
+
+  return {
+    isWanted: () => nextUser() !== undefined,
+    async run(user, signal, work) {
+      await turn(user, signal);
+      try {
+        return await work();
+      } finally {
+        busy.delete(user);
+        beginNext();
+      }
+    },
+  };
+}
