@@ -1,6 +1,6 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
-import { errors } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
 import { type BodyShare, createBodyBudget } from "./body-budget.ts";
 import { bodyLimitsOf } from "./body-limits.ts";
 import { createJsonParser } from "./json-parser.ts";
@@ -12,7 +12,7 @@ const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 /** Declared bodies up to this size are read in one piece. */
 const ONE_PIECE_BYTES = 65_536;
 /** A larger body is parsed in a thread. */
-const THREAD_BYTES = 1_048_576;
+const THREAD_BYTES = 262_144;
 
 interface Reading {
   limit: number;
@@ -23,16 +23,26 @@ interface Reading {
 /** The body's bytes, refused as soon as they pass a limit, whatever Content-Length claims. */
 async function readStream(request: Request, { limit, json, share }: Reading): Promise<Buffer> {
   const scan = createJsonScan(json);
-  const chunks: Uint8Array[] = [];
+  let chunks: Uint8Array[] = [];
   let bytes = 0;
+  let fault: string | null = null;
   const stream: AsyncIterable<Uint8Array> | null = request.body;
-  for await (const chunk of stream ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > limit) throw errors.bodyTooLarge(limit);
-    share.take(chunk.byteLength);
-    scan(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
-    chunks.push(chunk);
+  share.beginUpload();
+  try {
+    for await (const chunk of stream ?? []) {
+      bytes += chunk.byteLength;
+      if (bytes > limit) throw errors.bodyTooLarge(limit);
+      // The rest of a faulty body is read and dropped: many clients read no answer before they have sent all.
+      if (fault !== null) continue;
+      share.take(chunk.byteLength);
+      fault = scan(chunk);
+      if (fault === null) chunks.push(chunk);
+      else chunks = [];
+    }
+  } finally {
+    share.endUpload();
   }
+  if (fault !== null) throw errors.bodyTooComplex(fault);
   return Buffer.concat(chunks);
 }
 
@@ -45,7 +55,8 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer> {
   if (length > ONE_PIECE_BYTES) return await readStream(c.req.raw, reading);
   reading.share.take(length);
   const bytes = Buffer.from(await c.req.arrayBuffer());
-  createJsonScan(reading.json)(bytes);
+  const fault = createJsonScan(reading.json)(bytes);
+  if (fault !== null) throw errors.bodyTooComplex(fault);
   return bytes;
 }
 
@@ -63,7 +74,10 @@ export function jsonBodies(
 
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
     const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
-    const bytes = await readBytes(c, { limit, json, share });
+    const bytes = await readBytes(c, { limit, json, share }).catch((error: unknown) => {
+      // The connection ended or was too slow: nothing of ours failed.
+      throw error instanceof PurserError ? error : errors.requestTimeout();
+    });
     const type = c.req.header("Content-Type") ?? "";
     const is_large = bytes.length > THREAD_BYTES;
     const sent = is_large ? null : utf8Text(bytes);

@@ -29,6 +29,7 @@ const HEADERS = {
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
   "Cross-Origin-Opener-Policy": "same-origin",
   "Referrer-Policy": "same-origin",
+  "X-Content-Type-Options": "nosniff",
 };
 
 interface Asset {

@@ -7,7 +7,8 @@ import type { ParseAnswer, ParseRequest } from "./json-parser.worker.ts";
 import { joinPieces } from "./json-pieces.ts";
 import { JsonError } from "./json-text.ts";
 
-const QUEUE = { slots: 1, waiting: 64, waiting_each: 8 };
+/** As many of one caller as may be read at one time; memory bounds them all (body-budget.ts). */
+const QUEUE = { slots: 1, waiting: 1_024, waiting_each: 64 };
 /** The wait included; the largest body takes half a second. */
 const TIME_LIMIT_MS = 10_000;
 const MEMORY_MB = 1_024;

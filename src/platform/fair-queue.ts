@@ -75,6 +75,9 @@ export function createFairQueue(limits: { slots: number; waiting: number; waitin
         return await work();
       } finally {
         busy.delete(user);
+        // The user's next work waits behind all users that wait now.
+        const line = lines.get(user);
+        if (line !== undefined && lines.delete(user)) lines.set(user, line);
         beginNext();
       }
     },
