@@ -66,7 +66,7 @@ async function main(): Promise<void> {
     app.beginStop();
     await server.stop();
     await app.stop();
-    // Last: whatever watches the service sees it until its end.
+    // Last: a monitor sees the service until its end.
     await metrics_server?.stop();
     process.exit(0);
   };

@@ -20,7 +20,7 @@ interface Reading {
   share: BodyShare;
 }
 
-/** The body's bytes, refused as soon as they pass a limit, whatever Content-Length claims. */
+/** The body's bytes, refused as soon as they pass a limit; Content-Length is not trusted. */
 async function readStream(request: Request, { limit, json, share }: Reading): Promise<Buffer> {
   const scan = createJsonScan(json);
   let chunks: Uint8Array[] = [];
@@ -75,7 +75,7 @@ export function jsonBodies(
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
     const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
     const bytes = await readBytes(c, { limit, json, share }).catch((error: unknown) => {
-      // The connection ended or was too slow: nothing of ours failed.
+      // The connection ended or was too slow: this is no failure of the service.
       throw error instanceof PurserError ? error : errors.requestTimeout();
     });
     const type = c.req.header("Content-Type") ?? "";

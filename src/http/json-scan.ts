@@ -36,7 +36,7 @@ export function createJsonScan(limits: JsonLimits): (chunk: Uint8Array) => strin
   };
 }
 
-/** Each byte is one step, whatever came before it: local variables and no calls keep it to a few nanoseconds. */
+/** Each byte is one step: local variables and no calls keep it to a few nanoseconds. */
 function scanned(chunk: Uint8Array, before: Scan): Scan {
   let { depth, deepest, keys, commas, is_in_string, is_escaped } = before;
   for (let at = 0; at < chunk.length; at += 1) {

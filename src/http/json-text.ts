@@ -1,4 +1,4 @@
-/** What is wrong with a text that is not JSON: a sentence without any of the text. */
+/** The fault of a text that is not JSON: a sentence without any of the text. */
 export class JsonError extends Error {}
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });

@@ -21,7 +21,7 @@ const LIMITS = {
   request_ms: 60_000,
   /** How often the two are looked at. */
   check_ms: 1_000,
-  /** Open connections, those of streams included; one more is closed at once. */
+  /** Open connections, with the streams; one more is closed at once. */
   connections: 10_000,
 };
 /** Connections that may wait to be taken. */

@@ -14,7 +14,7 @@ const MAX_WAITING = 64;
 const MAX_WAITING_EACH = 8;
 /** For one page, its wait included. The worst 5 MB that we know of take this long; ordinary ones less than a second. */
 const TIME_LIMIT_MS = 10_000;
-/** A page that has had its thread for so long gives it up when another user's page waits. */
+/** A page gives its thread up after this time when another user's page waits. */
 const FAIR_SHARE_MS = 3_000;
 const SHARE_CHECK_MS = 100;
 /** A page built to fill memory ends its thread, not the service. */

@@ -5,7 +5,7 @@ import { ADMIN_KEY, type Answer, type Client, type Service, startService } from 
 import { snapshot } from "../support/snapshot.ts";
 
 const BODY_BYTES = 300_000;
-/** These take more, whatever limits.body_bytes says. */
+/** These take more; limits.body_bytes does not lower it. */
 const MODEL_ROUTES = new Set(["POST /api/v1/chat/completions", "POST /api/v1/agents/{id}/chat"]);
 const MODEL_BYTES = 33_554_432;
 /** Well formed, and nobody's. */
@@ -204,7 +204,7 @@ describe("hostile bodies", () => {
   it("nesting beyond all reason crashes nothing", async () => {
     const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
     const text = `{"model":"purser/rehearsal","messages":[{"role":"user","content":"hi"}],"x":${deep}}`;
-    expect((await user.post("/api/v1/chat/completions", text)).status).toBe(200);
+    expect((await user.post("/api/v1/chat/completions", text)).status).toBe(400);
     expect((await user.post("/api/v1/agents", `{"name":"a","tools_config":${deep}}`)).status).toBe(400);
   });
 
