@@ -7,8 +7,8 @@ const onBothStorages = ["test/{api,journeys,properties}/**/*.test.ts", attacksOn
 const inTheBrowser = "test/journeys/console*.test.ts";
 /** What does not reach as far as storage, or in nothing that the two do differently: once is enough, on embedded storage. */
 const onOneStorage = [
-  "test/api/{clients-*,chat-openai-client,malformed-requests,sign-in-limits,sign-in-origin,auto-route}.test.ts",
-  "test/journeys/docs.test.ts",
+  "test/api/{clients-*,chat-openai-client,malformed-requests,sign-in-limits,sign-in-origin,auto-route,request-limits}.test.ts",
+  "test/journeys/{docs,denial-of-service}.test.ts",
 ];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 10_000 } };

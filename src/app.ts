@@ -22,7 +22,7 @@ import type { HttpRouter } from "./contract/router.ts";
 import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
-import { createHttp, createWorkerHttp } from "./http/server.ts";
+import { createHttp, createProbesHttp, createWorkerHttp } from "./http/server.ts";
 import { probeRoutes, serveReference } from "./http/system.routes.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
 import { observedLedger } from "./ledger/observed.ts";
@@ -60,6 +60,8 @@ const HOUSEKEEPING_MS = 3_600_000;
 /** The service, wired but not listening. */
 export interface App {
   http: HttpRouter;
+  /** Health and metrics, for PURSER_METRICS_ADDRESS; null: `http` serves them. */
+  probes: HttpRouter | null;
   /** Tells the address that was really listened on, before any request. */
   listeningAt(url: string): void;
   /** Readiness ends; queues hand out nothing new. */
@@ -133,7 +135,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   });
   const vault = createVault({ db, clock, keys, log });
   vault.onReflected((reflection, tx) => notices.emit(reflectionNotice(reflection), tx));
-  const sanitizer = createSanitizer();
+  const sanitizer = createSanitizer({ threads: 2 });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
   const agents = createAgents({
@@ -206,6 +208,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
       await vault.erase(tx, user_id);
     });
   const probes = probeRoutes({ metrics, ready });
+  const public_probes = config.metrics_address === null ? [probes] : [];
   const serveApi = () => {
     const http = createHttp(
       {
@@ -220,13 +223,14 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
         metrics,
       },
       [
-        probes,
+        ...public_probes,
         modelRoutes(models),
         completionRoutes(completions),
         agentsRoutes({ agents }),
         webhookKeyRoutes({ agents, webhook_keys }),
         noticesRoutes({ notices }),
-        safetyRoutes({ sanitizer }),
+        // Threads of its own: what users try out there holds up no run.
+        safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
         signInRoutes({ signIn, address, eraseUser }),
         vaultRoutes({ vault }),
         accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
@@ -251,10 +255,11 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     http.route("/", consoleRoutes());
     return http;
   };
-  const http = config.role === "worker" ? createWorkerHttp({ log, metrics }, probes) : serveApi();
+  const http = config.role === "worker" ? createWorkerHttp({ log, metrics }, public_probes) : serveApi();
 
   return {
     http,
+    probes: config.metrics_address === null ? null : createProbesHttp({ log, metrics }, probes),
     listeningAt: address.listeningAt,
     beginStop: () => {
       stopping = true;

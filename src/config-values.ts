@@ -33,6 +33,15 @@ export function parsePort(text: string): number {
   throw new Error(`${quoted(text)} is not a port`);
 }
 
+/** `host:port`, an IPv6 address in square brackets; port 0 asks the system for a free one. */
+export function parseHostAndPort(text: string): { host: string; port: number } {
+  const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^:]*)):(\d+)$/.exec(text) ?? [];
+  const host = bracketed ?? plain;
+  if (host === undefined || port === undefined) throw new Error(`${quoted(text)} is not host:port`);
+  if (bracketed !== undefined && isIP(bracketed) !== 6) throw new Error(`${quoted(bracketed)} is not an IPv6 address`);
+  return { host: parseHost(host), port: parsePort(port) };
+}
+
 /** A whole number within limits. */
 export function parseWhole(least: number, most: number): (text: string) => number {
   return (text) => {

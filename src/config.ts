@@ -10,6 +10,7 @@ import {
   parseDirectory,
   parseEgressAllowance,
   parseHost,
+  parseHostAndPort,
   parseInstant,
   parseList,
   parseMailbox,
@@ -32,6 +33,8 @@ export interface Config extends FileSettings {
   readonly host: string;
   /** 0: a free one is picked. */
   readonly port: number;
+  /** Where health and metrics are served instead of the public port; null: there. */
+  readonly metrics_address: { readonly host: string; readonly port: number } | null;
   /** null: embedded storage in `data_dir`. */
   readonly database_url: string | null;
   readonly data_dir: string;
@@ -117,6 +120,8 @@ export function readConfig(env: Env): Config {
     role: readRole(env, database_url),
     host,
     port: read(env, "PORT", parsePort, "a whole number from 0 to 65535") ?? 3000,
+    metrics_address:
+      read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
     database_url,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
     admin_key,
@@ -155,6 +160,24 @@ export function listeningError(error: NodeJS.ErrnoException, { host, port }: Pic
     return new ConfigError("HOST", `${host} is no address of this machine`, "one of its addresses, such as 127.0.0.1");
   }
   return error;
+}
+
+/** The same for PURSER_METRICS_ADDRESS. */
+export function metricsListeningError(
+  error: NodeJS.ErrnoException,
+  { host, port }: NonNullable<Config["metrics_address"]>,
+): Error {
+  const found = listeningError(error, { host, port });
+  if (found === error) return error;
+  const fault = {
+    EADDRINUSE: `port ${port} is in use on ${host}`,
+    EACCES: `port ${port} may not be used by this user`,
+  };
+  return new ConfigError(
+    "PURSER_METRICS_ADDRESS",
+    fault[error.code as keyof typeof fault] ?? `${host} is no address of this machine`,
+    "an address of this machine and a free port, such as 127.0.0.1:9464",
+  );
 }
 
 function warningsOf(

@@ -213,6 +213,8 @@ export const errors = {
     invalid("idempotency_mismatch", "This Idempotency-Key was used with another body. Use a new key.", undefined, 422),
   bodyTooLarge: (limit: number) =>
     invalid("body_too_large", `The body is larger than ${limit} bytes. Send less.`, undefined, 413),
+  /** `what` names the limit that the body's structure passes. */
+  bodyTooComplex: (what: string) => invalid("invalid_json", `The body has ${what}. Send a simpler one.`),
   malformedRequest: () =>
     invalid("malformed_request", "This is not a valid HTTP/1.1 request. Send it with a current HTTP client."),
   headersTooLarge: () =>

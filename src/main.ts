@@ -1,4 +1,6 @@
-import { ConfigError, listeningError, readConfig } from "./config.ts";
+import type { App } from "./app.ts";
+import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
+import type { listen as Listen } from "./http/listen.ts";
 import { createLog } from "./platform/log.ts";
 import { KeyringError } from "./vault/keyring.ts";
 
@@ -36,13 +38,25 @@ async function main(): Promise<void> {
   await checkAddress(config).catch((error: Error) => {
     throw listeningError(error, config);
   });
+  const { metrics_address } = config;
+  if (metrics_address !== null) {
+    await checkAddress(metrics_address).catch((error: Error) => {
+      throw metricsListeningError(error, metrics_address);
+    });
+  }
   const app = await createApp(config, log);
   const server = await listen(app.http, config).catch(async (error: Error) => {
     await app.stop();
     throw listeningError(error, config);
   });
+  const metrics_server = await listenForMetrics(app, metrics_address, listen).catch(async (error: Error) => {
+    await server.stop();
+    await app.stop();
+    throw error;
+  });
   app.listeningAt(server.url);
   process.stdout.write(`listening on ${server.url}\n`);
+  if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);
 
   let stopping = false;
   const stop = async (signal: string) => {
@@ -52,11 +66,21 @@ async function main(): Promise<void> {
     app.beginStop();
     await server.stop();
     await app.stop();
+    // Last: a monitor sees the service until its end.
+    await metrics_server?.stop();
     process.exit(0);
   };
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
   stopWithParent(stop);
+}
+
+/** Serves health and metrics at an address of their own, when one is set. */
+async function listenForMetrics(app: App, address: Config["metrics_address"], listen: typeof Listen) {
+  if (app.probes === null || address === null) return null;
+  return await listen(app.probes, address).catch((error: Error) => {
+    throw metricsListeningError(error, address);
+  });
 }
 
 /** Under npm, whoever kills npm hard means this process: without it, it would live on unseen and keep the port. */

@@ -171,6 +171,12 @@ describe("the style", () => {
     expect(text("package-lock.json")).not.toContain('"resolved"');
   });
 
+  it("pins every dependency to one version, so that an install brings what was tested", () => {
+    const { dependencies, devDependencies, optionalDependencies, overrides } = JSON.parse(text("package.json"));
+    const all = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies, ...overrides });
+    expect(all.filter(([, version]) => !/^\d+\.\d+\.\d+$/.test(String(version)))).toEqual([]);
+  });
+
   it("skips no test", () => {
     const wrong = files.filter(
       (file) =>

@@ -4,7 +4,7 @@ import type { Charge, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
-import { estimateTokens, promptText } from "../models/token-count.ts";
+import { estimateTokens, isTextOver, promptText } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
 import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
@@ -43,6 +43,7 @@ export async function reserve(
     const stream = call.request.stream === true;
     return models.provider(model).prepare({ model, request: call.request, max_output_tokens, stream });
   };
+  if (isTextOver(call.request, model.context_window)) throw errors.contextLengthExceeded(model.context_window);
   const first = prepare(Math.min(asked ?? model.max_output_tokens, model.max_output_tokens));
   refuseTooLong(first);
   const { input_tokens } = first;

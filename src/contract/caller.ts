@@ -31,6 +31,8 @@ export interface HttpEnv {
   Variables: {
     request_id: string;
     caller: Caller;
+    /** Of a large body, which was read in a thread: its `stableDigest`. */
+    body_digest?: string | undefined;
     /** Under /api/v1/auth/ only: the session cookie, if one of our own pages sent it, and who sent it. */
     session_token: string | null;
     client_address: string;

@@ -6,7 +6,7 @@ import { failures, json, jsonBody } from "./common.ts";
 
 const sanitizeRequestSchema = z
   .strictObject({
-    content: z.string(),
+    content: z.string().openapi({ description: "the whole request may have 1 MB" }),
     kind: z.enum(["html", "markdown", "text"]),
   })
   .openapi("SanitizeRequest");
@@ -36,5 +36,5 @@ export const sanitizeContent = createRoute({
   summary: "Pass content through the layer that everything a tool brings back passes",
   ...needs(),
   request: jsonBody(sanitizeRequestSchema),
-  responses: { 200: json(sanitizedSchema, "the sanitized content"), ...failures(400) },
+  responses: { 200: json(sanitizedSchema, "the sanitized content"), ...failures(400, 503) },
 });

@@ -1,73 +1,116 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
-import { errors } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
+import { type BodyShare, createBodyBudget } from "./body-budget.ts";
+import { bodyLimitsOf } from "./body-limits.ts";
+import { createJsonParser } from "./json-parser.ts";
+import { createJsonScan, type JsonLimits } from "./json-scan.ts";
+import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 
 const JSON_MEDIA = "application/json";
-const UTF8 = new TextDecoder("utf-8", { fatal: true });
 const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
+/** Declared bodies up to this size are read in one piece. */
+const ONE_PIECE_BYTES = 65_536;
+/** A larger body is parsed in a thread. */
+const THREAD_BYTES = 262_144;
 
-/** The body's bytes, refused as soon as they pass `limit`, whatever Content-Length claims. */
-async function readBody(request: Request, limit: number): Promise<Buffer> {
-  const chunks: Uint8Array[] = [];
+interface Reading {
+  limit: number;
+  json: JsonLimits;
+  share: BodyShare;
+}
+
+/** The body's bytes, refused as soon as they pass a limit; Content-Length is not trusted. */
+async function readStream(request: Request, { limit, json, share }: Reading): Promise<Buffer> {
+  const scan = createJsonScan(json);
+  let chunks: Uint8Array[] = [];
   let bytes = 0;
+  let fault: string | null = null;
   const stream: AsyncIterable<Uint8Array> | null = request.body;
-  for await (const chunk of stream ?? []) {
-    bytes += chunk.byteLength;
-    if (bytes > limit) throw errors.bodyTooLarge(limit);
-    chunks.push(chunk);
+  share.beginUpload();
+  try {
+    for await (const chunk of stream ?? []) {
+      bytes += chunk.byteLength;
+      if (bytes > limit) throw errors.bodyTooLarge(limit);
+      // The rest of a faulty body is read and dropped: many clients read no answer before they have sent all.
+      if (fault !== null) continue;
+      share.take(chunk.byteLength);
+      fault = scan(chunk);
+      if (fault === null) chunks.push(chunk);
+      else chunks = [];
+    }
+  } finally {
+    share.endUpload();
   }
+  if (fault !== null) throw errors.bodyTooComplex(fault);
   return Buffer.concat(chunks);
 }
 
-/** A body's text; 400 when its bytes are no UTF-8, which would else be read as other characters than were sent. */
-function utf8(bytes: ArrayBuffer | Uint8Array): string {
-  try {
-    return UTF8.decode(bytes);
-  } catch {
-    throw errors.invalidJson("The body is not valid UTF-8");
-  }
-}
-
-/** The JSON text of a request, read once; the schema's validator and the idempotency hash both use it. */
-async function jsonText(c: Context, limit: number): Promise<string> {
+async function readBytes(c: Context, reading: Reading): Promise<Buffer> {
   const declared = c.req.header("Content-Length");
-  if (declared !== undefined) {
-    if (Number(declared) > limit) throw errors.bodyTooLarge(limit);
-    return Number(declared) === 0 ? "" : utf8(await c.req.arrayBuffer());
-  }
-  if (c.req.header("Transfer-Encoding") === undefined) return "";
-  return utf8(await readBody(c.req.raw, limit));
+  if (declared === undefined && c.req.header("Transfer-Encoding") === undefined) return Buffer.alloc(0);
+  const length = Number(declared ?? Number.POSITIVE_INFINITY);
+  if (declared !== undefined && length > reading.limit) throw errors.bodyTooLarge(reading.limit);
+  if (length === 0) return Buffer.alloc(0);
+  if (length > ONE_PIECE_BYTES) return await readStream(c.req.raw, reading);
+  reading.share.take(length);
+  const bytes = Buffer.from(await c.req.arrayBuffer());
+  const fault = createJsonScan(reading.json)(bytes);
+  if (fault !== null) throw errors.bodyTooComplex(fault);
+  return bytes;
 }
 
 /**
- * Reads and parses a JSON body before any handler: 413 beyond `limit_bytes`, 415 for another content type, 400 for what
- * does not parse. No body counts as `{}`.
+ * Reads and parses a JSON body before any handler, within its path's limits and the node's memory: 413 beyond the size,
+ * 415 for another content type, 400 for what does not parse or is too complex, 503 while too much is held. No body counts
+ * as `{}`.
  */
-export function jsonBodies(limit_bytes: number): MiddlewareHandler<HttpEnv> {
-  return async (c, next) => {
-    if (c.req.method === "GET" || c.req.method === "HEAD") return next();
-    const sent = await jsonText(c, limit_bytes);
-    const empty = sent.trim() === "";
+export function jsonBodies(
+  ordinary_bytes: number,
+  callerOf: (c: Context<HttpEnv>) => string,
+): MiddlewareHandler<HttpEnv> {
+  const shareOf = createBodyBudget();
+  const parseInThread = createJsonParser();
+
+  async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
+    const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
+    const bytes = await readBytes(c, { limit, json, share }).catch((error: unknown) => {
+      // The connection ended or was too slow: this is no failure of the service.
+      throw error instanceof PurserError ? error : errors.requestTimeout();
+    });
     const type = c.req.header("Content-Type") ?? "";
-    if (!empty && !JSON_TYPE.test(type)) throw errors.unsupportedMediaType();
+    const is_large = bytes.length > THREAD_BYTES;
+    const sent = is_large ? null : utf8Text(bytes);
+    const is_empty = sent !== null && sent.trim() === "";
+    if (!is_empty && !JSON_TYPE.test(type)) throw errors.unsupportedMediaType();
     // An empty body counts as {}, whatever type its sender gave it. The routes' validators look at the type, and know
     // fewer spellings of it.
     if (type !== JSON_MEDIA) c.req.raw.headers.set("Content-Type", JSON_MEDIA);
-    const text = empty ? "{}" : sent;
-    const value = parse(text);
-    c.req.bodyCache.text = Promise.resolve(text) as never;
+    let value: unknown;
+    if (sent === null) {
+      const digest = c.req.header("Idempotency-Key") !== undefined;
+      const parsed = await parseInThread(callerOf(c), { bytes, digest });
+      value = parsed.value;
+      c.set("body_digest", parsed.digest);
+    } else {
+      const text = is_empty ? "{}" : sent;
+      value = parsedJson(text);
+      c.req.bodyCache.text = Promise.resolve(text) as never;
+    }
     // The validators would parse the text once more.
     c.req.json = async () => value as never;
-    return next();
-  };
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (error) {
-    // The parser's own message quotes the body, which may hold a secret: tell the place only.
-    const place = / at position \d+/.exec((error as Error).message)?.[0] ?? ": it ends too early";
-    throw errors.invalidJson(`The body is not valid JSON${place}`);
   }
+
+  return async (c, next) => {
+    if (c.req.method === "GET" || c.req.method === "HEAD") return next();
+    const share = shareOf(callerOf(c));
+    try {
+      await read(c, share).catch((error: unknown) => {
+        throw error instanceof JsonError ? errors.invalidJson(error.message) : error;
+      });
+      await next();
+    } finally {
+      share.release();
+    }
+  };
 }

@@ -4,6 +4,7 @@ import { RequestError } from "@hono/node-server";
 import { errors, type PurserError } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
 import { errorBody } from "./error-response.ts";
+import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /** A socket with the response that it is at, as Node's own answer to such errors looks at it. */
 type ServerSocket = Duplex & { _httpMessage?: ServerResponse };
@@ -34,7 +35,7 @@ function answerTo(failure: PurserError) {
   const request_id = newId();
   return {
     status: failure.shape.status,
-    headers: { "Content-Type": "application/json", "X-Request-Id": request_id },
+    headers: { ...SECURITY_HEADERS, "Content-Type": "application/json", "X-Request-Id": request_id },
     body: JSON.stringify(errorBody(failure, request_id)),
   };
 }

@@ -22,7 +22,7 @@ const TYPES: Record<string, string> = {
 };
 const COMPRESSIBLE = /^(text\/|image\/svg)/;
 
-/** The console loads nothing from elsewhere and sends nothing elsewhere; nobody frames it. */
+/** In place of the general ones: the console loads nothing from elsewhere, and no other page may frame it. */
 const HEADERS = {
   "Content-Security-Policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; " +

@@ -2,7 +2,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
-import { stableJson } from "../platform/stable-json.ts";
+import { stableDigest } from "../platform/stable-json.ts";
 import { SHOULD_RETRY } from "./error-response.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
@@ -38,17 +38,13 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
  * What makes a request the same. With the API key: a replay passes no check of scopes, budget or expiry, so a lesser key
  * must not get what another was answered.
  */
-async function requestOf(c: Context, { api_key_id }: Caller): Promise<Buffer> {
+async function requestOf(c: Context<HttpEnv>, { api_key_id }: Caller): Promise<Buffer> {
   return Buffer.from([c.req.method, c.req.path, api_key_id ?? "", await bodyOf(c)].join("\n"));
 }
 
 /** The body's value: another order of its fields, or other spaces, make no other request. */
-async function bodyOf(c: Context): Promise<string> {
-  try {
-    return stableJson(await c.req.json());
-  } catch {
-    return c.req.text(); // nested too deep to be walked; no schema takes it
-  }
+async function bodyOf(c: Context<HttpEnv>): Promise<string> {
+  return c.get("body_digest") ?? stableDigest(await c.req.json());
 }
 
 function replay(answer: StoredAnswer): Response {

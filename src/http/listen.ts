@@ -14,6 +14,16 @@ export interface Listening {
 
 /** Idle connections are kept open a little longer than usual proxies do, so that they never race a close. */
 const KEEP_ALIVE_MS = 65_000;
+const LIMITS = {
+  /** From a connection's or a request's first byte to the end of its headers. */
+  headers_ms: 10_000,
+  /** To the end of its body. The answer may take longer. */
+  request_ms: 60_000,
+  /** How often the two are looked at. */
+  check_ms: 1_000,
+  /** Open connections, with the streams; one more is closed at once. */
+  connections: 10_000,
+};
 /** Connections that may wait to be taken. */
 const BACKLOG = 4096;
 
@@ -32,11 +42,23 @@ async function bind(server: NetServer, { host, port }: { host: string; port: num
 }
 
 /** Listens on `address`; rejects when that cannot be. */
-export async function listen(app: HttpRouter, address: { host: string; port: number }): Promise<Listening> {
+export async function listen(
+  app: HttpRouter,
+  address: { host: string; port: number },
+  limits = LIMITS,
+): Promise<Listening> {
   // It replaces the global Response by a light one, which is written out without passing through a web stream.
   const answer = getRequestListener(app.fetch, { errorHandler: refusal });
-  // Without the option, Node answers a request that has no host by itself, with nothing in it.
-  const server = createServer({ keepAliveTimeout: KEEP_ALIVE_MS, requireHostHeader: false }, answer);
+  const options = {
+    keepAliveTimeout: KEEP_ALIVE_MS,
+    headersTimeout: limits.headers_ms,
+    requestTimeout: limits.request_ms,
+    connectionsCheckingInterval: limits.check_ms,
+    // Without it, Node answers a request that has no host by itself, with nothing in it.
+    requireHostHeader: false,
+  };
+  const server = createServer(options, answer);
+  server.maxConnections = limits.connections;
   server.on("checkExpectation", answer);
   server.on("clientError", refuse);
   await bind(server, address);

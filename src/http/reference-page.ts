@@ -1,5 +1,6 @@
 import { html, raw } from "hono/html";
 import { type Endpoint, type Field, type OpenApiDocument, referenceOf } from "./reference.ts";
+import { styledPagePolicy } from "./security-headers.ts";
 
 const STYLE = `
 :root { color-scheme: light dark; --line: light-dark(#e2e2dc, #2b3231); --soft: light-dark(#f0f0ec, #1e2423); --accent: light-dark(#0d5c63, #6cc5c9); color: light-dark(#16201f, #edf1ef); background: light-dark(#fff, #101413); }
@@ -20,6 +21,9 @@ td:first-child { width: 40%; overflow-wrap: anywhere; } td:nth-child(2) { width:
 .answer { margin: .5rem 0 .2rem; }
 @media (max-width: 50rem) { body { display: block; } nav { position: static; height: auto; border: 0; } }
 `;
+
+/** Permits the page its style, and nothing else. */
+export const REFERENCE_PAGE_POLICY = styledPagePolicy(STYLE);
 
 /** The reference as one page without scripts: nothing is fetched from elsewhere. */
 export function referencePage(document: OpenApiDocument) {

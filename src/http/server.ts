@@ -9,20 +9,24 @@ import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import { jsonBodies } from "./body.ts";
+import { LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body-limits.ts";
 import { createClientAddress } from "./client-address.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
 import { refuseOtherPages, sessionToken } from "./own-pages.ts";
 import { rateLimit } from "./rate-limit.ts";
+import { SECURITY_HEADERS } from "./security-headers.ts";
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
-/** contract 2: what needs no key under /api/v1. */
-const SIGN_IN = "/api/v1/auth/";
-const LEAKED_KEYS = "/api/v1/api-keys/revoke-leaked";
-const PUBLIC_POSTS = new Set(["/api/v1/billing/stripe/webhook", LEAKED_KEYS]);
+const PUBLIC_POSTS = new Set([STRIPE_WEBHOOK, LEAKED_KEYS]);
+/** From one address, by path. An office shares an address, and the console asks for its session with each page. */
+const SIGN_IN_PER_MINUTE = 300;
+/** Stripe repeats what is refused. */
+const STRIPE_PER_MINUTE = 1_200;
 /** From one address: no more is needed to report keys, and each costs a look into the database. */
 const LEAKED_KEYS_PER_MINUTE = 60;
+const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The operator's idempotency keys are kept under this id, which is no user's. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
@@ -51,19 +55,30 @@ export interface HttpOptions {
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
   app.use("/api/v1/*", guard(options));
-  app.use(`${SIGN_IN}*`, signInContext(options));
+  const clientAddress = createClientAddress(options.trusted_proxies);
+  app.use(`${SIGN_IN}*`, rateLimit(SIGN_IN_PER_MINUTE, clientAddress));
+  app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
   const { requests_per_minute } = options.limits;
   app.use("/api/v1/*", usersOnly(rateLimit(requests_per_minute, (c) => c.get("caller").user_id)));
-  app.post(LEAKED_KEYS, rateLimit(LEAKED_KEYS_PER_MINUTE, createClientAddress(options.trusted_proxies)));
-  app.use("/api/v1/*", jsonBodies(options.limits.body_bytes));
+  app.post(LEAKED_KEYS, rateLimit(LEAKED_KEYS_PER_MINUTE, clientAddress));
+  app.post(STRIPE_WEBHOOK, rateLimit(STRIPE_PER_MINUTE, clientAddress));
+  const callerOf = (c: Context<HttpEnv>) => (isPublic(c.req) ? clientAddress(c) : c.get("caller").user_id);
+  app.use("/api/v1/*", jsonBodies(options.limits.body_bytes, callerOf));
   app.use("/api/v1/*", idempotency(options.idempotency, options.log));
   for (const router of routers) app.route("/", router);
   return app;
 }
 
 /** The HTTP application of a node that serves no API. */
-export function createWorkerHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter): HttpRouter {
+export function createWorkerHttp(options: Pick<HttpOptions, "log" | "metrics">, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, () => "The API (PURSER_ROLE is worker here: ask another node)");
+  for (const router of routers) app.route("/", router);
+  return app;
+}
+
+/** The HTTP application at PURSER_METRICS_ADDRESS: health and metrics, and nothing else. */
+export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter): HttpRouter {
+  const app = createBareHttp(options, ({ path }) => `${path} (health and metrics are served here)`);
   app.route("/", probes);
   return app;
 }
@@ -98,8 +113,10 @@ function userOf(c: Context<HttpEnv>, options: HttpOptions): Promise<Caller> {
 }
 
 /** What signing in works with. None of it is cached by anybody. */
-function signInContext({ address, trusted_proxies }: HttpOptions): MiddlewareHandler<HttpEnv> {
-  const clientAddress = createClientAddress(trusted_proxies);
+function signInContext(
+  { address }: HttpOptions,
+  clientAddress: (c: Context<HttpEnv>) => string,
+): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {
     refuseOtherPages(c, address);
     c.set("session_token", sessionToken(c, address));
@@ -124,7 +141,9 @@ function identify(metrics: Metrics): MiddlewareHandler<HttpEnv> {
     c.set("request_id", request_id);
     const started_ms = monotonicMs();
     await next();
-    c.res.headers.set("X-Request-Id", request_id);
+    const { headers } = c.res;
+    headers.set("X-Request-Id", request_id);
+    for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
     metrics.request(c.req.method, c.res.status, monotonicMs() - started_ms);
     // The answer to HEAD is sent without its body: a stream would wait for a reader for ever.
     if (c.req.method === "HEAD") await c.res.body?.cancel();

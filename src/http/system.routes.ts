@@ -3,7 +3,7 @@ import { createRouter } from "../contract/router.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import { withConventions } from "./openapi.ts";
 import type { OpenApiDocument } from "./reference.ts";
-import { referencePage } from "./reference-page.ts";
+import { REFERENCE_PAGE_POLICY, referencePage } from "./reference-page.ts";
 
 const ABOUT = {
   openapi: "3.1.0",
@@ -25,7 +25,9 @@ export function serveReference(app: HttpRouter): void {
     return document;
   };
   app.get("/openapi.json", (c) => c.json(documentOnce()));
-  app.get("/docs", (c) => c.html(referencePage(documentOnce())));
+  app.get("/docs", (c) =>
+    c.html(referencePage(documentOnce()), 200, { "Content-Security-Policy": REFERENCE_PAGE_POLICY }),
+  );
 }
 
 /** Health and metrics, which every node has. `ready` resolves when the node can do its work. */

@@ -39,6 +39,19 @@ export function estimateCounts(request: ChatRequest, output: string): Counts {
   };
 }
 
+/**
+ * Whether the messages' texts are estimated above `tokens` by their length alone. It builds no text: what it refuses is
+ * not written out for a provider, which takes seconds for 32 MB.
+ */
+export function isTextOver(request: ChatRequest, tokens: number): boolean {
+  let characters = 0;
+  for (const { content } of request.messages) {
+    if (typeof content === "string") characters += content.length;
+    else for (const { text } of content ?? []) if (typeof text === "string") characters += text.length;
+  }
+  return characters > tokens * BILL_BYTES_PER_TOKEN;
+}
+
 /** All that the model reads of a request, in order: texts, tool calls, tool results and tool definitions. */
 export function promptText(request: ChatRequest): string {
   const texts: string[] = [];

@@ -1,67 +1,84 @@
-/** How many jobs run at once, and how many may wait. */
-export interface FairQueueLimits {
-  readonly running: number;
-  readonly waiting: number;
-  readonly waiting_per_user: number;
+/** Why work was not begun: too much waits already, or its time passed while it waited. */
+export class QueueRefused extends Error {}
+
+interface Waiter {
+  begin(): void;
 }
 
-/** A queue in which users take turns: one user's jobs run one after the other, and never before another user's turn. */
 export interface FairQueue {
-  /** Runs `job` when it is the user's turn. null: too many jobs wait, and this one was not run. */
-  run<T>(user_id: string, job: () => Promise<T>): Promise<T | null>;
+  /**
+   * Runs `work` in the user's turn: one piece of work per user at a time, users in turn. Rejects with QueueRefused when
+   * the queue is full, or `signal` is aborted before the work begins.
+   */
+  run<Result>(user: string, signal: AbortSignal, work: () => Promise<Result>): Promise<Result>;
+  /** Whether another user's work waits for a slot. */
+  isWanted(): boolean;
 }
 
-/** Makes a queue that is empty. */
-export function createFairQueue(limits: FairQueueLimits): FairQueue {
-  const running = new Set<string>();
-  /** Users in the order of their turns. */
-  const waiting = new Map<string, (() => void)[]>();
-  let waiting_jobs = 0;
+/** A bounded queue for `slots` workers that no single user can fill. */
+export function createFairQueue(limits: { slots: number; waiting: number; waiting_each: number }): FairQueue {
+  // In the order in which the users' turns come.
+  const lines = new Map<string, Waiter[]>();
+  const busy = new Set<string>();
+  let waiting = 0;
 
-  /** Waits until the user may run a job; false when too many wait. */
-  async function turnOf(user_id: string): Promise<boolean> {
-    if (running.size < limits.running && !running.has(user_id)) {
-      running.add(user_id);
-      return true;
+  const nextUser = () => [...lines.keys()].find((user) => !busy.has(user));
+
+  function beginNext(): void {
+    while (busy.size < limits.slots) {
+      const user = nextUser();
+      if (user === undefined) return;
+      const line = lines.get(user) ?? [];
+      const waiter = line.shift();
+      lines.delete(user);
+      if (line.length > 0) lines.set(user, line);
+      waiting -= 1;
+      busy.add(user);
+      waiter?.begin();
     }
-    const jobs = waiting.get(user_id) ?? [];
-    if (waiting_jobs >= limits.waiting || jobs.length >= limits.waiting_per_user) return false;
-    waiting_jobs += 1;
-    waiting.set(user_id, jobs);
-    await new Promise<void>((resolve) => jobs.push(resolve));
-    return true;
   }
 
-  /** Others go first after a user's turn. */
-  function moveToEnd(user_id: string): void {
-    const jobs = waiting.get(user_id);
-    if (jobs === undefined) return;
-    waiting.delete(user_id);
-    waiting.set(user_id, jobs);
+  function leave(user: string, waiter: Waiter): void {
+    const line = lines.get(user) ?? [];
+    const rest = line.filter((each) => each !== waiter);
+    waiting -= line.length - rest.length;
+    if (rest.length === 0) lines.delete(user);
+    else lines.set(user, rest);
   }
 
-  function startNext(): void {
-    for (const [user_id, jobs] of waiting) {
-      if (running.has(user_id)) continue;
-      const start = jobs.shift();
-      if (jobs.length === 0) waiting.delete(user_id);
-      if (start === undefined) continue;
-      waiting_jobs -= 1;
-      running.add(user_id);
-      start();
-      return;
-    }
+  async function turn(user: string, signal: AbortSignal): Promise<void> {
+    const line = lines.get(user) ?? [];
+    if (signal.aborted || waiting >= limits.waiting || line.length >= limits.waiting_each) throw new QueueRefused();
+    await new Promise<void>((resolve, reject) => {
+      const onAbort = () => {
+        leave(user, waiter);
+        reject(new QueueRefused());
+      };
+      const waiter = {
+        begin() {
+          signal.removeEventListener("abort", onAbort);
+          resolve();
+        },
+      };
+      signal.addEventListener("abort", onAbort, { once: true });
+      lines.set(user, [...line, waiter]);
+      waiting += 1;
+      beginNext();
+    });
   }
 
   return {
-    async run(user_id, job) {
-      if (!(await turnOf(user_id))) return null;
+    isWanted: () => nextUser() !== undefined,
+    async run(user, signal, work) {
+      await turn(user, signal);
       try {
-        return await job();
+        return await work();
       } finally {
-        running.delete(user_id);
-        moveToEnd(user_id);
-        startNext();
+        busy.delete(user);
+        // The user's next work waits behind all users that wait now.
+        const line = lines.get(user);
+        if (line !== undefined && lines.delete(user)) lines.set(user, line);
+        beginNext();
       }
     },
   };

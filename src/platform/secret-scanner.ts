@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { join } from "node:path";
 import { Worker } from "node:worker_threads";
-import { createFairQueue } from "./fair-queue.ts";
+import { createFairQueue, QueueRefused } from "./fair-queue.ts";
 import { heldIn, isScrubbed, type Search, searchedText, searchFor, sieved } from "./scrub.ts";
 import type { SecretValue } from "./secret-value.ts";
 
@@ -15,7 +15,7 @@ const SCAN_MS = 5_000;
 /** Longer answers go to a thread at once: counting those bytes takes 5 ms here. */
 const MAX_SIEVED_BYTES = 2_000_000;
 const THREADS = 2;
-const QUEUE = { running: THREADS, waiting: 128, waiting_per_user: 16 } as const;
+const QUEUE = { slots: THREADS, waiting: 128, waiting_each: 16 } as const;
 /** A page built to fill memory ends its thread, not the service. */
 const MEMORY_MB = 256;
 
@@ -39,6 +39,16 @@ export interface SecretScanner {
 export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms: SCAN_MS }): SecretScanner {
   const queue = createFairQueue(QUEUE);
   const idle: Worker[] = [];
+
+  /** Waits for the user's turn as long as for a search. null: the queue is full, or the wait was too long. */
+  async function inTurn(user_id: string, search: () => Promise<number[] | null>): Promise<number[] | null> {
+    try {
+      return await queue.run(user_id, AbortSignal.timeout(scan_ms), search);
+    } catch (error) {
+      if (error instanceof QueueRefused) return null;
+      throw error;
+    }
+  }
 
   async function inThread(pieces: readonly Buffer[], texts: readonly string[]): Promise<number[] | null> {
     const thread = idle.pop() ?? startThread();
@@ -70,7 +80,7 @@ export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms
         short.length === pieces.length && short.reduce((sum, { length }) => sum + length, 0) <= MAX_INLINE_BYTES;
       const found = is_inline
         ? [...new Set(short.flatMap((piece) => [...heldIn(piece, search)]))]
-        : await queue.run(user_id, () => inThread(pieces, texts));
+        : await inTurn(user_id, () => inThread(pieces, texts));
       return found === null ? null : searched.filter((_, at) => found.includes(at)).map(({ index }) => index);
     },
   };

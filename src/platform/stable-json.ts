@@ -1,7 +1,14 @@
+import { createHash } from "node:crypto";
+
 /** JSON with the keys of every object in order: the same value is the same text, however its keys came. */
 export function stableJson(value: unknown): string {
   return JSON.stringify(value, (_key, part) => {
     if (part === null || typeof part !== "object" || Array.isArray(part)) return part;
     return Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1)));
   });
+}
+
+/** SHA-256 of `stableJson(value)`. */
+export function stableDigest(value: unknown): string {
+  return createHash("sha256").update(stableJson(value)).digest("base64url");
 }

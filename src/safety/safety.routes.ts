@@ -2,13 +2,19 @@ import { createRouter } from "../contract/router.ts";
 import * as contract from "../contract/safety.ts";
 import { errors } from "../errors.ts";
 import { newMark } from "./fence.ts";
-import type { Sanitizer } from "./sanitizer.ts";
+import { BUSY, type Sanitizers } from "./sanitizer.ts";
 
-export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizer }) {
+/** A page in front gives its thread up by then. */
+const BUSY_RETRY_S = 3;
+
+export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
   const router = createRouter();
   router.openapi(contract.sanitizeContent, async (c) => {
     const { content, kind } = c.req.valid("json");
-    const sanitized = await sanitizer.sanitize({ content, kind, level: "balanced", mark: newMark() });
+    const sanitized = await sanitizer
+      .of(c.get("caller").user_id)
+      .sanitize({ content, kind, level: "balanced", mark: newMark() });
+    if (sanitized === BUSY) throw errors.overloaded(BUSY_RETRY_S);
     if (sanitized === null) {
       throw errors.invalidValue("content", "content is too intricate to be judged in time. Send a smaller part of it.");
     }

@@ -1,6 +1,6 @@
 import { newMark } from "../safety/fence.ts";
 import { readable } from "../safety/reading/readable.ts";
-import type { Sanitizer } from "../safety/sanitizer.ts";
+import { BUSY, type Sanitizer } from "../safety/sanitizer.ts";
 
 /** A tool as its server lists it. */
 export interface ListedTool {
@@ -118,5 +118,5 @@ async function safeText(text: string, max_chars: number, judge: Judge): Promise<
   if (text === "") return "";
   const content = text.slice(0, max_chars).toWellFormed();
   const judged = await judge({ content, kind: "text", level: "balanced", mark: newMark() });
-  return judged === null || judged.verdict.injected ? null : readable(content, "text").text;
+  return judged === null || judged === BUSY || judged.verdict.injected ? null : readable(content, "text").text;
 }

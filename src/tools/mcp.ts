@@ -1,18 +1,16 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
 import { z } from "@hono/zod-openapi";
 import { MAX_CALLS, type McpServer, type McpSettings, type ToolsConfig } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import { createFairQueue, type FairQueue } from "../platform/fair-queue.ts";
 import type { Log } from "../platform/log.ts";
 import { unlessAborted } from "../platform/unless-aborted.ts";
-import type { Sanitizer } from "../safety/sanitizer.ts";
+import { BUSY, type Sanitizers } from "../safety/sanitizer.ts";
 import { leakIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
 import { mcpToolName, serverOf } from "./mcp-names.ts";
-import { type Judge, type ListedTool, safeTool } from "./mcp-schema.ts";
+import { type ListedTool, safeTool } from "./mcp-schema.ts";
 import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
-import { MAX_TEXT_CHARS, textsOf } from "./safe-answer.ts";
+import { MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import { argumentsValue } from "./tool-arguments.ts";
 import {
   failedCall,
@@ -35,8 +33,6 @@ const CALL_MS = 60_000;
 /** All answers of one session, in which tools are listed or one is called. */
 const LISTING_BYTES = 262_144;
 const CALL_BYTES = 2_000_000;
-/** Texts of tools are judged in this thread, one in each turn of its event loop; users take turns. */
-const JUDGING = { running: 1, waiting: 10_000, waiting_per_user: 500 } as const;
 
 const listSchema = z.object({
   tools: z
@@ -57,7 +53,7 @@ const resultSchema = z.object({
 });
 
 export interface McpToolsDeps extends McpDeps {
-  sanitizer: Sanitizer;
+  sanitizer: Sanitizers;
   log: Pick<Log, "error" | "warn">;
 }
 
@@ -73,14 +69,13 @@ interface Listing {
 
 /** Tools of the MCP servers that agents' owners name. What their servers have is asked once and kept for some minutes. */
 export function createMcpTools(deps: McpToolsDeps) {
-  const judging = createFairQueue(JUDGING);
   const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
 
   function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
     const key = `${run.user_id} ${JSON.stringify(server)}`;
     const kept = listings.get(key);
     if (kept !== undefined && kept.until_ms > monotonicMs()) return kept.listing;
-    const listing = list(server, run, { ...deps, judging });
+    const listing = list(server, run, deps);
     const entry = { until_ms: monotonicMs() + LISTED_MS, listing };
     listings.delete(key);
     listings.set(key, entry);
@@ -165,7 +160,7 @@ export function createMcpTools(deps: McpToolsDeps) {
 }
 
 /** The server's tools that the owner lets in, their texts made safe; none when it cannot be used. Throws `secret_reflected`. */
-async function list(server: McpServer, run: RunRef, deps: McpToolsDeps & { judging: FairQueue }): Promise<Listing> {
+async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise<Listing> {
   // Other runs wait for it as well: it does not end with the run that began it.
   const signal = AbortSignal.timeout(LISTING_MS);
   const asked = await withMcpServer(server, { run, signal, max_bytes: LISTING_BYTES }, deps, async (session) => ({
@@ -180,14 +175,10 @@ async function list(server: McpServer, run: RunRef, deps: McpToolsDeps & { judgi
   }
   const { listed, credentials } = asked;
   const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
-  const judge: Judge = (request) =>
-    deps.judging.run(run.user_id, async () => {
-      await nextTurn();
-      return await deps.sanitizer.sanitize(request);
-    });
+  const { sanitize } = deps.sanitizer.of(run.user_id);
   const tools: Known[] = [];
   for (const tool of wanted) {
-    const safe = await safeTool(tool, judge);
+    const safe = await safeTool(tool, sanitize);
     if (safe !== null) tools.push({ ...safe, definition: definitionOf(server, safe) });
   }
   // The safety layer joins what the server had taken apart.
@@ -219,13 +210,14 @@ async function resultOf(
   { call, session, deps }: { call: ToolCall; session: McpSession; deps: McpToolsDeps },
 ): Promise<ToolResult> {
   const content = textOf(answer);
-  const sanitized = await deps.sanitizer.sanitize({
+  const sanitized = await deps.sanitizer.of(call.run.user_id).sanitize({
     content,
     kind: textKind(content),
     level: "balanced",
     mark: call.mark,
     max_chars: MAX_TEXT_CHARS,
   });
+  if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };

@@ -1,6 +1,6 @@
 import type { SafetyLevel } from "../contract/tools.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
-import type { Sanitizer } from "../safety/sanitizer.ts";
+import { BUSY, type Sanitizer, type Sanitizers } from "../safety/sanitizer.ts";
 import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";
 import type { ToolResult } from "./tools.types.ts";
 
@@ -18,13 +18,17 @@ export function textsOf({ text, safety, links }: SafeAnswer): string[] {
 /** Where a secret too short to be looked for was used, nothing but the status comes back. */
 export const WITHHELD = "The answer is left out: the secret that was used is too short to be looked for in it.";
 
+/** Said to the model when too many pages wait for the safety layer. */
+export const SAFETY_BUSY =
+  "too many pages wait for the safety layer now; call the tool again later, or go on without it";
+
 /** What is said of safety in a tool's settings; `off` counts while the operator allows it. */
 export function levelOf({ safety = "balanced" }: { safety?: SafetyLevel | undefined }, deps: SafetyDeps): SafetyLevel {
   return safety === "off" && deps.safety_off !== "allowed" ? "balanced" : safety;
 }
 
 export interface SafetyDeps {
-  sanitizer: Sanitizer;
+  sanitizer: Sanitizers;
   /** Whether tools may be set to `safety: off`. */
   safety_off: "refused" | "allowed";
 }
@@ -38,6 +42,7 @@ export async function safeAnswer(
   const kind = is_pdf ? "text" : kindOf(content_type, new URL(final_url).pathname);
   if (kind === null) return `${nameOfType(content_type)}; only HTML, text, Markdown, JSON and PDF can be read`;
   const content = is_pdf ? await sanitizer.pdfText(new Uint8Array(body)) : await decodeText(body, content_type);
+  if (content === BUSY) return SAFETY_BUSY;
   if (content === null) return "this PDF cannot be read; go on without it";
   const sanitized = await sanitizer.sanitize({
     content,
@@ -47,6 +52,7 @@ export async function safeAnswer(
     base_url: final_url,
     max_chars: MAX_TEXT_CHARS,
   });
+  if (sanitized === BUSY) return SAFETY_BUSY;
   if (sanitized === null) return "the page is too intricate to be made safe; go on without it";
   const { text, verdict, removed, links } = sanitized;
   return { text, safety: { verdict, removed }, links };

@@ -193,8 +193,12 @@ async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, us
 }
 
 /** What the receiver said besides its status. */
-async function readBody(answer: OutboundResponse, { mark }: ToolCall, { settings, deps }: Using) {
+async function readBody(answer: OutboundResponse, { mark, run }: ToolCall, { settings, deps }: Using) {
   if (answer.withheld) return WITHHELD;
   if (answer.body.length === 0) return "";
-  return await safeAnswer(answer, { sanitizer: deps.sanitizer, level: levelOf(settings, deps), mark });
+  return await safeAnswer(answer, {
+    sanitizer: deps.sanitizer.of(run.user_id),
+    level: levelOf(settings, deps),
+    mark,
+  });
 }

@@ -9,7 +9,7 @@ import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { type CredentialsDeps, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
 import { isUrlKnown } from "./destinations.ts";
-import { levelOf, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import { levelOf, SAFETY_BUSY, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
@@ -134,8 +134,14 @@ async function resultOf(
   const { settings, credentials, deps } = using;
   const answer = withheld
     ? { text: WITHHELD, safety: null, links: [] }
-    : await safeAnswer(response, { sanitizer: deps.sanitizer, level: levelOf(settings, deps), mark: call.mark });
-  if (typeof answer === "string") return failedCall("unsupported_content", answer);
+    : await safeAnswer(response, {
+        sanitizer: deps.sanitizer.of(call.run.user_id),
+        level: levelOf(settings, deps),
+        mark: call.mark,
+      });
+  if (typeof answer === "string") {
+    return failedCall(answer === SAFETY_BUSY ? "fetch_failed" : "unsupported_content", answer);
+  }
   const leak = await leakIn(textsOf(answer), { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
   const { text, safety, links } = answer;

@@ -72,7 +72,7 @@ describe("the error body (contract 2)", () => {
     const taken = { email: "taken@example.com" };
     await service.admin.post("/api/v1/admin/users", taken);
     expect(shaped(await service.admin.post("/api/v1/admin/users", taken), "conflict_error", "name_taken")).toBe(409);
-    expect(shaped(await user.post(chat, "x".repeat(5_000_000)), invalid, "body_too_large")).toBe(413);
+    expect(shaped(await user.post(chat, "x".repeat(33_600_000)), invalid, "body_too_large")).toBe(413);
     expect(shaped(await user.post(chat, "{}", text), invalid, "unsupported_media_type")).toBe(415);
   });
 

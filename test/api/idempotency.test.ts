@@ -125,10 +125,10 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(other.status).toBe(422);
   });
 
-  it("of a body nested deeper than can be walked is refused as without a key", async () => {
+  it("of a body nested deeper than is read is refused as without a key", async () => {
     const deep = `{"name":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
     const { status, body } = await user.post("/api/v1/api-keys", deep, withKey("deep"));
-    expect([status, body.error.param]).toEqual([400, "name"]);
+    expect([status, body.error.code]).toEqual([400, "invalid_json"]);
   });
 
   it("belongs to its user: another's same key is another request", async () => {

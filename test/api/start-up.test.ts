@@ -102,6 +102,35 @@ describe("starting (contract 1)", () => {
     ]);
     expect(existsSync(DATA_DIR)).toBe(false);
   });
+
+  it("serves health and metrics at PURSER_METRICS_ADDRESS alone, and ends both servers on SIGTERM", async () => {
+    const child = start({ ...place(), PURSER_METRICS_ADDRESS: "127.0.0.1:0" });
+    const url = await child.listening;
+    await expect.poll(() => /^metrics on (\S+)$/m.exec(child.stdout())?.[1]).toBeDefined();
+    const metrics = /^metrics on (\S+)$/m.exec(child.stdout())?.[1];
+    for (const path of ["/livez", "/readyz", "/metrics"]) {
+      expect((await fetch(`${metrics}${path}`)).status).toBe(200);
+      expect((await fetch(`${url}${path}`)).status).toBe(404);
+    }
+    expect((await fetch(`${metrics}/api/v1/models`)).status).toBe(404);
+    expect((await fetch(`${metrics}/nowhere`)).headers.get("X-Content-Type-Options")).toBe("nosniff");
+    child.signal("SIGTERM");
+    expect((await child.ended).code).toBe(0);
+    await expect(fetch(`${metrics}/livez`)).rejects.toThrow();
+  });
+
+  it("tells in one line that the port of PURSER_METRICS_ADDRESS is in use, and makes nothing", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => taken.once("listening", resolve));
+    const { port } = taken.address() as AddressInfo;
+    const DATA_DIR = join(folder, "no-metrics");
+    const { code, stderr } = await start({ PORT: "0", DATA_DIR, PURSER_METRICS_ADDRESS: `127.0.0.1:${port}` }).ended;
+    taken.close();
+    const accepted = "an address of this machine and a free port, such as 127.0.0.1:9464";
+    const fault = `port ${port} is in use on 127.0.0.1`;
+    expect([code, stderr]).toEqual([2, `PURSER_METRICS_ADDRESS: ${fault}; accepted: ${accepted}\n`]);
+    expect(existsSync(DATA_DIR)).toBe(false);
+  });
 });
 
 describe("SIGTERM (contract 1)", () => {

@@ -133,7 +133,7 @@ describe("what comes out", () => {
 });
 
 describe("a PDF", () => {
-  const { pdfText: inThread } = createSanitizer({ time_limit_ms: 20_000 });
+  const { pdfText: inThread } = createSanitizer({ time_limit_ms: 20_000 }).of("u");
   const whole = pdfOf([
     { text: "Minutes of the meeting", size: 12 },
     { text: "All were present.", size: 10 },

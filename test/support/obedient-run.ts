@@ -44,7 +44,7 @@ export interface Ordeal {
 /** The detector taken for blind: everything that a page shows goes to the model as it stands. */
 const blind: Sanitizer = {
   sanitize: async (request) => sanitize(request, () => ({ passages: [], score: 0 })),
-  pdfText: createSanitizer().pdfText,
+  pdfText: createSanitizer().of("u").pdfText,
 };
 /** So many answers of the model: the owner's errand, what the page says, what came of that, and once more. */
 const TURNS = 4;
@@ -60,7 +60,7 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
   const { vault } = heldSecrets(ordeal.secrets);
   const tools = createTools({
     outbound: watched(ordeal, sent),
-    sanitizer: blind,
+    sanitizer: { of: () => blind },
     webhook_keys: { keyOf: async () => ({ key: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", created_at: "" }) },
     vault,
     log: createLog("silent"),

@@ -12,6 +12,8 @@ export const COMPILE_CACHE = join(ROOT, "node_modules/.cache/purser");
 export interface RunningProcess {
   /** `http://HOST:PORT` once it listens; rejects with what it wrote when it ends before. */
   listening: Promise<string>;
+  /** What it has written so far. */
+  stdout(): string;
   /** Resolves when it has ended. */
   ended: Promise<{ code: number | null; stdout: string; stderr: string }>;
   signal(name: "SIGTERM" | "SIGKILL"): void;
@@ -38,7 +40,7 @@ export function startProcess(env: Record<string, string>): RunningProcess {
   });
   // Who waits for the end alone must not be told of a rejection that nobody handles.
   listening.catch(() => {});
-  return { listening, ended, signal: (name) => void child.kill(name) };
+  return { listening, stdout: () => stdout, ended, signal: (name) => void child.kill(name) };
 }
 
 /** `npm run -s sanitize`: lines in, answers out, in order. */

@@ -16,7 +16,7 @@ test("a stream that is asked for with HEAD is let go: nobody is going to read it
     });
     return new Response(body, { headers: { "Content-Type": "text/event-stream" } });
   });
-  const http = createWorkerHttp({ log: createLog("silent"), metrics: createMetrics() }, router);
+  const http = createWorkerHttp({ log: createLog("silent"), metrics: createMetrics() }, [router]);
   const answer = await http.request("/events", { method: "HEAD" });
   expect([answer.status, answer.headers.get("content-type"), answer.body]).toEqual([200, "text/event-stream", null]);
   expect(open).toBe(0);

@@ -1,65 +1,57 @@
-import { expect, it } from "vitest";
-import { createFairQueue } from "../../../src/platform/fair-queue.ts";
+import { describe, expect, it } from "vitest";
+import { createFairQueue, QueueRefused } from "../../../src/platform/fair-queue.ts";
 
-const LIMITS = { running: 2, waiting: 6, waiting_per_user: 3 };
-/** A queue whose jobs end when the test says so, and the order in which they began. */
-function setUp() {
-  const queue = createFairQueue(LIMITS);
-  const began: string[] = [];
+const NEVER = new AbortController().signal;
+
+/** A queue whose work begins in the order of `begun` and ends when told to. */
+function started(limits: { slots: number; waiting?: number; waiting_each?: number }) {
+  const queue = createFairQueue({ waiting: 100, waiting_each: 100, ...limits });
+  const begun: string[] = [];
   const ends = new Map<string, () => void>();
-  const add = (user: string, name: string) =>
-    queue.run(user, async () => {
-      began.push(name);
-      await new Promise<void>((resolve) => ends.set(name, resolve));
-      return name;
+  const enter = (name: string, signal = NEVER) =>
+    queue.run(name.charAt(0), signal, () => {
+      begun.push(name);
+      return new Promise<void>((resolve) => ends.set(name, resolve));
     });
   const end = async (name: string) => {
     ends.get(name)?.();
     await new Promise(setImmediate);
   };
-  return { add, end, began, queue };
+  return { queue, begun, enter, end };
 }
 
-it("one user's jobs run one at a time, and another user's job does not wait for them", async () => {
-  const { add, end, began } = setUp();
-  const jobs = [add("eve", "eve 1"), add("eve", "eve 2"), add("eve", "eve 3"), add("ada", "ada 1")];
-  await new Promise(setImmediate);
-  expect(began).toEqual(["eve 1", "ada 1"]);
-  for (const name of ["eve 1", "ada 1", "eve 2", "eve 3"]) await end(name);
-  expect(await Promise.all(jobs)).toEqual(["eve 1", "eve 2", "eve 3", "ada 1"]);
-});
+describe("a fair queue", () => {
+  it("does one piece of work per user at a time, users in turn, however many one user brings", async () => {
+    const { begun, enter, end } = started({ slots: 2 });
+    const all = ["a1", "a2", "a3", "b1", "b2", "c1"].map((name) => enter(name));
+    await new Promise(setImmediate);
+    expect(begun).toEqual(["a1", "b1"]);
+    for (const name of ["a1", "b1", "c1", "a2", "b2", "a3"]) await end(name);
+    await Promise.all(all);
+    expect(begun).toEqual(["a1", "b1", "c1", "a2", "b2", "a3"]);
+  });
 
-it("users take turns, however many jobs one of them has waiting", async () => {
-  const { add, end, began } = setUp();
-  for (const [user, count] of [
-    ["eve", 4],
-    ["mal", 1],
-    ["ada", 1],
-    ["bob", 1],
-  ] as const) {
-    for (let n = 1; n <= count; n += 1) void add(user, `${user} ${n}`);
-  }
-  await new Promise(setImmediate);
-  for (const name of ["eve 1", "mal 1", "ada 1", "bob 1", "eve 2"]) await end(name);
-  expect(began).toEqual(["eve 1", "mal 1", "ada 1", "bob 1", "eve 2", "eve 3"]);
-});
+  it("tells whether another user waits, and not of a user's own next work", async () => {
+    const { queue, enter } = started({ slots: 1 });
+    enter("a1");
+    enter("a2");
+    expect(queue.isWanted()).toBe(false);
+    enter("b1");
+    expect(queue.isWanted()).toBe(true);
+  });
 
-it("a user's further jobs are not run once too many of them wait, and others' still are", async () => {
-  const { add, end } = setUp();
-  const [first, ...more] = Array.from({ length: 5 }, (_, n) => add("eve", `eve ${n}`));
-  const ada = add("ada", "ada 1");
-  await new Promise(setImmediate);
-  expect(await more.at(-1)).toBeNull();
-  for (const name of ["eve 0", "ada 1"]) await end(name);
-  expect(await Promise.all([first, ada])).toEqual(["eve 0", "ada 1"]);
-});
-
-it("a job that fails gives its place to the next one", async () => {
-  const { add, end, queue } = setUp();
-  const failed = queue.run("eve", () => Promise.reject(new Error("broken")));
-  const next = add("eve", "eve 2");
-  await expect(failed).rejects.toThrow("broken");
-  await new Promise(setImmediate);
-  await end("eve 2");
-  expect(await next).toBe("eve 2");
+  it("refuses what is beyond its bounds, and what is aborted while it waits", async () => {
+    const { begun, enter, end } = started({ slots: 1, waiting: 3, waiting_each: 1 });
+    const first = enter("a1");
+    const aborted = new AbortController();
+    const waiting = enter("a2", aborted.signal);
+    await expect(enter("a3")).rejects.toThrow(QueueRefused);
+    aborted.abort();
+    await expect(waiting).rejects.toThrow(QueueRefused);
+    const [b, c, d] = [enter("b1"), enter("c1"), enter("d1")];
+    await expect(enter("e1")).rejects.toThrow(QueueRefused);
+    for (const name of ["a1", "b1", "c1", "d1"]) await end(name);
+    await Promise.all([first, b, c, d]);
+    expect(begun).toEqual(["a1", "b1", "c1", "d1"]);
+  });
 });

@@ -3,7 +3,7 @@ import { createSanitizer } from "../../../src/safety/sanitizer.ts";
 import { pdfOf } from "../../support/pdf.ts";
 
 describe("PDF", () => {
-  const sanitizer = createSanitizer();
+  const sanitizer = createSanitizer().of("u");
 
   it("gives its text, without what is too small to read", async () => {
     const pdf = pdfOf([
@@ -24,7 +24,7 @@ describe("PDF", () => {
   });
 
   it("that takes too long is given up", async () => {
-    const impatient = createSanitizer({ time_limit_ms: 1 });
+    const impatient = createSanitizer({ time_limit_ms: 1 }).of("u");
     expect(await impatient.pdfText(pdfOf([{ text: "Hello", size: 12 }]))).toBeNull();
   });
 });

@@ -1,0 +1,59 @@
+import { errors } from "../errors.ts";
+
+/** Request bodies in memory on this node at one time, from their first byte until the answer begins. */
+const NODE_BYTES = 256 * 1024 * 1024;
+/** Of these, for one caller: a user, or an address where no key is needed. */
+const CALLER_BYTES = 64 * 1024 * 1024;
+/** A body up to this size is refused for its own caller's sum only, so that large uploads leave room for ordinary requests. */
+const SMALL_BYTES = 65_536;
+/** Large bodies of one caller that are read at one time: each may bring 64 KB in one turn of the event loop. */
+const CALLER_UPLOADS = 64;
+const RETRY_AFTER_S = 2;
+
+/** What one request has taken of the budget. */
+export interface BodyShare {
+  /** Begins to read a body that is not small; throws 503 `overloaded` when its caller sends too many at one time. */
+  beginUpload(): void;
+  endUpload(): void;
+  /** Takes `bytes` more; throws 503 `overloaded` when its caller or the node holds too many. */
+  take(bytes: number): void;
+  /** Gives all of it back. */
+  release(): void;
+}
+
+/** The memory that request bodies may take on this node. */
+export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes: CALLER_BYTES }) {
+  const callers = new Map<string, number>();
+  const uploads = new Map<string, number>();
+  let held = 0;
+
+  return (caller: string): BodyShare => {
+    let own = 0;
+    const change = (bytes: number) => {
+      own += bytes;
+      held += bytes;
+      const sum = (callers.get(caller) ?? 0) + bytes;
+      if (sum === 0) callers.delete(caller);
+      else callers.set(caller, sum);
+    };
+    const countUpload = (by: number) => {
+      const count = (uploads.get(caller) ?? 0) + by;
+      if (count === 0) uploads.delete(caller);
+      else uploads.set(caller, count);
+    };
+    return {
+      beginUpload() {
+        if ((uploads.get(caller) ?? 0) >= CALLER_UPLOADS) throw errors.overloaded(RETRY_AFTER_S);
+        countUpload(1);
+      },
+      endUpload: () => countUpload(-1),
+      take(bytes) {
+        const is_small = own + bytes <= SMALL_BYTES;
+        const is_over = (callers.get(caller) ?? 0) + bytes > limits.caller_bytes;
+        if (is_over || (!is_small && held + bytes > limits.node_bytes)) throw errors.overloaded(RETRY_AFTER_S);
+        change(bytes);
+      },
+      release: () => change(-own),
+    };
+  };
+}

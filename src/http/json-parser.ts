@@ -1,0 +1,66 @@
+import { once } from "node:events";
+import { join } from "node:path";
+import { Worker } from "node:worker_threads";
+import { errors } from "../errors.ts";
+import { createFairQueue } from "../platform/fair-queue.ts";
+import type { ParseAnswer, ParseRequest } from "./json-parser.worker.ts";
+import { joinPieces } from "./json-pieces.ts";
+import { JsonError } from "./json-text.ts";
+
+/** As many of one caller as may be read at one time; memory bounds them all (body-budget.ts). */
+const QUEUE = { slots: 1, waiting: 1_024, waiting_each: 64 };
+/** The wait included; the largest body takes half a second. */
+const TIME_LIMIT_MS = 10_000;
+const MEMORY_MB = 1_024;
+const RETRY_AFTER_S = 2;
+
+export interface ParsedBody {
+  value: unknown;
+  digest: string | undefined;
+}
+
+/**
+ * Parses large JSON bodies in a thread, callers in turn: 32 MB take over 100 ms, which no other request may wait for.
+ * The thread starts with the first large body. It takes the bytes over.
+ */
+export function createJsonParser(): (caller: string, request: ParseRequest) => Promise<ParsedBody> {
+  const queue = createFairQueue(QUEUE);
+  let idle: Worker | undefined;
+
+  async function ask(request: ParseRequest, signal: AbortSignal): Promise<ParseAnswer> {
+    const thread = idle ?? startThread();
+    idle = undefined;
+    thread.ref();
+    try {
+      thread.postMessage(request, [request.bytes.buffer as ArrayBuffer]);
+      const [answer] = await once(thread, "message", { signal });
+      idle = thread;
+      return answer;
+    } catch (error) {
+      await thread.terminate();
+      throw error;
+    } finally {
+      thread.unref();
+    }
+  }
+
+  return async (caller, request) => {
+    const signal = AbortSignal.timeout(TIME_LIMIT_MS);
+    const answer = await queue
+      .run(caller, signal, () => ask(request, signal))
+      .catch(() => {
+        throw errors.overloaded(RETRY_AFTER_S);
+      });
+    if ("fault" in answer) throw new JsonError(answer.fault);
+    return { value: await joinPieces(answer.pieces), digest: answer.digest };
+  };
+}
+
+function startThread(): Worker {
+  const thread = new Worker(join(import.meta.dirname, "json-parser.worker.ts"), {
+    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
+  });
+  // The caller that waits gets the error; a failure while the thread is idle must not end the process.
+  thread.on("error", () => {});
+  return thread;
+}

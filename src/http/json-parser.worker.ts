@@ -1,0 +1,28 @@
+import { parentPort } from "node:worker_threads";
+import { stableDigest } from "../platform/stable-json.ts";
+import { piecesOf } from "./json-pieces.ts";
+import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
+
+export interface ParseRequest {
+  bytes: Uint8Array;
+  /** Whether the body's digest is wanted as well. */
+  digest: boolean;
+}
+export type ParseAnswer = { pieces: Uint8Array[]; digest: string | undefined } | { fault: string };
+
+const port = parentPort;
+if (port === null) throw new Error("json-parser.worker.ts runs as a worker thread only");
+port.on("message", ({ bytes, digest }: ParseRequest) => {
+  try {
+    const value = parsedJson(utf8Text(bytes));
+    const pieces = piecesOf(value);
+    const answer: ParseAnswer = { pieces, digest: digest ? stableDigest(value) : undefined };
+    port.postMessage(
+      answer,
+      pieces.map(({ buffer }) => buffer),
+    );
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    port.postMessage({ fault: error.message } satisfies ParseAnswer);
+  }
+});

@@ -1,0 +1,57 @@
+/** What a JSON text may hold; checked before it is parsed. */
+export interface JsonLimits {
+  /** Lists and objects within one another. */
+  depth: number;
+  /** Names in objects, counted each time. */
+  keys: number;
+  /** Elements of lists and values of objects. */
+  values: number;
+}
+
+const [QUOTE, COMMA, COLON, BACKSLASH] = [0x22, 0x2c, 0x3a, 0x5c];
+const [OPEN_LIST, CLOSE_LIST, OPEN_OBJECT, CLOSE_OBJECT] = [0x5b, 0x5d, 0x7b, 0x7d];
+
+interface Scan {
+  depth: number;
+  deepest: number;
+  keys: number;
+  commas: number;
+  is_in_string: boolean;
+  is_escaped: boolean;
+}
+
+/**
+ * Counts the structure of a JSON text chunk by chunk, as it arrives. One pass over the bytes, without a parse: a body
+ * that passes a limit is refused before it is built as an object. Text that is not JSON is left for the parser to refuse.
+ * Each call returns the limit that is passed, or null.
+ */
+export function createJsonScan(limits: JsonLimits): (chunk: Uint8Array) => string | null {
+  let scan: Scan = { depth: 0, deepest: 0, keys: 0, commas: 0, is_in_string: false, is_escaped: false };
+  return (chunk) => {
+    scan = scanned(chunk, scan);
+    if (scan.deepest > limits.depth) return `more than ${limits.depth} levels of lists and objects`;
+    if (scan.keys > limits.keys) return `more than ${limits.keys} keys`;
+    if (scan.commas > limits.values) return `more than ${limits.values} values`;
+    return null;
+  };
+}
+
+/** Each byte is one step: local variables and no calls keep it to a few nanoseconds. */
+function scanned(chunk: Uint8Array, before: Scan): Scan {
+  let { depth, deepest, keys, commas, is_in_string, is_escaped } = before;
+  for (let at = 0; at < chunk.length; at += 1) {
+    const byte = chunk[at];
+    if (is_in_string) {
+      if (is_escaped) is_escaped = false;
+      else if (byte === BACKSLASH) is_escaped = true;
+      else if (byte === QUOTE) is_in_string = false;
+    } else if (byte === QUOTE) is_in_string = true;
+    else if (byte === COLON) keys += 1;
+    else if (byte === COMMA) commas += 1;
+    else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
+      depth += 1;
+      if (depth > deepest) deepest = depth;
+    } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) depth -= 1;
+  }
+  return { depth, deepest, keys, commas, is_in_string, is_escaped };
+}

@@ -1,0 +1,93 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { createBodyBudget } from "../../../src/http/body-budget.ts";
+import { bodyLimitsOf } from "../../../src/http/body-limits.ts";
+import { joinPieces, piecesOf } from "../../../src/http/json-pieces.ts";
+import { createJsonScan } from "../../../src/http/json-scan.ts";
+
+const LIMITS = { depth: 3, keys: 4, values: 5 };
+/** What the scan finds in `text`, given in chunks of `size` bytes. */
+function found(text: string, size = 1_000): string | null {
+  const scan = createJsonScan(LIMITS);
+  const bytes = Buffer.from(text);
+  for (let at = 0; at < bytes.length; at += size) {
+    const fault = scan(bytes.subarray(at, at + size));
+    if (fault !== null) return fault;
+  }
+  return null;
+}
+
+describe("the scan of a body before it is parsed", () => {
+  it.each([
+    ["[[[1]]]", null],
+    ["[[[[1]]]]", "more than 3 levels of lists and objects"],
+    ['{"a":{"b":1,"c":2},"d":3}', null],
+    ['{"a":{"b":1,"c":2},"d":3,"e":4}', "more than 4 keys"],
+    ["[1,2,3,4,5,6]", null],
+    ["[1,2,3,4,5,6,7]", "more than 5 values"],
+    ['["[[[[[[", ":::::::", ",,,,,,,,"]', null],
+    ['["\\"[[[[", "\\\\", "\\\\\\":::::"]', null],
+    ['["\\\\", [[[', "more than 3 levels of lists and objects"],
+  ])("%s: %s, however it is cut into chunks", (text, fault) => {
+    for (const size of [1, 2, 3, 5, 1_000]) expect(found(text, size)).toBe(fault);
+  });
+});
+
+describe("a value on its way from the parsing thread", () => {
+  it("arrives as it was parsed, whatever it is", async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.json({ maxDepth: 6 }), async (text) => {
+        const value = JSON.parse(text);
+        expect(await joinPieces(piecesOf(value))).toEqual(value);
+      }),
+    );
+  });
+
+  it("arrives from many pieces with its order, its empty parts and a key named __proto__", async () => {
+    const long = "x".repeat(3_000);
+    const list = Array.from({ length: 500 }, (_, at) => ({ at, long, none: [], nothing: {} }));
+    const text = JSON.stringify({ list, more: { inner: list, last: null } }).replace('"more"', '"__proto__"');
+    const value = JSON.parse(text);
+    const pieces = piecesOf(value);
+    expect(pieces.length).toBeGreaterThan(20);
+    const joined = await joinPieces(pieces);
+    expect(JSON.stringify(joined)).toBe(text);
+    expect(Object.getPrototypeOf(joined)).toBe(Object.prototype);
+  });
+});
+
+describe("the limits of a body", () => {
+  it.each([
+    ["/api/v1/auth/sign-in", 16_384, 10_000],
+    ["/api/v1/api-keys/revoke-leaked", 16_384, 10_000],
+    ["/api/v1/billing/stripe/webhook", 524_288, 10_000],
+    ["/api/v1/safety/sanitize", 1_048_576, 10_000],
+    ["/api/v1/agents", 4_194_304, 10_000],
+    ["/api/v1/chat/completions", 33_554_432, 100_000],
+    ["/api/v1/agents/0190/chat", 33_554_432, 100_000],
+  ])("%s: %i bytes, %i keys", (path, bytes, keys) => {
+    expect(bodyLimitsOf(path, 4_194_304)).toMatchObject({ bytes, json: { keys, depth: 64 } });
+  });
+
+  it("limits.body_bytes lowers and raises ordinary bodies, and raises none of the smaller ones", () => {
+    expect(bodyLimitsOf("/api/v1/agents", 9_000_000).bytes).toBe(9_000_000);
+    expect(bodyLimitsOf("/api/v1/auth/sign-in", 9_000_000).bytes).toBe(16_384);
+    expect(bodyLimitsOf("/api/v1/auth/sign-in", 1_024).bytes).toBe(1_024);
+  });
+});
+
+describe("the memory of request bodies", () => {
+  const MB = 1_048_576;
+  it("refuses a caller beyond its share, all callers beyond the node's, and gives back what is released", () => {
+    const shareOf = createBodyBudget({ node_bytes: 3 * MB, caller_bytes: 2 * MB });
+    const [mine, more, other] = [shareOf("a"), shareOf("a"), shareOf("b")];
+    mine.take(2 * MB);
+    expect(() => more.take(1)).toThrow(expect.objectContaining({ code: "overloaded" }));
+    other.take(MB);
+    expect(() => shareOf("c").take(MB)).toThrow(expect.objectContaining({ code: "overloaded" }));
+    // A small body of a caller that holds little is read all the same.
+    shareOf("c").take(1_000);
+    mine.release();
+    more.take(MB);
+  });
+});
