@@ -153,9 +153,11 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     chats_only: config.role === "api",
     newMark,
     suspended: accounts.suspended,
+    keysOf: accounts.keysOf,
     secretNames: vault.names,
   });
   ledger.onGrant(agents.onGrant);
+  accounts.onKeyChange(agents.onKeyChange);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
   const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
