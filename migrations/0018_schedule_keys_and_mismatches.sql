@@ -14,6 +14,6 @@ alter table payment
   add column mismatch_currency text,
   add constraint payment_mismatch_check check (
     (status = 'mismatch') = (mismatch_cents is not null) and (mismatch_cents is null) = (mismatch_currency is null)
-      and (status <> 'mismatch' or bucket_id is null)
+      and (status <> 'mismatch' or (bucket_id is null and purpose <> 'overage'))
   );
 create index payment_mismatched on payment (id) where status = 'mismatch';
