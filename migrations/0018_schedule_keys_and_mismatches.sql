@@ -9,7 +9,7 @@ create index agent_of_schedule_key on agent (schedule_api_key_id) where schedule
 alter table payment
   drop constraint payment_status_check,
   add constraint payment_status_check check (status in ('pending', 'succeeded', 'failed', 'void', 'mismatch')),
-  -- what was charged instead
+  -- the bill that came instead
   add column mismatch_cents bigint check (mismatch_cents >= 0),
   add column mismatch_currency text,
   add constraint payment_mismatch_check check (

@@ -23,7 +23,7 @@ interface PaymentTable {
   refunded_cents: number;
   refund_failed_cents: number;
   clawed_back_tokens: number;
-  /** Of a mismatch: what was billed instead. */
+  /** Of a mismatch: the bill that came instead. */
   mismatch_cents: number | null;
   mismatch_currency: string | null;
   send_at: unknown;

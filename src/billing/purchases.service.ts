@@ -30,7 +30,7 @@ interface AdminPurchase extends Omit<Purchase, "status"> {
   purpose: "top_up" | "period" | "upgrade";
   provider: Provider;
   reference: string | null;
-  /** Of a mismatch: what was billed instead of `amount_cents` and `currency`. */
+  /** Of a mismatch: the bill that came instead of the one ordered. */
   billed: Billed | null;
 }
 

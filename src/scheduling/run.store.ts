@@ -355,7 +355,7 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
   });
 }
 
-/** Runs to be cancelled: the user's, or an agent's, or one of them; `queued`: only those that nobody is at; `due_with`: only due runs whose input has this. */
+/** Runs to be cancelled: the user's, or an agent's, or one of them; `queued`: only those without a worker; `due_with`: only due runs whose input has this. */
 export interface RunSelection {
   user_id: string;
   agent_id: string | null;

@@ -21,13 +21,13 @@ afterAll(async () => {
   await lab.stop();
 });
 
-/** An instant so many days after the end of February. */
+/** An instant of the n-th day after February 28. */
 function at(of_day: number, time: string): string {
   return new Date(Date.parse(`2026-02-28T${time}:00.000Z`) + of_day * 86_400_000).toISOString();
 }
 const setClock = async (now: string) =>
   expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now })).status).toBe(200);
-/** Noon, so many days on: each daily schedule has been due so often. */
+/** Advances the clock to noon, `days` later: each daily schedule is due once a day. */
 const pass = async (days = 1) => {
   day += days;
   await setClock(at(day, "12:00"));

@@ -5,7 +5,7 @@ import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
 import type { Subscription } from "../support/stripe-objects.ts";
 import { STRIPE_KEY } from "../support/stripe-server.ts";
 
-// Stripe says that money came in; what was ordered says how much it has to be.
+// Stripe reports a payment; the order decides how much it must be.
 
 let now = "2026-01-31T10:00:00.000Z";
 let stripe: Awaited<ReturnType<typeof startStripe>>;
