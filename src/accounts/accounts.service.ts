@@ -157,13 +157,15 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     async updateApiKey(caller: Caller, id: string, changes: KeyChanges): Promise<ApiKey> {
       const row = isUuid(id) ? await store.key(caller.user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
+      if (row.revoked_at !== null)
+        throw errors.conflict("key_revoked", "A revoked key cannot be changed. Create another.");
       const { name = row.name, expires_at = row.expires_at, budget_tokens = row.budget_tokens } = changes;
       const set = { name, expires_at, budget_tokens };
       if (isBroader(set, row)) refuseBroader(caller, await ownKey(caller), { ...row, ...set });
       if (expires_at !== row.expires_at) refusePast(expires_at, clock.now());
       const updated = await changeKey({ ...row, ...set }, (tx) => store.updateKey(tx, row, set));
       if (updated === undefined)
-        throw errors.conflict("key_revoked", "A revoked key cannot be changed. Create another.");
+        throw errors.conflict("key_changed", "This key was changed at the same moment. Read it, and retry.");
       return keyRecord(updated);
     },
     /** A new secret under the same id, so that budget and history go on; the old one is good for `grace_seconds`. */

@@ -132,9 +132,10 @@ export function createAccountsStore(db: Db) {
           where id in (select value::uuid from jsonb_array_elements_text($1::jsonb)) order by id for share`,
         values: [JSON.stringify(ids)],
       }),
+    /** Undefined: the key was revoked or changed since `row` was read. */
     updateKey: (
       tx: Tx,
-      { user_id, id }: Pick<ApiKeyRow, "user_id" | "id">,
+      { user_id, id, name, budget_tokens, expires_at }: ApiKeyRow,
       set: Pick<ApiKeyRow, "name" | "budget_tokens" | "expires_at">,
     ) =>
       tables(tx)
@@ -143,6 +144,9 @@ export function createAccountsStore(db: Db) {
         .where("user_id", "=", user_id)
         .where("id", "=", id)
         .where("revoked_at", "is", null)
+        .where("name", "=", name)
+        .where("budget_tokens", "is not distinct from", budget_tokens)
+        .where("expires_at", "is not distinct from", expires_at)
         .returningAll()
         .executeTakeFirst(),
     /** Ends what has this hash and no more: of a rotated key's old secret the grace, not the key that replaced it. */
