@@ -1,5 +1,7 @@
 import { createAccounts } from "../src/accounts/accounts.service.ts";
+import { createAgentsStore } from "../src/agents/agents.store.ts";
 import { createRuns } from "../src/agents/runs.service.ts";
+import { createScheduleKeys } from "../src/agents/schedule-keys.service.ts";
 import { createLedger } from "../src/ledger/ledger.service.ts";
 import { createSystemClock, instantOf } from "../src/platform/clock.ts";
 import type { Db, Instant } from "../src/platform/db.ts";
@@ -67,11 +69,15 @@ async function benchOver(db: Db): Promise<Bench> {
   const notHere = () => {
     throw new Error("nothing here runs by hand");
   };
+  const ledger = createLedger({ db, clock });
+  const log = createLog("silent");
+  const store = createAgentsStore(db);
   const { onDue } = createRuns({
     scheduling,
-    ledger: { standing: notHere, keySpend: notHere, refills: createLedger({ db, clock }).refills },
+    ledger: { standing: notHere, keySpend: notHere, refills: ledger.refills },
+    schedule_keys: createScheduleKeys({ clock, store, scheduling, ledger, keysOf: accounts.keysOf, log }),
     models: { find: () => null } as never,
-    log: createLog("silent"),
+    log,
     meansOf: notHere,
     suspended: accounts.suspended,
     find: notHere,

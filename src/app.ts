@@ -155,12 +155,14 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     chats_only: config.role === "api",
     newMark,
     suspended: accounts.suspended,
+    keysOf: accounts.keysOf,
     secretNames: vault.names,
   });
   ledger.onGrant(agents.onGrant);
+  accounts.onKeyChange(agents.onKeyChange);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
-  const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
+  const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans, log });
   billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
   const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
 

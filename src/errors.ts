@@ -102,7 +102,7 @@ const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_
   },
   key_budget_exceeded: {
     message:
-      "This API key's budget is used up, and stays as it is. Use another key, or create one with a larger budget_tokens: POST /api/v1/api-keys.",
+      "This API key's budget is used up, and stays as it is. Use another key, or raise its budget_tokens: PATCH /api/v1/api-keys/{id}.",
     remedies: ["use_another_key", "create_another_key"],
   },
   overage_cap_reached: {
@@ -176,8 +176,15 @@ export const errors = {
       `${model} is not part of the free trial. Subscribe or top up, or use a trial-eligible model.`,
       "model",
     ),
-  insufficientScope: (scope: string) =>
-    forbidden("insufficient_scope", `This API key lacks the scope ${scope}. Use a key that has it.`),
+  /** `param`: the field that needs the scope. */
+  insufficientScope: (scope: string, param?: string) =>
+    forbidden(
+      "insufficient_scope",
+      param === undefined
+        ? `This API key lacks the scope ${scope}. Use a key that has it.`
+        : `${param}: this API key lacks the scope ${scope}, which adding or widening a secret's binding needs. Use a key that has it, or leave the binding as it is.`,
+      param,
+    ),
   accountSuspended: () =>
     forbidden("account_suspended", "This account is suspended. Write to the operator of this service."),
   originRefused: () =>
@@ -190,7 +197,7 @@ export const errors = {
   budgetedKeyCannotMint: () =>
     forbidden(
       "budgeted_key",
-      "An API key with a budget cannot make or rotate other keys: each would have that budget again. Use another key.",
+      "An API key with a budget cannot make or rotate other keys, or raise a key's limits: together they would spend more than its budget. Use another key.",
     ),
   overageRequiresSubscription: () =>
     forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),

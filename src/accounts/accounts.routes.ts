@@ -6,7 +6,7 @@ import type { Accounts } from "./accounts.service.ts";
 /** `spentByKey` comes from the ledger: billed tokens by key id. */
 export function accountsRoutes(deps: {
   accounts: Accounts;
-  spentByKey(user_id: string): Promise<Map<string, number>>;
+  spentByKey(user_id: string): Promise<ReadonlyMap<string, number>>;
 }) {
   const { accounts, spentByKey } = deps;
   const router = createRouter();
@@ -33,6 +33,11 @@ export function accountsRoutes(deps: {
   router.openapi(contract.deleteApiKey, async (c) => {
     await accounts.revokeApiKey(c.get("caller").user_id, c.req.valid("param").id);
     return c.body(null, 204);
+  });
+  router.openapi(contract.updateApiKey, async (c) => {
+    const caller = c.get("caller");
+    const updated = await accounts.updateApiKey(caller, c.req.valid("param").id, c.req.valid("json"));
+    return c.json({ ...updated, spent_tokens: (await spentByKey(caller.user_id)).get(updated.id) ?? 0 }, 200);
   });
   router.openapi(contract.rotateApiKey, async (c) => {
     const caller = c.get("caller");

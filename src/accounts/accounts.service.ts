@@ -24,12 +24,27 @@ export interface NewApiKey {
   budget_tokens?: number | null | undefined;
 }
 
+export interface KeyChanges {
+  name?: string | undefined;
+  expires_at?: Instant | null | undefined;
+  budget_tokens?: number | null | undefined;
+}
+
+/** What others depend on in a key. */
+export type KeyState = Pick<ApiKeyRow, "user_id" | "id" | "budget_tokens" | "expires_at" | "revoked_at">;
+/**
+ * Asked before a key becomes as given, in the transaction that changes it: only SQL may be awaited. It locks what depends
+ * on the key; its answer is called after the change.
+ */
+export type OnKeyChange = (key: KeyState, tx: Tx) => Promise<() => Promise<void>>;
+
 const UNIQUE_VIOLATION = "23505";
 
 /** Users and their API keys. Owns `users` and `api_key`. */
 export async function createAccounts(deps: { db: Db; clock: Clock }) {
   const { db, clock } = deps;
   const store = createAccountsStore(db);
+  const listeners: OnKeyChange[] = [];
   const authentication = await createAuthentication({ db, clock, store });
 
   const insertKey = async (sql: Sql, user_id: string, wanted: NewApiKey) => {
@@ -53,12 +68,30 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     return { ...keyRecord(row), key };
   };
 
+  /** Changes a key by `write`, together with all that depends on it. */
+  const changeKey = <T>(key: KeyState, write: (tx: Tx) => Promise<T>): Promise<T> =>
+    db.transaction(async (tx) => {
+      const follow_ups = [];
+      for (const listener of listeners) follow_ups.push(await listener(key, tx));
+      const written = await write(tx);
+      for (const followUp of follow_ups) await followUp();
+      return written;
+    });
+
   const ownKey = (caller: Caller) =>
     caller.api_key_id === null ? undefined : store.key(caller.user_id, caller.api_key_id);
 
   return {
     authenticate: authentication.authenticate,
     close: authentication.close,
+    /** Subscribes to keys that are changed or revoked. */
+    onKeyChange(listener: OnKeyChange): void {
+      listeners.push(listener);
+    },
+    /** These keys, by id; they stay as they are until the transaction ends. */
+    async keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, Omit<KeyState, "user_id">>> {
+      return new Map((await store.keepKeys(tx, ids)).map((key) => [key.id, key]));
+    },
 
     /** A new user with a first key, within the caller's transaction. 409 when the address is taken. */
     async createUser(tx: Tx, wanted: { email: string; key_name: string }) {
@@ -107,15 +140,33 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       const own = await ownKey(caller);
       const scopes = wanted.scopes ?? caller.scopes;
       refuseBroader(caller, own, { ...wanted, scopes });
-      if (wanted.expires_at != null && wanted.expires_at <= clock.now()) {
-        throw errors.invalidValue("expires_at", "expires_at lies in the past. Give a later instant, or null for none.");
-      }
+      refusePast(wanted.expires_at ?? null, clock.now());
       return insertKey(db, caller.user_id, { ...wanted, scopes });
     },
     /** Refused from now on, on every node. Revoking twice is harmless; 404 when it is not the user's. */
     async revokeApiKey(user_id: string, id: string): Promise<void> {
-      const row = isUuid(id) ? await store.revokeKey(user_id, id, clock.now()) : undefined;
+      const row = isUuid(id) ? await store.key(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
+      const now = clock.now();
+      await changeKey({ ...row, revoked_at: row.revoked_at ?? now }, (tx) => store.revokeKey(tx, row, now));
+    },
+    /**
+     * Changes the fields given. A key gets no larger budget and no later end from a caller that could not make such a key:
+     * 403, or 400 for its end. 409 when it was revoked.
+     */
+    async updateApiKey(caller: Caller, id: string, changes: KeyChanges): Promise<ApiKey> {
+      const row = isUuid(id) ? await store.key(caller.user_id, id) : undefined;
+      if (row === undefined) throw errors.notFound("This API key");
+      if (row.revoked_at !== null)
+        throw errors.conflict("key_revoked", "A revoked key cannot be changed. Create another.");
+      const { name = row.name, expires_at = row.expires_at, budget_tokens = row.budget_tokens } = changes;
+      const set = { name, expires_at, budget_tokens };
+      if (isBroader(set, row)) refuseBroader(caller, await ownKey(caller), { ...row, ...set });
+      if (expires_at !== row.expires_at) refusePast(expires_at, clock.now());
+      const updated = await changeKey({ ...row, ...set }, (tx) => store.updateKey(tx, row, set));
+      if (updated === undefined)
+        throw errors.conflict("key_changed", "This key was changed at the same moment. Read it, and retry.");
+      return keyRecord(updated);
     },
     /** A new secret under the same id, so that budget and history go on; the old one is good for `grace_seconds`. */
     async rotateApiKey(caller: Caller, id: string, grace_seconds: number): Promise<ApiKey & { key: string }> {
@@ -144,7 +195,14 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     },
     /** Ends a key that somebody found, if it is one. */
     async revokeLeakedKey(key: string): Promise<void> {
-      if (isApiKey(key)) await store.revokeKeyByHash(hashApiKey(key), clock.now());
+      if (!isApiKey(key)) return;
+      const hash = hashApiKey(key);
+      const found = await store.keyByHash(hash);
+      if (found === undefined || found.revoked_at !== null) return;
+      const now = clock.now();
+      // The previous secret of a rotated key ends alone.
+      const is_current = Buffer.compare(found.key_hash, hash) === 0;
+      await changeKey({ ...found, revoked_at: is_current ? now : null }, (tx) => store.revokeKeyByHash(tx, hash, now));
     },
   };
 }
@@ -164,6 +222,20 @@ function refuseBroader(
   if (own.expires_at !== null && (wanted.expires_at ?? "9") > own.expires_at) {
     throw errors.invalidValue("expires_at", `A key cannot make one that lives longer: give at most ${own.expires_at}.`);
   }
+}
+
+/** Whether a key may spend more or live longer as `set` than as `row`. */
+function isBroader(
+  set: Pick<ApiKeyRow, "budget_tokens" | "expires_at">,
+  row: Pick<ApiKeyRow, "budget_tokens" | "expires_at">,
+): boolean {
+  if ((set.budget_tokens ?? Infinity) > (row.budget_tokens ?? Infinity)) return true;
+  return row.expires_at !== null && (set.expires_at === null || set.expires_at > row.expires_at);
+}
+
+function refusePast(expires_at: Instant | null, now: Instant): void {
+  if (expires_at === null || expires_at > now) return;
+  throw errors.invalidValue("expires_at", "expires_at lies in the past. Give a later instant, or null for none.");
 }
 
 function userRecord(row: UserRow): User {

@@ -109,19 +109,49 @@ export function createAccountsStore(db: Db) {
         .limit(page.limit);
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
     },
-    key: (user_id: string, id: string) =>
-      tables().selectFrom("api_key").selectAll().where("user_id", "=", user_id).where("id", "=", id).executeTakeFirst(),
-    revokeKey: (user_id: string, id: string, revoked_at: Instant) =>
-      tables()
+    key: (user_id: string, id: string, sql?: Sql) =>
+      tables(sql)
+        .selectFrom("api_key")
+        .selectAll()
+        .where("user_id", "=", user_id)
+        .where("id", "=", id)
+        .executeTakeFirst(),
+    revokeKey: (tx: Tx, { user_id, id }: Pick<ApiKeyRow, "user_id" | "id">, revoked_at: Instant) =>
+      tables(tx)
         .updateTable("api_key")
         .set((eb) => ({ revoked_at: eb.fn.coalesce("revoked_at", eb.val(revoked_at)) }))
         .where("user_id", "=", user_id)
         .where("id", "=", id)
         .returning("id")
         .executeTakeFirst(),
+    /** These keys, unchanged until the transaction ends. */
+    keepKeys: (tx: Tx, ids: readonly string[]) =>
+      tx.query<Pick<ApiKeyRow, "id" | "budget_tokens" | "expires_at" | "revoked_at">>({
+        name: "api_key_keep",
+        text: `select id, budget_tokens, expires_at, revoked_at from api_key
+          where id in (select value::uuid from jsonb_array_elements_text($1::jsonb)) order by id for share`,
+        values: [JSON.stringify(ids)],
+      }),
+    /** Undefined: the key was revoked or changed since `row` was read. */
+    updateKey: (
+      tx: Tx,
+      { user_id, id, name, budget_tokens, expires_at }: ApiKeyRow,
+      set: Pick<ApiKeyRow, "name" | "budget_tokens" | "expires_at">,
+    ) =>
+      tables(tx)
+        .updateTable("api_key")
+        .set(set)
+        .where("user_id", "=", user_id)
+        .where("id", "=", id)
+        .where("revoked_at", "is", null)
+        .where("name", "=", name)
+        .where("budget_tokens", "is not distinct from", budget_tokens)
+        .where("expires_at", "is not distinct from", expires_at)
+        .returningAll()
+        .executeTakeFirst(),
     /** Ends what has this hash and no more: of a rotated key's old secret the grace, not the key that replaced it. */
-    revokeKeyByHash: (key_hash: Buffer, revoked_at: Instant) =>
-      db.query({
+    revokeKeyByHash: (tx: Tx, key_hash: Buffer, revoked_at: Instant) =>
+      tx.query({
         text: `update api_key set revoked_at = case when key_hash = $1 then $2::timestamptz end,
             previous_valid_until = least(previous_valid_until, $2::timestamptz)
           where (key_hash = $1 or previous_key_hash = $1) and revoked_at is null`,

@@ -1,11 +1,16 @@
 import { AGENT_LIMITS } from "../constants.ts";
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
+import type { ToolsConfig } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { stableJson } from "../platform/stable-json.ts";
 import type { ScheduleSpec } from "../scheduling/next-run.ts";
 
 /** What the user decides about an agent; each change of it makes a version, which runs pin. */
-export type AgentConfig = Pick<AgentRecord, keyof typeof DEFAULTS | "name">;
+export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">, "tools_config"> & {
+  tools_config: ToolsConfig;
+};
+/** Changes of a configuration, in which every secret is named. */
+export type NamedChanges = Omit<AgentChanges, "tools_config"> & { tools_config?: ToolsConfig | undefined };
 
 /** contract 6: an agent for which only a name was given. */
 const DEFAULTS = {
@@ -26,12 +31,12 @@ const DEFAULTS = {
 } as const;
 
 /** A new agent's configuration. Throws the 400 of what does not go together. */
-export function newConfig(wanted: AgentChanges & { name: string }): AgentConfig {
+export function newConfig(wanted: NamedChanges & { name: string }): AgentConfig {
   return changedConfig({ ...DEFAULTS, name: wanted.name }, wanted);
 }
 
 /** `config` with the fields given: of `limits` the given ones, of everything else the whole. Throws the 400. */
-export function changedConfig(config: AgentConfig, changes: AgentChanges): AgentConfig {
+export function changedConfig(config: AgentConfig, changes: NamedChanges): AgentConfig {
   const given = withoutUndefined(changes);
   const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
   const changed: AgentConfig = { ...config, ...given, limits };

@@ -10,6 +10,7 @@ import { chatAnswer } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 import { eventStream } from "./event-stream.ts";
 import { lastEventId } from "./run-followers.ts";
+import { shownTo } from "./secret-bindings.ts";
 
 /** Agents, their runs and chat: contract 6. */
 export function agentsRoutes({ agents }: { agents: Agents }): HttpRouter {
@@ -24,24 +25,28 @@ export function agentsRoutes({ agents }: { agents: Agents }): HttpRouter {
 
 function addAgents(router: HttpRouter, agents: Agents): void {
   router.openapi(contract.createAgent, async (c) => {
-    return c.json(await agents.create(c.get("caller").user_id, c.req.valid("json")), 201);
+    const caller = c.get("caller");
+    return c.json(shownTo(caller, await agents.create(caller, c.req.valid("json"))), 201);
   });
   router.openapi(contract.listAgents, async (c) => {
     const { limit, cursor } = c.req.valid("query");
     const before_id = decodeCursor(cursor, UUID_KEY);
     const records = await agents.list(c.get("caller").user_id, { limit: limit + 1, before_id });
     const { page, next_cursor } = pageOf(records, limit, (agent) => agent.id);
-    return c.json({ agents: page, next_cursor }, 200);
+    return c.json({ agents: page.map((agent) => shownTo(c.get("caller"), agent)), next_cursor }, 200);
   });
   router.openapi(contract.getAgent, async (c) => {
-    return c.json(await agents.get(c.get("caller").user_id, c.req.valid("param").id), 200);
+    const caller = c.get("caller");
+    return c.json(shownTo(caller, await agents.get(caller.user_id, c.req.valid("param").id)), 200);
   });
   router.openapi(contract.getAgentVersion, async (c) => {
     const { id, version } = c.req.valid("param");
-    return c.json(await agents.version(c.get("caller").user_id, id, version), 200);
+    const caller = c.get("caller");
+    return c.json(shownTo(caller, await agents.version(caller.user_id, id, version)), 200);
   });
   router.openapi(contract.updateAgent, async (c) => {
-    return c.json(await agents.update(c.get("caller").user_id, c.req.valid("param").id, c.req.valid("json")), 200);
+    const caller = c.get("caller");
+    return c.json(shownTo(caller, await agents.update(caller, c.req.valid("param").id, c.req.valid("json"))), 200);
   });
   router.openapi(contract.deleteAgent, async (c) => {
     await agents.remove(c.get("caller").user_id, c.req.valid("param").id);

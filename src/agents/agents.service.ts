@@ -1,4 +1,5 @@
 import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
+import type { Caller } from "../contract/caller.ts";
 import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
@@ -9,7 +10,14 @@ import { isUuid, newId } from "../platform/ids.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 import type { ClaimedRun, ClaimLimits, RunFinish } from "../scheduling/scheduling.types.ts";
-import { type AgentConfig, changedConfig, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
+import {
+  type AgentConfig,
+  changedConfig,
+  type NamedChanges,
+  newConfig,
+  sameConfig,
+  scheduleOf,
+} from "./agent-config.ts";
 import { createAgentModel } from "./agent-model.ts";
 import { agentRecord } from "./agent-record.ts";
 import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
@@ -22,16 +30,21 @@ import { createRetention } from "./retention.ts";
 import { createRunFollowers, type RunFollowers } from "./run-followers.ts";
 import type { EngineDeps } from "./run-work.ts";
 import { createRuns } from "./runs.service.ts";
+import { type ScheduleKey, scheduleKeyAfter } from "./schedule-key.ts";
+import { createScheduleKeys } from "./schedule-keys.service.ts";
+import { permittedTools } from "./secret-bindings.ts";
 import { createThreads, type Threads } from "./threads.service.ts";
 import { createWaitingSchedules } from "./waiting-schedules.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
 export interface AgentsDeps extends Omit<EngineDeps, "onStepStarted"> {
   db: Db;
-  ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend" | "refills">;
+  ledger: EngineDeps["ledger"] & Pick<Ledger, "standing" | "keySpend" | "keySpends" | "refills">;
   meansOf: MeansOf;
   /** Of the users, those who are suspended: nothing of theirs runs. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
+  /** These API keys, by id, unchanged until the transaction ends. */
+  keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
   limits: ClaimLimits;
   /** Whether tools may be set to `safety: off`. */
   safety_off: "refused" | "allowed";
@@ -54,7 +67,8 @@ export function createAgents(deps: AgentsDeps) {
   const configOfVersion = createConfigCache(store);
   const threads = createThreads({ db, clock, scheduling, models });
   const crud = createCrud({ ...deps, store, threads });
-  const runs = createRuns({ ...deps, find: crud.find });
+  const schedule_keys = createScheduleKeys({ ...deps, store });
+  const runs = createRuns({ ...deps, schedule_keys, find: crud.find });
   const followers = createRunFollowers({ scheduling, log });
   const engine = createEngine({
     ...deps,
@@ -119,6 +133,8 @@ export function createAgents(deps: AgentsDeps) {
     update: crud.update,
     remove: crud.remove,
     forgetUser: crud.forgetUser,
+    /** For changes of API keys: their schedules stop or go on. */
+    onKeyChange: schedule_keys.onKeyChange,
     /** Stops all that a user has at work or in the queue. */
     cancelAll: scheduling.cancelAll,
     ...runs,
@@ -245,8 +261,9 @@ function createCrud(
       return records(user_id, await store.agents(user_id, page));
     },
     /** 400 for what does not go together, and for a model that is not on offer. */
-    async create(user_id: string, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
-      const config = newConfig(wanted);
+    async create(caller: Caller, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
+      const { user_id } = caller;
+      const config = newConfig({ ...wanted, tools_config: permittedTools(caller, wanted.tools_config ?? {}, {}) });
       refuseUnknownModel(models, config.model_id);
       await refuseUnusableTools(user_id, wanted);
       const now = clock.now();
@@ -256,6 +273,12 @@ function createCrud(
         id,
         version: 1,
         consecutive_failures: 0,
+        schedule_api_key_id: scheduleKeyAfter({
+          before: null,
+          config,
+          resumes: true,
+          caller_key_id: caller.api_key_id,
+        }),
         created_at: now,
         updated_at: now,
         deleted_at: null,
@@ -269,28 +292,37 @@ function createCrud(
     },
     /**
      * Changes the fields given and checks the whole. A real change makes a new version; turning the schedule or the
-     * agent on, even if it was, resumes a paused schedule.
+     * agent on, even if it was, resumes a paused schedule. 403 for a secret's binding that the caller may not write.
      */
-    async update(user_id: string, id: string, changes: AgentChanges): Promise<AgentRecord> {
+    async update(caller: Caller, id: string, changes: AgentChanges): Promise<AgentRecord> {
+      const { user_id } = caller;
       if (changes.model_id !== undefined) refuseUnknownModel(models, changes.model_id);
-      if (!isUuid(id)) throw errors.notFound("This agent");
+      // Denied before names are looked up: who may not bind a secret does not learn which there are.
+      withNamedTools(caller, changes, await find(user_id, id));
       await refuseUnusableTools(user_id, changes);
       await db.transaction(async (tx) => {
         const row = await store.lockAgent(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This agent");
         const before = configOf(row);
-        const config = changedConfig(before, changes);
+        const config = changedConfig(before, withNamedTools(caller, changes, row));
         const resumes = changes.schedule_enabled === true || changes.is_active === true;
         const changed = !sameConfig(before, config);
         if (!changed && !resumes) return;
         const now = clock.now();
         const version = changed ? row.version + 1 : row.version;
         const consecutive_failures = resumes ? 0 : row.consecutive_failures;
+        const schedule_api_key_id = scheduleKeyAfter({
+          before: { config: before, api_key_id: row.schedule_api_key_id },
+          config,
+          resumes,
+          caller_key_id: caller.api_key_id,
+        });
         await store.updateAgent(tx, {
           ...row,
           ...config,
           version,
           consecutive_failures,
+          schedule_api_key_id,
           updated_at: changed ? now : row.updated_at,
         });
         if (changed) await store.insertVersion(tx, { user_id, agent_id: id, version, config, created_at: now });
@@ -321,6 +353,12 @@ function createCrud(
   };
 }
 
+/** `changes` with the names that nulls in its tools keep. Throws 403 and 400 as `permittedTools` does. */
+function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChanges, before: AgentRow): NamedChanges {
+  if (tools_config === undefined) return changes;
+  return { ...changes, tools_config: permittedTools(caller, tools_config, before.tools_config) };
+}
+
 function refuseUnknownModel(models: Models, model_id: string | null): void {
   if (model_id === null || models.find(model_id) !== null) return;
   throw new PurserError({ ...errors.modelNotFound(model_id).shape, param: "model_id" });
@@ -332,6 +370,7 @@ function configOf(row: AgentRow): AgentConfig {
     id: _i,
     version: _v,
     consecutive_failures: _f,
+    schedule_api_key_id: _k,
     created_at: _c,
     updated_at: _m,
     deleted_at: _d,

@@ -7,6 +7,8 @@ export interface AgentRow extends AgentConfig {
   id: string;
   version: number;
   consecutive_failures: number;
+  /** The API key that enabled the schedule; null: the console, or no schedule. */
+  schedule_api_key_id: string | null;
   created_at: Instant;
   updated_at: Instant;
   deleted_at: Instant | null;
@@ -68,6 +70,9 @@ export function createAgentsStore(db: Db) {
       const { user_id, id, ...set } = stored(row);
       return tables(tx).updateTable("agent").set(set).where("user_id", "=", user_id).where("id", "=", id).execute();
     },
+    /** Locks the agents whose schedules count against the key. */
+    lockAgentsOfKey: (tx: Tx, user_id: string, api_key_id: string) =>
+      live(tx, user_id).where("schedule_api_key_id", "=", api_key_id).orderBy("id").forUpdate().execute(),
     /** Keeps runs of the user's agents from being queued and from ending until the transaction does. */
     lockAgents: (tx: Tx, user_id: string) => live(tx, user_id).orderBy("id").forUpdate().execute(),
     async deleteUser(tx: Tx, user_id: string): Promise<void> {

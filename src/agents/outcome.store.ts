@@ -8,13 +8,15 @@ export interface DueAgent extends AgentKey {
   version: number;
   model_id: string | null;
   auto_route: boolean;
+  /** The API key that the run counts against; null: none. */
+  schedule_api_key_id: string | null;
 }
 
 /** Of the given agents, whoever owns them, those that are there. */
 export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promise<DueAgent[]> {
   return tx.query<DueAgent>({
     name: "agent_due",
-    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route
+    text: `select agent.user_id, agent.id as agent_id, version, model_id, auto_route, schedule_api_key_id
       from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
       join agent on agent.user_id = due.user_id and agent.id = due.agent_id
       where deleted_at is null`,

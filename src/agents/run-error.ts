@@ -5,6 +5,8 @@ import { isProviderFailure } from "../models/provider-errors.ts";
 /** What the error of a completion says to its caller does not help an agent's owner, who sets no max_tokens. */
 const NOT_COVERED =
   "The balance does not cover the next model call. Top up, subscribe, or give the agent a cheaper model or a shorter prompt.";
+/** The `param` of a call that the budget of its API key does not cover. */
+export const KEY_BUDGET = "budget_tokens";
 /** A provider that wants to be left alone for longer is not waited for. */
 const MAX_RETRY_MS = 60_000;
 
@@ -16,7 +18,7 @@ export function modelCallError(thrown: unknown): RunError {
   if (!(thrown instanceof PurserError)) return internalError();
   const { status, code, message, param = null } = thrown.shape;
   if (code === "secret_reflected") return { code, message };
-  if (code === "key_budget_exceeded") return { code: "budget_exceeded", message };
+  if (code === "key_budget_exceeded") return { code: "budget_exceeded", message, param: KEY_BUDGET };
   if (code === "budget_exceeded") return { code, message, ...(param === null ? {} : { param }) };
   if (code === "insufficient_balance") return { code: "insufficient_tokens", message: NOT_COVERED };
   if (status === 402) return { code: "insufficient_tokens", message };

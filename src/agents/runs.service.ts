@@ -14,7 +14,10 @@ import type { DueAnswer } from "../scheduling/tick.service.ts";
 import { createAgentCache } from "./agent-cache.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { countOutcome, type DueAgent, lockCounted, selectDueAgents } from "./outcome.store.ts";
+import { KEY_BUDGET } from "./run-error.ts";
 import { modelCallStart } from "./run-work.ts";
+import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
+import type { ScheduleKeys } from "./schedule-keys.service.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** schedule_paused_reason while tokens are waited for. */
@@ -27,6 +30,7 @@ const MAX_LOOKS = 5;
 export function createRuns(deps: {
   scheduling: Scheduling;
   ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
+  schedule_keys: Pick<ScheduleKeys, "judge" | "pauseForBudget">;
   models: Models;
   log: Log;
   meansOf: MeansOf;
@@ -35,7 +39,7 @@ export function createRuns(deps: {
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
 }) {
-  const { scheduling, ledger, models, log, meansOf, find } = deps;
+  const { scheduling, ledger, schedule_keys, models, log, meansOf, find } = deps;
 
   const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
     agent_version: agent.version,
@@ -90,12 +94,14 @@ export function createRuns(deps: {
   };
   /**
    * Failures in a row, or a lack of tokens at due time, pause the agent's schedule. The lack is no failure of the agent's,
-   * and neither is a month that is used up, which ends by itself.
+   * and neither is a month that is used up, which ends by itself, or the budget of an API key.
    */
   const drawConsequences = async (run: EndedRun, tx: Tx) => {
     const { user_id, agent_id, error } = run;
     if (error?.code === "insufficient_tokens") return run.trigger === "schedule" ? waitForTokens(run, tx) : undefined;
     if (error?.param === MONTHLY_CAP) return;
+    if (error?.param === KEY_BUDGET)
+      return run.trigger === "schedule" ? schedule_keys.pauseForBudget(tx, run) : undefined;
     const agent = { user_id, agent_id };
     const counted = await countOutcome(tx, agent, error !== null);
     if (counted === undefined || error === null) return;
@@ -192,14 +198,18 @@ export function createRuns(deps: {
 
     /** For scheduling's tick: what a due run of each agent is made of. */
     async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
-      const input = { messages: null, request_id: null, api_key_id: null, key_budget_tokens: null, ticket: null };
+      const input = { messages: null, request_id: null, ticket: null };
       const agents = await selectDueAgents(tx, keys);
       const user_ids = [...new Set(agents.map(({ user_id }) => user_id))];
       const suspended = await deps.suspended(tx, user_ids);
       const refills = await ledger.refills(user_ids, tx);
+      const judged = await schedule_keys.judge(tx, agents);
       const answer = (agent: DueAgent): DueAnswer => {
         if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
-        return { run: content(agent, { ...input, refills: refills.get(agent.user_id) ?? 0 }) };
+        const pause = judged.pauses.get(agent.agent_id);
+        if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
+        const key = judged.keys.get(agent.schedule_api_key_id ?? "");
+        return { run: content(agent, { ...input, ...counting(key), refills: refills.get(agent.user_id) ?? 0 }) };
       };
       return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
     },
@@ -212,6 +222,11 @@ export type Runs = ReturnType<typeof createRuns>;
 function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
   if (tools_config.mcp?.enabled) return {};
   return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };
+}
+
+/** The key that a due run's model calls count against. */
+function counting(key: ScheduleKey | undefined): Pick<RunInput, "api_key_id" | "key_budget_tokens"> {
+  return { api_key_id: key?.id ?? null, key_budget_tokens: key?.budget_tokens ?? null };
 }
 
 function hasPrompt({ run_prompt }: AgentRow): boolean {

@@ -6,8 +6,9 @@ import type { AgentConfig } from "./agent-config.ts";
 export interface RunInput {
   /** The conversation of a chat, a thread's earlier turns before it; null: the agent's run_prompt. */
   messages: ChatMessage[] | null;
-  /** What asked for the run: a request, whose key and budget its model calls count for, or (all null) its schedule. */
+  /** The request that asked for the run; null: its schedule. */
   request_id: string | null;
+  /** The API key whose budget the model calls count against: the caller's, or the one that enabled the schedule. */
   api_key_id: string | null;
   key_budget_tokens: number | null;
   /** Names the caller who waits for a chat on the worker's own node. */

@@ -1,11 +1,12 @@
 import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
-import type { Tx } from "../platform/db.ts";
+import type { Instant, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import { clawBackTarget } from "./claw-back.ts";
+import { isMismatch, mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { EventOutcome, PaymentEvent } from "./payments.types.ts";
+import type { Billed, EventOutcome, PaymentEvent } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { type Plan, planWith } from "./plan.ts";
 import type { BillingRoom } from "./room.ts";
@@ -30,23 +31,40 @@ const IGNORED: Applied = { outcome: "ignored" };
  * payment is not known yet waits for it.
  */
 export function createInbox(room: BillingRoom, periods: Periods, overage: Overage) {
-  const { db, clock, ledger, accounts, subscriptions, orders } = room;
+  const { db, clock, ledger, accounts, subscriptions, orders, log } = room;
 
   const paid = async (tx: Tx, event: Of<"paid">): Promise<Applied> => {
     const payment = await lockPayment(tx, await orders.byId(event.payment_id, tx));
     if (payment === undefined) return IGNORED;
     if (payment.status === "succeeded") return APPLIED;
+    if (payment.purpose !== "overage" && isMismatch(payment, event.billed)) {
+      noteMismatch(payment, event, event.billed);
+      await orders.update(tx, payment, { ...mismatchColumns(event.billed), reference: event.reference });
+      return APPLIED;
+    }
     const { subscription_id } = payment;
     const subscription = subscription_id === null ? undefined : await subscriptions.byId(subscription_id, tx);
     const bucket_id = await grantFor(tx, payment, subscription);
     const { reference, amount_cents: paid_cents } = event;
     const done = { status: "succeeded" as const, checkout_url: null, send_at: null };
-    await orders.update(tx, payment, { ...done, reference, paid_cents, bucket_id });
+    await orders.update(tx, payment, { ...done, ...mismatchOver(payment), reference, paid_cents, bucket_id });
     // whoever runs the subscription is told of its new price, once that has been paid for
     if (payment.plan !== null && payment.provider === "stripe") await orders.sendNow(tx, payment);
     if (payment.plan !== null && subscription !== undefined) await takePlan(tx, subscription, payment, payment.plan);
     else if (payment.purpose === "overage") await syncOverage(tx, payment.user_id);
     return bucket_id === null ? APPLIED : { outcome: "applied", granted: payment.user_id };
+  };
+
+  const noteMismatch = (
+    ordered: Pick<PaymentRow, "user_id" | "amount_cents" | "currency"> & { id: string },
+    { event_id, reference }: Pick<Of<"paid">, "event_id" | "reference">,
+    { amount_cents: billed_cents, currency: billed_currency }: Billed,
+  ) => {
+    const { user_id, id: payment_id, amount_cents, currency } = ordered;
+    log.warn(
+      { user_id, payment_id, event_id, reference, amount_cents, currency, billed_cents, billed_currency },
+      "a payment is not what was ordered and grants nothing: see GET /api/v1/admin/purchases?status=mismatch",
+    );
   };
 
   /** The tokens that a payment bought, once; overage has been used already. */
@@ -96,19 +114,31 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
   const periodPaid = async (tx: Tx, event: Of<"period_paid">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined) return IGNORED;
-    const plan = [row.plan, row.pending_plan].find((each) => each?.id === event.plan_id);
-    const { period_start, period_end, reference, amount_cents: paid_cents } = event;
+    const known = [row.plan, row.pending_plan].find((each) => each?.id === event.plan_id);
+    const plan = known ?? planWith(room.plans, event.plan_id);
+    const { period_start, period_end, reference, amount_cents: paid_cents, billed } = event;
     const named = await subscriptions.update(tx, row, { reference: event.subscription_reference });
-    const period = { period_start, period_end, reference, paid_cents };
-    const granted = await periods.begin(tx, named, { plan: plan ?? planWith(room.plans, event.plan_id), ...period });
+    const period = { plan, period_start, period_end, reference, paid_cents };
+    const ordered = { amount_cents: plan.price_cents, currency: plan.currency };
+    if (isMismatch(ordered, billed)) {
+      const recorded = await periods.recordMismatch(tx, named, { ...period, billed });
+      if (recorded !== null) noteMismatch(recorded, event, billed);
+      await markPastDue(tx, named, period_start);
+      return APPLIED;
+    }
+    const granted = await periods.begin(tx, named, period);
     return granted ? { outcome: "applied", granted: row.user_id } : APPLIED;
   };
 
   const pastDue = async (tx: Tx, event: Of<"subscription_past_due">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
-    if (row?.status !== "active" || row.current_period_start === null) return IGNORED;
+    return row === undefined ? IGNORED : markPastDue(tx, row, event.period_start);
+  };
+
+  const markPastDue = async (tx: Tx, row: SubscriptionRow, period_start: Instant): Promise<Applied> => {
+    if (row.status !== "active" || row.current_period_start === null) return IGNORED;
     // late news of a period that is known to be paid by now, or that a paid one has followed
-    if (event.period_start <= row.current_period_start) return IGNORED;
+    if (period_start <= row.current_period_start) return IGNORED;
     await overage.sync(tx, row.user_id, await subscriptions.update(tx, row, { status: "past_due" }));
     return APPLIED;
   };

@@ -27,7 +27,8 @@ export interface OverageInvoice {
 /** What the operator can say of an invoice that they collect by hand. */
 export type InvoiceVerdict = Exclude<InvoiceStatus, "open">;
 
-const STATUS = { pending: "open", succeeded: "paid", failed: "unpaid", void: "void" } as const;
+// Only purchases are a mismatch: overage grants nothing.
+const STATUS = { pending: "open", succeeded: "paid", failed: "unpaid", void: "void", mismatch: "unpaid" } as const;
 
 /** Invoices of overage: `overage.service.ts` writes them, providers and the operator tell what became of them. */
 export function createInvoices(room: BillingRoom, inbox: Inbox) {

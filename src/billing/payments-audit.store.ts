@@ -17,6 +17,16 @@ export const PAYMENT_INVARIANTS: readonly Invariant[] = [
         or (b.id is not null and p.payments_of_bucket > 1)`,
   },
   {
+    invariant:
+      "a payment whose bill was not what was ordered has granted nothing, and every other one was billed as ordered",
+    text: `select p.user_id, format('payment %s (%s) of %s %s, billed %s %s, bucket %s', p.id, p.status, p.amount_cents, p.currency,
+        p.mismatch_cents, p.mismatch_currency, p.bucket_id) as detail
+      from payment p
+      where (p.status = 'mismatch') <> (p.mismatch_cents is not null)
+        or (p.status = 'mismatch' and (p.bucket_id is not null
+          or (p.mismatch_cents, lower(p.mismatch_currency)) = (p.amount_cents, lower(p.currency))))`,
+  },
+  {
     invariant: "every grant that a payment made has its payment",
     text: `select b.user_id, format('bucket %s', b.id) as detail from bucket b
       where (b.grant_key like 'payment:%' or b.grant_key like 'subscription:%')

@@ -8,7 +8,7 @@ interface PaymentTable {
   user_id: string;
   id: string;
   purpose: "top_up" | "period" | "upgrade" | "overage";
-  status: "pending" | "succeeded" | "failed" | "void";
+  status: "pending" | "succeeded" | "failed" | "void" | "mismatch";
   provider: Provider;
   reference: string | null;
   amount_cents: number;
@@ -23,6 +23,9 @@ interface PaymentTable {
   refunded_cents: number;
   refund_failed_cents: number;
   clawed_back_tokens: number;
+  /** Of a mismatch: the bill that came instead. */
+  mismatch_cents: number | null;
+  mismatch_currency: string | null;
   send_at: unknown;
   created_at: Instant;
 }
@@ -58,6 +61,19 @@ export type NewPayment = Pick<
   PaymentRow,
   "user_id" | "id" | "purpose" | "provider" | "amount_cents" | "currency" | "tokens" | "created_at"
 > & { subscription_id?: string; period_start?: Instant; plan?: Plan };
+
+/** The states of purchases that the operator's list tells apart. */
+export type PurchaseState = "pending" | "succeeded" | "failed" | "refunded" | "mismatch";
+
+const IS_REFUNDED = raw<boolean>`(status = 'succeeded' and refunded_cents > refund_failed_cents
+  and refunded_cents - refund_failed_cents >= paid_cents)`;
+const IN_STATE = {
+  pending: raw<boolean>`status = 'pending'`,
+  succeeded: raw<boolean>`status = 'succeeded' and not ${IS_REFUNDED}`,
+  failed: raw<boolean>`status in ('failed', 'void')`,
+  refunded: IS_REFUNDED,
+  mismatch: raw<boolean>`status = 'mismatch'`,
+} as const;
 
 export function createPaymentsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
@@ -106,6 +122,12 @@ export function createPaymentsStore(db: Db) {
     topUps: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = all().where("user_id", "=", user_id).where("purpose", "=", "top_up").orderBy("id", "desc");
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).limit(page.limit).execute();
+    },
+    /** What users bought, newest first, overage excepted; of one state, or of all. */
+    purchases: (status: PurchaseState | undefined, page: { limit: number; before_id: string | null }) => {
+      let query = all().where("purpose", "!=", "overage").orderBy("id", "desc").limit(page.limit);
+      if (status !== undefined) query = query.where(IN_STATE[status]);
+      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
     },
     /** Invoices of overage, newest first; of one user, or of all. */
     invoices: (

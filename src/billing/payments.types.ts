@@ -102,6 +102,12 @@ export interface Payments {
   endSubscription(order: RunningSubscription & { checkout_reference: string | null }): Promise<void>;
 }
 
+/** What a bill came to, before any credit that the customer had. */
+export interface Billed {
+  amount_cents: number;
+  currency: string;
+}
+
 /** `event_id` names the event for ever, unique within its provider: a second one with it changes nothing. */
 interface EventBase {
   provider: Provider;
@@ -117,8 +123,9 @@ interface EventBase {
  * what it bought by it, so that no two payments may share one. One that comes before its payment waits for it.
  */
 export type PaymentEvent = EventBase &
+  /** `amount_cents` was paid of `billed`, which has to be what was ordered; absent where Purser itself made the event. */
   (
-    | { kind: "paid"; payment_id: string; reference: string; amount_cents: number }
+    | { kind: "paid"; payment_id: string; reference: string; amount_cents: number; billed?: Billed }
     /** Given up or refused: a checkout that expired, an invoice that is unpaid or written off. Never undoes `paid`. */
     | { kind: "failed"; payment_id: string }
     /** An invoice that is not asked for any more. Money may have come in all the same: it never undoes `paid`. */
@@ -133,6 +140,7 @@ export type PaymentEvent = EventBase &
         period_end: Instant;
         reference: string;
         amount_cents: number;
+        billed?: Billed;
       }
     /** The period that begins at `period_start` was not paid (yet). The next `period_paid` makes it active again. */
     | {

@@ -3,7 +3,10 @@ import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import { paidCents } from "./as-if-paid.ts";
+import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
+import type { PaymentRow } from "./payments.store.ts";
+import type { Billed } from "./payments.types.ts";
 import { periodOf } from "./period.ts";
 import type { Plan } from "./plan.ts";
 import type { BillingRoom } from "./room.ts";
@@ -33,9 +36,17 @@ export type OnRenewed = (renewal: Renewal, tx: Tx) => Promise<void>;
 export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: OnRenewed) {
   const { db, clock, ledger, accounts, subscriptions, orders } = room;
 
+  /** The order of a period: the plan at its price. */
+  const orderPeriod = (tx: Tx, { user_id, id: subscription_id, provider }: SubscriptionRow, paid: PaidPeriod) => {
+    const { plan, period_start } = paid;
+    const order = { amount_cents: plan.price_cents, currency: plan.currency, tokens: plan.included_tokens };
+    const about = { user_id, provider, subscription_id, period_start, purpose: "period" as const };
+    return orders.insert(tx, { id: newId(), ...about, created_at: clock.now(), ...order }, null);
+  };
+
   /** The one grant of a paid period: it lasts the plan's rollover beyond the period's end. */
-  const grantPeriod = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod): Promise<void> => {
-    const { user_id, id: subscription_id, provider } = row;
+  const grantPeriod = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod, ordered?: PaymentRow): Promise<void> => {
+    const { user_id, id: subscription_id } = row;
     const { plan, period_start, reference, paid_cents } = paid;
     const now = clock.now();
     const bucket = await ledger.grant(
@@ -50,10 +61,21 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
       },
       tx,
     );
-    const order = { amount_cents: plan.price_cents, currency: plan.currency, tokens: plan.included_tokens };
-    const about = { user_id, provider, subscription_id, period_start, purpose: "period" as const, created_at: now };
-    const payment = await orders.insert(tx, { id: newId(), ...about, ...order }, null);
-    await orders.update(tx, payment, { status: "succeeded", reference, paid_cents, bucket_id: bucket.id });
+    const payment = ordered ?? (await orderPeriod(tx, row, paid));
+    const done = { status: "succeeded" as const, reference, paid_cents, bucket_id: bucket.id };
+    await orders.update(tx, payment, { ...done, ...mismatchOver(payment) });
+  };
+
+  /** Records a period whose invoice was not the plan's price: nothing is granted. Null: the period is known already. */
+  const recordMismatch = async (
+    tx: Tx,
+    row: SubscriptionRow,
+    { billed, ...paid }: PaidPeriod & { billed: Billed },
+  ): Promise<PaymentRow | null> => {
+    const period = { user_id: row.user_id, subscription_id: row.id, period_start: paid.period_start };
+    if ((await orders.ofPeriod(tx, period)) !== undefined) return null;
+    const payment = await orderPeriod(tx, row, paid);
+    return orders.update(tx, payment, { ...mismatchColumns(billed), reference: paid.reference });
   };
 
   /**
@@ -63,8 +85,8 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
   const begin = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod): Promise<boolean> => {
     const { plan, period_start, period_end } = paid;
     const known = await orders.ofPeriod(tx, { user_id: row.user_id, subscription_id: row.id, period_start });
-    if (known !== undefined) return false;
-    await grantPeriod(tx, row, paid);
+    if (known !== undefined && known.status !== "mismatch") return false;
+    await grantPeriod(tx, row, paid, known);
     if (!(await mayBegin(tx, row, period_start))) {
       if (row.status === "ended") await subscriptions.update(tx, row, { end_at_provider: true });
       return true;
@@ -165,7 +187,7 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
     },
   };
 
-  return { begin, beginNext, end, caughtUp, renewals };
+  return { begin, recordMismatch, beginNext, end, caughtUp, renewals };
 }
 
 export type Periods = ReturnType<typeof createPeriods>;

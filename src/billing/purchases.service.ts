@@ -2,8 +2,8 @@ import { errors } from "../errors.ts";
 import type { Instant } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Inbox } from "./inbox.service.ts";
-import type { PaymentRow } from "./payments.store.ts";
-import type { ReturnUrls } from "./payments.types.ts";
+import type { PaymentRow, PurchaseState } from "./payments.store.ts";
+import type { Billed, Provider, ReturnUrls } from "./payments.types.ts";
 import { purchasePrice } from "./purchase-price.ts";
 import type { BillingRoom } from "./room.ts";
 
@@ -21,6 +21,17 @@ export interface Purchase {
   bucket_id: string | null;
   created_at: Instant;
   sandbox?: true;
+}
+
+/** What a user bought, as the operator sees it. */
+interface AdminPurchase extends Omit<Purchase, "status"> {
+  status: PurchaseState;
+  user_id: string;
+  purpose: "top_up" | "period" | "upgrade";
+  provider: Provider;
+  reference: string | null;
+  /** Of a mismatch: the bill that came instead of the one ordered. */
+  billed: Billed | null;
 }
 
 /** One-time top-ups at the standard token rate. */
@@ -61,16 +72,35 @@ export function createPurchases(room: BillingRoom, inbox: Inbox) {
     async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<Purchase[]> {
       return (await orders.topUps(user_id, page)).map(purchaseRecord);
     },
+
+    /** Of all users, newest first: top-ups, upgrades and the periods of subscriptions. */
+    async listAll(
+      { status }: { status: PurchaseState | undefined },
+      page: { limit: number; before_id: string | null },
+    ): Promise<AdminPurchase[]> {
+      return (await orders.purchases(status, page)).map(adminRecord);
+    },
   };
 }
 
+function adminRecord(row: PaymentRow): AdminPurchase {
+  const { user_id, purpose, provider, reference, mismatch_cents, mismatch_currency } = row;
+  if (purpose === "overage") throw new Error("an invoice of overage among purchases");
+  const is_mismatch = mismatch_cents !== null && mismatch_currency !== null;
+  const billed = is_mismatch ? { amount_cents: mismatch_cents, currency: mismatch_currency } : null;
+  const record = purchaseRecord(row);
+  return { ...record, status: is_mismatch ? "mismatch" : record.status, user_id, purpose, provider, reference, billed };
+}
+
+/** To its user, a mismatch is a purchase that failed, or that was refunded once all of its money went back. */
 function purchaseRecord(row: PaymentRow): Purchase {
   const { id, amount_cents, currency, tokens, checkout_url, bucket_id, created_at } = row;
   const refunded_cents = row.refunded_cents - row.refund_failed_cents;
-  const refunded = row.status === "succeeded" && refunded_cents > 0 && refunded_cents >= row.paid_cents;
+  const moved_cents = row.status === "succeeded" ? row.paid_cents : row.mismatch_cents;
+  const refunded = moved_cents !== null && refunded_cents > 0 && refunded_cents >= moved_cents;
   return {
     id,
-    status: refunded ? "refunded" : row.status === "void" ? "failed" : row.status,
+    status: refunded ? "refunded" : row.status === "void" || row.status === "mismatch" ? "failed" : row.status,
     amount_cents,
     refunded_cents,
     currency,

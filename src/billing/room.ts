@@ -3,6 +3,7 @@ import { PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
+import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
 import { createAsIfPaid } from "./as-if-paid.ts";
 import { createPaymentsStore, type PaymentsStore } from "./payments.store.ts";
@@ -18,6 +19,7 @@ export interface BillingOptions {
   plans: readonly Plan[];
   payments: Payments;
   people: Pick<Accounts, "user">;
+  log: Pick<Log, "warn">;
 }
 
 /** What every part of billing works with. */

@@ -1,6 +1,6 @@
 import Stripe from "stripe";
 import type { PaymentEvent } from "./payments.types.ts";
-import { METADATA, moneyReference } from "./stripe-events.ts";
+import { billedBy, METADATA, moneyReference } from "./stripe-events.ts";
 
 /** One amount that Purser itself asks for, as a Stripe invoice of one line. */
 export interface Bill {
@@ -44,7 +44,7 @@ export async function collectBill(stripe: Stripe, bill: Bill): Promise<Collected
 export function billEvents(payment_id: string, { invoice, refused }: CollectedBill): PaymentEvent[] {
   const about = (what: string) => ({ provider: "stripe" as const, event_id: `${what}:${payment_id}`, payment_id });
   if (invoice.status === "paid") {
-    const money = { reference: moneyReference(invoice), amount_cents: invoice.amount_paid };
+    const money = { reference: moneyReference(invoice), amount_cents: invoice.amount_paid, billed: billedBy(invoice) };
     return [{ ...about("paid"), kind: "paid", ...money }];
   }
   if (invoice.status === "void") return [{ ...about("voided"), kind: "voided" }];

@@ -1,6 +1,6 @@
 import type Stripe from "stripe";
 import { instantOf } from "../platform/clock.ts";
-import type { PaymentEvent } from "./payments.types.ts";
+import type { Billed, PaymentEvent } from "./payments.types.ts";
 
 /** Our ids in the metadata of Stripe's objects. */
 export const METADATA = {
@@ -52,6 +52,11 @@ export function moneyReference(invoice: Stripe.Invoice): string {
   return idOf(payment?.payment_intent) ?? idOf(payment?.charge) ?? invoice.id ?? "";
 }
 
+/** What an invoice comes to, before the customer's credit is taken off. Servers that imitate Stripe may leave `total` out. */
+export function billedBy(invoice: Pick<Stripe.Invoice, "amount_due" | "currency"> & { total?: number }): Billed {
+  return { amount_cents: invoice.total ?? invoice.amount_due, currency: invoice.currency };
+}
+
 /** The most that Stripe lists at once. */
 const PAGE = 100;
 
@@ -75,9 +80,9 @@ function sessionPaid(base: Base, session: Stripe.Checkout.Session): PaymentEvent
   const payment_id = session.metadata?.[METADATA.payment_id];
   if (session.mode !== "payment" || session.payment_status !== "paid" || payment_id === undefined) return [];
   const reference = idOf(session.payment_intent) ?? session.id;
-  return [
-    { ...base, ...customerOf(session), kind: "paid", payment_id, reference, amount_cents: session.amount_total ?? 0 },
-  ];
+  const amount_cents = session.amount_total ?? 0;
+  const billed = { amount_cents, currency: session.currency ?? "none" };
+  return [{ ...base, ...customerOf(session), kind: "paid", payment_id, reference, amount_cents, billed }];
 }
 
 function sessionGivenUp(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
@@ -94,6 +99,7 @@ function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
     ...customerOf(invoice),
     reference: moneyReference(invoice),
     amount_cents: invoice.amount_paid,
+    billed: billedBy(invoice),
   };
   const payment_id = invoice.metadata?.[METADATA.payment_id];
   if (payment_id !== undefined) return [{ ...paid, kind: "paid", payment_id }];

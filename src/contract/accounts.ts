@@ -44,6 +44,8 @@ export const createApiKeySchema = z
   })
   .openapi("CreateApiKey");
 
+const updateApiKeySchema = createApiKeySchema.omit({ scopes: true }).partial().openapi("UpdateApiKey");
+
 const tags = ["API keys"];
 const idParams = z.object({ id: z.string() });
 
@@ -78,6 +80,17 @@ export const deleteApiKey = createRoute({
   ...needs("keys:write"),
   request: { params: idParams },
   responses: { 204: { description: "revoked" }, ...failures(403, 404) },
+});
+
+export const updateApiKey = createRoute({
+  method: "patch",
+  path: "/api/v1/api-keys/{id}",
+  tags,
+  summary: "Change the fields given. No key raises its own budget, or gets more than the caller could give a new key",
+  description: "A larger budget or a later end resumes the schedules that had paused for it.",
+  ...needs("keys:write"),
+  request: { params: idParams, ...jsonBody(updateApiKeySchema) },
+  responses: { 200: json(apiKeySchema, "the key as it is now"), ...failures(400, 403, 404, 409) },
 });
 
 export const rotateApiKey = createRoute({

@@ -13,7 +13,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
-import { INVOICE_STATUSES, invoiceSchema, subscriptionSchema } from "./payments.ts";
+import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
 
 /** The operator's API: contract 8. */
 
@@ -150,6 +150,40 @@ export const listAllInvoices = createRoute({
   request: { query: listQuerySchema.extend({ status: z.enum(INVOICE_STATUSES).optional() }) },
   responses: {
     200: json(z.object({ invoices: z.array(adminInvoiceSchema), next_cursor: nextCursorSchema }), "a page of invoices"),
+    ...failures(400, 404),
+  },
+});
+
+const PURCHASE_STATES = ["pending", "succeeded", "failed", "refunded", "mismatch"] as const;
+const purchaseState = z.enum(PURCHASE_STATES).openapi({
+  description: "mismatch: the provider billed another amount or currency than ordered, so nothing was granted",
+});
+const adminPurchaseSchema = purchaseSchema
+  .extend({
+    user_id: uuidSchema,
+    status: purchaseState,
+    purpose: z.enum(["top_up", "period", "upgrade"]),
+    provider: z.string(),
+    reference: z.string().nullable().openapi({ description: "the provider's id of the money" }),
+    billed: z
+      .object({ amount_cents: z.number().int(), currency: z.string() })
+      .nullable()
+      .openapi({ description: "of a mismatch: what was billed instead of `amount_cents` and `currency`" }),
+  })
+  .openapi("AdminPurchase");
+
+export const listAllPurchases = createRoute({
+  method: "get",
+  path: "/api/v1/admin/purchases",
+  tags,
+  summary: "Top-ups, upgrades and periods of all users, newest first",
+  security,
+  request: { query: listQuerySchema.extend({ status: purchaseState.optional() }) },
+  responses: {
+    200: json(
+      z.object({ purchases: z.array(adminPurchaseSchema), next_cursor: nextCursorSchema }),
+      "a page of purchases",
+    ),
     ...failures(400, 404),
   },
 });

@@ -79,7 +79,13 @@ const agentSchema = z
     next_run_at: instantSchema.nullable(),
     upcoming_runs: z.array(upcomingRunSchema),
     schedule_status: z.enum(["off", "active", "paused"]),
-    schedule_paused_reason: z.string().nullable(),
+    schedule_paused_reason: z.string().nullable().openapi({
+      description: "`key_revoked`, `key_expired` or `key_budget_exceeded` of that key; else in words for the owner",
+    }),
+    schedule_api_key_id: uuidSchema.nullable().openapi({
+      description:
+        "the API key that enabled the schedule, resumed it or changed its task last; its budget covers the runs. Null: the console",
+    }),
     consecutive_failures: z.number().int(),
     last_run: z.object({ id: uuidSchema, status: runStatusSchema, finished_at: instantSchema.nullable() }).nullable(),
     secrets_used: z.array(z.string()).openapi({ description: "names of the secrets that tools_config refers to" }),
@@ -170,7 +176,10 @@ export const updateAgent = createRoute({
   path: "/api/v1/agents/{id}",
   tags,
   summary: "Change the fields given; the others stay. Null clears what can be empty",
-  description: "tools_config is replaced as a whole; of limits only the given ones change.",
+  description:
+    "tools_config is replaced as a whole; of limits only the given ones change. Adding or widening a secret's binding needs " +
+    "`secrets:write`; `secret: null` keeps the binding that is otherwise the same. A write that enables or resumes the " +
+    "schedule, or changes what its runs do, has them count against the key that wrote it.",
   ...needs("agents:write"),
   request: { params: idParams, ...jsonBody(updateAgentSchema) },
   responses: { 200: json(agentSchema, "the agent as it is now"), ...failures(400, 403, 404) },

@@ -21,7 +21,9 @@ const maxCalls = (fallback: number) =>
     .max(MAX_CALLS.max)
     .optional()
     .openapi({ description: `per run; default ${fallback}` });
-const secretName = z.string().regex(SECRET_NAME, "the name of a secret").openapi({ description: "a secret's name" });
+const secretName = z.string().regex(SECRET_NAME, "the name of a secret").nullable().openapi({
+  description: "a secret's name. Null in answers without `secrets:read`; null in a PUT keeps that binding unchanged",
+});
 
 const header = z
   .string()
@@ -59,7 +61,7 @@ const authSchema = z.strictObject({
   paths: paths.optional(),
   inject: injectSchema,
 });
-export type AuthSettings = z.infer<typeof authSchema>;
+export type AuthSettings = Named<z.infer<typeof authSchema>>;
 
 const webFetchSchema = z.strictObject({
   enabled: z.boolean(),
@@ -87,9 +89,10 @@ const sendWebhookSchema = z.strictObject({
     .max(100)
     .optional()
     .openapi({ description: "required: only to exactly these is anything sent" }),
-  secret: secretName
-    .optional()
-    .openapi({ description: "a secret's name: signs what is sent; absent: the agent's own key does" }),
+  secret: secretName.optional().openapi({
+    description:
+      "a secret's name: signs what is sent; absent: the agent's own key does. Null as in `web_fetch.auth`: a secret that is kept",
+  }),
   max_calls: maxCalls(MAX_CALLS.send_webhook),
   safety: z.enum(SAFETY_LEVELS).optional().openapi({ description: "of what receivers answer; default balanced" }),
 });
@@ -151,7 +154,18 @@ export const toolsConfigSchema = z
   })
   .openapi("ToolsConfig");
 
-export type ToolsConfig = z.infer<typeof toolsConfigSchema>;
+/** As callers send and see it: a secret's name may be null. */
+export type ShownToolsConfig = z.infer<typeof toolsConfigSchema>;
+/** As it is kept: every secret is named. */
+export type ToolsConfig = Named<ShownToolsConfig>;
+
+/** The same settings without nulls in place of secrets' names. */
+type Named<Settings> = Settings extends readonly (infer Item)[]
+  ? Named<Item>[]
+  : Settings extends object
+    ? { [Key in keyof Settings]: Key extends "secret" ? Exclude<Settings[Key], null> : Named<Settings[Key]> }
+    : Settings;
+
 export type WebFetchSettings = NonNullable<ToolsConfig["web_fetch"]>;
 export type SendWebhookSettings = NonNullable<ToolsConfig["send_webhook"]>;
 export type McpSettings = NonNullable<ToolsConfig["mcp"]>;
@@ -174,12 +188,12 @@ function crowdedBinding(auth: readonly AuthSettings[]): number | undefined {
   return undefined;
 }
 
-/** Where `tools_config` refers to secrets: the name, and the way to it. */
+/** Where `tools_config` names secrets: the name, and the path to it. A null names none. */
 export function secretsReferred({
   web_fetch,
   send_webhook,
   mcp,
-}: ToolsConfig): { name: string; path: PropertyKey[] }[] {
+}: ShownToolsConfig): { name: string; path: PropertyKey[] }[] {
   const referred = (web_fetch?.auth ?? []).map(({ secret }, index) => ({
     name: secret,
     path: ["web_fetch", "auth", index, "secret"] as PropertyKey[],
@@ -189,11 +203,11 @@ export function secretsReferred({
   for (const [index, { auth }] of (mcp?.servers ?? []).entries()) {
     if (auth !== undefined) referred.push({ name: auth.secret, path: ["mcp", "servers", index, "auth", "secret"] });
   }
-  return referred;
+  return referred.flatMap(({ name, path }) => (name === null ? [] : { name, path }));
 }
 
 /** The tools whose settings have `safety: off`, which the operator must have allowed. */
-export function unjudgedTools(config: ToolsConfig): string[] {
+export function unjudgedTools(config: ShownToolsConfig): string[] {
   return (["web_fetch", "send_webhook"] as const).filter((tool) => config[tool]?.safety === "off");
 }
 

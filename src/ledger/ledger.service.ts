@@ -53,6 +53,8 @@ export function createLedger({
 }): Ledger {
   const listeners: ((user_id: string) => Promise<void>)[] = [];
   const crossing_listeners: OnCrossing[] = [];
+  const keySpends: Ledger["keySpends"] = async (user_ids, sql = db) =>
+    new Map((await listKeySpend(sql, user_ids)).map(({ api_key_id, spent }) => [api_key_id, spent]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
     apply: (operations) => applyOperations(db, operations, clock.now()),
     size_limit: BATCH_LIMIT,
@@ -130,9 +132,8 @@ export function createLedger({
     usageLines: (user_id, days) => readUsageLines(db, user_id, { days, now: clock.now(), limit: EXPORT_ROWS }),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
-    async keySpend(user_id) {
-      return new Map((await listKeySpend(db, user_id)).map(({ api_key_id, spent }) => [api_key_id, spent]));
-    },
+    keySpend: (user_id) => keySpends([user_id]),
+    keySpends,
     async refills(user_ids, sql = db) {
       return new Map((await listRefills(sql, user_ids)).map(({ user_id, refills }) => [user_id, refills]));
     },

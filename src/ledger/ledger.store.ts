@@ -119,8 +119,12 @@ export function listRefills(sql: Sql, user_ids: readonly string[]): Promise<{ us
 }
 
 /** API keys that have spent anything, with the billed tokens of their calls. */
-export function listKeySpend(sql: Sql, user_id: string): Promise<{ api_key_id: string; spent: number }[]> {
-  return sql.query({ text: "select api_key_id, spent from key_spend where user_id = $1", values: [user_id] });
+export function listKeySpend(sql: Sql, user_ids: readonly string[]): Promise<{ api_key_id: string; spent: number }[]> {
+  return sql.query({
+    text: `select api_key_id, spent from key_spend
+      where user_id in (select value::uuid from jsonb_array_elements_text($1::jsonb))`,
+    values: [JSON.stringify(user_ids)],
+  });
 }
 
 /**

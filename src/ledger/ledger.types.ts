@@ -361,7 +361,9 @@ export interface Ledger {
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges that carry this request id, newest first: callers may repeat theirs. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
-  keySpend(user_id: string): Promise<Map<string, number>>;
+  keySpend(user_id: string): Promise<ReadonlyMap<string, number>>;
+  /** Billed tokens by API key, of several users. */
+  keySpends(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
   /**
    * Of each account, how often there came something new to spend: a grant, a reinstatement, overage that was allowed,
    * raised or begun anew. Whoever found it empty waits for a higher number: it cannot be missed, whatever dies meanwhile.

@@ -82,6 +82,13 @@ export function operatorRoutes(options: OperatorOptions) {
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
     return c.json({ invoices: page, next_cursor }, 200);
   });
+  router.openapi(contract.listAllPurchases, async (c) => {
+    const { limit, cursor, status } = c.req.valid("query");
+    const before_id = decodeCursor(cursor, UUID_KEY);
+    const rows = await billing.purchases.listAll({ status }, { limit: limit + 1, before_id });
+    const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
+    return c.json({ purchases: page, next_cursor }, 200);
+  });
   router.openapi(contract.settleInvoice, async (c) =>
     c.json(await billing.invoices.settle(c.req.valid("param").id, c.req.valid("json").status), 200),
   );

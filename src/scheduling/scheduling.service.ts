@@ -307,6 +307,10 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
     async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
       await runStore.cancelRuns(tx, { ...agent, run_id: null, queued: true }, clock.now());
     },
+    /** Asks for the end of the user's due runs whose input has these fields. */
+    async cancelDueWith(tx: Tx, user_id: string, due_with: Readonly<Record<string, unknown>>): Promise<void> {
+      await runStore.cancelRuns(tx, { user_id, agent_id: null, run_id: null, due_with }, clock.now());
+    },
     /** Asks for the end of all the user's runs. */
     async cancelAll(user_id: string): Promise<void> {
       await runStore.cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());

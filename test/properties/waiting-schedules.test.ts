@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { newConfig } from "../../src/agents/agent-config.ts";
 import { createAgentsStore } from "../../src/agents/agents.store.ts";
 import { createRuns } from "../../src/agents/runs.service.ts";
+import { createScheduleKeys } from "../../src/agents/schedule-keys.service.ts";
 import { createWaitingSchedules } from "../../src/agents/waiting-schedules.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
@@ -39,7 +40,10 @@ const rooms = () => {
     throw new Error("nothing here is asked for by anybody");
   };
   const models = { find: () => null } as never;
-  const runs = createRuns({ scheduling, ledger, models, log, meansOf: find, suspended: async () => new Set(), find });
+  const keysOf = async () => new Map();
+  const schedule_keys = createScheduleKeys({ clock, store, scheduling, ledger, keysOf, log });
+  const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
+  const runs = createRuns({ scheduling, ledger, schedule_keys, models, log, ...asked });
   return { ...fixture, scheduling, store, runs, ...createWaitingSchedules({ db, store, scheduling, ledger, log }) };
 };
 let on: ReturnType<typeof rooms>;
@@ -51,9 +55,10 @@ beforeEach(async () => {
   const { user_id, agent_id: id } = agent;
   const config = newConfig({ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...DAILY });
   const now = on.clock.now();
-  const state = { version: 1, consecutive_failures: 0, created_at: now, updated_at: now, deleted_at: null };
+  const state = { version: 1, consecutive_failures: 0, schedule_api_key_id: null };
+  const times = { created_at: now, updated_at: now, deleted_at: null };
   await db.transaction(async (tx) => {
-    await on.store.insertAgent(tx, { ...config, ...state, user_id, id });
+    await on.store.insertAgent(tx, { ...config, ...state, ...times, user_id, id });
     await on.scheduling.setSchedule(tx, agent, { interval: "daily", time: "09:00", timezone: "UTC" });
   });
 });

@@ -5,6 +5,7 @@ import type { Plan } from "../../src/billing/plan.ts";
 import { readConfig } from "../../src/config.ts";
 import { addMonths } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
 import { createLedgerFixture, LEDGER_TABLES } from "../properties/ledger-fixture.ts";
 
 /** A provider that does what the test says, and notes what it was asked for. Like Stripe it runs periods itself. */
@@ -57,7 +58,7 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
   const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null };
   const people = { user: async (id: string) => ({ ...person, id }) };
   const money = { payments: options.provider ?? payments, plans: options.plans ?? PLANS };
-  const billing = createBilling({ db, clock, ledger, people, ...money });
+  const billing = createBilling({ db, clock, ledger, people, log: createLog("silent"), ...money });
   let sequence = 0;
   const named = () => {
     sequence += 1;

@@ -61,6 +61,7 @@ export interface Invoice {
   object: "invoice";
   customer: string;
   status: "draft" | "open" | "paid" | "void" | "uncollectible";
+  total: number;
   amount_due: number;
   amount_paid: number;
   currency: string;

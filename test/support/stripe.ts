@@ -79,6 +79,7 @@ export async function startStripe(options: { now(): string }) {
       auto_advance: false,
       hosted_invoice_url: null,
       status: "draft",
+      total: 0,
       amount_due: 0,
       amount_paid: 0,
       parent: null,
@@ -90,6 +91,7 @@ export async function startStripe(options: { now(): string }) {
     if (item === undefined) throw new Error("no item");
     const invoice = newInvoice(subscription.customer, item.price.currency, {});
     const period = { start: item.current_period_start, end: item.current_period_end };
+    invoice.total = item.price.unit_amount;
     invoice.amount_due = item.price.unit_amount;
     invoice.parent = {
       type: "subscription_details",
@@ -234,6 +236,7 @@ export async function startStripe(options: { now(): string }) {
   function addItem(form: Form): object {
     const invoice = get<Invoice>(String(form.invoice));
     if (invoice.status !== "draft") throw invalid("The invoice is no longer a draft.");
+    invoice.total += Number(form.amount);
     invoice.amount_due += Number(form.amount);
     invoice.lines.data.push({ amount: Number(form.amount), period: { start: 0, end: 0 }, parent: null });
     return { id: "ii_1", object: "invoiceitem" };

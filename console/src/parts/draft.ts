@@ -101,7 +101,7 @@ function secretUse(auth: Omit<Auth, "hosts"> & { hosts?: string[] | undefined })
   const name =
     "username" in inject ? inject.username : "name" in inject ? inject.name : "header" in inject ? inject.header : "";
   return {
-    secret: auth.secret,
+    secret: auth.secret ?? "", // null only for keys without secrets:read: a session has every scope
     inject: inject.type,
     name,
     hosts: list(auth.hosts),

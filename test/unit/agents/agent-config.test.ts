@@ -2,11 +2,12 @@ import { describe, expect, test } from "vitest";
 import {
   type AgentConfig,
   changedConfig,
+  type NamedChanges,
   newConfig,
   sameConfig,
   scheduleOf,
 } from "../../../src/agents/agent-config.ts";
-import { type AgentChanges, createAgentSchema, updateAgentSchema } from "../../../src/contract/agents.ts";
+import { createAgentSchema, updateAgentSchema } from "../../../src/contract/agents.ts";
 import { validationError } from "../../../src/contract/validation.ts";
 import type { PurserError } from "../../../src/errors.ts";
 
@@ -69,7 +70,7 @@ describe("a new agent", () => {
 });
 
 describe("what does not go together is refused with the field that is missing", () => {
-  const cases: [string, AgentChanges & { name: string }, string][] = [
+  const cases: [string, NamedChanges & { name: string }, string][] = [
     ["neither model nor auto_route", { name: "Scout" }, "model_id"],
     ["auto_route false and no model", { name: "Scout", auto_route: false }, "model_id"],
     ["a schedule without run_prompt", { ...scheduled, run_prompt: null }, "run_prompt"],

@@ -1,10 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { newConfig } from "../../../src/agents/agent-config.ts";
+import { type NamedChanges, newConfig } from "../../../src/agents/agent-config.ts";
 import { agentRecord } from "../../../src/agents/agent-record.ts";
-import type { AgentChanges } from "../../../src/contract/agents.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
-const daily: AgentChanges = {
+const daily: NamedChanges = {
   run_prompt: "Go.",
   schedule_enabled: true,
   schedule_interval: "daily",
@@ -13,12 +12,13 @@ const daily: AgentChanges = {
 const standing = { next_run_at: "2026-03-02T09:00:00.000Z", paused_reason: null };
 
 function record(
-  fields: AgentChanges,
+  fields: NamedChanges,
   schedule: { next_run_at: string | null; paused_reason: string | null } = standing,
 ) {
   const config = newConfig({ model_id: "lab/plain", ...fields, name: "Scout" });
   const state = { user_id: "u", id: "a", version: 1, consecutive_failures: 0, created_at: now, updated_at: now };
-  return agentRecord({ ...config, ...state, deleted_at: null }, { standing: schedule, last_run: undefined, now });
+  const rest = { schedule_api_key_id: null, deleted_at: null };
+  return agentRecord({ ...config, ...state, ...rest }, { standing: schedule, last_run: undefined, now });
 }
 
 describe("an agent's record", () => {
@@ -45,7 +45,7 @@ describe("an agent's record", () => {
   test("names each secret that its tools refer to once", () => {
     const inject = { type: "bearer" as const };
     const auth = ["STRIPE", "GITHUB", "STRIPE"].map((secret) => ({ secret, hosts: ["a.example"], inject }));
-    const tools_config = { web_fetch: { enabled: true, auth } } as unknown as AgentChanges["tools_config"];
+    const tools_config = { web_fetch: { enabled: true, auth } } as unknown as NamedChanges["tools_config"];
     expect(record({ tools_config }).secrets_used).toEqual(["STRIPE", "GITHUB"]);
     expect(record({}).secrets_used).toEqual([]);
   });

@@ -1,0 +1,56 @@
+import type { Instant } from "../platform/db.ts";
+import { type AgentConfig, sameConfig } from "./agent-config.ts";
+
+/** The API key that a schedule's runs count against: contract 3. */
+
+/** `schedule_paused_reason` of a schedule whose key pays for no more runs. */
+export type KeyPause = "key_revoked" | "key_expired" | "key_budget_exceeded";
+
+/** Why a due instant did not run, for the agent's owner. */
+export const KEY_PAUSE_REASON: Record<KeyPause, string> = {
+  key_revoked: "key_revoked: the API key that enabled the schedule was revoked",
+  key_expired: "key_expired: the API key that enabled the schedule has expired",
+  key_budget_exceeded: "key_budget_exceeded: the budget of the API key that enabled the schedule is used up",
+};
+
+/** What decides whether a key still pays. */
+export interface ScheduleKey {
+  readonly id: string;
+  readonly budget_tokens: number | null;
+  readonly expires_at: Instant | null;
+  readonly revoked_at: Instant | null;
+}
+
+/**
+ * The key that the schedule counts against after a write: the writer's when the write enables the schedule, resumes it or
+ * changes what its runs do, so that no key spends for a task that another caller wrote. Null: the console, or no schedule.
+ */
+export function scheduleKeyAfter(write: {
+  before: { config: AgentConfig; api_key_id: string | null } | null;
+  config: AgentConfig;
+  resumes: boolean;
+  caller_key_id: string | null;
+}): string | null {
+  const { before, config, resumes, caller_key_id } = write;
+  if (!config.schedule_enabled) return null;
+  if (before === null || resumes) return caller_key_id;
+  const { name, description } = config;
+  const is_same_task = sameConfig({ ...before.config, name, description }, config);
+  return is_same_task ? before.api_key_id : caller_key_id;
+}
+
+/** Why a key pays for no more runs; null: it does. A key that is not there was revoked. */
+export function keyPause(
+  key: ScheduleKey | undefined,
+  { spent_tokens, now }: { spent_tokens: number; now: Instant },
+): KeyPause | null {
+  if (key === undefined || key.revoked_at !== null) return "key_revoked";
+  if (key.expires_at !== null && key.expires_at <= now) return "key_expired";
+  return key.budget_tokens !== null && spent_tokens >= key.budget_tokens ? "key_budget_exceeded" : null;
+}
+
+/** Whether a changed key may lift this pause: a revoked key stays revoked. */
+export function isLiftable(paused_reason: string | null): boolean {
+  const liftable: readonly (string | null)[] = ["key_expired", "key_budget_exceeded"] satisfies KeyPause[];
+  return liftable.includes(paused_reason);
+}

@@ -1,0 +1,89 @@
+import type { Ledger } from "../ledger/ledger.types.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Tx } from "../platform/db.ts";
+import type { Log } from "../platform/log.ts";
+import type { Scheduling } from "../scheduling/scheduling.service.ts";
+import type { EndedRun } from "../scheduling/scheduling.types.ts";
+import type { AgentsStore } from "./agents.store.ts";
+import { type DueAgent, forgetFailures, selectDueAgents } from "./outcome.store.ts";
+import { isLiftable, type KeyPause, keyPause, type ScheduleKey } from "./schedule-key.ts";
+import type { RunInput } from "./transcript.ts";
+
+/**
+ * Schedules stop with the API key that enabled them and go on when it may pay again. Transactions lock in this order:
+ * agent, schedule, key, run.
+ */
+export function createScheduleKeys(deps: {
+  clock: Clock;
+  store: Pick<AgentsStore, "lockAgentsOfKey">;
+  scheduling: Scheduling;
+  ledger: Pick<Ledger, "keySpends">;
+  /** These keys, by id, unchanged until the transaction ends. */
+  keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
+  log: Log;
+}) {
+  const { clock, store, scheduling, ledger, keysOf, log } = deps;
+
+  const pause = async (tx: Tx, { user_id, agent_id }: Pick<DueAgent, "user_id" | "agent_id">, reason: KeyPause) => {
+    await scheduling.pauseSchedule({ user_id, agent_id }, reason, tx);
+    log.info({ agent_id, reason }, "a schedule is being paused");
+  };
+
+  return {
+    /** The keys that due agents count against. Pauses the schedules of those whose key pays for no more runs. */
+    async judge(
+      tx: Tx,
+      agents: readonly DueAgent[],
+    ): Promise<{ keys: ReadonlyMap<string, ScheduleKey>; pauses: ReadonlyMap<string, KeyPause> }> {
+      const pauses = new Map<string, KeyPause>();
+      const keyed = agents.filter(({ schedule_api_key_id }) => schedule_api_key_id !== null);
+      if (keyed.length === 0) return { keys: new Map(), pauses };
+      const keys = await keysOf(tx, [...new Set(keyed.map(({ schedule_api_key_id }) => schedule_api_key_id ?? ""))]);
+      const spent = await ledger.keySpends([...new Set(keyed.map(({ user_id }) => user_id))], tx);
+      for (const agent of keyed) {
+        const id = agent.schedule_api_key_id ?? "";
+        const reason = keyPause(keys.get(id), { spent_tokens: spent.get(id) ?? 0, now: clock.now() });
+        if (reason === null) continue;
+        pauses.set(agent.agent_id, reason);
+        await pause(tx, agent, reason);
+      }
+      return { keys, pauses };
+    },
+
+    /** A due run's call was more than its key's budget: pauses the schedule, unless it has another key or budget by now. */
+    async pauseForBudget(tx: Tx, run: EndedRun): Promise<void> {
+      const [agent] = await selectDueAgents(tx, [run]);
+      const begun = (await scheduling.begunRuns(run.user_id, [run.run_id], tx)).get(run.run_id);
+      const { api_key_id, key_budget_tokens } = (begun?.input ?? {}) as Partial<RunInput>;
+      if (agent === undefined || api_key_id == null || agent.schedule_api_key_id !== api_key_id) return;
+      const key = (await keysOf(tx, [api_key_id])).get(api_key_id);
+      if (key?.budget_tokens === key_budget_tokens) await pause(tx, agent, "key_budget_exceeded");
+    },
+
+    /**
+     * Call it before `key` becomes as given, and its answer after that, in one transaction. A revoked key's schedules
+     * pause and their runs are cancelled; schedules that waited for a larger budget or a later end go on.
+     */
+    async onKeyChange(key: ScheduleKey & { user_id: string }, tx: Tx): Promise<() => Promise<void>> {
+      const { user_id, id: api_key_id } = key;
+      const agents = await store.lockAgentsOfKey(tx, user_id, api_key_id);
+      if (key.revoked_at !== null) {
+        for (const { id: agent_id } of agents) await pause(tx, { user_id, agent_id }, "key_revoked");
+        return () => scheduling.cancelDueWith(tx, user_id, { api_key_id });
+      }
+      const agent_ids = agents.map(({ id }) => id);
+      const standings = await scheduling.schedules(user_id, agent_ids, tx);
+      const spent_tokens = (await ledger.keySpends([user_id], tx)).get(api_key_id) ?? 0;
+      if (keyPause(key, { spent_tokens, now: clock.now() }) !== null) return async () => {};
+      for (const agent_id of agent_ids) {
+        if (!isLiftable(standings.get(agent_id)?.paused_reason ?? null)) continue;
+        await scheduling.pauseSchedule({ user_id, agent_id }, null, tx);
+        await forgetFailures(tx, { user_id, agent_id });
+        log.info({ agent_id }, "a schedule goes on, since its API key may pay again");
+      }
+      return async () => {};
+    },
+  };
+}
+
+export type ScheduleKeys = ReturnType<typeof createScheduleKeys>;

@@ -1,0 +1,146 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { expectCleanAudit } from "../support/lab.ts";
+import { type Client, type Service, startService } from "../support/service.ts";
+import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import type { Subscription } from "../support/stripe-objects.ts";
+import { STRIPE_KEY } from "../support/stripe-server.ts";
+
+// Stripe reports a payment; the order decides how much it must be.
+
+let now = "2026-01-31T10:00:00.000Z";
+let stripe: Awaited<ReturnType<typeof startStripe>>;
+let service: Service;
+let user: Client;
+beforeAll(async () => {
+  stripe = await startStripe({ now: () => now });
+  service = await startService({
+    env: {
+      PURSER_TEST_CLOCK: now,
+      PURSER_PAYMENTS: "stripe",
+      STRIPE_SECRET_KEY: STRIPE_KEY,
+      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
+      STRIPE_API_BASE: stripe.url,
+    },
+  });
+});
+beforeEach(async () => {
+  user = await service.newUser({ trial: false });
+});
+afterAll(async () => {
+  await expectCleanAudit(service);
+  await service.stop();
+  stripe.stop();
+});
+
+const deliverAll = async () => {
+  for (const event of stripe.takeEvents()) expect((await stripe.deliver(service.url, event)).status).toBe(200);
+};
+const posted = async () => (await user.get("/api/v1/users/me")).body.balance.posted;
+const buy = async () => (await user.post("/api/v1/billing/purchase", { amount_cents: 100_000 })).body;
+const purchaseNow = async (id: string) => (await user.get(`/api/v1/billing/purchases/${id}`)).body;
+const mismatches = async () => {
+  const { purchases } = (await service.admin.get("/api/v1/admin/purchases?status=mismatch&limit=100")).body;
+  return purchases.filter(({ user_id }: { user_id: string }) => user_id === user.user_id);
+};
+
+describe("a checkout session that is paid", () => {
+  it.each<[string, { amount_total?: number; currency?: string }]>([
+    ["with one cent", { amount_total: 1 }],
+    ["with nothing", { amount_total: 0 }],
+    ["in a currency that is worth less", { currency: "idr" }],
+    ["with more than was ordered", { amount_total: 100_001 }],
+  ])("%s grants nothing and is listed as a mismatch", async (_how, changes) => {
+    const { id, checkout_url } = await buy();
+    Object.assign(stripe.sessionAt(checkout_url), changes);
+    stripe.pay(checkout_url);
+    await deliverAll();
+    expect(await posted()).toBe(0);
+    expect(await purchaseNow(id)).toMatchObject({ status: "failed", bucket_id: null, checkout_url: null });
+    const { amount_total = 100_000, currency = "usd" } = changes;
+    expect(await mismatches()).toMatchObject([
+      {
+        ...{ id, status: "mismatch", purpose: "top_up", provider: "stripe", amount_cents: 100_000, currency: "usd" },
+        ...{ billed: { amount_cents: amount_total, currency }, bucket_id: null },
+      },
+    ]);
+  });
+
+  it("with another amount takes no tokens back when that is refunded, and shows as refunded then", async () => {
+    const { id, checkout_url } = await buy();
+    stripe.sessionAt(checkout_url).amount_total = 500;
+    const { payment_intent } = stripe.pay(checkout_url);
+    await deliverAll();
+    stripe.refund(payment_intent ?? "", 500);
+    await deliverAll();
+    expect(await purchaseNow(id)).toMatchObject({ status: "refunded", refunded_cents: 500 });
+    expect((await user.get("/api/v1/users/me")).body.balance).toMatchObject({ posted: 0, debt: 0 });
+  });
+
+  it("as ordered is granted, also after a mismatch of the same order", async () => {
+    const { id, checkout_url } = await buy();
+    const session = stripe.sessionAt(checkout_url);
+    session.amount_total = 500;
+    stripe.pay(checkout_url);
+    await deliverAll();
+    session.amount_total = 100_000;
+    session.currency = "USD";
+    const event = {
+      id: `evt_right_${id}`,
+      type: "checkout.session.async_payment_succeeded",
+      data: { object: session },
+    };
+    expect((await stripe.deliver(service.url, event)).status).toBe(200);
+    expect(await posted()).toBe(100_000 * 6_250);
+    expect((await purchaseNow(id)).status).toBe("succeeded");
+    expect(await mismatches()).toEqual([]);
+  });
+});
+
+describe("a subscription's invoice of another amount than the plan's price", () => {
+  const subscribe = async () => (await user.post("/api/v1/billing/subscription", { plan_id: "pro" })).body;
+  const subscriptionNow = async () => (await user.get("/api/v1/billing/subscription")).body;
+
+  it("starts no subscription and grants nothing", async () => {
+    const { checkout_url } = await subscribe();
+    stripe.sessionAt(checkout_url).amount_total = 100;
+    stripe.pay(checkout_url);
+    await deliverAll();
+    expect(await posted()).toBe(0);
+    expect((await subscriptionNow()).status).toBe("incomplete");
+    expect(await mismatches()).toMatchObject([
+      { purpose: "period", amount_cents: 8_900, billed: { amount_cents: 100, currency: "usd" } },
+    ]);
+  });
+
+  it("renews none: the subscription is past due until the right one is paid", async () => {
+    const { checkout_url } = await subscribe();
+    const { subscription } = stripe.pay(checkout_url);
+    await deliverAll();
+    const first = await posted();
+    expect(first).toBeGreaterThan(0);
+    const [item] = stripe.object<Subscription>(subscription ?? "").items.data;
+    if (item === undefined) throw new Error("no item");
+    item.price.unit_amount = 1;
+    now = "2026-02-28T10:00:00.000Z";
+    stripe.renew(subscription ?? "");
+    await deliverAll();
+    expect(await posted()).toBe(first);
+    expect((await subscriptionNow()).status).toBe("past_due");
+    expect(await mismatches()).toMatchObject([{ purpose: "period", billed: { amount_cents: 1 } }]);
+  });
+});
+
+it("the operator's list has every purchase, by state and page by page; others do not see it", async () => {
+  const ids = [];
+  for (let n = 0; n < 3; n += 1) ids.unshift((await buy()).id);
+  const first = (await service.admin.get("/api/v1/admin/purchases?status=pending&limit=2")).body;
+  expect(first.purchases.map(({ id }: { id: string }) => id)).toEqual(ids.slice(0, 2));
+  const next = `/api/v1/admin/purchases?status=pending&limit=2&cursor=${first.next_cursor}`;
+  expect((await service.admin.get(next)).body.purchases[0].id).toBe(ids[2]);
+  for (const status of ["succeeded", "failed", "refunded", "mismatch"]) {
+    const { purchases } = (await service.admin.get(`/api/v1/admin/purchases?status=${status}&limit=100`)).body;
+    expect(purchases.every((each: { status: string }) => each.status === status)).toBe(true);
+  }
+  expect((await service.admin.get("/api/v1/admin/purchases?status=lost")).status).toBe(400);
+  expect((await user.get("/api/v1/admin/purchases")).status).toBe(401);
+});
