@@ -16,6 +16,7 @@ import {
   listBuckets,
   listKeySpend,
   listRefills,
+  markEstimated,
   noteProgress,
   type Operation,
   type Outcome,
@@ -54,7 +55,10 @@ export function createLedger({
   const listeners: ((user_id: string) => Promise<void>)[] = [];
   const crossing_listeners: OnCrossing[] = [];
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
-    apply: (operations) => applyOperations(db, operations, clock.now()),
+    async apply(operations) {
+      await markEstimated(db, operations);
+      return applyOperations(db, operations, clock.now());
+    },
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,
     // the call was made, and its cost is known nowhere else

@@ -46,7 +46,9 @@ test("the contract's own sample is taken, and its empty list of plans keeps the 
       trial_eligible: true,
       context_window: 128_000,
       max_output_tokens: 4096,
-      supports: { tools: true, streaming: true, json_schema: false, vision: false },
+      supports: { tools: true, streaming: true, json_schema: false, vision: false, files: false, audio: false },
+      part_tokens: { image: null, file: null, audio: null },
+      forward: [],
     },
   ]);
 });
