@@ -67,7 +67,7 @@ function record<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 
 const isHttp = (value: string) => ["http:", "https:"].includes(URL.parse(value)?.protocol ?? "");
 
-/** The fields that callers may send to a provider beside those of its kind. Their price is the operator's to know. */
+/** Fields that callers may send beside the provider kind's list. The operator has to know their price. */
 const forward = z
   .array(
     text(FIELD, "must be the name of a field of a request").refine(

@@ -47,7 +47,6 @@ interface AttemptOptions {
 }
 type Attempt<T> = (reservation: Reservation, options: AttemptOptions) => Promise<T>;
 
-
 /** Model calls with their charge: hold the worst case, call the provider, settle the real usage. */
 export function createCompletions(options: {
   models: Models;

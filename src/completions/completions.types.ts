@@ -12,7 +12,7 @@ export interface CompletionCall {
   hold_id: string;
   /** The HTTP request's id, as a label to find the charge by. */
   request_id: string;
-  /** Aborted when nobody waits any more. What was generated until then is charged, and once it was sent, its input. */
+  /** Aborted when the caller has left. The output until then is charged and, once the request was sent, the input. */
   signal: AbortSignal;
   /** Asked when `signal` is aborted before any output: true when the service itself will make this call again. */
   isHandedBack?: () => boolean;

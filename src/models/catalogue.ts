@@ -1,9 +1,4 @@
-import {
-  CLAUDE_PART_TOKENS,
-  GEMINI_3_PART_TOKENS,
-  GROK_PART_TOKENS,
-  OPENAI_PART_TOKENS,
-} from "./media-tokens.ts";
+import { CLAUDE_PART_TOKENS, GEMINI_3_PART_TOKENS, GROK_PART_TOKENS, OPENAI_PART_TOKENS } from "./media-tokens.ts";
 import type { PartTokens, ProviderSettings, Supports } from "./models.types.ts";
 
 /**

@@ -64,7 +64,7 @@ const KINDS = { image_url: "image", file: "file", input_audio: "audio" } as cons
 export interface Media {
   /** Their worst case; never more than the context window leaves beside the text. */
   media_tokens: number;
-  /** What they are likely to need of the window. */
+  /** The part of the context window that they are likely to need. */
   likely_tokens: number;
   /** Bytes of the request that are their data and no text. */
   data_bytes: number;

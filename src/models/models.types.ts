@@ -11,7 +11,7 @@ export interface ProviderSettings {
   base_url: string | null;
   /** The variable that holds the key; null: none is sent. */
   api_key_env: string | null;
-  /** Fields of a request that the operator lets through beside those of its kind. */
+  /** Fields of a request that the operator lets through beside its kind's list. */
   forward?: readonly string[];
 }
 
@@ -77,7 +77,7 @@ export interface Model extends Rates {
   /** The provider's name. */
   owned_by: string;
   kind: ProviderKind;
-  /** Fields of a request that the operator lets through beside those of its kind. */
+  /** Fields of a request that the operator lets through beside its kind's list. */
   forward: readonly string[];
   /** What the provider calls it. */
   provider_model: string;

@@ -115,11 +115,7 @@ function completionOf(answer: unknown, request: ProviderRequest): Completion {
   return { response, counts };
 }
 
-function relayedStream(
-  answer: Answer,
-  request: ProviderRequest,
-  { signal, deadline_ms }: CallOptions,
-): ProviderStream {
+function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadline_ms }: CallOptions): ProviderStream {
   const { model } = request;
   const { body } = answer;
   // A destroyed body reports the abort a second time, where nobody listens.

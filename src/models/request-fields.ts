@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import type { ChatMessage, ChatRequest, ContentPart, FunctionTool } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import type { Model, ProviderKind } from "./models.types.ts";
@@ -115,7 +116,8 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
 /** Whether a field goes on. False: it is accepted and dropped. */
 function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
   if (served.has(field) || forward.includes(field)) return true;
-  const is_default = DEFAULT_VALUES[field]?.some((each) => JSON.stringify(each) === JSON.stringify(value)) ?? false;
+  const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
+  const is_default = defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
   if (FORWARDED_FIELDS[kind].includes(field) && (field !== "store" || is_default)) return true;
   if (is_default || advisory.has(field)) return false;
   throw errors.unsupportedParameter(field);
