@@ -11,6 +11,18 @@ const MAX_DAYS = 3_650;
 const MAX_MONTHS = 120;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+const FIELD = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
+/** They are part of every request, or multiply its cost. */
+const RESERVED_FIELDS: ReadonlySet<string> = new Set([
+  "model",
+  "messages",
+  "max_tokens",
+  "max_completion_tokens",
+  "stream",
+  "stream_options",
+  "n",
+  "best_of",
+]);
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** The variable that each provider's own convention keeps its key in. */
@@ -55,6 +67,17 @@ function record<Shape extends z.core.$ZodLooseShape>(shape: Shape) {
 
 const isHttp = (value: string) => ["http:", "https:"].includes(URL.parse(value)?.protocol ?? "");
 
+/** Fields that callers may send beside the provider kind's list. The operator has to know their price. */
+const forward = z
+  .array(
+    text(FIELD, "must be the name of a field of a request").refine(
+      (field) => !RESERVED_FIELDS.has(field),
+      "cannot be forwarded: the service sets it, or computes the worst case from it",
+    ),
+    "must be a list",
+  )
+  .default([]);
+
 const provider = record({
   name: text(NAME, 'must be a name of lower-case letters, digits, "-" and "_"'),
   kind: z.enum(
@@ -67,7 +90,12 @@ const provider = record({
     .transform((url) => url.replace(/\/+$/, ""))
     .optional(),
   api_key_env: text(VARIABLE, "must be the name of an environment variable").optional(),
+  forward,
 })
+  .refine(({ kind, forward: fields }) => fields.length === 0 || kind.startsWith("openai"), {
+    path: ["forward"],
+    message: "works with kinds openai and openai-compatible only",
+  })
   .refine(({ kind, base_url }) => kind !== "openai-compatible" || base_url !== undefined, {
     path: ["base_url"],
     message: "is missing; an openai-compatible provider needs it",
@@ -101,7 +129,16 @@ const model = record({
     streaming: flag(true),
     json_schema: flag(false),
     vision: flag(false),
+    files: flag(false),
+    audio: flag(false),
   }).prefault({}),
+  /** Input tokens that one part costs at most; null: the rest of the context window. */
+  part_tokens: record({
+    image: count(1).nullable().default(null),
+    file: count(1).nullable().default(null),
+    audio: count(1).nullable().default(null),
+  }).prefault({}),
+  forward,
 }).transform(({ input_rate, output_rate, cached_input_rate, name, ...rest }) => ({
   ...rest,
   name: name ?? rest.id,

@@ -50,17 +50,22 @@ function contradictions(settings: FileSettings): Problem[] {
       "id",
       settings.plans.map((plan) => plan.id),
     ),
-    ...settings.models.flatMap((model, index) => modelContradictions(model, ["models", index], provider_names)),
+    ...settings.models.flatMap((model, index) => modelContradictions(model, ["models", index], settings)),
   ];
 }
 
-function modelContradictions(model: ModelSettings, path: readonly PropertyKey[], provider_names: string[]): Problem[] {
+function modelContradictions(model: ModelSettings, path: readonly PropertyKey[], settings: FileSettings): Problem[] {
   const problems: Problem[] = [];
-  if (!provider_names.includes(model.provider)) {
+  if (!settings.providers.some(({ name }) => name === model.provider)) {
     problems.push({
       path: [...path, "provider"],
       reason: `${JSON.stringify(model.provider)} is not among the providers of this file`,
     });
+  }
+  const kind = settings.providers.find(({ name }) => name === model.provider)?.kind;
+  if (model.forward.length > 0 && kind !== undefined && !kind.startsWith("openai")) {
+    const reason = "works with providers of the kinds openai and openai-compatible only";
+    problems.push({ path: [...path, "forward"], reason });
   }
   const free = model.input_rate_micro === 0 && model.output_rate_micro === 0;
   if (!free && model.output_rate_micro <= model.input_rate_micro) {

@@ -138,6 +138,12 @@ export const errors = {
         : `${listed(params)} are not fields of this request. Leave them out, or correct their spelling.`;
     return invalid("unknown_field", message, param);
   },
+  unsupportedParameter: (param: string) =>
+    invalid(
+      "unsupported_parameter",
+      `${param} is not sent to this model's provider. Remove it; the operator may allow it with forward in PURSER_CONFIG.`,
+      param,
+    ),
   invalidCursor: () =>
     invalid("invalid_cursor", "cursor is not one that this list returned. Start again without it.", "cursor"),
   /** `nearest`: names that may have been meant. */

@@ -7,12 +7,19 @@ import type {
 import type { AgentChat } from "../contract/agents.ts";
 import type { ChatMessage, ChatRequest } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
+import { forwardedRequest } from "../models/request-fields.ts";
 import type { Chat, Turn, TurnOptions } from "./chat.service.ts";
 import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 import type { EventFeed } from "./event-stream.ts";
 
 const DONE = { done: true, value: undefined } as const;
+/** Fields that some provider takes are accepted and not used; what none takes without a price of its own is rejected. */
+const AS_MODEL = {
+  kind: "openai-compatible",
+  forward: [],
+  supports: { tools: false, streaming: true, json_schema: false, vision: false, files: false, audio: false },
+} as const;
 
 /**
  * An agent as a model, for `model: "agent/{id}"` in chat completions: each call is a chat run of the agent, which makes
@@ -74,7 +81,8 @@ function outcomeOf(turn: FinishedTurn): CompletionOutcome {
 }
 
 /** The request as a turn of the agent's. Sampling and caps are the agent's own; what would change the answer's shape is refused. */
-function chatOf(request: ChatRequest): AgentChat {
+function chatOf(asked: ChatRequest): AgentChat {
+  const request = forwardedRequest(asked, { ...AS_MODEL, id: asked.model });
   if ((request.tools?.length ?? 0) > 0) {
     throw errors.invalidValue(
       "tools",
@@ -92,9 +100,12 @@ function chatMessage({ role, content }: ChatMessage, index: number): AgentChat["
     throw errors.invalidValue(`messages[${index}].role`, "An agent calls its own tools. Send no messages of tools.");
   }
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? []);
-  const texts = parts.map(({ type, text }) => {
+  const texts = parts.map(({ type, text }, at) => {
     if (type === "text" && text !== undefined) return text;
-    throw errors.invalidValue(`messages[${index}].content`, "An agent reads text. Send parts of type text only.");
+    throw errors.invalidValue(
+      `messages[${index}].content[${at}]`,
+      "An agent reads text. Send parts of type text only.",
+    );
   });
   return { role: role === "developer" ? "system" : role, content: texts.join("\n") };
 }

@@ -25,7 +25,7 @@ export type ModelOutcome = Pick<ModelAnswer, "message" | "finish_reason"> & Comp
 
 /**
  * Makes the call. An answer that stops on the way, whoever stopped it, is an outcome too, once it is charged; null when
- * it was aborted before the model had said anything. Throws PurserErrors of calls that came to nothing.
+ * it was aborted before it was sent, or handed back before the model had said anything. Throws PurserErrors of calls that came to nothing.
  */
 export async function callModel(
   completions: Completions,

@@ -110,6 +110,8 @@ export function createModelStep(deps: EngineDeps) {
       ...(intent == null ? {} : { intent }),
       request_id: input.request_id ?? run_id,
       signal,
+      // Another worker makes the call again, and pays for it then.
+      isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
       sticky_model_id: model_id,
       ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
       record: (answer: ModelAnswer): Rider => {

@@ -32,6 +32,7 @@ function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord): Ex
     overage_tokens: charge?.overage_tokens ?? null,
     absorbed_tokens: charge?.absorbed_tokens ?? null,
     from_progress: charge?.from_progress ?? false,
+    estimated: charge !== null && (charge.from_progress || estimate?.is_usage_estimated === true),
     legs: charge?.entries ?? [],
     created_at: charge?.created_at ?? null,
   };

@@ -27,6 +27,10 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
   let ahead: IteratorResult<string> | null = open.first;
   let closed = false;
   let overdue = false;
+  /** The reader waits for an event. */
+  let is_waiting = false;
+  /** The reader left before the provider had failed: the provider bills the input, also without any output. */
+  let has_left = false;
   let settling: Promise<CompletionOutcome | null> | null = null;
   let outcome: CompletionOutcome | null = null;
 
@@ -42,7 +46,7 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
     clearTimeout(deadline);
     if (!complete) stream.cancel();
     const counts = stream.counts();
-    if (!complete && counts.output_tokens === 0) {
+    if (!complete && counts.output_tokens === 0 && !has_left) {
       await release(ledger, call);
       return null;
     }
@@ -51,6 +55,7 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
   }
 
   function leave(): void {
+    has_left ||= call.isHandedBack?.() !== true;
     // A failed charge is told to whoever reads on; when nobody does, the hold expires and the audit shows it.
     close(false).catch(() => {});
   }
@@ -59,7 +64,9 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
     if (closed && !overdue) return DONE;
     try {
       if (overdue) throw errors.upstreamTimeout();
+      is_waiting = true;
       const step = ahead ?? (await stream.blocks.next());
+      is_waiting = false;
       ahead = null;
       if (step.done !== true) return { done: false, value: step.value };
       const charged = await close(true);
@@ -75,16 +82,31 @@ export function createCompletionStream(ledger: Ledger, call: CompletionCall, ope
   // A reader that has stalled asks for nothing, so nothing else would notice that the time is up.
   const deadline = setTimeout(() => {
     overdue = true;
-    leave();
+    // A reader that waits has not left: its provider gave it nothing in time.
+    if (is_waiting) close(false).catch(() => {});
+    else leave();
   }, open.deadline_ms - monotonicMs()).unref();
   if (call.signal.aborted) leave();
   else call.signal.addEventListener("abort", leave, { once: true });
   return {
     next,
     async return() {
+      if (!closed) leave();
       await close(false);
       return DONE;
     },
+    outcome: () => outcome,
+    [Symbol.asyncIterator]() {
+      return this;
+    },
+  };
+}
+
+/** A stream that ended before its first event, for a caller that hung up. */
+export function endedStream(outcome: CompletionOutcome): CompletionStream {
+  return {
+    next: async () => DONE,
+    return: async () => DONE,
     outcome: () => outcome,
     [Symbol.asyncIterator]() {
       return this;

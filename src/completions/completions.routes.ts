@@ -24,7 +24,12 @@ export function completionRoutes(completions: Completions): HttpRouter {
   router.openapi(createCompletionRoute, async (c) => {
     const call = callOf(c, c.req.valid("json"));
     try {
-      if (call.request.stream === true) return eventStream(await completions.stream(call)) as never;
+      if (call.request.stream === true) {
+        const events = await completions.stream(call);
+        if (!call.signal.aborted) return eventStream(events) as never;
+        await events.return();
+        return new Response(null, { status: CLIENT_CLOSED_REQUEST }) as never;
+      }
       const { response } = await completions.complete(call);
       return c.json(response, 200) as never;
     } catch (error) {

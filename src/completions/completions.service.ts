@@ -6,7 +6,7 @@ import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { createCompletionStream } from "./completion-stream.ts";
+import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
   CompletionCall,
   CompletionResult,
@@ -16,7 +16,7 @@ import type {
 } from "./completions.types.ts";
 import { createLivingCalls } from "./living-calls.ts";
 import { priceVersion } from "./price-list.ts";
-import { chargeOf, type Reservation, release, reserve, settle } from "./reservation.ts";
+import { chargeOf, type Reservation, release, reserve, settle, settleInput } from "./reservation.ts";
 
 /** A call may take as long, fallbacks included. */
 const CALL_MS = 600_000;
@@ -24,8 +24,14 @@ const CALL_MS = 600_000;
 const MAX_ATTEMPTS = 4;
 /** Users known to be past their trial; a trial never comes back, so this needs no expiry. */
 const MAX_REMEMBERED_USERS = 100_000;
-/** Refusals that a cheaper model may get past. */
-const TOO_DEAR = new Set(["insufficient_balance", "budget_exceeded", "key_budget_exceeded", "overage_cap_reached"]);
+/** Refusals that a cheaper model, or one that takes other fields, may get past. */
+const PASSED_OVER = new Set([
+  "insufficient_balance",
+  "budget_exceeded",
+  "key_budget_exceeded",
+  "overage_cap_reached",
+  "unsupported_parameter",
+]);
 
 /** The models that may serve a call, in order; more than one only for `auto`. */
 interface Choice {
@@ -34,7 +40,12 @@ interface Choice {
   reason: string | null;
 }
 
-type Attempt<T> = (reservation: Reservation, options: { signal: AbortSignal; deadline_ms: number }) => Promise<T>;
+interface AttemptOptions {
+  signal: AbortSignal;
+  deadline_ms: number;
+  onSent(): void;
+}
+type Attempt<T> = (reservation: Reservation, options: AttemptOptions) => Promise<T>;
 
 /** Model calls with their charge: hold the worst case, call the provider, settle the real usage. */
 export function createCompletions(options: {
@@ -80,7 +91,7 @@ export function createCompletions(options: {
 
   /**
    * Reserves and attempts each candidate in turn until one answers; a failed attempt costs nothing. Models that the
-   * balance or the budget cannot pay for are passed over without an attempt.
+   * balance or the budget cannot pay for are passed over without an attempt. `hung_up`: the hold is left to be settled.
    */
   async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
     const deadline_ms = monotonicMs() + CALL_MS;
@@ -90,16 +101,22 @@ export function createCompletions(options: {
     for (const [index, model] of choice.candidates.entries()) {
       const is_last = attempts === MAX_ATTEMPTS - 1 || index === choice.candidates.length - 1;
       const patience = patienceOf(call.signal, is_last ? null : fallback_after_ms);
+      let reservation: Reservation | null = null;
+      let is_sent = false;
+      const onSent = () => {
+        is_sent = true;
+      };
       try {
-        const reservation = await reserve({ models, ledger, meansOf, price_version }, call, model);
+        reservation = await reserve({ models, ledger, meansOf, price_version }, call, model);
         attempts += 1;
-        const value = await attempt(reservation, { signal: patience.signal, deadline_ms }).catch(async (error) => {
-          await release(ledger, call);
-          throw error;
-        });
+        const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
         models.health.answered(model.id);
-        return { value, reservation, routing: routingOf(choice, model, fallbacks) };
+        return { value, reservation, routing: routingOf(choice, model, fallbacks), hung_up: null };
       } catch (error) {
+        if (reservation !== null && is_sent && isHangUp(call, error)) {
+          return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
+        }
+        if (reservation !== null) await release(ledger, call);
         if (isProviderFailure(error)) models.health.failed(model.id, error.shape.retry_after_s);
         failures.push(error);
         if (is_last || !mayFallBack(error)) break;
@@ -118,6 +135,10 @@ export function createCompletions(options: {
     const attempt = await withFallbacks(plain, await choose(plain), (reservation, provider_options) =>
       models.provider(reservation.model).complete(reservation.request, provider_options),
     );
+    if (attempt.hung_up !== null) {
+      await settleInput(ledger, call, attempt.hung_up);
+      throw attempt.hung_up.thrown;
+    }
     const { reservation, routing } = attempt;
     const { response, counts } = attempt.value;
     const outcome = await settle(ledger, call, { reservation, counts, routing, response, complete: true });
@@ -132,6 +153,7 @@ export function createCompletions(options: {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
+    if (attempt.hung_up !== null) return endedStream(await settleInput(ledger, call, attempt.hung_up));
     const { value, reservation, routing } = attempt;
     // With a rider, nothing is charged but what the rider records: what is not recorded is done again.
     if (call.rider === undefined) {
@@ -154,9 +176,14 @@ export function createCompletions(options: {
   return { complete, stream, idle };
 }
 
-/** Another model may answer where this one's provider failed, or where this one is too dear for the balance. */
+/** Whether an attempt ended because its caller left. What the provider itself failed with costs nothing. */
+function isHangUp({ signal, isHandedBack }: CompletionCall, error: unknown): boolean {
+  return signal.aborted && !isProviderFailure(error) && isHandedBack?.() !== true;
+}
+
+/** Another model may answer where this one's provider failed, or where this one is too dear or takes other fields. */
 function mayFallBack(error: unknown): error is PurserError {
-  return isProviderFailure(error) || (error instanceof PurserError && TOO_DEAR.has(error.code));
+  return isProviderFailure(error) || (error instanceof PurserError && PASSED_OVER.has(error.code));
 }
 
 /** What is thrown when no model is left: a provider's failure before a refusal for its price, which says less. */

@@ -12,8 +12,10 @@ export interface CompletionCall {
   hold_id: string;
   /** The HTTP request's id, as a label to find the charge by. */
   request_id: string;
-  /** Aborted when nobody waits any more. What was generated until then is charged. */
+  /** Aborted when the caller has left. The output until then is charged and, once the request was sent, the input. */
   signal: AbortSignal;
+  /** Asked when `signal` is aborted before any output: true when the service itself will make this call again. */
+  isHandedBack?: () => boolean;
   /** What runs in the hold's transaction. The call throws the ledger's HoldSupersededError where it does not agree. */
   intent?: { rider: Rider; onWritten(): void };
   /** Makes what runs in the settle's transaction, once it is known what is settled. */
@@ -57,14 +59,17 @@ export interface CompletionResult extends CompletionOutcome {
 export interface CompletionStream extends AsyncIterableIterator<string> {
   next(): Promise<IteratorResult<string, undefined>>;
   return(): Promise<IteratorResult<string, undefined>>;
-  /** Null until settled, and when nothing was generated and so nothing charged. */
+  /** Null until settled, and when nothing was charged. */
   outcome(): CompletionOutcome | null;
 }
 
 export interface Completions {
-  /** Answers in one piece. Throws PurserErrors; nothing is charged then. */
+  /** Answers in one piece. Throws PurserErrors; nothing is charged then. Aborted after it was sent: its input is. */
   complete(call: CompletionCall): Promise<CompletionResult>;
-  /** Resolves with the first event; what fails before is thrown, what fails later becomes an error event. */
+  /**
+   * Resolves with the first event; what fails before is thrown, what fails later becomes an error event. Aborted after it
+   * was sent and before any event: resolves to a stream without events, whose outcome is the charge for the input.
+   */
   stream(call: CompletionCall): Promise<CompletionStream>;
   /** The process stops: resolves once no charge is under way. Those of callers that hung up outlive their requests. */
   idle(): Promise<void>;

@@ -4,7 +4,8 @@ import type { Charge, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
-import { estimateTokens, isTextOver, promptText } from "../models/token-count.ts";
+import { forwardedRequest } from "../models/request-fields.ts";
+import { estimateCounts, estimateTokens, isTextOver, promptText } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
 import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
@@ -27,7 +28,10 @@ export interface Reservation {
   price_version: string;
 }
 
-/** Holds the worst case of `call` on `model`: the worst that can be sent upstream is what was held. Throws the 402. */
+/**
+ * Holds the worst case of `call` on `model`: the worst that can be sent upstream is what was held. Throws the 402, and the
+ * 400 for what `model` is not sent.
+ */
 export async function reserve(
   {
     models,
@@ -39,15 +43,16 @@ export async function reserve(
   model: Model,
 ): Promise<Reservation> {
   const asked = call.request.max_completion_tokens ?? call.request.max_tokens ?? null;
+  const request = forwardedRequest(call.request, model);
   const prepare = (max_output_tokens: number): ProviderRequest => {
     const stream = call.request.stream === true;
-    return models.provider(model).prepare({ model, request: call.request, max_output_tokens, stream });
+    return models.provider(model).prepare({ model, request, max_output_tokens, stream });
   };
   if (isTextOver(call.request, model.context_window)) throw errors.contextLengthExceeded(model.context_window);
   const first = prepare(Math.min(asked ?? model.max_output_tokens, model.max_output_tokens));
   refuseTooLong(first);
   const { input_tokens } = first;
-  const cap = asked === null ? roomFor(model, input_tokens) : first.max_output_tokens;
+  const cap = asked === null ? roomFor(model, first.likely_tokens) : first.max_output_tokens;
   const worst = worstCaseTokens(model, { input_tokens, max_output_tokens: cap });
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
@@ -75,8 +80,7 @@ export async function reserve(
   }
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
   const granted = Math.min(cap, affordable);
-  const request = granted === first.max_output_tokens ? first : prepare(granted);
-  return { model, request, price_version };
+  return { model, request: granted === first.max_output_tokens ? first : prepare(granted), price_version };
 }
 
 /** An answer to a reservation. */
@@ -106,6 +110,19 @@ export async function settle(
   return { ...answer, settlement: settled.status, ...(rider === undefined ? {} : { rider }) };
 }
 
+/**
+ * Charges the input of a call whose caller hung up after it was sent and before any output: its provider bills the prompt
+ * too, and no longer tells how much.
+ */
+export function settleInput(
+  ledger: Ledger,
+  call: CompletionCall,
+  { reservation, routing }: Pick<Answered, "reservation" | "routing">,
+): Promise<CompletionOutcome> {
+  const counts = estimateCounts(reservation.request, "");
+  return settle(ledger, call, { reservation, counts, routing, response: null, complete: false });
+}
+
 /** What a call comes to by these counts. */
 export function chargeOf(call: CompletionCall, { model, price_version }: Reservation, counts: Counts): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
@@ -123,6 +140,7 @@ export function chargeOf(call: CompletionCall, { model, price_version }: Reserva
     cached_input_tokens: counts.cached_input_tokens,
     output_tokens: counts.output_tokens,
     cost_tokens: usageOf(model, counts).cost_tokens,
+    ...(counts.estimated ? { is_estimated: true } : {}),
     ...chargedRates(model, price_version),
   };
 }
@@ -133,16 +151,17 @@ export async function release(ledger: Ledger, { caller, hold_id }: CompletionCal
 }
 
 /** What is far too long is refused before anything is held; what is nearly so, the provider decides. */
-function refuseTooLong({ model, request, input_tokens }: ProviderRequest): void {
+function refuseTooLong({ model, request, input_tokens, media_tokens }: ProviderRequest): void {
   // The hold's estimate is the higher one: most requests need no closer look.
-  if (input_tokens > model.context_window && estimateTokens(promptText(request)) > model.context_window) {
+  if (input_tokens <= model.context_window) return;
+  if (estimateTokens(promptText(request)) + media_tokens > model.context_window) {
     throw errors.contextLengthExceeded(model.context_window);
   }
 }
 
 /** The cap when none was asked for: the model's own, or what its window leaves after the prompt. */
-function roomFor({ context_window, max_output_tokens }: Model, input_tokens: number): number {
-  return Math.min(max_output_tokens, Math.max(context_window - input_tokens, LEAST_ROOM_TOKENS));
+function roomFor({ context_window, max_output_tokens }: Model, likely_tokens: number): number {
+  return Math.min(max_output_tokens, Math.max(context_window - likely_tokens, LEAST_ROOM_TOKENS));
 }
 
 function paymentError(

@@ -102,11 +102,13 @@ function childOf({ _zod: { def } }: Schema, key: PropertyKey): Schema | undefine
 /** Of a union's objects, those whose fixed fields are the given ones: {"type": "basic"} is not a bearer's. */
 function meant(schemas: Schema[], given: unknown): Schema[] {
   const fields = given !== null && typeof given === "object" ? (given as Record<string, unknown>) : {};
-  const fitting = schemas.filter(({ _zod: { def } }) =>
-    Object.entries(def.shape ?? {}).every(([key, field]) => {
-      const { type, values = [] } = field._zod.def;
-      return type !== "literal" || values.includes(fields[key]);
-    }),
+  const fitting = schemas.filter(
+    ({ _zod: { def } }) =>
+      def.type !== "null" &&
+      Object.entries(def.shape ?? {}).every(([key, field]) => {
+        const { type, values = [] } = field._zod.def;
+        return type !== "literal" || values.includes(fields[key]);
+      }),
   );
   return fitting.length === 0 ? schemas : fitting;
 }

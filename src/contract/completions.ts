@@ -3,8 +3,8 @@ import { needs } from "./caller.ts";
 import { failures, json, jsonBody, tokensSchema } from "./common.ts";
 
 /**
- * OpenAI's chat completions. Known fields are typed and checked; unknown ones pass on to the model's provider, here
- * alone (contract 2).
+ * OpenAI's chat completions. Known fields are typed and checked here; models/request-fields.ts decides which fields a
+ * model's provider is sent (contract 2).
  */
 
 export interface ToolCall {
@@ -25,7 +25,7 @@ export interface ChatMessage {
   role: "system" | "developer" | "user" | "assistant" | "tool";
   content?: string | ContentPart[] | null | undefined;
   name?: string | undefined;
-  tool_calls?: ToolCall[] | undefined;
+  tool_calls?: ToolCall[] | null | undefined;
   tool_call_id?: string | undefined;
   [field: string]: unknown;
 }
@@ -34,8 +34,8 @@ export interface FunctionTool {
   type: "function";
   function: {
     name: string;
-    description?: string | undefined;
-    parameters?: Record<string, unknown> | undefined;
+    description?: string | null | undefined;
+    parameters?: Record<string, unknown> | null | undefined;
     strict?: boolean | null | undefined;
   };
 }
@@ -49,8 +49,8 @@ export type ResponseFormat =
       type: "json_schema";
       json_schema: {
         name: string;
-        description?: string | undefined;
-        schema?: Record<string, unknown> | undefined;
+        description?: string | null | undefined;
+        schema?: Record<string, unknown> | null | undefined;
         strict?: boolean | null | undefined;
       };
     };
@@ -69,9 +69,9 @@ export interface ChatRequest {
   seed?: number | null | undefined;
   stop?: string | string[] | null | undefined;
   stream?: boolean | null | undefined;
-  stream_options?: { include_usage?: boolean | undefined } | null | undefined;
+  stream_options?: { include_usage?: boolean | null | undefined } | null | undefined;
   response_format?: ResponseFormat | undefined;
-  n?: 1 | null | undefined;
+  n?: number | null | undefined;
   user?: string | undefined;
   [field: string]: unknown;
 }
@@ -147,7 +147,7 @@ const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({
     role: z.literal("assistant"),
     content: contentSchema.nullish(),
-    tool_calls: z.array(toolCallSchema).optional(),
+    tool_calls: z.array(toolCallSchema).nullish(),
   }),
   z.looseObject({ role: z.literal("tool"), content: contentSchema, tool_call_id: text }),
 ]);
@@ -169,15 +169,20 @@ function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
   return z.NEVER;
 }
 
-const toolSchema = z.looseObject({
+const functionToolSchema = z.looseObject({
   type: z.literal("function"),
   function: z.looseObject({
     name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
-    description: text.optional(),
-    parameters: z.record(z.string(), z.unknown()).optional(),
+    description: text.nullish(),
+    parameters: z.record(z.string(), z.unknown()).nullish(),
     strict: z.boolean().nullish(),
   }),
 });
+/** Tools that a provider runs itself are rejected by their type, as other paid options are. */
+const toolSchema = z.union([
+  functionToolSchema,
+  z.looseObject({ type: z.string().refine((type) => type !== "function", { abort: true }) }),
+]);
 
 const responseFormatSchema = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("text") }),
@@ -186,8 +191,8 @@ const responseFormatSchema = z.discriminatedUnion("type", [
     type: z.literal("json_schema"),
     json_schema: z.looseObject({
       name: text,
-      description: text.optional(),
-      schema: z.record(z.string(), z.unknown()).optional(),
+      description: text.nullish(),
+      schema: z.record(z.string(), z.unknown()).nullish(),
       strict: z.boolean().nullish(),
     }),
   }),
@@ -199,13 +204,13 @@ const chatRequestSchema = z
   .looseObject({
     model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
     messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
-    tools: z.array(toolSchema).max(128).optional(),
+    tools: z.array(toolSchema).max(128).nullish(),
     tool_choice: z
       .union([
         z.enum(["none", "auto", "required"]),
         z.looseObject({ type: z.literal("function"), function: z.looseObject({ name: text }) }),
       ])
-      .optional(),
+      .nullish(),
     max_tokens: limitSchema.openapi({ description: "absent: the model's cap, lowered to what the balance affords" }),
     max_completion_tokens: limitSchema,
     temperature: z.number().min(0).max(2).nullish(),
@@ -215,12 +220,18 @@ const chatRequestSchema = z
     seed: z.number().int().nullish(),
     stop: z.union([text, z.array(text).min(1).max(16)]).nullish(),
     stream: z.boolean().nullish(),
-    stream_options: z.looseObject({ include_usage: z.boolean().optional() }).nullish(),
-    response_format: responseFormatSchema.optional(),
-    n: z.literal(1).nullish(),
-    user: text.optional(),
+    stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
+    response_format: responseFormatSchema.nullish(),
+    n: z.number().int().nullish(),
+    user: text.nullish(),
   })
-  .openapi("ChatCompletionRequest") as unknown as z.ZodType<ChatRequest>;
+  .openapi("ChatCompletionRequest")
+  .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
+
+/** Null counts as absent: programs that send whole objects fill what they do not use with it. */
+function withoutNulls(request: object): object {
+  return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
+}
 
 const count = z.number().int().min(0);
 const usageSchema = z
@@ -277,7 +288,9 @@ export const createCompletionRoute = createRoute({
   summary: "Complete a conversation",
   description:
     "OpenAI's request and response, streaming included. With `stream: true` the answer is server-sent events: chunks, " +
-    "one last chunk with empty `choices` that carries `usage`, then `data: [DONE]`.",
+    "one last chunk with empty `choices` that carries `usage`, then `data: [DONE]`. Null counts as absent. A field that " +
+    "is not sent to the model's provider is 400 `unsupported_parameter`; the guide for developers lists what is sent. A " +
+    "caller that hangs up pays for the input, and for what was generated, once the request was sent to the provider.",
   ...needs("chat:write"),
   request: jsonBody(chatRequestSchema),
   responses: {

@@ -76,6 +76,9 @@ const chargeFields = {
   from_progress: z
     .boolean()
     .openapi({ description: "the call was lost, and this is what was last known to have been generated" }),
+  estimated: z.boolean().openapi({
+    description: "the provider reported no usable counts, or the caller hung up before it did: they are estimated",
+  }),
   legs: z.array(transactionSchema).openapi({ description: "the ledger's lines of the charge" }),
   created_at: instantSchema.nullable(),
 };

@@ -175,7 +175,7 @@ export type McpServer = NonNullable<McpSettings["servers"]>[number];
  * The index of a binding by which one request would take more secrets than it may. Only bindings for all paths of a host
  * that is written alike are compared: other requests are known when they are made.
  */
-function crowdedBinding(auth: readonly AuthSettings[]): number | undefined {
+function crowdedBinding(auth: readonly Omit<AuthSettings, "secret">[]): number | undefined {
   const places = new Map<string, Set<string>>();
   for (const [index, { hosts, methods = ["GET"], paths = ["/*"], inject }] of auth.entries()) {
     if (!paths.includes("/*")) continue;

@@ -16,6 +16,7 @@ import {
   listBuckets,
   listKeySpend,
   listRefills,
+  markEstimated,
   noteProgress,
   type Operation,
   type Outcome,
@@ -56,7 +57,10 @@ export function createLedger({
   const keySpends: Ledger["keySpends"] = async (user_ids, sql = db) =>
     new Map((await listKeySpend(sql, user_ids)).map(({ api_key_id, spent }) => [api_key_id, spent]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
-    apply: (operations) => applyOperations(db, operations, clock.now()),
+    async apply(operations) {
+      await markEstimated(db, operations);
+      return applyOperations(db, operations, clock.now());
+    },
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,
     // the call was made, and its cost is known nowhere else

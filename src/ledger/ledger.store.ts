@@ -40,6 +40,19 @@ export async function applyOperations(sql: Sql, operations: Operation[], now: In
   return row?.outcomes ?? [];
 }
 
+/** Notes on holds that are about to be settled with estimated counts that they are: the charge keeps the hold's estimate. */
+export async function markEstimated(sql: Sql, operations: readonly Operation[]): Promise<void> {
+  // One row at a time: a statement that locks several could deadlock with another node's sweep.
+  for (const operation of operations) {
+    if (operation.kind !== "settle" || operation.is_estimated !== true) continue;
+    const { user_id, hold_id } = operation;
+    await sql.query({
+      text: `update hold set estimate = estimate || '{"is_usage_estimated": true}' where user_id = $1 and id = $2`,
+      values: [user_id, hold_id],
+    });
+  }
+}
+
 export async function insertAccount(
   sql: Sql,
   account: { user_id: string; trial_ends_at: Instant | null; opened_at: Instant },

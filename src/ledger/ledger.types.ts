@@ -54,6 +54,8 @@ export interface HoldEstimate extends Rates {
   model: string;
   input_tokens: number;
   max_output_tokens: number;
+  /** Set with the charge: its counts are estimated as well. */
+  is_usage_estimated?: true;
 }
 
 /** Millionths of a billed token per raw token, and the price list that they stand in. */
@@ -120,6 +122,8 @@ export interface Charge extends TokenCounts, Rates {
   cost_tokens: number;
   /** Its key's budget, to tell when that is nearly spent; null or absent: none. */
   key_budget_tokens?: number | null;
+  /** The provider reported no usable counts. */
+  is_estimated?: boolean;
 }
 
 export interface SettleRequest extends Charge {

@@ -1,4 +1,5 @@
-import type { ProviderSettings, Supports } from "./models.types.ts";
+import { CLAUDE_PART_TOKENS, GEMINI_3_PART_TOKENS, GROK_PART_TOKENS, OPENAI_PART_TOKENS } from "./media-tokens.ts";
+import type { PartTokens, ProviderSettings, Supports } from "./models.types.ts";
 
 /**
  * Current models of public providers with their list prices in US dollars, each with where and when it was read. What
@@ -19,6 +20,8 @@ export interface CatalogueEntry {
   max_output_tokens: number;
   trial_eligible: boolean;
   supports: Supports;
+  /** Absent: the provider documents no bound. */
+  part_tokens?: PartTokens;
   source: string;
   /** The day on which the source said so. */
   as_of: string;
@@ -44,7 +47,12 @@ export const BUILT_IN_PROVIDERS: readonly ProviderSettings[] = [
   },
 ];
 
-const ALL: Supports = { tools: true, streaming: true, json_schema: true, vision: true };
+const ALL: Supports = { tools: true, streaming: true, json_schema: true, vision: true, files: false, audio: false };
+/**
+ * For models whose whole context window is on offer: a file may fill what the provider takes, also where that is priced
+ * higher. Audio is left out: the providers here bill it above the text's price.
+ */
+const WITH_FILES: Supports = { ...ALL, files: true };
 /** OpenAI's reasoning models of generation 6 take tools by this API only with reasoning switched off. */
 const NO_TOOLS: Supports = { ...ALL, tools: false };
 const TEXT_ONLY: Supports = { ...ALL, vision: false };
@@ -66,6 +74,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     max_output_tokens: 128_000,
     trial_eligible: true,
     supports: NO_TOOLS,
+    part_tokens: OPENAI_PART_TOKENS.patches_30000,
     source: "https://developers.openai.com/api/docs/models/gpt-6-luna",
     as_of: "2026-10-13",
   },
@@ -79,6 +88,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     max_output_tokens: 128_000,
     trial_eligible: false,
     supports: NO_TOOLS,
+    part_tokens: OPENAI_PART_TOKENS.patches_30000,
     source: "https://docs.litellm.ai/blog/gpt-6-1-terra",
     as_of: "2026-10-27",
   },
@@ -92,6 +102,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     max_output_tokens: 128_000,
     trial_eligible: false,
     supports: ALL,
+    part_tokens: OPENAI_PART_TOKENS.patches_10000,
     source: OPENAI_PRICES,
     as_of: "2026-07-02",
   },
@@ -104,7 +115,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 400_000,
     max_output_tokens: 128_000,
     trial_eligible: true,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: OPENAI_PART_TOKENS.mini,
     source: OPENAI_PRICES,
     as_of: "2026-07-02",
   },
@@ -117,7 +129,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 400_000,
     max_output_tokens: 128_000,
     trial_eligible: true,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: OPENAI_PART_TOKENS.nano,
     source: OPENAI_PRICES,
     as_of: "2026-07-02",
   },
@@ -130,7 +143,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_047_576,
     max_output_tokens: 32_768,
     trial_eligible: false,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: OPENAI_PART_TOKENS.tiles,
     source: OPENAI_PRICES,
     as_of: "2026-07-02",
   },
@@ -143,7 +157,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_047_576,
     max_output_tokens: 32_768,
     trial_eligible: true,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: OPENAI_PART_TOKENS.mini,
     source: OPENAI_PRICES,
     as_of: "2026-07-02",
   },
@@ -156,7 +171,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_000_000,
     max_output_tokens: 128_000,
     trial_eligible: false,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: CLAUDE_PART_TOKENS.high_resolution,
     source: CLAUDE_MODELS,
     as_of: "2026-11-20",
   },
@@ -169,7 +185,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_000_000,
     max_output_tokens: 128_000,
     trial_eligible: false,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: CLAUDE_PART_TOKENS.high_resolution,
     source: CLAUDE_MODELS,
     as_of: "2026-11-20",
   },
@@ -183,6 +200,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     max_output_tokens: 128_000,
     trial_eligible: true,
     supports: ALL,
+    part_tokens: CLAUDE_PART_TOKENS.high_resolution,
     source: "https://platform.claude.com/docs/en/models/haiku-5-5/overview",
     as_of: "2026-11-20",
   },
@@ -195,7 +213,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 200_000,
     max_output_tokens: 64_000,
     trial_eligible: true,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: CLAUDE_PART_TOKENS.standard,
     source: "https://platform.claude.com/docs/en/models/haiku-4-5/overview",
     as_of: "2026-11-20",
   },
@@ -208,7 +227,8 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_048_576,
     max_output_tokens: 65_536,
     trial_eligible: false,
-    supports: ALL,
+    supports: WITH_FILES,
+    part_tokens: GEMINI_3_PART_TOKENS,
     source: GOOGLE_PRICES,
     as_of: "2026-10-07",
   },
@@ -234,7 +254,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_048_576,
     max_output_tokens: 65_536,
     trial_eligible: true,
-    supports: ALL,
+    supports: WITH_FILES,
     source: GOOGLE_PRICES,
     as_of: "2026-07-02",
   },
@@ -247,7 +267,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     context_window: 1_048_576,
     max_output_tokens: 65_536,
     trial_eligible: true,
-    supports: ALL,
+    supports: WITH_FILES,
     source: GOOGLE_PRICES,
     as_of: "2026-07-02",
   },
@@ -300,6 +320,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = [
     max_output_tokens: 30_000,
     trial_eligible: false,
     supports: ALL,
+    part_tokens: GROK_PART_TOKENS,
     source: MODELS_DEV,
     as_of: "2026-07-02",
   },

@@ -1,6 +1,5 @@
-import type { ChatRequest } from "../contract/completions.ts";
 import { generatedText } from "./generated-text.ts";
-import type { Counts, Model } from "./models.types.ts";
+import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
 import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
 
@@ -30,7 +29,7 @@ export interface EventRelay {
   /** `[DONE]` has come. */
   finished(): boolean;
   identity(): { id: string; created: number };
-  counts(request: ChatRequest): Counts;
+  counts(request: ProviderRequest): Counts;
 }
 
 interface Chunk {

@@ -1,6 +1,7 @@
 import type { createAnthropic } from "@ai-sdk/anthropic";
 import type { ChatMessage, ChatRequest, ContentPart, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
+import type { ProviderKind } from "./models.types.ts";
 
 /** OpenAI's request in the terms of the AI SDK's language models (their specification v4). Pure. */
 
@@ -15,40 +16,43 @@ type FunctionToolOf<Tool> = Extract<Tool, { type: "function" }>;
 type Tool = FunctionToolOf<NonNullable<LanguageModelCall["tools"]>[number]>;
 
 const DATA_URL = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+);base64,(.+)$/is;
+const AUDIO_TYPES: Readonly<Record<string, string>> = { wav: "audio/wav", mp3: "audio/mpeg" };
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
 
 /** The whole call but for signal and output cap. Throws 400 for what cannot be said in those terms. */
-export function languageModelCall(request: ChatRequest): Omit<LanguageModelCall, "abortSignal"> {
+export function languageModelCall(request: ChatRequest, kind: ProviderKind): Omit<LanguageModelCall, "abortSignal"> {
   const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
+  const one_tool_at_a_time = kind === "anthropic" && request.parallel_tool_calls === false;
   const effort = EFFORTS.find((each) => each === request.reasoning_effort);
   return {
-    prompt: promptOf(request.messages),
+    prompt: promptOf(request.messages, kind),
     ...(temperature == null ? {} : { temperature }),
     ...(top_p == null ? {} : { topP: top_p }),
     ...(presence_penalty == null ? {} : { presencePenalty: presence_penalty }),
     ...(frequency_penalty == null ? {} : { frequencyPenalty: frequency_penalty }),
     ...(seed == null ? {} : { seed }),
     ...(stop == null ? {} : { stopSequences: typeof stop === "string" ? [stop] : stop }),
-    ...(request.tools === undefined ? {} : { tools: toolsOf(request.tools) }),
-    ...(tool_choice === undefined ? {} : { toolChoice: toolChoiceOf(tool_choice) }),
-    ...(response_format === undefined ? {} : { responseFormat: responseFormatOf(response_format) }),
+    ...(request.tools == null ? {} : { tools: toolsOf(request.tools) }),
+    ...(tool_choice == null ? {} : { toolChoice: toolChoiceOf(tool_choice) }),
+    ...(response_format == null ? {} : { responseFormat: responseFormatOf(response_format) }),
     ...(effort === undefined ? {} : { reasoning: effort }),
+    ...(one_tool_at_a_time ? { providerOptions: { anthropic: { disableParallelToolUse: true } } } : {}),
   };
 }
 
-function promptOf(messages: readonly ChatMessage[]): Prompt {
+function promptOf(messages: readonly ChatMessage[], kind: ProviderKind): Prompt {
   const tool_names = new Map<string, string>();
   const prompt: Prompt = [];
   for (const [index, message] of messages.entries()) {
     for (const call of message.tool_calls ?? []) tool_names.set(call.id, call.function.name);
     if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names });
-    else prompt.push(promptMessage(message, index));
+    else prompt.push(promptMessage(message, index, kind));
   }
   return prompt;
 }
 
-function promptMessage(message: ChatMessage, index: number): PromptMessage {
-  if (message.role === "user") return { role: "user", content: userParts(message, index) };
+function promptMessage(message: ChatMessage, index: number, kind: ProviderKind): PromptMessage {
+  if (message.role === "user") return { role: "user", content: userParts(message, index, kind) };
   if (message.role === "assistant") return { role: "assistant", content: assistantParts(message, index) };
   return { role: "system", content: textOf(message) };
 }
@@ -76,26 +80,57 @@ function appendToolResult(
   else prompt.push({ role: "tool", content: [result] });
 }
 
-function userParts(message: ChatMessage, index: number): UserPart[] {
+function userParts(message: ChatMessage, index: number, kind: ProviderKind): UserPart[] {
   if (typeof message.content === "string") return [{ type: "text", text: message.content }];
-  return (message.content ?? []).map((part, at) => userPart(part, `messages[${index}].content[${at}]`));
+  return (message.content ?? []).map((part, at) => userPart(part, `messages[${index}].content[${at}]`, kind));
 }
 
-function userPart(part: ContentPart, param: string): UserPart {
-  if (part.type === "text") return { type: "text", text: part.text ?? "" };
-  if (part.type !== "image_url" || part.image_url === undefined) {
-    throw errors.invalidValue(
-      `${param}.type`,
-      `This model takes no parts of type ${part.type}; send text or image_url.`,
-    );
+function userPart(part: ContentPart, param: string, kind: ProviderKind): UserPart {
+  switch (part.type) {
+    case "text":
+      return { type: "text", text: part.text ?? "" };
+    case "image_url":
+      return imagePart(part.image_url?.url ?? "", `${param}.image_url.url`, kind);
+    case "file":
+      return filePart(part.file as Record<string, unknown>, `${param}.file`);
+    case "input_audio":
+      return audioPart(part.input_audio as Record<string, unknown>, `${param}.input_audio`);
+    default:
+      throw errors.invalidValue(param, `This model takes no parts of type ${part.type} from a user.`);
   }
-  const [, mediaType, data] = DATA_URL.exec(part.image_url.url) ?? [];
-  if (mediaType !== undefined && data !== undefined) return { type: "file", mediaType, data: { type: "data", data } };
-  const url = URL.parse(part.image_url.url);
+}
+
+function imagePart(address: string, param: string, kind: ProviderKind): UserPart {
+  const [, mediaType, data] = DATA_URL.exec(address) ?? [];
+  if (mediaType !== undefined && data !== undefined) {
+    if (/^image\//i.test(mediaType)) return { type: "file", mediaType, data: { type: "data", data } };
+    throw errors.invalidValue(param, `${param} must be a picture: its media type must begin with image/.`);
+  }
+  // Google takes an address for a film as well, which costs far more than a picture.
+  if (kind === "google") throw errors.invalidValue(param, `${param} must be a data: URL in base64 for this model.`);
+  const url = URL.parse(address);
   if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw errors.invalidValue(`${param}.image_url.url`, "An image is a data: URL in base64 or an http(s) address.");
+    throw errors.invalidValue(param, "An image is a data: URL in base64 or an http(s) address.");
   }
   return { type: "file", mediaType: "image/*", data: { type: "url", url } };
+}
+
+function filePart({ file_data, filename }: Record<string, unknown>, param: string): UserPart {
+  const [, mediaType, data] = DATA_URL.exec(typeof file_data === "string" ? file_data : "") ?? [];
+  if (data === undefined || mediaType?.toLowerCase() !== "application/pdf") {
+    const message = `${param}.file_data must be a PDF as a URL that begins with data:application/pdf;base64, for this model.`;
+    throw errors.invalidValue(`${param}.file_data`, message);
+  }
+  const named = typeof filename === "string" ? { filename } : {};
+  return { type: "file", mediaType: "application/pdf", data: { type: "data", data }, ...named };
+}
+
+function audioPart({ data, format }: Record<string, unknown>, param: string): UserPart {
+  const mediaType = AUDIO_TYPES[String(format)];
+  if (mediaType === undefined || typeof data !== "string") {
+    throw errors.invalidValue(param, `${param} must have data in base64 and the format wav or mp3.`);
+  }
+  return { type: "file", mediaType, data: { type: "data", data } };
 }
 
 function assistantParts(message: ChatMessage, index: number): AssistantPart[] {
@@ -120,7 +155,7 @@ function toolsOf(tools: NonNullable<ChatRequest["tools"]>): Tool[] {
     type: "function",
     name,
     inputSchema: (parameters ?? { type: "object", properties: {} }) as Tool["inputSchema"],
-    ...(description === undefined ? {} : { description }),
+    ...(description == null ? {} : { description }),
     ...(strict == null ? {} : { strict }),
   }));
 }
@@ -136,8 +171,8 @@ function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall
   return {
     type: "json",
     name,
-    ...(description === undefined ? {} : { description }),
-    ...(schema === undefined ? {} : { schema: schema as Tool["inputSchema"] }),
+    ...(description == null ? {} : { description }),
+    ...(schema == null ? {} : { schema: schema as Tool["inputSchema"] }),
   };
 }
 

@@ -1,3 +1,4 @@
+import { fetch as providerFetch } from "undici";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -12,8 +13,9 @@ import {
 } from "./language-model-answer.ts";
 import { type LanguageModel, languageModelCall } from "./language-model-prompt.ts";
 import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
+import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
-import { estimateCounts, holdInputTokens } from "./token-count.ts";
+import { estimateCounts, heldInput } from "./token-count.ts";
 
 /** No completion is larger; what is, is not read on. */
 const MAX_ANSWER_BYTES = 33_554_432;
@@ -31,8 +33,8 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
     loading ??= load();
     return (await loading)(provider_model);
   };
-  const callOf = ({ request, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
-    ...languageModelCall(request),
+  const callOf = ({ request, model, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
+    ...languageModelCall(request, model.kind),
     maxOutputTokens: max_output_tokens,
     abortSignal: AbortSignal.any([
       options.signal,
@@ -42,15 +44,16 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
   return {
     prepare(call) {
       const bytes = Buffer.byteLength(JSON.stringify(call.request));
-      return { ...call, input_tokens: holdInputTokens(call.request, bytes) };
+      return { ...call, ...heldInput(call, bytes) };
     },
 
     async complete(request, options) {
       const { model } = request;
       try {
-        const result = await (await languageModel(model)).doGenerate(callOf(request, options));
+        const language_model = await languageModel(model);
+        const result = await noteSent(options.onSent, () => language_model.doGenerate(callOf(request, options)));
         const response = responseOf(result, { ...newIdentity(), model: model.id });
-        const counts = countsOfResult(result.usage) ?? estimateCounts(request.request, generatedText(response.choices));
+        const counts = countsOfResult(result.usage) ?? estimateCounts(request, generatedText(response.choices));
         return { response, counts };
       } catch (thrown) {
         throw failureOf(thrown, model, options.signal);
@@ -59,7 +62,8 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
 
     async stream(request, options) {
       try {
-        const { stream } = await (await languageModel(request.model)).doStream(callOf(request, options));
+        const language_model = await languageModel(request.model);
+        const { stream } = await noteSent(options.onSent, () => language_model.doStream(callOf(request, options)));
         return chunkStream(stream.getReader(), request, options);
       } catch (thrown) {
         throw failureOf(thrown, request.model, options.signal);
@@ -70,9 +74,10 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
 
 function chunkStream(
   reader: ReadableStreamDefaultReader<StreamPart>,
-  { request, model }: ProviderRequest,
+  request: ProviderRequest,
   { signal }: CallOptions,
 ): ProviderStream {
+  const { model } = request;
   const identity = newIdentity();
   const choiceOf = createChoiceMapper();
   const kept: ChunkChoice[] = [];
@@ -139,7 +144,8 @@ function newIdentity(): { id: string; created: number } {
 
 /** `fetch` that gives up on an answer larger than any completion. */
 export const boundedFetch: typeof fetch = async (input, init) => {
-  const answer = await fetch(input, init);
+  const sent = { ...init, dispatcher: connections } as Parameters<typeof providerFetch>[1];
+  const answer = (await providerFetch(input as string | URL, sent)) as unknown as Response;
   if (answer.body === null) return answer;
   let bytes = 0;
   const bounded = new TransformStream<Uint8Array, Uint8Array>({

@@ -3,6 +3,7 @@ import { stableId } from "../platform/ids.ts";
 import { createAnthropicProvider } from "./anthropic.adapter.ts";
 import { BUILT_IN_PROVIDERS, CATALOGUE, type CatalogueEntry } from "./catalogue.ts";
 import { createGoogleProvider } from "./google.adapter.ts";
+import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
 import type { Model, ModelSettings, ModelsConfig, Provider, ProviderSettings } from "./models.types.ts";
 import { nearestNames } from "./nearest.ts";
@@ -38,10 +39,11 @@ export function createModels({ config }: { config: ModelsConfig }): Models {
     const provider = createProvider(settings, config.provider_keys);
     if (provider !== null) providers.set(settings.name, provider);
   }
+  const settings_of = new Map([...BUILT_IN_PROVIDERS, ...config.providers].map((each) => [each.name, each]));
   const offered = [
     REHEARSAL,
-    ...CATALOGUE.map((entry) => catalogueModel(entry, config.margin)),
-    ...config.models.map(configuredModel),
+    ...CATALOGUE.map((entry) => catalogueModel(entry, settings_of.get(entry.provider), config.margin)),
+    ...config.models.map((model) => configuredModel(model, settings_of.get(model.provider))),
   ];
   const by_id = new Map(offered.filter((model) => providers.has(model.owned_by)).map((model) => [model.id, model]));
   const all = [...by_id.values()].toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
@@ -96,8 +98,8 @@ function createProvider(
   return createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field });
 }
 
-function catalogueModel(entry: CatalogueEntry, margin: number): Model {
-  const { id, provider, name, context_window, max_output_tokens, trial_eligible, supports } = entry;
+function catalogueModel(entry: CatalogueEntry, settings: ProviderSettings | undefined, margin: number): Model {
+  const { id, provider, part_tokens, name, context_window, max_output_tokens, trial_eligible, supports } = entry;
   const rates = {
     input_rate_micro: rateOfPrice(entry.usd_per_million_input, margin),
     output_rate_micro: rateOfPrice(entry.usd_per_million_output, margin),
@@ -108,7 +110,10 @@ function catalogueModel(entry: CatalogueEntry, margin: number): Model {
     uuid: stableId(`model:${id}`),
     name,
     owned_by: provider,
+    kind: settings?.kind ?? "openai-compatible",
+    forward: settings?.forward ?? [],
     provider_model: id,
+    part_tokens: part_tokens ?? UNBOUNDED_PART_TOKENS,
     context_window,
     max_output_tokens,
     trial_eligible,
@@ -119,7 +124,9 @@ function catalogueModel(entry: CatalogueEntry, margin: number): Model {
   };
 }
 
-function configuredModel({ provider, ...settings }: ModelSettings): Model {
-  const tier = settings.tier ?? tierByPrice(settings);
-  return { ...settings, tier, uuid: stableId(`model:${settings.id}`), owned_by: provider, rehearsal: false };
+function configuredModel({ provider, ...model }: ModelSettings, settings: ProviderSettings | undefined): Model {
+  const kind = settings?.kind ?? "openai-compatible";
+  const forward = [...(settings?.forward ?? []), ...model.forward];
+  const tier = model.tier ?? tierByPrice(model);
+  return { ...model, kind, forward, tier, uuid: stableId(`model:${model.id}`), owned_by: provider, rehearsal: false };
 }

@@ -1,7 +1,7 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 
 /** How a provider is spoken to. `openai` differs from `openai-compatible` only in how the output cap is called. */
-type ProviderKind = "openai" | "anthropic" | "google" | "openai-compatible";
+export type ProviderKind = "openai" | "anthropic" | "google" | "openai-compatible";
 
 /** A provider as the operator's file names it, or as built in. */
 export interface ProviderSettings {
@@ -11,6 +11,8 @@ export interface ProviderSettings {
   base_url: string | null;
   /** The variable that holds the key; null: none is sent. */
   api_key_env: string | null;
+  /** Fields of a request that the operator lets through beside its kind's list. */
+  forward?: readonly string[];
 }
 
 /** What a model is good for, as `auto` sees it. */
@@ -28,6 +30,8 @@ export interface ModelSettings extends Rates {
   context_window: number;
   max_output_tokens: number;
   supports: Supports;
+  part_tokens: PartTokens;
+  forward: readonly string[];
 }
 
 /** The part of the configuration that says what is on offer. */
@@ -44,7 +48,17 @@ export interface Supports {
   tools: boolean;
   streaming: boolean;
   json_schema: boolean;
+  /** Takes pictures (`image_url`), files (`file`), audio (`input_audio`) in messages. */
   vision: boolean;
+  files: boolean;
+  audio: boolean;
+}
+
+/** The most input tokens that one part costs; null: the rest of the context window. */
+export interface PartTokens {
+  image: number | null;
+  file: number | null;
+  audio: number | null;
 }
 
 /** Millionths of a billed token per raw token; whole, never negative. */
@@ -62,8 +76,12 @@ export interface Model extends Rates {
   name: string;
   /** The provider's name. */
   owned_by: string;
+  kind: ProviderKind;
+  /** Fields of a request that the operator lets through beside its kind's list. */
+  forward: readonly string[];
   /** What the provider calls it. */
   provider_model: string;
+  part_tokens: PartTokens;
   context_window: number;
   max_output_tokens: number;
   trial_eligible: boolean;
@@ -96,6 +114,10 @@ export interface ModelRequest {
 export interface ProviderRequest extends ModelRequest {
   /** What the input is held for; above what it will count in all but adversarial text. */
   readonly input_tokens: number;
+  /** The part of it that pictures, files and audio are held for. */
+  readonly media_tokens: number;
+  /** How much of the context window the input is expected to fill. */
+  readonly likely_tokens: number;
   /** The body to send, where the provider takes JSON from us. */
   readonly body?: string;
 }
@@ -105,6 +127,8 @@ export interface CallOptions {
   signal: AbortSignal;
   /** `monotonicMs` at which the call is given up, fallbacks included. */
   deadline_ms: number;
+  /** Called when the request is written to the provider's connection: from then on the provider may bill it. */
+  onSent?: () => void;
 }
 
 export interface Completion {

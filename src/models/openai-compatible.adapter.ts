@@ -1,5 +1,5 @@
 import { StringDecoder } from "node:string_decoder";
-import { Agent, type Dispatcher } from "undici";
+import type { Dispatcher } from "undici";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -14,8 +14,9 @@ import type {
   ProviderRequest,
   ProviderStream,
 } from "./models.types.ts";
+import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
-import { countsOfUsage, estimateCounts, holdInputTokens } from "./token-count.ts";
+import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
 
 /** A provider may be silent for as long before its first byte and between two, on a stream. */
 const SILENCE_MS = 60_000;
@@ -25,14 +26,11 @@ const MAX_ERROR_BYTES = 65_536;
 /** Time for the few bytes after `[DONE]`, so that the connection can be used again. */
 const DRAIN_MS = 1_000;
 
-/** Keep-alive connections to all providers of this process. */
-const connections = new Agent({ keepAliveTimeout: 30_000, connectTimeout: 10_000 });
-
 type Answer = Dispatcher.ResponseData;
 
 /**
- * Any upstream that speaks OpenAI's chat completions. The request goes on as it came but for model, output cap and
- * usage; a streamed answer comes back as the provider's own text.
+ * Any upstream that speaks OpenAI's chat completions. The request goes on with its forwarded fields; model, output cap
+ * and usage are set here. A streamed answer comes back as the provider's own text.
  */
 export function createOpenAiCompatible(settings: {
   base_url: string;
@@ -45,18 +43,20 @@ export function createOpenAiCompatible(settings: {
   const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 
-  async function send(request: ProviderRequest, { signal, deadline_ms }: CallOptions): Promise<Answer> {
+  async function send(request: ProviderRequest, { signal, deadline_ms, onSent }: CallOptions): Promise<Answer> {
     const left_ms = Math.max(1, deadline_ms - monotonicMs());
-    const answer = await connections.request({
-      origin,
-      path,
-      method: "POST",
-      headers,
-      body: request.body ?? "",
-      signal,
-      headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
-      bodyTimeout: Math.min(left_ms, SILENCE_MS),
-    });
+    const ask = () =>
+      connections.request({
+        origin,
+        path,
+        method: "POST",
+        headers,
+        body: request.body ?? "",
+        signal,
+        headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
+        bodyTimeout: Math.min(left_ms, SILENCE_MS),
+      });
+    const answer = await noteSent(onSent, ask);
     if (answer.statusCode === 200) return answer;
     const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
     const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
@@ -66,7 +66,7 @@ export function createOpenAiCompatible(settings: {
   return {
     prepare(call) {
       const body = JSON.stringify(bodyOf(call, settings.cap_field));
-      return { ...call, body, input_tokens: holdInputTokens(call.request, Buffer.byteLength(body)) };
+      return { ...call, body, ...heldInput(call, Buffer.byteLength(body)) };
     },
 
     async complete(request, options) {
@@ -103,7 +103,8 @@ function bodyOf(
   };
 }
 
-function completionOf(answer: unknown, { request, model }: ProviderRequest): Completion {
+function completionOf(answer: unknown, request: ProviderRequest): Completion {
+  const { model } = request;
   const response = answer as (ChatResponse & { error?: unknown }) | null;
   const choice = response?.choices?.[0];
   if (response == null || typeof choice?.message !== "object" || choice.message === null) {
@@ -114,11 +115,8 @@ function completionOf(answer: unknown, { request, model }: ProviderRequest): Com
   return { response, counts };
 }
 
-function relayedStream(
-  answer: Answer,
-  { request, model }: ProviderRequest,
-  { signal, deadline_ms }: CallOptions,
-): ProviderStream {
+function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadline_ms }: CallOptions): ProviderStream {
+  const { model } = request;
   const { body } = answer;
   // A destroyed body reports the abort a second time, where nobody listens.
   body.on("error", () => {});

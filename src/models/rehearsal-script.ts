@@ -119,7 +119,7 @@ function firstSentence(result: string): string {
 function formatted(text: string, { response_format }: ChatRequest): string {
   if (response_format === undefined || response_format.type === "text") return text;
   const schema = response_format.type === "json_schema" ? response_format.json_schema.schema : undefined;
-  return JSON.stringify(schema === undefined ? { answer: text } : sampleOf(schema, text));
+  return JSON.stringify(schema == null ? { answer: text } : sampleOf(schema, text));
 }
 
 /** The smallest value of a schema, with `text` wherever a string goes. */

@@ -1,6 +1,7 @@
 import type { ChatRequest, FinishReason, ToolCall } from "../contract/completions.ts";
 import { realNowMs } from "../platform/clock.ts";
 import { newId, stableId } from "../platform/ids.ts";
+import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import type {
   CallOptions,
   Completion,
@@ -20,11 +21,14 @@ export const REHEARSAL: Model = {
   uuid: stableId("model:purser/rehearsal"),
   name: "Rehearsal (built in, rule-based, offline)",
   owned_by: "purser",
+  kind: "openai-compatible",
+  forward: [],
+  part_tokens: UNBOUNDED_PART_TOKENS,
   provider_model: "rehearsal",
   context_window: 131_072,
   max_output_tokens: 8_192,
   trial_eligible: true,
-  supports: { tools: true, streaming: true, json_schema: true, vision: false },
+  supports: { tools: true, streaming: true, json_schema: true, vision: false, files: false, audio: false },
   tier: "economy",
   rehearsal: true,
   input_rate_micro: 100_000,
@@ -43,15 +47,20 @@ interface Generation {
 /** The way to the rehearsal model; it needs no network and no key. */
 export function createRehearsal(): Provider {
   return {
-    prepare: (call) => ({ ...call, input_tokens: rehearsalTokens(promptText(call.request)).length }),
+    prepare(call) {
+      const input_tokens = rehearsalTokens(promptText(call.request)).length;
+      return { ...call, input_tokens, media_tokens: 0, likely_tokens: input_tokens };
+    },
 
-    async complete(request, { signal }) {
+    async complete(request, { signal, onSent }) {
       signal.throwIfAborted();
+      onSent?.();
       return completionOf(generate(request), request);
     },
 
-    async stream(request, { signal }) {
+    async stream(request, { signal, onSent }) {
       signal.throwIfAborted();
+      onSent?.();
       return tokenStream(generate(request), request, signal);
     },
   };

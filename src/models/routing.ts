@@ -70,20 +70,22 @@ function qualifies(
   request: ChatRequest,
   { prompt_tokens, is_trial }: { prompt_tokens: number; is_trial: boolean },
 ): boolean {
-  const { tools, streaming, json_schema, vision } = model.supports;
+  const { tools, streaming, json_schema, vision, files, audio } = model.supports;
   return (
     (tools || request.tools === undefined || request.tools.length === 0) &&
     (streaming || request.stream !== true) &&
     (json_schema || request.response_format?.type !== "json_schema") &&
-    (vision || !hasImages(request)) &&
+    (vision || !hasParts(request, "image_url")) &&
+    (files || !hasParts(request, "file")) &&
+    (audio || !hasParts(request, "input_audio")) &&
     (model.trial_eligible || !is_trial) &&
     prompt_tokens < model.context_window
   );
 }
 
-function hasImages({ messages }: ChatRequest): boolean {
+function hasParts({ messages }: ChatRequest, type: string): boolean {
   return messages.some(
-    ({ content }) => typeof content === "object" && content?.some((part) => part.type === "image_url") === true,
+    ({ content }) => typeof content === "object" && content?.some((part) => part.type === type) === true,
   );
 }
 

@@ -1,5 +1,6 @@
 import type { ChatRequest } from "../contract/completions.ts";
-import type { Counts } from "./models.types.ts";
+import { mediaOf } from "./media-tokens.ts";
+import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
 
 /**
  * Tokens are estimated from bytes, never by a tokeniser: those are slow, and quadratic on hostile input. A hold takes
@@ -7,20 +8,18 @@ import type { Counts } from "./models.types.ts";
  */
 const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
-/** A picture behind a link weighs nothing in bytes; this is what a large one costs at the providers offered. */
-const IMAGE_TOKENS = 4_096;
-const DATA_IMAGE = /^data:image\/[a-z0-9.+-]+;base64,[A-Za-z0-9+/=]*$/;
 /** No model reads or writes as much in one call: a usage report above is nonsense. */
 const MAX_REPORTED_TOKENS = 100_000_000;
 
-/**
- * Input tokens to hold for, of a request that is `bytes` long: ceil(bytes / 2), and a fixed amount for each image, whose
- * own bytes are no text.
- */
-export function holdInputTokens(request: ChatRequest, bytes: number): number {
-  const addresses = imageAddresses(request);
-  const image_bytes = addresses.reduce((sum, url) => sum + (DATA_IMAGE.test(url) ? url.length : 0), 0);
-  return Math.ceil((bytes - image_bytes) / HOLD_BYTES_PER_TOKEN) + addresses.length * IMAGE_TOKENS;
+/** What the input of a request of `bytes` is held for: ceil(bytes / 2) for its text, the worst case of its other parts. */
+export function heldInput(
+  { request, model }: ModelRequest,
+  bytes: number,
+): Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens"> {
+  const textTokens = (data_bytes: number) => Math.ceil((bytes - data_bytes) / HOLD_BYTES_PER_TOKEN);
+  const { media_tokens, likely_tokens, data_bytes } = mediaOf(request, model, textTokens);
+  const text_tokens = textTokens(data_bytes);
+  return { input_tokens: text_tokens + media_tokens, media_tokens, likely_tokens: text_tokens + likely_tokens };
 }
 
 /** Tokens billed for `text` when the provider reported none: ceil(UTF-8 bytes / 4). */
@@ -28,10 +27,13 @@ export function estimateTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / BILL_BYTES_PER_TOKEN);
 }
 
-/** The bill of a call whose provider reported no usable figures. Images count as they are held. */
-export function estimateCounts(request: ChatRequest, output: string): Counts {
+/**
+ * The bill of a call whose provider reported no usable figures. Pictures, files and audio cost what was held for them:
+ * nothing shows that the provider bills less.
+ */
+export function estimateCounts({ request, media_tokens }: ProviderRequest, output: string): Counts {
   return {
-    input_tokens: estimateTokens(promptText(request)) + imageAddresses(request).length * IMAGE_TOKENS,
+    input_tokens: estimateTokens(promptText(request)) + media_tokens,
     cached_input_tokens: 0,
     output_tokens: estimateTokens(output),
     reasoning_tokens: 0,
@@ -60,7 +62,7 @@ export function promptText(request: ChatRequest): string {
     else for (const part of message.content ?? []) if (typeof part.text === "string") texts.push(part.text);
     for (const call of message.tool_calls ?? []) texts.push(call.function.name, call.function.arguments);
   }
-  if (request.tools !== undefined) texts.push(JSON.stringify(request.tools));
+  if (request.tools != null) texts.push(JSON.stringify(request.tools));
   return texts.join("\n");
 }
 
@@ -101,15 +103,6 @@ export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, 
     reasoning_tokens: isCount(reasoning_tokens) ? Math.min(reasoning_tokens, output_tokens) : 0,
     estimated: false,
   };
-}
-
-function imageAddresses(request: ChatRequest): string[] {
-  const addresses: string[] = [];
-  for (const message of request.messages) {
-    if (typeof message.content === "string") continue;
-    for (const part of message.content ?? []) if (part.type === "image_url") addresses.push(part.image_url?.url ?? "");
-  }
-  return addresses;
 }
 
 function detailsOf(details: unknown): Record<string, unknown> {

@@ -127,7 +127,7 @@ it.each([
   [
     "a picture",
     { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] },
-    "messages[0].content",
+    "messages[0].content[0]",
   ],
 ])("refuses what an agent cannot take: %s", async (_, fields, param) => {
   const { status, body } = await user.post(CHAT, named(fields));

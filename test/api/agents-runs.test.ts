@@ -324,12 +324,16 @@ test("deleting an agent cancels its runs, at work and queued; its records are 40
   const records = [path, run, `${path}/runs`, `${path}/occurrences`, `${path}/threads`, `${run}/events`];
   for (const record of records) expect((await user.get(record)).status, record).toBe(404);
   expect((await user.post(`${path}/runs/${open[0]?.body.id}/cancel`)).status).toBe(404);
-  for (const filter of [`agent_id=${id}`, `run_id=${done.id}`]) {
-    const { transactions } = (await user.get(`/api/v1/users/me/transactions?type=usage&${filter}`)).body;
-    expect(transactions).toMatchObject([{ amount: -18, agent_id: id, run_id: done.id }]);
-  }
+  const usageOf = async (filter: string) =>
+    (await user.get(`/api/v1/users/me/transactions?type=usage&${filter}`)).body.transactions;
+  expect(await usageOf(`run_id=${done.id}`)).toMatchObject([{ amount: -18, agent_id: id, run_id: done.id }]);
+  // The ten at work pay for the input that was sent.
+  await settledBalance(user);
+  const charged: { amount: number }[] = await usageOf(`agent_id=${id}&limit=100`);
+  expect(charged).toHaveLength(11);
+  const cost_tokens = charged.reduce((sum, { amount }) => sum - amount, 0);
   expect((await user.get("/api/v1/users/me/usage")).body.agent_breakdown).toContainEqual(
-    expect.objectContaining({ agent_id: id, cost_tokens: 18 }),
+    expect.objectContaining({ agent_id: id, cost_tokens }),
   );
 });
 

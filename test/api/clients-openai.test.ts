@@ -126,14 +126,22 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect(await settledBalance(user)).toBe(1_000_000 - 30);
   });
 
-  it("hands response_format and fields that this service does not know on to the model", async () => {
+  it("hands response_format and fields without a price of their own on to the model, and drops hints", async () => {
     const response_format = {
       type: "json_schema" as const,
       json_schema: { name: "city", strict: true, schema: { type: "object", additionalProperties: false } },
     };
-    const unknown = { logit_bias: { "50256": -100 }, metadata: { a: "b" }, x_vendor: { deep: [1, { x: null }] } };
-    await clientOf(user.key).chat.completions.create({ ...ask("lab/plain"), response_format, ...unknown } as never);
-    expect(lab.upstream.requests.at(-1)?.body).toMatchObject({ model: "plain", response_format, ...unknown });
+    const free = { logit_bias: { "50256": -100 }, parallel_tool_calls: false };
+    const hints = { metadata: { a: "b" }, prompt_cache_key: "k", store: false, n: 1, service_tier: "auto" };
+    await clientOf(user.key).chat.completions.create({
+      ...ask("lab/plain"),
+      response_format,
+      ...free,
+      ...hints,
+    } as never);
+    const { body } = lab.upstream.requests.at(-1) ?? {};
+    expect(body).toMatchObject({ model: "plain", response_format, ...free });
+    for (const hint of Object.keys(hints)) expect(body).not.toHaveProperty(hint);
   });
 
   it("ends the model's work when it aborts mid-stream, and the account pays for what was generated", async () => {

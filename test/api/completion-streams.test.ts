@@ -182,13 +182,17 @@ describe("a caller that hangs up on a stream (contract 4)", () => {
     expect(await settledBalance(user)).toBe(GRANT - 10 - 6);
   });
 
-  it("before the first word leaves upstream and hold behind at once, and pays nothing", async () => {
+  it("before the first word pays for the input, marked as estimated, and the upstream is aborted", async () => {
     const [hangUps, asked] = [lab.upstream.hangUps, lab.upstream.requests.length];
     lab.upstream.answer(() => {});
     const connection = new AbortController();
     const call = fetch(`${lab.service.url}/api/v1/chat/completions`, {
       method: "POST",
-      headers: { Authorization: `Bearer ${user.key}`, "Content-Type": "application/json" },
+      headers: {
+        Authorization: `Bearer ${user.key}`,
+        "Content-Type": "application/json",
+        "X-Request-Id": "left-early",
+      },
       body: JSON.stringify(ask("lab/plain", { stream: true })),
       signal: connection.signal,
     }).catch((error: Error) => error.name);
@@ -196,8 +200,13 @@ describe("a caller that hangs up on a stream (contract 4)", () => {
     connection.abort();
     expect(await call).toBe("AbortError");
     await lab.upstream.until(() => lab.upstream.hangUps === hangUps + 1);
-    expect(await settledBalance(user)).toBe(GRANT);
-    expect(await charges(user)).toEqual([]);
+    // "hello" is 5 bytes
+    expect(await settledBalance(user)).toBe(GRANT - 2);
+    expect((await user.get("/api/v1/billing/explain/left-early")).body).toMatchObject({
+      estimated: true,
+      cost_tokens: 2,
+      charged_tokens: 2,
+    });
   });
 
   it("many at once leave neither hold nor connection behind", async () => {

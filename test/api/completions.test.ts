@@ -210,7 +210,7 @@ describe("GET /models (contract 4)", () => {
       cost_multiplier: 0.5,
       tier: "economy",
       trial_eligible: true,
-      supports: { tools: true, streaming: true, json_schema: true, vision: false },
+      supports: { tools: true, streaming: true, json_schema: true, vision: false, files: false, audio: false },
     });
     for (const model of body.data) {
       expect(model.cost_multiplier).toBeCloseTo((3 * model.input_rate + model.output_rate) / 4, 9);

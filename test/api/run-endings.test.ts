@@ -99,14 +99,15 @@ describe("a run that is cancelled", () => {
     expect(await charges(user)).toMatchObject([{ amount: -cost_tokens, run_id: id }]);
   });
 
-  test("before the model has said anything costs nothing", async () => {
+  test("before the model has said anything costs the input that was sent", async () => {
     lab.upstream.answer(hanging());
     const path = await create();
     const { id } = (await user.post(path)).body;
     await lab.upstream.until(() => lab.upstream.requests.length === 1);
     const run = await cancelled(`${path}/${id}`);
-    expect(run.usage.cost_tokens).toBe(0);
-    expect(await settledBalance(user)).toBe(GRANTED);
+    expect(run.usage).toMatchObject({ output_tokens: 0, cost_tokens: run.usage.input_tokens });
+    expect(run.usage.input_tokens).toBeGreaterThan(0);
+    expect(await settledBalance(user)).toBe(GRANTED - run.usage.cost_tokens);
   });
 
   test("in a tool call stops it within 2 s, and has paid for the call before", async () => {

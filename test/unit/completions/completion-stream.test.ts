@@ -9,7 +9,15 @@ const COUNTS = { input_tokens: 8, cached_input_tokens: 0, output_tokens: 4, reas
 /** A stream whose provider goes on and on, `left_ms` before its time is up. */
 function opened(left_ms: number) {
   const model = modelOf();
-  const request = { model, request: requestOf(), max_output_tokens: 50, stream: true, input_tokens: 8 };
+  const request = {
+    model,
+    request: requestOf(),
+    max_output_tokens: 50,
+    stream: true,
+    input_tokens: 8,
+    media_tokens: 0,
+    likely_tokens: 8,
+  };
   const settles: SettleRequest[] = [];
   let cancelled = false;
   const outcome = { cost_tokens: 7, charged_tokens: 7, overage_tokens: 0, absorbed_tokens: 0, replayed: false };

@@ -46,7 +46,9 @@ test("the contract's own sample is taken, and its empty list of plans keeps the 
       trial_eligible: true,
       context_window: 128_000,
       max_output_tokens: 4096,
-      supports: { tools: true, streaming: true, json_schema: false, vision: false },
+      supports: { tools: true, streaming: true, json_schema: false, vision: false, files: false, audio: false },
+      part_tokens: { image: null, file: null, audio: null },
+      forward: [],
     },
   ]);
 });
@@ -100,7 +102,11 @@ describe("a bad model is refused with its line and the reason", () => {
     [{ output_rate: "0.25" }, "purser.yaml:8: models[0].output_rate must be above input_rate (or both 0)"],
     [{ input_rate: null }, "purser.yaml:4: models[0].input_rate is missing"],
     [{ temperature: "1" }, "purser.yaml:11: models[0].temperature is an unknown key (known: id, provider,"],
-    [{ supports: "{ audio: true }" }, "purser.yaml:11: models[0].supports.audio is an unknown key"],
+    [{ supports: "{ video: true }" }, "purser.yaml:11: models[0].supports.video is an unknown key"],
+    [{ part_tokens: "{ image: 0 }" }, "purser.yaml:11: models[0].part_tokens.image must be at least 1"],
+    [{ forward: "[n]" }, "purser.yaml:11: models[0].forward[0] cannot be forwarded"],
+    [{ forward: "[messages]" }, "purser.yaml:11: models[0].forward[0] cannot be forwarded"],
+    [{ forward: "['a b']" }, "purser.yaml:11: models[0].forward[0] must be the name of a field"],
     [{ provider: "other" }, 'purser.yaml:5: models[0].provider "other" is not among the providers of this file'],
     [{ id: "auto" }, "purser.yaml:4: models[0].id is reserved"],
     [{ id: "purser/rehearsal" }, "models[0].id is reserved"],

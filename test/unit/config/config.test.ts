@@ -221,7 +221,7 @@ test("PURSER_CONFIG may be YAML or JSON, and its providers' keys are found by th
   writeFileSync(json, JSON.stringify({ providers: [provider] }, null, "\t"));
   for (const path of [yaml, json]) {
     const config = readConfig({ PURSER_CONFIG: path, LAB_KEY: "lab-1" });
-    expect(config.providers).toEqual([provider]);
+    expect(config.providers).toMatchObject([provider]);
     expect(config.provider_keys).toEqual({ LAB_KEY: "lab-1" });
   }
 });

@@ -17,7 +17,10 @@ it("gives out the same text and counts however the network cuts the stream", () 
         "data: [DONE]\n\n",
       ].join("");
       const sent = carriage_returns ? whole.replaceAll("\n", "\r\n") : whole;
-      const relay = createEventRelay(modelOf());
+      const model = modelOf();
+      const sizes_of = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
+      const prepared = { model, request: requestOf(), stream: true, ...sizes_of };
+      const relay = createEventRelay(model);
       let received = "";
       for (let start = 0, turn = 0; start < sent.length; turn += 1) {
         const end = start + (sizes[turn % sizes.length] ?? 0) + 1;
@@ -28,7 +31,7 @@ it("gives out the same text and counts however the network cuts the stream", () 
       expect(relay.finished()).toBe(true);
       expect(contentOf(received)).toBe(contents.join(""));
       expect(received).not.toMatch(/fake-large|"usage"|\[DONE\]\n/);
-      expect(relay.counts(requestOf())).toMatchObject({ input_tokens: 7, output_tokens: contents.length });
+      expect(relay.counts(prepared)).toMatchObject({ input_tokens: 7, output_tokens: contents.length });
     }),
   );
 });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import type { ChatMessage, FunctionTool } from "../../../src/contract/completions.ts";
+import type { ChatMessage, ContentPart, FunctionTool } from "../../../src/contract/completions.ts";
 import type { PurserError } from "../../../src/errors.ts";
 import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
@@ -204,7 +204,7 @@ describe("a request that cannot be said in a provider's terms", () => {
   it.each<[string, ChatMessage[], string]>([
     ["a result of no call", [{ role: "tool", tool_call_id: "x", content: "" }], "messages[0].tool_call_id"],
     ["arguments that are no JSON", [call("{oops")], "messages[0].tool_calls[0].function.arguments"],
-    ["an unknown part", [{ role: "user", content: [{ type: "smell" }] }], "messages[0].content[0].type"],
+    ["an unknown part", [{ role: "user", content: [{ type: "smell" }] }], "messages[0].content[0]"],
     [
       "an image from a file",
       [{ role: "user", content: [{ type: "image_url", image_url: { url: "file:///etc/passwd" } }] }],
@@ -213,6 +213,51 @@ describe("a request that cannot be said in a provider's terms", () => {
   ])("is refused with the field: %s", async (_, messages, param) => {
     const error = await failureOf(provider().complete(requestOf({ messages })));
     expect(error.shape).toMatchObject({ status: 400, code: "invalid_value", param });
+    expect(upstream.requests).toHaveLength(0);
+  });
+});
+
+describe("files and audio", () => {
+  const pdf = { type: "file", file: { file_data: "data:application/pdf;base64,JVBERi0=", filename: "a.pdf" } };
+
+  it("reach a provider as documents and sound", async () => {
+    upstream.answer(anthropicMessage([{ type: "text", text: "read" }], { input_tokens: 5, output_tokens: 1 }));
+    const anthropic = createAnthropicProvider({ base_url: upstream.url, api_key: "k" });
+    await callerOf(anthropic, modelOf({ kind: "anthropic" })).complete(
+      requestOf({ messages: [{ role: "user", content: [pdf] }], parallel_tool_calls: false, tools: [LOOKUP] }),
+    );
+    expect(upstream.requests[0]?.body.messages[0].content[0]).toMatchObject({
+      type: "document",
+      source: { type: "base64", media_type: "application/pdf", data: "JVBERi0=" },
+    });
+    expect(upstream.requests[0]?.body.tool_choice).toMatchObject({ disable_parallel_tool_use: true });
+    upstream.answer(googleAnswer([{ text: "heard" }], { promptTokenCount: 5, candidatesTokenCount: 1 }));
+    const google = createGoogleProvider({ base_url: upstream.url, api_key: "k" });
+    const audio = { type: "input_audio", input_audio: { data: "AAAA", format: "mp3" } };
+    await callerOf(google, modelOf({ kind: "google" })).complete(
+      requestOf({ messages: [{ role: "user", content: [audio] }] }),
+    );
+    expect(upstream.requests[1]?.body.contents[0].parts[0].inlineData).toEqual({
+      mimeType: "audio/mpeg",
+      data: "AAAA",
+    });
+  });
+
+  it.each<[string, ContentPart, string]>([
+    [
+      "a film by its address",
+      { type: "image_url", image_url: { url: "https://youtube.test/watch?v=1" } },
+      "image_url.url",
+    ],
+    ["a film as a picture", { type: "image_url", image_url: { url: "data:video/mp4;base64,AAAA" } }, "image_url.url"],
+    ["a file by its id", { type: "file", file: { file_id: "file-1" } }, "file.file_data"],
+    ["a text as a file", { type: "file", file: { file_data: "data:text/plain;base64,AAAA" } }, "file.file_data"],
+    ["audio of another format", { type: "input_audio", input_audio: { data: "A", format: "flac" } }, "input_audio"],
+  ])("do not smuggle in %s", async (_, part, field) => {
+    const google = createGoogleProvider({ base_url: upstream.url, api_key: "k" });
+    const request = requestOf({ messages: [{ role: "user", content: [part] }] });
+    const error = await failureOf(callerOf(google, modelOf({ kind: "google" })).complete(request));
+    expect(error.shape).toMatchObject({ status: 400, param: `messages[0].content[0].${field}` });
     expect(upstream.requests).toHaveLength(0);
   });
 });

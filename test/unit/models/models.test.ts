@@ -126,7 +126,7 @@ describe("routing", () => {
       id: "plain",
       ...rates(1, 2),
       context_window: 1_000,
-      supports: { tools: false, streaming: false, json_schema: false, vision: false },
+      supports: { tools: false, streaming: false, json_schema: false, vision: false, files: false, audio: false },
     });
     const models = [plain, middle];
     const image = { type: "image_url", image_url: { url: "https://a.test/x.png" } };

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { countsOfUsage, estimateCounts } from "../../../src/models/token-count.ts";
+import { countsOfUsage, estimateCounts, heldInput } from "../../../src/models/token-count.ts";
+import { modelOf, requestOf } from "./model-fixture.ts";
 
 test.each([
   ["more than any model can write", { prompt_tokens: 10, completion_tokens: 100_000_001 }],
@@ -21,6 +22,7 @@ test("a plausible report is taken as it is", () => {
 
 test("an estimate counts pictures too", () => {
   const picture = { type: "image_url", image_url: { url: "https://example.com/a.png" } };
-  const request = { model: "m", messages: [{ role: "user", content: [{ type: "text", text: "what?" }, picture] }] };
-  expect(estimateCounts(request as never, "a cat").input_tokens).toBeGreaterThan(4_000);
+  const request = requestOf({ messages: [{ role: "user", content: [{ type: "text", text: "what?" }, picture] }] });
+  const call = { model: modelOf(), request, max_output_tokens: 50, stream: false };
+  expect(estimateCounts({ ...call, ...heldInput(call, 200) }, "a cat").input_tokens).toBeGreaterThan(4_000);
 });

@@ -1,0 +1,34 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { Agent, type Dispatcher } from "undici";
+
+const agent = new Agent({ keepAliveTimeout: 30_000, connectTimeout: 10_000 });
+
+/** The call that asks a provider, for the moment at which its request is written. */
+const sending = new AsyncLocalStorage<() => void>();
+
+/** Keep-alive connections to all providers of this process. */
+export const connections = agent.compose((dispatch) => (options, handler) => {
+  const onSent = sending.getStore();
+  return dispatch(options, onSent === undefined ? handler : noting(handler, onSent));
+});
+
+/** Runs `ask`; `onSent` is called when its request is written: after the connection is open, before any answer. */
+export function noteSent<T>(onSent: (() => void) | undefined, ask: () => T): T {
+  return onSent === undefined ? ask() : sending.run(onSent, ask);
+}
+
+function noting(handler: Dispatcher.DispatchHandler, onSent: () => void): Dispatcher.DispatchHandler {
+  return {
+    onRequestStart(controller, context) {
+      // The handler throws where the caller has hung up while the connection was opened.
+      handler.onRequestStart?.(controller, context);
+      if (!controller.aborted) onSent();
+    },
+    onRequestUpgrade: (...given) => handler.onRequestUpgrade?.(...given),
+    onResponseStarted: () => handler.onResponseStarted?.(),
+    onResponseStart: (...given) => handler.onResponseStart?.(...given),
+    onResponseData: (...given) => handler.onResponseData?.(...given),
+    onResponseEnd: (...given) => handler.onResponseEnd?.(...given),
+    onResponseError: (...given) => handler.onResponseError?.(...given),
+  };
+}

@@ -1,0 +1,182 @@
+import { isDeepStrictEqual } from "node:util";
+import type { ChatMessage, ChatRequest, ContentPart, FunctionTool } from "../contract/completions.ts";
+import { errors } from "../errors.ts";
+import type { Model, ProviderKind } from "./models.types.ts";
+
+/**
+ * Which fields of a request reach a provider. A field that is on no list is rejected: the provider could bill it at
+ * another rate than the model's. Pure. docs/guides/developers.md shows these lists; a test compares them.
+ */
+
+/** The service reads these itself, for every kind of provider. */
+export const SERVED_FIELDS = [
+  "model",
+  "messages",
+  "tools",
+  "tool_choice",
+  "response_format",
+  "max_tokens",
+  "max_completion_tokens",
+  "temperature",
+  "top_p",
+  "presence_penalty",
+  "frequency_penalty",
+  "seed",
+  "stop",
+  "stream",
+  "stream_options",
+] as const;
+
+const OPENAI_FIELDS = ["user", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort"];
+
+/** What each kind of provider gets beside them. */
+export const FORWARDED_FIELDS: Readonly<Record<ProviderKind, readonly string[]>> = {
+  openai: [...OPENAI_FIELDS, "verbosity", "prompt_cache_key", "safety_identifier", "store"],
+  "openai-compatible": [...OPENAI_FIELDS, "top_k", "min_p", "repetition_penalty"],
+  anthropic: ["parallel_tool_calls", "reasoning_effort"],
+  google: ["reasoning_effort"],
+};
+
+/** Hints that change no price. They are dropped where the provider lacks them. */
+export const ADVISORY_FIELDS = [
+  "user",
+  "metadata",
+  "client_metadata",
+  "safety_identifier",
+  "prompt_cache_key",
+  "prompt_cache_retention",
+  "cache_control",
+  "context_management",
+  "defer_loading",
+  "include",
+  "reasoning",
+  "reasoning_effort",
+  "thinking",
+  "output_config",
+  "verbosity",
+] as const;
+
+/** Values that ask for nothing beyond the default. `store` must be one of them wherever it is sent. */
+export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
+  n: [1],
+  best_of: [1],
+  store: [false],
+  service_tier: ["auto", "default"],
+  modalities: [["text"]],
+  parallel_tool_calls: [true],
+  logprobs: [false],
+  top_logprobs: [0],
+  logit_bias: [{}],
+  min_tokens: [0],
+};
+
+const served = new Set<string>(SERVED_FIELDS);
+const advisory = new Set<string>(ADVISORY_FIELDS);
+
+const MESSAGE_FIELDS = new Set(["role", "content", "name", "tool_calls", "tool_call_id", "refusal"]);
+/** Several providers want a model's reasoning back with its answer; OpenAI rejects it. */
+const REASONING_FIELDS = new Set(["reasoning_content", "reasoning", "reasoning_details"]);
+const TOOL_FIELDS = new Set(["type", "function"]);
+const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
+const STREAM_FIELDS = new Set(["include_usage", "include_obfuscation"]);
+/** The types of content parts, and what each may hold. */
+const PART_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
+  text: new Set(["type", "text"]),
+  refusal: new Set(["type", "refusal"]),
+  image_url: new Set(["type", "image_url"]),
+  file: new Set(["type", "file"]),
+  input_audio: new Set(["type", "input_audio"]),
+};
+const MEDIA_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
+  image_url: new Set(["url", "detail"]),
+  file: new Set(["file_id", "file_data", "filename"]),
+  input_audio: new Set(["data", "format"]),
+};
+/** What a model must declare in `supports` to be sent a part. */
+const DECLARED_BY = { image_url: "vision", file: "files", input_audio: "audio" } as const;
+
+type Fields = Record<string, unknown>;
+type Target = Pick<Model, "id" | "kind" | "forward" | "supports">;
+
+/** The request with the fields that `model` is sent. Throws a 400 that names the first one that is not allowed. */
+export function forwardedRequest(request: ChatRequest, model: Target): ChatRequest {
+  const forwarded: Fields = {};
+  for (const [field, value] of Object.entries(request)) {
+    if (value === undefined || value === null) continue;
+    if (isForwarded(field, value, model)) forwarded[field] = value;
+  }
+  forwarded.messages = request.messages.map((message, index) => messageOf(message, `messages[${index}]`, model));
+  if (request.tools != null) forwarded.tools = request.tools.map((tool, index) => toolOf(tool, `tools[${index}]`));
+  if (request.stream_options != null) {
+    forwarded.stream_options = keep(request.stream_options, STREAM_FIELDS, "stream_options");
+  }
+  return forwarded as ChatRequest;
+}
+
+/** Whether a field goes on. False: it is accepted and dropped. */
+function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
+  if (served.has(field) || forward.includes(field)) return true;
+  const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
+  const is_default = defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
+  if (FORWARDED_FIELDS[kind].includes(field) && (field !== "store" || is_default)) return true;
+  if (is_default || advisory.has(field)) return false;
+  throw errors.unsupportedParameter(field);
+}
+
+function messageOf(message: ChatMessage, param: string, model: Target): ChatMessage {
+  const allowed = (field: string) =>
+    MESSAGE_FIELDS.has(field) || (model.kind !== "openai" && REASONING_FIELDS.has(field));
+  const kept = keep(message, { has: allowed }, param, message.role === "assistant");
+  if (!Array.isArray(message.content)) return kept;
+  const content = message.content.map((part, index) => partOf(part, `${param}.content[${index}]`, model));
+  return { ...kept, content };
+}
+
+function partOf(part: ContentPart, param: string, model: Target): ContentPart {
+  const { type } = part;
+  const allowed = Object.hasOwn(PART_FIELDS, type) ? PART_FIELDS[type] : undefined;
+  const declared_by = DECLARED_BY[type as keyof typeof DECLARED_BY];
+  if (allowed === undefined || (declared_by !== undefined && !model.supports[declared_by])) {
+    throw errors.invalidValue(param, `${model.id} takes no parts of type ${type.slice(0, 40)}. ${takenParts(model)}`);
+  }
+  const kept = keep(part, allowed, param);
+  const inner = MEDIA_FIELDS[type];
+  if (inner === undefined) return kept;
+  const value = part[type];
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw errors.invalidValue(`${param}.${type}`, `${param}.${type} must be an object.`);
+  }
+  return { ...kept, [type]: keep(value as Fields, inner, `${param}.${type}`) };
+}
+
+function takenParts({ supports }: Target): string {
+  const media = Object.entries(DECLARED_BY).filter(([, declared_by]) => supports[declared_by]);
+  return `Send ${["text", ...media.map(([type]) => type)].join(", ")}, or choose another model (GET /api/v1/models, supports).`;
+}
+
+function toolOf(tool: FunctionTool, param: string): FunctionTool {
+  if (tool.type !== "function") throw errors.unsupportedParameter(`${param}.type`);
+  const kept = keep(tool, TOOL_FIELDS, param);
+  return { ...kept, function: keep(tool.function, FUNCTION_FIELDS, `${param}.function`) };
+}
+
+/**
+ * The object with its allowed fields. Hints and nulls are dropped; `is_answer`: so is every other field, since an
+ * answer that a client sends back has fields of its provider's own.
+ */
+function keep<Value extends object>(
+  value: Value,
+  allowed: Pick<ReadonlySet<string>, "has">,
+  param: string,
+  is_answer = false,
+): Value {
+  let kept: Fields | null = null;
+  for (const [field, inner] of Object.entries(value)) {
+    if (allowed.has(field) && (inner !== null || field === "content")) continue;
+    const is_dropped = inner == null || advisory.has(field) || (is_answer && field !== "audio");
+    if (!is_dropped) throw errors.unsupportedParameter(`${param}.${field}`);
+    kept ??= { ...value } as Fields;
+    delete kept[field];
+  }
+  return (kept ?? value) as Value;
+}
