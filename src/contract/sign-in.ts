@@ -48,7 +48,8 @@ const currentSchema = z
     session: signedInSchema.shape.session.nullable(),
     signup: z.enum(["open", "closed"]),
     verification: z.enum(["link", "none"]).openapi({
-      description: "link: a sign-up takes the address, and the mailed link asks for the password; none: signed in at once",
+      description:
+        "link: a sign-up takes the address, and the mailed link asks for the password; none: signed in at once",
     }),
     delivery: deliverySchema,
   })

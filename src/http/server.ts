@@ -13,6 +13,7 @@ import { createClientAddress } from "./client-address.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
+import { watchCallers } from "./live-callers.ts";
 import { refuseOtherPages, sessionToken } from "./own-pages.ts";
 import { rateLimit } from "./rate-limit.ts";
 
@@ -51,6 +52,10 @@ export interface HttpOptions {
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
   app.use("/api/v1/*", guard(options));
+  app.use(
+    "/api/v1/*",
+    watchCallers((c) => credentialOf(c, options)),
+  );
   app.use(`${SIGN_IN}*`, signInContext(options));
   const { requests_per_minute } = options.limits;
   app.use("/api/v1/*", usersOnly(rateLimit(requests_per_minute, (c) => c.get("caller").user_id)));
@@ -90,11 +95,17 @@ function guard(options: HttpOptions): MiddlewareHandler<HttpEnv> {
   };
 }
 
-/** A key is preferred to a cookie: a program that sends both means the key. */
 function userOf(c: Context<HttpEnv>, options: HttpOptions): Promise<Caller> {
+  return credentialOf(c, options).authenticate();
+}
+
+/** A key is preferred to a cookie: a program that sends both means the key. */
+function credentialOf(c: Context<HttpEnv>, options: HttpOptions) {
   const authorization = c.req.header("Authorization");
   const token = authorization === undefined ? sessionToken(c, options.address) : null;
-  return token === null ? options.authenticate(authorization) : options.authenticateSession(token);
+  return token === null
+    ? { name: `key ${authorization}`, authenticate: () => options.authenticate(authorization) }
+    : { name: `session ${token}`, authenticate: () => options.authenticateSession(token) };
 }
 
 /** What signing in works with. None of it is cached by anybody. */

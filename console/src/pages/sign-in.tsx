@@ -220,8 +220,8 @@ function WithoutTrial() {
     <Frame title="Your account has no trial" foot={null}>
       <Form act="Continue" onAct={() => navigate({ to: "/" })}>
         <p className="text-pretty">
-          Your account is made, and you are signed in. Each mailbox gets one trial, and this one had its trial before, so
-          the balance is 0. Buy tokens or subscribe to a plan to use models.
+          Your account is made, and you are signed in. Each mailbox gets one trial, and this one had its trial before,
+          so the balance is 0. Buy tokens or subscribe to a plan to use models.
         </p>
       </Form>
     </Frame>

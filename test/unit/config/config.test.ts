@@ -271,7 +271,10 @@ describe("the attack with free tokens: payments are simulated and sign-ups are i
     [{ HOST: "localhost", PURSER_PUBLIC_URL: "http://127.0.0.2" }],
   ])("%o: simulated, and at once", (env) => {
     expect(readConfig(env)).toMatchObject({ payments: "sandbox", verification: "none" });
-    expect(readConfig({ ...env, SMTP_URL: "smtp://mail" })).toMatchObject({ payments: "sandbox", verification: "link" });
+    expect(readConfig({ ...env, SMTP_URL: "smtp://mail" })).toMatchObject({
+      payments: "sandbox",
+      verification: "link",
+    });
   });
 });
 
@@ -304,7 +307,14 @@ describe("each default, by where the service stands", () => {
     [
       "embedded, behind a TLS proxy",
       PUBLIC,
-      { ...same, database_url: null, keyring: null, payments: "none", verification: "link", trusted_proxies: [PROXIES] },
+      {
+        ...same,
+        database_url: null,
+        keyring: null,
+        payments: "none",
+        verification: "link",
+        trusted_proxies: [PROXIES],
+      },
     ],
     [
       "PostgreSQL, two nodes, behind a proxy",
