@@ -35,7 +35,7 @@ export interface Begun {
 }
 
 /** What begins the first session of a new user. */
-export interface SignedUpBegun extends Begun {
+interface SignedUpBegun extends Begun {
   signed_in: SignedUp;
 }
 
@@ -74,6 +74,7 @@ export async function createSignIn(options: SignInOptions) {
       .finally(() => background.delete(done));
     background.add(done);
   };
+
   const refuseClosed = () => {
     if (options.signup === "closed") throw errors.signupClosed();
   };

@@ -1,6 +1,6 @@
 import type { Db, Tx } from "../platform/db.ts";
 
-export interface BacklogRow {
+interface BacklogRow {
   user_id: string;
   /** null: erased since. */
   email: string | null;

@@ -6,7 +6,7 @@ import { PurserError } from "../errors.ts";
 const CHECK_MS = 250;
 
 /** How a request shows who calls. */
-export interface Credential {
+interface Credential {
   /** The same for all requests with this credential. */
   name: string;
   /** Throws the 401 or 403 when it is refused. */

@@ -4,8 +4,8 @@ import type { PurserError } from "../errors.ts";
 export interface EventFeed {
   /** The next events, whole and ready to be written. */
   next(): Promise<IteratorResult<string, undefined>>;
-  /** The listener has hung up. A `next` that is under way need not answer any more. */
-  leave(): void | Promise<unknown>;
+  /** The listener has hung up. A `next` that is under way need not answer any more. May return a promise. */
+  leave(): unknown;
 }
 
 interface Listener {
