@@ -55,7 +55,7 @@ function send(url: string, key: string, method: string, path: string, body?: obj
 async function call(url: string, key: string, method: string, path: string, body?: object) {
   const response = await send(url, key, method, path, body);
   const text = await response.text();
-  // biome-ignore lint/suspicious/noExplicitAny: a test reads whatever field it is about
+  // biome-ignore lint/suspicious/noExplicitAny: a test reads any field
   const answer: any = text === "" ? null : JSON.parse(text);
   return { status: response.status, body: answer };
 }
