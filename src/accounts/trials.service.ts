@@ -17,9 +17,9 @@ export async function createTrials({ db, cipher }: { db: Db; cipher: Cipher }) {
   const hashBacklog = async () => {
     while (await store.hasBacklog()) {
       await db.transaction(async (tx) => {
-        for (const { email } of await store.takeBacklog(tx, BACKLOG_BATCH)) {
-          if (email !== null) await store.insert(tx, hashOf(email));
-        }
+        const taken = await store.takeBacklog(tx, BACKLOG_BATCH);
+        const hashes = taken.flatMap(({ email }) => (email === null ? [] : hashOf(email)));
+        await store.insertAll(tx, hashes);
       });
     }
   };

@@ -16,6 +16,13 @@ export function createTrialsStore(db: Db) {
       });
       return rows.length > 0;
     },
+    /** Inserts those that are not there yet. */
+    insertAll: (tx: Tx, hashes: readonly Buffer[]) =>
+      tx.query({
+        text: `insert into trial_mailbox (hash)
+          select distinct decode(hash, 'hex') from unnest($1::text[]) h (hash) on conflict do nothing`,
+        values: [hashes.map((hash) => hash.toString("hex"))],
+      }),
     hasBacklog: async () => (await db.query({ text: "select from trial_backlog limit 1" })).length > 0,
     /** Takes rows off the backlog. Nodes that start together take turns. */
     async takeBacklog(tx: Tx, limit: number): Promise<BacklogRow[]> {
