@@ -266,32 +266,6 @@ it("an answer streams into the chat, can be stopped, and stays in its conversati
   answered.resolve();
 });
 
-it("a person signs up by a link and sets the password on its page; another spelling of the mailbox is told that it gets no trial", async () => {
-  await service.restart({ HOST: "0.0.0.0" });
-  const signUpByLink = async (email: string) => {
-    await context.clearCookies();
-    await page.goto(`${service.url}/sign-up`);
-    await page.getByText("You set your password on its page").waitFor();
-    expect(await page.getByLabel("Password").count()).toBe(0);
-    await page.getByLabel("E-mail").fill(email);
-    await page.getByRole("button", { name: "Create account" }).click();
-    await page.getByText("its operator finds your link in the service's log").waitFor();
-    const { pathname, hash } = new URL(service.linkTo(email) ?? "");
-    await page.goto(`${service.url}${pathname}${hash}`);
-    await page.getByRole("heading", { name: "Set your password" }).waitFor();
-    await page.getByLabel("Password").fill(PASSWORD);
-    await page.getByRole("button", { name: "Set the password and enter" }).click();
-  };
-  await signUpByLink("linked@example.com");
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
-  await signUpByLink("linked+again@example.com");
-  await page.getByRole("heading", { name: "Your account has no trial" }).waitFor();
-  await page.getByRole("button", { name: "Continue" }).click();
-  await page.getByRole("heading", { name: "Overview" }).waitFor();
-  expect((await asPerson(context, service, "GET", "/users/me")).token_balance).toBe(0);
-  await service.restart();
-});
-
 it("deleting an agent asks first, and Escape keeps it", async () => {
   await signUp(page, service, "delete@example.com");
   const { id } = await agent({ name: "Ephemeral" });
