@@ -3,6 +3,7 @@ import { createAccounts } from "./accounts/accounts.service.ts";
 import { createPasswords, type Passwords } from "./accounts/password.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { createSignIn } from "./accounts/sign-in.service.ts";
+import { createTrials } from "./accounts/trials.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
@@ -90,6 +91,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const ledger = observedLedger(createLedger({ db, clock, invariants: PAYMENT_INVARIANTS }), { metrics, log });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
+  const trials = await createTrials({ db, cipher: createCipher(service_key, "trials") });
   const signIn = await createSignIn({
     db,
     clock,
@@ -99,9 +101,12 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     url: address.url,
     signup: config.signup,
     verification: config.verification,
-    openAccount: (tx, user_id) => {
+    async openAccount(tx, { id, email }) {
       const { days, tokens } = config.trial;
-      return ledger.openAccount(tx, { user_id, trial: { ends_at: addDays(clock.now(), days), tokens } });
+      const granted = await trials.take(tx, email);
+      const trial = granted ? { ends_at: addDays(clock.now(), days), tokens } : null;
+      await ledger.openAccount(tx, { user_id: id, trial });
+      return granted ? "granted" : "used_before";
     },
   });
   const models = createModels({ config });
@@ -204,9 +209,10 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
   const eraseUser = (user_id: string) =>
     db.transaction(async (tx) => {
-      await accounts.eraseUser(tx, user_id);
+      const email = await accounts.eraseUser(tx, user_id);
       await billing.forgetUser(tx, user_id);
-      for (const room of [agents, idempotency, notices, webhook_keys, signIn]) await room.forgetUser(tx, user_id);
+      for (const room of [agents, idempotency, notices, webhook_keys]) await room.forgetUser(tx, user_id);
+      await signIn.forgetUser(tx, user_id, email);
       await vault.erase(tx, user_id);
     });
   const probes = probeRoutes({ metrics, ready });
@@ -247,6 +253,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
           ledger,
           billing,
           trial: config.trial,
+          trials,
           eraseUser,
           suspendAlso: agents.cancelAll,
           advanceClock,

@@ -62,7 +62,7 @@ export interface Config extends FileSettings {
   /** For how many days finished runs are kept; null: for ever. */
   readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
-  /** What makes a sign-up a user: a link, or nothing more, where only this machine can reach the service. */
+  /** `none`: a sign-up is in at once, because only people of this machine can use the service. */
   readonly verification: "link" | "none";
   readonly log_level: (typeof LOG_LEVELS)[number];
   /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
@@ -111,10 +111,13 @@ export function readConfig(env: Env): Config {
       "an ISO 8601 instant from 1970 to 2199, such as 2026-01-31T09:00:00Z",
     ) ?? null;
   const public_url = read(env, "PURSER_PUBLIC_URL", parseOrigin, "http(s)://host[:port] and nothing after it") ?? null;
-  const loopback = isLoopback(host);
+  const trusted_proxies =
+    read(env, "PURSER_TRUSTED_PROXIES", parseList(parseCidr), "CIDRs such as 10.0.0.0/8, separated by commas") ?? [];
+  const address = { host, public_url, trusted_proxies };
+  const local = isLocalOnly({ ...address, database_url });
   const mail = readMail(env, public_url);
   const signup = read(env, "PURSER_SIGNUP", parseOneOf(["open", "closed"]), "open or closed") ?? "open";
-  const verification = mail === null && loopback ? "none" : "link";
+  const paying = readPayments(env, { sandbox_by_default: local, test_clock });
   return {
     ...file,
     role: readRole(env, database_url),
@@ -127,10 +130,9 @@ export function readConfig(env: Env): Config {
     admin_key,
     keyring: readKeyring(env, database_url),
     test_clock,
-    ...readPayments(env, { sandbox_by_default: database_url === null && loopback, test_clock }),
+    ...paying,
     public_url,
-    trusted_proxies:
-      read(env, "PURSER_TRUSTED_PROXIES", parseList(parseCidr), "CIDRs such as 10.0.0.0/8, separated by commas") ?? [],
+    trusted_proxies,
     mail,
     egress_allow:
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
@@ -144,10 +146,10 @@ export function readConfig(env: Env): Config {
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
     signup,
-    verification,
+    verification: mail === null && local ? "none" : "link",
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
     provider_keys: readProviderKeys(env, file.providers),
-    warnings: warningsOf(env, { admin_key, providers: file.providers, signup, verification, public_url, loopback }),
+    warnings: warningsOf(env, { ...address, admin_key, providers: file.providers, payments: paying.payments }),
   };
 }
 
@@ -182,7 +184,7 @@ export function metricsListeningError(
 
 function warningsOf(
   env: Env,
-  settings: Pick<Config, "admin_key" | "providers" | "signup" | "verification" | "public_url"> & { loopback: boolean },
+  settings: Pick<Config, "admin_key" | "providers" | "payments"> & ListeningAddress,
 ): string[] {
   const { admin_key, providers, public_url } = settings;
   const hidden = providers.filter(({ api_key_env }) => api_key_env !== null && !env[api_key_env]);
@@ -194,23 +196,52 @@ function warningsOf(
       `PURSER_ADMIN_KEY is shorter than ${SHORT_ADMIN_KEY} characters: it opens every account, make it long and random.`,
     );
   }
-  if (public_url === null && !settings.loopback) {
+  if (public_url === null && !isLoopback(settings.host)) {
     warnings.push(
       "PURSER_PUBLIC_URL is not set: people can sign in to the console at http://HOST:PORT only. Set it to the address that they open.",
     );
   }
-  const is_public = public_url !== null && !isLoopback(new URL(public_url).hostname);
-  if (is_public && settings.signup === "open" && settings.verification === "none") {
+  if (settings.payments === "sandbox" && isReachable(settings)) {
     warnings.push(
-      "Sign-ups are not verified, since SMTP_URL is not set and HOST is loopback: whoever reaches PURSER_PUBLIC_URL gets a trial for any address. Set SMTP_URL, or PURSER_SIGNUP=closed.",
+      "PURSER_PAYMENTS is sandbox and other machines can reach this service: every user buys any number of tokens without money, and your providers charge you for their use. Set PURSER_PAYMENTS=none or stripe, except for a trial installation.",
+    );
+  }
+  if (isBehindUnnamedProxy(settings)) {
+    warnings.push(
+      "PURSER_TRUSTED_PROXIES is not set, and PURSER_PUBLIC_URL shows that a proxy forwards the requests: all clients count as one address in the limits on signing in, so one of them can lock out the others. Set it to the proxy's CIDR, such as 127.0.0.1/32.",
     );
   }
   return warnings;
 }
 
-/** Whether only this machine can reach a service that listens on `host`. */
+type ListeningAddress = Pick<Config, "host" | "public_url" | "trusted_proxies">;
+
+/**
+ * Whether only people of this machine can use the service (contract 1). Two defaults depend on it: payments are
+ * simulated, and without SMTP_URL a sign-up is in at once.
+ */
+export function isLocalOnly(settings: ListeningAddress & Pick<Config, "database_url">): boolean {
+  return settings.database_url === null && !isReachable(settings);
+}
+
+/** Whether other machines can reach the service, directly or through a proxy on this machine. */
+function isReachable({ host, public_url, trusted_proxies }: ListeningAddress): boolean {
+  return !isLoopback(host) || isPublic(public_url) || trusted_proxies.length > 0;
+}
+
+/** The service speaks plain HTTP: a public https address, or one that leads to loopback, belongs to a proxy. */
+function isBehindUnnamedProxy({ host, public_url, trusted_proxies }: ListeningAddress): boolean {
+  if (public_url === null || !isPublic(public_url) || trusted_proxies.length > 0) return false;
+  return isLoopback(host) || public_url.startsWith("https:");
+}
+
+function isPublic(public_url: string | null): boolean {
+  return public_url !== null && !isLoopback(new URL(public_url).hostname);
+}
+
+/** Whether `host` is this machine itself; a URL writes an IPv6 address in brackets. */
 function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || (isIPv4(host) && host.startsWith("127."));
+  return host === "localhost" || host === "::1" || host === "[::1]" || (isIPv4(host) && host.startsWith("127."));
 }
 
 function read<Value>(env: Env, variable: string, parse: (text: string) => Value, accepted: string): Value | undefined {

@@ -123,11 +123,15 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
       return new Set(await store.suspendedIds(sql, user_ids));
     },
-    /** Forgets who the user was and revokes their keys, within the caller's transaction. 404 when there is none. */
-    async eraseUser(tx: Tx, id: string): Promise<void> {
+    /**
+     * Forgets who the user was and revokes their keys, within the caller's transaction; returns the address that they
+     * had. 404 when there is none.
+     */
+    async eraseUser(tx: Tx, id: string): Promise<string> {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;
       if (erased === undefined) throw errors.notFound("This user");
       await store.revokeKeysOf(tx, id, clock.now());
+      return erased.email;
     },
 
     async apiKeys(user_id: string, page: { limit: number; before_id: string | null }): Promise<ApiKey[]> {

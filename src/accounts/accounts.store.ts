@@ -90,14 +90,16 @@ export function createAccountsStore(db: Db) {
         .execute();
       return rows.map(({ id }) => id);
     },
-    eraseUser: (tx: Tx, id: string, erased_at: Instant) =>
-      tables(tx)
-        .updateTable("users")
-        .set({ erased_at, email: null })
-        .where("id", "=", id)
-        .where("erased_at", "is", null)
-        .returning("id")
-        .executeTakeFirst(),
+    /** Returns the address that the user had. */
+    async eraseUser(tx: Tx, id: string, erased_at: Instant): Promise<{ email: string } | undefined> {
+      const rows = await tx.query<{ email: string }>({
+        text: `update users set erased_at = $2, email = null
+          from (select id, email from users where id = $1 and erased_at is null for update) before
+          where users.id = before.id returning before.email`,
+        values: [id, erased_at],
+      });
+      return rows[0];
+    },
 
     insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(key).execute(),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {

@@ -16,8 +16,8 @@ export function confirmationMail(to: string, url: string, token: string): Mail {
     to,
     "Confirm your e-mail address",
     `${url}/verify-email#token=${token}`,
-    "Somebody, we hope you, signed up to Purser with this address. To confirm it and to be signed in, open",
-    `The link is good for ${SIGN_UP_LINK_HOURS} hours. If it was not you, do nothing: no account is made.`,
+    "A person, we hope you, signed up to Purser with this address. To confirm it and to set your password, open",
+    `The link is good for ${SIGN_UP_LINK_HOURS} hours. If it was not you, do not open it: no account is made.`,
   );
 }
 

@@ -11,6 +11,7 @@ import type { Begun, SignIn } from "./sign-in.service.ts";
 
 /** contract 3: sign-ups are limited by address. Whole offices share one, so these are generous. */
 const SIGN_UPS = { size: 30, refill_s: 3600 };
+const RESETS = { size: 30, refill_s: 3600 };
 const ATTEMPTS = { size: 100, refill_s: 600 };
 
 interface SignInRoutesOptions {
@@ -22,6 +23,7 @@ interface SignInRoutesOptions {
 export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions) {
   const router = createRouter();
   const sign_ups = createAllowances(SIGN_UPS);
+  const resets = createAllowances(RESETS);
   const attempts = createAllowances(ATTEMPTS);
   const cookie = contract.sessionCookieName(address.secure);
   const attributes = { httpOnly: true, secure: address.secure, sameSite: "Lax", path: "/" } as const;
@@ -31,7 +33,7 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
     const { retry_after_s } = allowances.take(c.get("client_address"));
     if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
   };
-  const enter = (c: Context<HttpEnv>, { token, signed_in }: Begun) => {
+  const enter = <Entered extends Begun>(c: Context<HttpEnv>, { token, signed_in }: Entered): Entered["signed_in"] => {
     setCookie(c, cookie, token, { ...attributes, maxAge: SESSION_DAYS * 86_400 });
     return signed_in;
   };
@@ -44,20 +46,22 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
 
   router.openapi(contract.signUp, async (c) => {
     limit(c, sign_ups);
-    const begun = await signIn.signUp(c.req.valid("json"));
+    const begun = await signIn.signUp({ ...c.req.valid("json"), client: c.get("client_address") });
     return begun === null ? c.json(linkSent, 202) : c.json(enter(c, begun), 201);
   });
   router.openapi(contract.verifyEmail, async (c) => {
     limit(c);
-    return c.json(enter(c, await signIn.verifyEmail(c.req.valid("json").token)), 201);
+    const { token, password } = c.req.valid("json");
+    return c.json(enter(c, await signIn.verifyEmail(token, password)), 201);
   });
   router.openapi(contract.signIn, async (c) => {
     limit(c);
-    return c.json(enter(c, await signIn.signIn(c.req.valid("json"))), 200);
+    const credentials = { ...c.req.valid("json"), client: c.get("client_address") };
+    return c.json(enter(c, await signIn.signIn(credentials)), 200);
   });
   router.openapi(contract.requestPasswordReset, (c) => {
-    limit(c);
-    signIn.requestPasswordReset(c.req.valid("json").email);
+    limit(c, resets);
+    signIn.requestPasswordReset({ ...c.req.valid("json"), client: c.get("client_address") });
     return c.json(linkSent, 202);
   });
   router.openapi(contract.resetPassword, async (c) => {

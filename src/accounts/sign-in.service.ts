@@ -1,12 +1,13 @@
 import { RESET_LINK_HOURS, SIGN_UP_LINK_HOURS } from "../constants.ts";
-import type { SignedIn } from "../contract/sign-in.ts";
+import type { SignedIn, SignedUp } from "../contract/sign-in.ts";
 import { errors } from "../errors.ts";
-import { createAllowances } from "../platform/allowance.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Mail, Mailer } from "../platform/mail.ts";
+import { createAttemptLimit } from "./attempt-limit.ts";
+import { mailboxOf } from "./mailbox.ts";
 import type { Passwords } from "./password.ts";
 import { hashToken, newToken } from "./secret-token.ts";
 import { createSessions } from "./sessions.ts";
@@ -23,8 +24,8 @@ export interface SignInOptions {
   url(): string;
   signup: "open" | "closed";
   verification: "link" | "none";
-  /** Opens the account of a new user, with the trial, in the same transaction. */
-  openAccount(tx: Tx, user_id: string): Promise<void>;
+  /** Opens the account of a new user in the same transaction; tells whether it has a trial. */
+  openAccount(tx: Tx, user: { id: string; email: string }): Promise<SignedUp["trial"]>;
 }
 
 /** What begins a session: `token` is for the cookie, the rest for the page. */
@@ -33,15 +34,26 @@ export interface Begun {
   signed_in: SignedIn;
 }
 
+/** What begins the first session of a new user. */
+interface SignedUpBegun extends Begun {
+  signed_in: SignedUp;
+}
+
 interface Credentials {
   email: string;
   password: string;
+  /** The network address of the client, for limits. */
+  client: string;
 }
 
-/** Tries at one account's password, whoever makes them. NIST SP 800-63B, 5.2.2: at most 100. */
-const TRIES = { size: 30, refill_s: 3600 };
-/** Nobody's mailbox is filled by others. */
-const MAILS = { size: 5, refill_s: 3600 };
+/** Tries at one account's password. NIST SP 800-63B, 5.2.2: at most 100. */
+const TRIES = { by_client: { size: 30, refill_s: 3600 }, by_account: { size: 100, refill_s: 3600 } };
+/** Mails of one kind to one mailbox, so that strangers cannot fill it. */
+const MAILS = {
+  by_client: { size: 5, refill_s: 3600 },
+  by_account: { size: 20, refill_s: 3600 },
+  message: "No mail was sent: this address was asked for too often. Retry after the time in Retry-After.",
+};
 const HOUR_S = 3600;
 
 /** Sign-up, sign-in, password and sessions of people. Owns `password`, `session`, `sign_up` and `password_reset`. */
@@ -49,8 +61,10 @@ export async function createSignIn(options: SignInOptions) {
   const { db, clock, log, mailer, passwords, url } = options;
   const store = createSignInStore(db);
   const sessions = await createSessions({ db, clock, store });
-  const tries = createAllowances(TRIES);
-  const mails = createAllowances(MAILS);
+  const limitTries = createAttemptLimit(TRIES);
+  const limitProofs = createAttemptLimit(TRIES);
+  const limitSignUpMails = createAttemptLimit(MAILS);
+  const limitResetMails = createAttemptLimit(MAILS);
   const background = new Set<Promise<void>>();
 
   /** After the answer, so that the time it takes does not tell whether an address has an account. */
@@ -60,30 +74,22 @@ export async function createSignIn(options: SignInOptions) {
       .finally(() => background.delete(done));
     background.add(done);
   };
-  const mailOnce = async (to: string, prepare: () => Promise<Mail | null>) => {
-    if (mails.take(to).retry_after_s !== null) return;
-    const mail = await prepare();
-    if (mail !== null) mailer.send(mail);
-  };
 
   const refuseClosed = () => {
     if (options.signup === "closed") throw errors.signupClosed();
-  };
-  const limitTries = (email: string) => {
-    const { retry_after_s } = tries.take(email);
-    if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
   };
   const begin = async (tx: Tx, user: { id: string; email: string }, password_hash: string): Promise<Begun> => {
     const begun = await sessions.begin(tx, user, password_hash);
     if (begun === null) throw errors.invalidCredentials();
     return begun;
   };
-  const makeUser = async (tx: Tx, email: string, hash: string): Promise<Begun> => {
+  const makeUser = async (tx: Tx, email: string, hash: string): Promise<SignedUpBegun> => {
     const user = { id: newId(), email, created_at: clock.now() };
     if (!(await store.insertUser(tx, user))) throw errors.emailTaken();
     await store.setPassword(tx, { user_id: user.id, hash, now: user.created_at });
-    await options.openAccount(tx, user.id);
-    return begin(tx, user, hash);
+    const trial = await options.openAccount(tx, user);
+    const { token, signed_in } = await begin(tx, user, hash);
+    return { token, signed_in: { ...signed_in, trial } };
   };
   /** What a new password ends: every session, and the links that would set another. */
   const renewPassword = async (tx: Tx, user: { id: string; email: string }, hash: string): Promise<Begun> => {
@@ -95,19 +101,21 @@ export async function createSignIn(options: SignInOptions) {
   /** Who is signed in and knows the password too: 400 with `param` current_password when that is wrong. */
   const prove = async (token: string, current_password: string) => {
     const { user } = await sessions.who(token);
-    limitTries(user.email);
+    // Counted apart from sign-ins: strangers without the session cannot use these tries up.
+    limitProofs({ client: "session", account: user.id });
     const current = (await store.personById(user.id, db))?.password_hash ?? null;
     if (!(await passwords.matches(current_password, current))) {
       throw errors.invalidValue("current_password", "This is not your present password. Try again, or reset it.");
     }
     return user;
   };
-  const prepareSignUp = async (email: string, password_hash: string): Promise<Mail> => {
-    if ((await store.personByEmail(email)) !== undefined) return knownAddressMail(email, url());
+  /** Does the same work for each address, so that the time it takes does not tell whether it has an account. */
+  const prepareSignUp = async (email: string): Promise<Mail> => {
     const { token, token_hash } = newToken();
     const expires_at = addSeconds(clock.now(), SIGN_UP_LINK_HOURS * HOUR_S);
-    await store.insertSignUp({ token_hash, email, password_hash, expires_at });
-    return confirmationMail(email, url(), token);
+    await store.insertSignUp({ token_hash, email, expires_at });
+    const known = (await store.personByEmail(email)) !== undefined;
+    return known ? knownAddressMail(email, url()) : confirmationMail(email, url(), token);
   };
   const prepareReset = async (email: string): Promise<Mail | null> => {
     const person = await store.personByEmail(email);
@@ -127,28 +135,37 @@ export async function createSignIn(options: SignInOptions) {
     signOut: sessions.end,
     prove,
 
-    /** A new user, signed in, where sign-ups need no verification; else null, and a link is on its way. */
-    async signUp({ email, password }: Credentials): Promise<Begun | null> {
+    /**
+     * A new user, signed in, where sign-ups need no verification. Otherwise null: a mail is sent, and its link asks for
+     * the password, so that only a person who reads the mailbox chooses it. 429 when no mail was sent.
+     */
+    async signUp(wanted: Omit<Credentials, "password"> & { password?: string | undefined }) {
       refuseClosed();
-      const hash = await passwords.hash(password);
-      if (options.verification === "none") return db.transaction((tx) => makeUser(tx, email, hash));
-      later(() => mailOnce(email, () => prepareSignUp(email, hash)));
+      const { email, password, client } = wanted;
+      if (options.verification === "none") {
+        if (password === undefined) throw errors.missingField("password");
+        const hash = await passwords.hash(password);
+        return db.transaction((tx) => makeUser(tx, email, hash));
+      }
+      limitSignUpMails({ client, account: mailboxOf(email) });
+      mailer.send(await prepareSignUp(email));
       return null;
     },
-    /** Makes the user whose sign-up `token` is of. 400 when the link is used up or too old. */
-    async verifyEmail(token: string): Promise<Begun> {
+    /** Makes the user who opened the link of a sign-up, with their password. 400 when the link is used up or too old. */
+    async verifyEmail(token: string, password: string): Promise<SignedUpBegun> {
       refuseClosed();
       const token_hash = hashToken(token);
       if (token_hash === null) throw deadLink();
+      const hash = await passwords.hash(password);
       return db.transaction(async (tx) => {
-        const taken = await store.takeSignUp(tx, token_hash, clock.now());
-        if (taken === undefined) throw deadLink();
-        return makeUser(tx, taken.email, taken.password_hash);
+        const email = await store.takeSignUp(tx, token_hash, clock.now());
+        if (email === undefined) throw deadLink();
+        return makeUser(tx, email, hash);
       });
     },
     /** 401 for a wrong password and an unknown address alike. */
-    async signIn({ email, password }: Credentials): Promise<Begun> {
-      limitTries(email);
+    async signIn({ email, password, client }: Credentials): Promise<Begun> {
+      limitTries({ client, account: email });
       const person = await store.personByEmail(email);
       const hash = person?.password_hash ?? null;
       const matches = await passwords.matches(password, hash);
@@ -156,9 +173,13 @@ export async function createSignIn(options: SignInOptions) {
       if (person.suspended_at !== null) throw errors.accountSuspended();
       return db.transaction((tx) => begin(tx, person, hash));
     },
-    /** Sends a link if there is such a user, who may never have had a password. */
-    requestPasswordReset(email: string): void {
-      later(() => mailOnce(email, () => prepareReset(email)));
+    /** Sends a link if there is such a user, who may never have had a password. 429 when no mail was sent. */
+    requestPasswordReset({ email, client }: Omit<Credentials, "password">): void {
+      limitResetMails({ client, account: mailboxOf(email) });
+      later(async () => {
+        const mail = await prepareReset(email);
+        if (mail !== null) mailer.send(mail);
+      });
     },
     /** 400 when the link is used up or too old. The address is proved by it, and the account stays as it is. */
     async resetPassword(token: string, new_password: string): Promise<Begun> {
@@ -184,8 +205,9 @@ export async function createSignIn(options: SignInOptions) {
       await sessions.endAll(db, user.id);
     },
 
-    /** Forgets how an erased user signed in. */
-    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+    /** Forgets how an erased user signed in, and sign-ups with their address that were not verified. */
+    async forgetUser(tx: Tx, user_id: string, email: string | null): Promise<void> {
+      if (email !== null) await store.deleteSignUps(tx, email);
       await store.deletePassword(tx, user_id);
       await sessions.endAll(tx, user_id);
       await store.deleteResets(tx, user_id);

@@ -78,21 +78,23 @@ export function createSignInStore(db: Db) {
     deleteSessions: (sql: Sql, user_id: string) =>
       sql.query({ text: "delete from session where user_id = $1", values: [user_id] }),
 
-    insertSignUp: (row: { token_hash: Buffer; email: string; password_hash: string; expires_at: Instant }) =>
+    insertSignUp: (row: { token_hash: Buffer; email: string; expires_at: Instant }) =>
       db.query({
-        text: "insert into sign_up (token_hash, email, password_hash, expires_at) values ($1, $2, $3, $4)",
-        values: [row.token_hash, row.email, row.password_hash, row.expires_at],
+        text: "insert into sign_up (token_hash, email, expires_at) values ($1, $2, $3)",
+        values: [row.token_hash, row.email, row.expires_at],
       }),
-    /** The sign-up behind a link that is still good. All of its address's end with it. */
-    async takeSignUp(tx: Tx, token_hash: Buffer, now: Instant) {
-      const rows = await tx.query<{ email: string; password_hash: string }>({
-        text: "delete from sign_up where token_hash = $1 and expires_at > $2 returning email, password_hash",
+    /** The address behind a link that is still good. All other sign-ups with this address end too. */
+    async takeSignUp(tx: Tx, token_hash: Buffer, now: Instant): Promise<string | undefined> {
+      const rows = await tx.query<{ email: string }>({
+        text: "delete from sign_up where token_hash = $1 and expires_at > $2 returning email",
         values: [token_hash, now],
       });
-      const [row] = rows;
-      if (row !== undefined) await tx.query({ text: "delete from sign_up where email = $1", values: [row.email] });
-      return row;
+      const email = rows[0]?.email;
+      if (email !== undefined) await tx.query({ text: "delete from sign_up where email = $1", values: [email] });
+      return email;
     },
+    deleteSignUps: (tx: Tx, email: string) =>
+      tx.query({ text: "delete from sign_up where email = $1", values: [email] }),
 
     insertReset: (row: { token_hash: Buffer; user_id: string; expires_at: Instant }) =>
       db.query({

@@ -8,10 +8,10 @@ import type { AgentChat } from "../contract/agents.ts";
 import type { ChatMessage, ChatRequest } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
+import type { EventFeed } from "../platform/event-stream.ts";
 import type { Chat, Turn, TurnOptions } from "./chat.service.ts";
 import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
-import type { EventFeed } from "./event-stream.ts";
 
 const DONE = { done: true, value: undefined } as const;
 /** Fields that some provider takes are accepted and not used; what none takes without a price of its own is rejected. */

@@ -4,11 +4,12 @@ import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
 import * as threadContract from "../contract/threads.ts";
+import { eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
+import { unlessAborted } from "../platform/unless-aborted.ts";
 import type { Agents } from "./agents.service.ts";
 import { chatAnswer } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
-import { eventStream } from "./event-stream.ts";
 import { lastEventId } from "./run-followers.ts";
 import { shownTo } from "./secret-bindings.ts";
 
@@ -97,7 +98,8 @@ function addEvents(router: HttpRouter, agents: Agents): void {
     const { id, run_id } = c.req.valid("param");
     const after = lastEventId(c.req.valid("header")["last-event-id"]);
     const events = await agents.follow(c.get("caller").user_id, id, { run_id, after });
-    return (events === null ? c.body(null, 204) : eventStream(events)) as never;
+    if (events === null) return c.body(null, 204) as never;
+    return eventStream(events, { live: c.get("live_caller")(), request_id: c.get("request_id"), named: true }) as never;
   });
 }
 
@@ -111,9 +113,11 @@ function addChat(router: HttpRouter, agents: Agents): void {
       return c.json(chatAnswer(await turn.finished), 200) as never;
     }
     const events = createChatEvents(request.request_id);
-    const signal = AbortSignal.any([request.signal, events.left]);
+    const live = c.get("live_caller")();
+    const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await agents.chat(c.get("caller"), id, chat, { ...request, signal, onText: events.onText });
-    return eventStream(await events.open(turn)) as never;
+    const feed = await unlessAborted(events.open(turn), live.refused);
+    return eventStream(feed, { live, request_id: request.request_id }) as never;
   });
 }
 

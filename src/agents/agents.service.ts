@@ -6,6 +6,7 @@ import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Db, Tx } from "../platform/db.ts";
+import type { EventFeed } from "../platform/event-stream.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
@@ -24,7 +25,6 @@ import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.sto
 import { createChat } from "./chat.service.ts";
 import { createConfigCache } from "./config-cache.ts";
 import { createEngine } from "./engine.ts";
-import type { EventFeed } from "./event-stream.ts";
 import { createInsist, insistent } from "./insistent.ts";
 import { createRetention } from "./retention.ts";
 import { createRunFollowers, type RunFollowers } from "./run-followers.ts";

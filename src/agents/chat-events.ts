@@ -1,7 +1,7 @@
 import { errors, PurserError } from "../errors.ts";
+import type { EventFeed } from "../platform/event-stream.ts";
 import type { Turn } from "./chat.service.ts";
 import { chatChunk, chatEnd } from "./chat-answer.ts";
-import type { EventFeed } from "./event-stream.ts";
 
 /**
  * A turn's answer as server-sent events. They begin with the first text, so that what fails before it is answered with

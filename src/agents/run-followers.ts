@@ -1,7 +1,7 @@
 import { errors } from "../errors.ts";
+import type { EventFeed } from "../platform/event-stream.ts";
 import type { Log } from "../platform/log.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { EventFeed } from "./event-stream.ts";
 import { eventText, NOTHING_TOLD, newsOf, previewText, type Told } from "./run-events.ts";
 
 /** What happens on other nodes is looked for this often, in one query for all runs that are followed here. */

@@ -26,6 +26,16 @@ export interface Caller {
   scopes: readonly Scope[];
 }
 
+/** The caller of a stream, which may be suspended, erased or revoked while it goes on. */
+export interface LiveCaller {
+  /** Aborted with the 401 or 403, as soon as the caller would get it for a new request. */
+  readonly refused: AbortSignal;
+  /** Looks now instead of at the next turn. */
+  check(): Promise<void>;
+  /** Ends the watching. A stream calls it at its end. */
+  leave(): void;
+}
+
 /** What the HTTP layer sets on each request's context. */
 export interface HttpEnv {
   Variables: {
@@ -33,6 +43,8 @@ export interface HttpEnv {
     caller: Caller;
     /** Of a large body, which was read in a thread: its `stableDigest`. */
     body_digest?: string | undefined;
+    /** Watches the caller until the answer ends. */
+    live_caller: () => LiveCaller;
     /** Under /api/v1/auth/ only: the session cookie, if one of our own pages sent it, and who sent it. */
     session_token: string | null;
     client_address: string;

@@ -27,6 +27,16 @@ const signedInSchema = z
   .openapi("SignedIn");
 export type SignedIn = z.infer<typeof signedInSchema>;
 
+const signedUpSchema = signedInSchema
+  .extend({
+    trial: z.enum(["granted", "used_before"]).openapi({
+      description:
+        "used_before: this mailbox had its one trial before, also under another spelling or in a deleted account, so the account begins empty",
+    }),
+  })
+  .openapi("SignedUp");
+export type SignedUp = z.infer<typeof signedUpSchema>;
+
 const deliverySchema = z
   .enum(["mail", "log"])
   .openapi({ description: "log: no SMTP_URL is set, so the operator finds the link in the service's log" });
@@ -37,14 +47,17 @@ const currentSchema = z
     user: signedInSchema.shape.user.nullable(),
     session: signedInSchema.shape.session.nullable(),
     signup: z.enum(["open", "closed"]),
-    verification: z.enum(["link", "none"]).openapi({ description: "what a sign-up takes; none: signed in at once" }),
+    verification: z.enum(["link", "none"]).openapi({
+      description:
+        "link: a sign-up takes the address, and the mailed link asks for the password; none: signed in at once",
+    }),
     delivery: deliverySchema,
   })
   .openapi("CurrentSession");
 
 const tags = ["Sign-in"];
 const signedIn = json(signedInSchema, "signed in: the cookie is set");
-const linkSent = json(linkSentSchema, "a link is on its way, if the address deserves one");
+const linkSent = json(linkSentSchema, "a mail is on its way: the answer is the same for each address");
 
 function authPost<const Path extends string, S extends z.ZodType>(path: Path, summary: string, body: S) {
   return { method: "post", path: `/api/v1/auth/${path}`, tags, summary, request: jsonBody(body) } as const;
@@ -53,11 +66,17 @@ function authPost<const Path extends string, S extends z.ZodType>(path: Path, su
 export const signUp = createRoute({
   ...authPost(
     "sign-up/email",
-    "Sign up; signed in once the mailed link is followed",
-    z.strictObject({ email: emailSchema, password: newPassword }),
+    "Sign up: a link is mailed, and the page that it opens asks for the password. Each attempt sends a mail, or answers that none was sent",
+    z.strictObject({
+      email: emailSchema,
+      password: newPassword.optional().openapi({
+        description:
+          "needed where `verification` is `none`. Where it is `link`, this password is not used: verify-email sets the password",
+      }),
+    }),
   ),
   responses: {
-    201: json(signedInSchema, "signed in at once: a service on loopback without SMTP_URL"),
+    201: json(signedUpSchema, "signed in at once: a service that only this machine can reach, without SMTP_URL"),
     202: linkSent,
     ...failures(400, 403, 409),
   },
@@ -66,10 +85,10 @@ export const signUp = createRoute({
 export const verifyEmail = createRoute({
   ...authPost(
     "verify-email",
-    "Follow the link of a sign-up: the user is made, with the trial, and signed in",
-    z.strictObject({ token: linkToken }),
+    "Follow the link of a sign-up and set the password: the user is made, with the trial, and signed in",
+    z.strictObject({ token: linkToken, password: newPassword }),
   ),
-  responses: { 201: signedIn, ...failures(400, 403, 409) },
+  responses: { 201: json(signedUpSchema, "signed in: the cookie is set"), ...failures(400, 403, 409) },
 });
 
 export const signIn = createRoute({

@@ -14,6 +14,7 @@ import { createClientAddress } from "./client-address.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
+import { watchCallers } from "./live-callers.ts";
 import { refuseOtherPages, sessionToken } from "./own-pages.ts";
 import { rateLimit } from "./rate-limit.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
@@ -56,6 +57,10 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
   app.use("/api/v1/*", guard(options));
   const clientAddress = createClientAddress(options.trusted_proxies);
+  app.use(
+    "/api/v1/*",
+    watchCallers((c) => credentialOf(c, options)),
+  );
   app.use(`${SIGN_IN}*`, rateLimit(SIGN_IN_PER_MINUTE, clientAddress));
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
   const { requests_per_minute } = options.limits;
@@ -105,11 +110,17 @@ function guard(options: HttpOptions): MiddlewareHandler<HttpEnv> {
   };
 }
 
-/** A key is preferred to a cookie: a program that sends both means the key. */
 function userOf(c: Context<HttpEnv>, options: HttpOptions): Promise<Caller> {
+  return credentialOf(c, options).authenticate();
+}
+
+/** A key is preferred to a cookie: a program that sends both means the key. */
+function credentialOf(c: Context<HttpEnv>, options: HttpOptions) {
   const authorization = c.req.header("Authorization");
   const token = authorization === undefined ? sessionToken(c, options.address) : null;
-  return token === null ? options.authenticate(authorization) : options.authenticateSession(token);
+  return token === null
+    ? { name: `key ${authorization}`, authenticate: () => options.authenticate(authorization) }
+    : { name: `session ${token}`, authenticate: () => options.authenticateSession(token) };
 }
 
 /** What signing in works with. None of it is cached by anybody. */

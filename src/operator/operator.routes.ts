@@ -1,4 +1,5 @@
 import type { Accounts, User } from "../accounts/accounts.service.ts";
+import type { Trials } from "../accounts/trials.service.ts";
 import type { Billing } from "../billing/billing.service.ts";
 import { profileOf } from "../billing/profile.ts";
 import * as contract from "../contract/admin.ts";
@@ -16,6 +17,7 @@ export interface OperatorOptions {
   ledger: Ledger;
   billing: Billing;
   trial: { days: number; tokens: number };
+  trials: Pick<Trials, "take">;
   /** Erases a user, in every room. */
   eraseUser(user_id: string): Promise<void>;
   /** What other rooms do once a user is suspended. */
@@ -38,6 +40,8 @@ export function operatorRoutes(options: OperatorOptions) {
     const { email, trial } = c.req.valid("json");
     const created = await db.transaction(async (tx) => {
       const made = await accounts.createUser(tx, { email, key_name: "first key" });
+      // The operator decides, so an earlier trial refuses none here. It counts against a later sign-up.
+      if (trial) await options.trials.take(tx, email);
       const terms = { ends_at: addDays(clock.now(), options.trial.days), tokens: options.trial.tokens };
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? terms : null });
       return made;

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { EventFeed } from "../../src/agents/event-stream.ts";
 import { createRunFollowers, type RunFollowers } from "../../src/agents/run-followers.ts";
+import type { EventFeed } from "../../src/platform/event-stream.ts";
 import { createLog } from "../../src/platform/log.ts";
 import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
 import { MODEL_CALL, USAGE, useQueue } from "../properties/run-queue-fixture.ts";

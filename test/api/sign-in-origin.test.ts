@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Browser, openBrowser } from "../support/browser.ts";
 import { type Service, startService } from "../support/service.ts";
+import { signUp } from "../support/sign-up.ts";
 
 // OWASP, Cross-Site Request Forgery Prevention: verifying origin with standard headers.
 
@@ -13,7 +14,7 @@ let cookie: string;
 beforeAll(async () => {
   service = await startService();
   browser = openBrowser(service.url);
-  await browser.post("/auth/sign-up/email", { email: "ada@example.org", password: PASSWORD });
+  await signUp(service, { email: "ada@example.org", password: PASSWORD }, browser);
   cookie = browser.cookie();
 });
 afterAll(() => service.stop());

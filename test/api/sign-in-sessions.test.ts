@@ -14,6 +14,7 @@ import { startService } from "../support/service.ts";
 // What cannot be seen from outside: what is stored, what is cached, and what happens at the same moment.
 
 const PASSWORD = "correct horse battery";
+const CLIENT = "192.0.2.1";
 const clock = createSystemClock();
 
 let database: TestDatabase;
@@ -51,7 +52,10 @@ function open(own: Db) {
     url: () => "https://purser.example",
     signup: "open",
     verification: "link",
-    openAccount: (tx, user_id) => ledger.openAccount(tx, { user_id, trial: null }),
+    async openAccount(tx, { id }) {
+      await ledger.openAccount(tx, { user_id: id, trial: null });
+      return "used_before";
+    },
   });
 }
 
@@ -61,16 +65,16 @@ async function tokenFor(email: string): Promise<string> {
   return link.split("#token=")[1] ?? "";
 }
 async function newPerson(email: string) {
-  await signIn.signUp({ email, password: PASSWORD });
-  return signIn.verifyEmail(await tokenFor(email));
+  await signIn.signUp({ email, client: CLIENT });
+  return signIn.verifyEmail(await tokenFor(email), PASSWORD);
 }
 
 describe("what is stored", () => {
   it("holds no password, no session and no link that could be used by who reads it", async () => {
-    await signIn.signUp({ email: "pending@example.org", password: PASSWORD });
+    await signIn.signUp({ email: "pending@example.org", password: PASSWORD, client: CLIENT });
     const pending = await tokenFor("pending@example.org");
     const { token } = await newPerson("stored@example.org");
-    signIn.requestPasswordReset("stored@example.org");
+    signIn.requestPasswordReset({ email: "stored@example.org", client: CLIENT });
     await expect
       .poll(() => logged.findLast(({ to }) => to === "stored@example.org")?.link)
       .toContain("/reset-password");
@@ -90,7 +94,7 @@ describe("what is stored", () => {
   it("is swept of what has expired, and of nothing else", async () => {
     const { token } = await newPerson("swept@example.org");
     await db.query({
-      text: "insert into sign_up (token_hash, email, password_hash, expires_at) values ('\\x01', 'old@example.org', 'x', $1)",
+      text: "insert into sign_up (token_hash, email, expires_at) values ('\\x01', 'old@example.org', $1)",
       values: ["2020-01-01T00:00:00.000Z"],
     });
     await signIn.sweep();
@@ -149,7 +153,7 @@ describe("without SMTP_URL, where others can reach the service", () => {
     expect([asked.status, asked.body]).toEqual([202, { status: "link_sent", delivery: "log" }]);
     await service.stop();
 
-    await signIn.signUp({ email: "logged@example.org", password: PASSWORD });
+    await signIn.signUp({ email: "logged@example.org", client: CLIENT });
     expect(await tokenFor("logged@example.org")).toMatch(/^[\w-]{43}$/);
     expect(logged.findLast(({ to }) => to === "logged@example.org")?.link).toContain(
       "https://purser.example/verify-email#token=",

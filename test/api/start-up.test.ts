@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, inject, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, LAB_KEY } from "../support/lab.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
@@ -72,7 +72,7 @@ describe("starting (contract 1)", () => {
     expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
   });
 
-  it("keeps a password at the full cost of scrypt", async () => {
+  it.runIf(inject("storage").kind === "embedded")("keeps a password at the full cost of scrypt", async () => {
     const child = start(place());
     const url = await child.listening;
     const signed_up = await fetch(`${url}/api/v1/auth/sign-up/email`, {

@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, signUp } from "../support/console.ts";
+import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // The two pages with the most to fill in: an agent's, and the operator's.
@@ -298,4 +298,30 @@ it("that the payments are a sandbox is said before anything was bought, and wher
   await shows(page, "Nothing can be bought here");
   expect(await page.getByRole("button", { name: "Buy tokens" }).isDisabled()).toBe(true);
   expect(await page.getByText("What is bought here moves no money.").count()).toBe(0);
+});
+
+it("a person signs up by a link and sets the password on its page; another spelling of the mailbox is told that it gets no trial", async () => {
+  await service.restart({ HOST: "0.0.0.0" });
+  const signUpByLink = async (email: string) => {
+    await context.clearCookies();
+    await page.goto(`${service.url}/sign-up`);
+    await page.getByText("You set your password on its page").waitFor();
+    expect(await page.getByLabel("Password").count()).toBe(0);
+    await page.getByLabel("E-mail").fill(email);
+    await page.getByRole("button", { name: "Create account" }).click();
+    await page.getByText("its operator finds your link in the service's log").waitFor();
+    const { pathname, hash } = new URL(service.linkTo(email) ?? "");
+    await page.goto(`${service.url}${pathname}${hash}`);
+    await page.getByRole("heading", { name: "Set your password" }).waitFor();
+    await page.getByLabel("Password").fill(PASSWORD);
+    await page.getByRole("button", { name: "Set the password and enter" }).click();
+  };
+  await signUpByLink("linked@example.com");
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  await signUpByLink("linked+again@example.com");
+  await page.getByRole("heading", { name: "Your account has no trial" }).waitFor();
+  await page.getByRole("button", { name: "Continue" }).click();
+  await page.getByRole("heading", { name: "Overview" }).waitFor();
+  expect((await asPerson(context, service, "GET", "/users/me")).token_balance).toBe(0);
+  await service.restart();
 });

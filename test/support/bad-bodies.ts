@@ -153,7 +153,7 @@ export const BODIES: Record<string, BodyRow> = {
   "POST /api/v1/auth/sign-up/email": {
     valid: credentials,
     bad: [
-      ...missing("email", "password"),
+      ...missing("email"),
       ...invalid("email", 5, "nobody", "a@b@example.com", `${text(250)}@example.com`),
       ...invalid("password", 5, "too short", text(201), `${text(10)}\0`),
       [{ name: "Ada" }, "unknown_field", "name"],
@@ -168,8 +168,12 @@ export const BODIES: Record<string, BodyRow> = {
     ],
   },
   "POST /api/v1/auth/verify-email": {
-    valid: { token: "used" },
-    bad: [...missing("token"), ...invalid("token", 5, "", "used", "x".repeat(43), text(201))],
+    valid: { token: "used", password: credentials.password },
+    bad: [
+      ...missing("token", "password"),
+      ...invalid("token", 5, "", "used", "x".repeat(43), text(201)),
+      ...invalid("password", 5, "too short", text(201)),
+    ],
   },
   "POST /api/v1/auth/request-password-reset": {
     valid: { email: "nobody@example.com" },

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createApp } from "../../src/app.ts";
 import { readConfig } from "../../src/config.ts";
 import { listen } from "../../src/http/listen.ts";
-import { createLog } from "../../src/platform/log.ts";
+import { createLog, type Log } from "../../src/platform/log.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { cheapPasswords } from "./passwords.ts";
 
@@ -34,6 +34,8 @@ export interface Service {
   /** A new user with a key; without a trial the account is empty, `tokens` grants a top-up. */
   newUser(options?: { trial?: boolean; tokens?: number }): Promise<Client>;
   as(key: string): Omit<Client, "user_id">;
+  /** The last link that the service wrote to its log for an address; undefined without one. */
+  linkTo(email: string): string | undefined;
   /** Stops the service but keeps its database, and starts it anew. */
   restart(env?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
@@ -58,7 +60,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     ...(options.config === undefined ? {} : { PURSER_CONFIG: writeConfig(database.data_dir, options.config) }),
     ...options.env,
   };
-  let running = await run(fixed);
+  const links = new Map<string, string>();
+  let running = await run(fixed, links);
   let sequence = 0;
 
   const service: Service = {
@@ -69,6 +72,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     get admin() {
       return clientOf(() => running.url, ADMIN_KEY);
     },
+    linkTo: (email) => links.get(email),
     as: (key) => ({ key, ...clientOf(() => running.url, key) }),
     async newUser({ trial = true, tokens = 0 } = {}) {
       sequence += 1;
@@ -82,7 +86,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     },
     async restart(env = {}) {
       await running.stop();
-      running = await run({ ...fixed, ...env });
+      running = await run({ ...fixed, ...env }, links);
     },
     async stop() {
       await running.stop();
@@ -92,8 +96,9 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   return service;
 }
 
-async function run(env: Record<string, string>) {
-  const app = await createApp(readConfig(env), createLog(env.LOG_LEVEL ?? "silent"), cheapPasswords());
+async function run(env: Record<string, string>, links: Map<string, string>) {
+  const log = keepingLinks(createLog(env.LOG_LEVEL ?? "silent"), links);
+  const app = await createApp(readConfig(env), log, cheapPasswords());
   const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
   app.listeningAt(server.url);
   const stop = async () => {
@@ -102,6 +107,15 @@ async function run(env: Record<string, string>) {
     await app.stop();
   };
   return { url: server.url, stop };
+}
+
+/** A log that also keeps the links written to it, by the address that each is for. */
+function keepingLinks(log: Log, links: Map<string, string>): Log {
+  const warn = (fields: { to?: string; link?: string } | string, text?: string) => {
+    if (typeof fields === "object" && fields.to !== undefined) links.set(fields.to, fields.link ?? "");
+    log.warn(fields, text);
+  };
+  return Object.assign(Object.create(log), { warn });
 }
 
 function writeConfig(folder: string, config: unknown): string {

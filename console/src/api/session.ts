@@ -64,9 +64,11 @@ interface Credentials {
   password: string;
 }
 export const signIn = (body: Credentials) => enter(call("POST /api/v1/auth/sign-in/email", { body }));
-/** Signed in at once, or once a link that was sent is followed. */
-export const signUp = (body: Credentials) => enter(call("POST /api/v1/auth/sign-up/email", { body }));
-export const verifyEmail = (token: string) => enter(call("POST /api/v1/auth/verify-email", { body: { token } }));
+/** With a password: signed in at once. Without: a link is mailed, and its page asks for the password. */
+export const signUp = (body: { email: string; password?: string }) =>
+  enter(call("POST /api/v1/auth/sign-up/email", { body }));
+export const verifyEmail = (token: string, password: string) =>
+  enter(call("POST /api/v1/auth/verify-email", { body: { token, password } }));
 export const requestPasswordReset = (email: string) =>
   call("POST /api/v1/auth/request-password-reset", { body: { email } });
 export const resetPassword = (token: string, new_password: string) =>

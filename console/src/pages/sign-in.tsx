@@ -153,16 +153,18 @@ function LinkSent({ email, delivery, children }: { email: string; delivery: "mai
 }
 
 export function SignUpPage() {
-  const navigate = useNavigate();
+  const entered = useEntered();
   const { data: here } = useQuery(sessionQuery);
   const [email, setEmail] = useState("");
   const [password, setPassword] = useState("");
   const [sent, setSent] = useState<"mail" | "log" | null>(null);
+  const by_link = here?.verification !== "none";
   const create = async () => {
-    const answer = await signUp({ email, password });
-    if ("user" in answer) await navigate({ to: "/" });
+    const answer = await signUp(by_link ? { email } : { email, password });
+    if ("user" in answer) await entered.enter(answer.trial);
     else setSent(answer.delivery);
   };
+  if (entered.without_trial) return <WithoutTrial />;
   if (here?.signup === "closed") {
     return (
       <Frame title="Sign-up is closed" foot={back}>
@@ -174,7 +176,7 @@ export function SignUpPage() {
     return (
       <Frame title="Confirm your address" foot={back}>
         <LinkSent email={email} delivery={sent}>
-          Follow it: your account and its trial tokens are made then.
+          Open it and set your password: then your account is made.
         </LinkSent>
       </Frame>
     );
@@ -191,7 +193,36 @@ export function SignUpPage() {
           value={email}
           onValue={setEmail}
         />
-        <NewPassword label="Password" value={password} onValue={setPassword} />
+        {by_link ? (
+          <p className="text-pretty text-muted">A link confirms this address. You set your password on its page.</p>
+        ) : (
+          <NewPassword label="Password" value={password} onValue={setPassword} />
+        )}
+      </Form>
+    </Frame>
+  );
+}
+
+/** Where a new user goes: the overview, or first the page that tells why the account begins without tokens. */
+function useEntered() {
+  const navigate = useNavigate();
+  const [without_trial, setWithoutTrial] = useState(false);
+  const enter = async (trial: "granted" | "used_before") => {
+    if (trial === "granted") await navigate({ to: "/" });
+    else setWithoutTrial(true);
+  };
+  return { enter, without_trial };
+}
+
+function WithoutTrial() {
+  const navigate = useNavigate();
+  return (
+    <Frame title="Your account has no trial" foot={null}>
+      <Form act="Continue" onAct={() => navigate({ to: "/" })}>
+        <p className="text-pretty">
+          Your account is made, and you are signed in. Each mailbox gets one trial, and this one had its trial before,
+          so the balance is 0. Buy tokens or subscribe to a plan to use models.
+        </p>
       </Form>
     </Frame>
   );
@@ -215,14 +246,20 @@ function NewPassword(props: { label: string; value: string; onValue: (value: str
 const useLinkToken = () =>
   useRouterState({ select: (state) => new URLSearchParams(state.location.hash).get("token") ?? "" });
 
-/** Where the link of a sign-up leads. It takes a click, so that a mail scanner that opens links uses none up. */
+/** Where the link of a sign-up leads. The person who opens it chooses the password. */
 export function VerifyEmailPage() {
   const token = useLinkToken();
-  const navigate = useNavigate();
+  const entered = useEntered();
+  const [password, setPassword] = useState("");
+  if (entered.without_trial) return <WithoutTrial />;
   return (
-    <Frame title="Confirm your address" foot={back}>
-      <Form act="Confirm and enter" onAct={() => verifyEmail(token).then(() => navigate({ to: "/" }))}>
-        <p className="text-pretty text-muted">One click, and your account is made, with its trial tokens.</p>
+    <Frame title="Set your password" foot={back}>
+      <Form
+        act="Set the password and enter"
+        onAct={() => verifyEmail(token, password).then(({ trial }) => entered.enter(trial))}
+      >
+        <p className="text-pretty text-muted">This confirms your address and makes your account.</p>
+        <NewPassword label="Password" value={password} onValue={setPassword} />
       </Form>
     </Frame>
   );

@@ -226,18 +226,113 @@ test("PURSER_CONFIG may be YAML or JSON, and its providers' keys are found by th
   }
 });
 
+const PROXIES = "127.0.0.1/32";
+const PUBLIC = { PURSER_PUBLIC_URL: "https://purser.example", PURSER_TRUSTED_PROXIES: PROXIES };
+
 test.each([
-  ["sign-ups that nobody verifies and others can reach", { PURSER_PUBLIC_URL: "https://purser.example" }, /SMTP_URL/],
-  ["a console that people would open at another address", { HOST: "0.0.0.0" }, /PURSER_PUBLIC_URL/],
+  ["a console that people would open at another address", { HOST: "0.0.0.0" }, /^PURSER_PUBLIC_URL/],
+  ["tokens that cost nothing, for everyone", { ...PUBLIC, PURSER_PAYMENTS: "sandbox" }, /^PURSER_PAYMENTS is sandbox/],
+  [
+    "tokens that cost nothing behind a proxy",
+    { PURSER_TRUSTED_PROXIES: PROXIES, PURSER_PAYMENTS: "sandbox" },
+    /^PURSER_PAYMENTS is sandbox/,
+  ],
+  [
+    "clients that cannot be told apart behind a TLS proxy",
+    { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "https://purser.example" },
+    /^PURSER_TRUSTED_PROXIES/,
+  ],
+  [
+    "clients that cannot be told apart behind a proxy on this machine",
+    { PURSER_PUBLIC_URL: "http://purser.example" },
+    /^PURSER_TRUSTED_PROXIES/,
+  ],
 ])("warns of %s", (_, env, warning) => {
   expect(readConfig(env).warnings).toEqual([expect.stringMatching(warning)]);
 });
 
 test.each([
   { PURSER_PUBLIC_URL: "http://localhost:8080" },
-  { PURSER_PUBLIC_URL: "https://purser.example", PURSER_SIGNUP: "closed" },
-  { PURSER_PUBLIC_URL: "https://purser.example", SMTP_URL: "smtp://mail" },
-  { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "https://purser.example" },
+  { PURSER_PUBLIC_URL: "http://localhost:8080", PURSER_PAYMENTS: "sandbox" },
+  PUBLIC,
+  { ...PUBLIC, SMTP_URL: "smtp://mail" },
+  { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "http://purser.example:3000" },
 ])("warns of nothing when %o", (env) => {
   expect(readConfig(env).warnings).toEqual([]);
+});
+
+const POSTGRES = { DATABASE_URL: "postgres://db/purser", PURSER_KEK: `k1:${KEY}` };
+
+describe("the attack with free tokens: payments are simulated and sign-ups are in at once on this machine only", () => {
+  test.each<[string, Record<string, string>]>([
+    ["a public address in front of loopback, embedded storage", { PURSER_PUBLIC_URL: "https://purser.example" }],
+    ["the same with a provider's key", { PURSER_PUBLIC_URL: "https://purser.example", OPENAI_API_KEY: "sk-1" }],
+    ["a public address whose name begins like loopback", { PURSER_PUBLIC_URL: "https://127.purser.example" }],
+    ["a proxy, though the public address is loopback", { PURSER_TRUSTED_PROXIES: PROXIES }],
+    ["HOST on all interfaces", { HOST: "0.0.0.0", PURSER_PUBLIC_URL: "http://localhost:3000" }],
+    ["PostgreSQL, on loopback", POSTGRES],
+  ])("%s: no payments, and a link", (_, env) => {
+    expect(readConfig(env)).toMatchObject({ payments: "none", verification: "link" });
+  });
+
+  test.each<[Record<string, string>]>([
+    [{}],
+    [{ PURSER_PUBLIC_URL: "http://localhost:8080" }],
+    [{ HOST: "::1", PURSER_PUBLIC_URL: "http://[::1]:3000" }],
+    [{ HOST: "localhost", PURSER_PUBLIC_URL: "http://127.0.0.2" }],
+  ])("%o: simulated, and at once", (env) => {
+    expect(readConfig(env)).toMatchObject({ payments: "sandbox", verification: "none" });
+    expect(readConfig({ ...env, SMTP_URL: "smtp://mail" })).toMatchObject({
+      payments: "sandbox",
+      verification: "link",
+    });
+  });
+});
+
+describe("each default, by where the service stands", () => {
+  const same = {
+    role: "all",
+    host: "127.0.0.1",
+    port: 3000,
+    data_dir: "./data",
+    admin_key: null,
+    test_clock: null,
+    stripe: null,
+    mail: null,
+    egress_allow: [],
+    safety_off: "refused",
+    keep_runs_days: null,
+    signup: "open",
+    log_level: "info",
+    provider_keys: {},
+    providers: [],
+    models: [],
+    warnings: [],
+  };
+  test.each<[string, Record<string, string>, object]>([
+    [
+      "on a person's own machine",
+      {},
+      { ...same, database_url: null, keyring: null, payments: "sandbox", verification: "none", public_url: null },
+    ],
+    [
+      "embedded, behind a TLS proxy",
+      PUBLIC,
+      {
+        ...same,
+        database_url: null,
+        keyring: null,
+        payments: "none",
+        verification: "link",
+        trusted_proxies: [PROXIES],
+      },
+    ],
+    [
+      "PostgreSQL, two nodes, behind a proxy",
+      { ...POSTGRES, ...PUBLIC, HOST: "0.0.0.0" },
+      { ...same, host: "0.0.0.0", keyring: [{ id: "k1" }], payments: "none", verification: "link" },
+    ],
+  ])("%s", (_, env, expected) => {
+    expect(readConfig(env)).toMatchObject(expected);
+  });
 });

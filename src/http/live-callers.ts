@@ -1,0 +1,89 @@
+import type { Context, MiddlewareHandler } from "hono";
+import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
+import { PurserError } from "../errors.ts";
+
+/** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
+const CHECK_MS = 250;
+
+/** How a request shows who calls. */
+interface Credential {
+  /** The same for all requests with this credential. */
+  name: string;
+  /** Throws the 401 or 403 when it is refused. */
+  authenticate(): Promise<unknown>;
+}
+
+interface Watched {
+  credential: Credential;
+  streams: Set<AbortController>;
+  /** The check of the last turn, while it goes on. */
+  checking: Promise<void> | null;
+}
+
+/**
+ * Callers of answers that take long. Authenticates each credential again while an answer to it goes on: from a cache
+ * that notifications invalidate, so that a check costs no statement.
+ */
+function createLiveCallers() {
+  const watched = new Map<string, Watched>();
+  let timer: NodeJS.Timeout | undefined;
+
+  const check = async ({ credential, streams }: Watched): Promise<void> => {
+    try {
+      await credential.authenticate();
+    } catch (error) {
+      // Any other failure says nothing about the caller: the database is away.
+      if (isRefusal(error)) for (const stream of [...streams]) stream.abort(error);
+    }
+  };
+  const checkAll = () => {
+    for (const entry of watched.values()) {
+      entry.checking ??= check(entry).finally(() => {
+        entry.checking = null;
+      });
+    }
+  };
+
+  return {
+    watch(credential: Credential): LiveCaller {
+      const stream = new AbortController();
+      const entry = watched.get(credential.name) ?? { credential, streams: new Set(), checking: null };
+      entry.streams.add(stream);
+      watched.set(credential.name, entry);
+      timer ??= setInterval(checkAll, CHECK_MS).unref();
+      const leave = () => {
+        entry.streams.delete(stream);
+        if (entry.streams.size > 0 || watched.get(credential.name) !== entry) return;
+        watched.delete(credential.name);
+        if (watched.size > 0) return;
+        clearInterval(timer);
+        timer = undefined;
+      };
+      return { refused: stream.signal, check: () => check(entry), leave };
+    },
+  };
+}
+
+/** Lets routes watch their caller: `live_caller`. An answer that is no event stream ends the watching here. */
+export function watchCallers(credentialOf: (c: Context<HttpEnv>) => Credential): MiddlewareHandler<HttpEnv> {
+  const callers = createLiveCallers();
+  return async (c, next) => {
+    const watched: LiveCaller[] = [];
+    c.set("live_caller", () => {
+      const live = callers.watch(credentialOf(c));
+      watched.push(live);
+      return live;
+    });
+    await next();
+    if (watched.length === 0 || isEventStream(c.res)) return;
+    for (const live of watched) live.leave();
+  };
+}
+
+function isEventStream({ headers }: Response): boolean {
+  return (headers.get("Content-Type") ?? "").startsWith("text/event-stream");
+}
+
+function isRefusal(error: unknown): boolean {
+  return error instanceof PurserError && (error.shape.status === 401 || error.shape.status === 403);
+}

@@ -1,0 +1,107 @@
+import { randomBytes } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTrials } from "../../src/accounts/trials.service.ts";
+import { createCipher } from "../../src/platform/cipher.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { openBrowser } from "../support/browser.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { type Service, startService } from "../support/service.ts";
+import { signUp } from "../support/sign-up.ts";
+
+const PASSWORD = "correct horse battery";
+const MIGRATION = readFileSync(join(import.meta.dirname, "../../migrations/0016_trials.sql"), "utf8");
+
+let service: Service;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service.stop());
+
+/** What a sign-up with this address gets. */
+async function trialOf(email: string) {
+  const browser = openBrowser(service.url);
+  const { status, body } = await signUp(service, { email, password: PASSWORD }, browser);
+  expect(status).toBe(201);
+  const me = (await browser.get("/users/me")).body;
+  return { id: body.user.id, told: body.trial, balance: me.token_balance, is_trial: me.is_trial };
+}
+const GRANTED = { told: "granted", balance: 625_000, is_trial: true };
+const USED = { told: "used_before", balance: 0, is_trial: false };
+const erase = (id: string) => service.admin.request("DELETE", `/api/v1/admin/users/${id}`);
+
+describe("farming trials (contract 3: once per normalised address)", () => {
+  it("other spellings of one mailbox get an account without a trial, and are told so", async () => {
+    expect(await trialOf("ada.lovelace@gmail.com")).toMatchObject(GRANTED);
+    for (const email of ["adalovelace+1@gmail.com", "a.d.a.lovelace@gmail.com", "Ada.Lovelace@googlemail.com"]) {
+      expect(await trialOf(email), email).toMatchObject(USED);
+    }
+    expect(await trialOf("ada.lovelace@example.org")).toMatchObject(GRANTED);
+    expect(await trialOf("adalovelace@example.org")).toMatchObject(GRANTED);
+  });
+
+  it("deleting the account and signing up again gets none", async () => {
+    const { id } = await trialOf("grace@example.org");
+    expect((await erase(id)).status).toBe(204);
+    expect(await trialOf("grace+again@example.org")).toMatchObject(USED);
+    expect((await service.admin.get("/api/v1/admin/audit")).body.ok).toBe(true);
+  });
+
+  it("sign-ups of one mailbox at the same moment get one trial", async () => {
+    const found = await Promise.all([1, 2, 3, 4].map((n) => trialOf(`alan+${n}@example.org`)));
+    expect(found.map(({ told }) => told).sort()).toEqual(["granted", "used_before", "used_before", "used_before"]);
+  });
+
+  it("a trial given by the operator counts; one that the operator did not give does not; the operator may give another", async () => {
+    const make = async (email: string, trial: boolean) =>
+      (await service.admin.post("/api/v1/admin/users", { email, trial })).body.user;
+    await erase((await make("with@example.org", true)).id);
+    expect(await trialOf("with@example.org")).toMatchObject(USED);
+    await erase((await make("without@example.org", false)).id);
+    expect(await trialOf("without@example.org")).toMatchObject(GRANTED);
+    expect(await make("with+more@example.org", true)).toMatchObject({ is_trial: true, token_balance: 625_000 });
+  });
+});
+
+it("what is kept of an address is a hash that nobody without the service's key can compute, and it outlives the user", async () => {
+  const database = await createTestDatabase();
+  const db = await database.open();
+  const key = randomBytes(32);
+  const trials = await createTrials({ db, cipher: createCipher(key, "trials") });
+  expect(await db.transaction((tx) => trials.take(tx, "ada@example.org"))).toBe(true);
+  const other = await createTrials({ db, cipher: createCipher(randomBytes(32), "trials") });
+  expect(await db.transaction((tx) => other.take(tx, "ada@example.org"))).toBe(true);
+  const columns = { text: "select column_name from information_schema.columns where table_name = 'trial_mailbox'" };
+  expect(await db.query(columns)).toEqual([{ column_name: "hash" }]);
+  await db.close();
+  await database.drop();
+});
+
+it("an upgrade: users who had a trial before have theirs recorded at the first start, on nodes that start together too", async () => {
+  const database = await createTestDatabase();
+  const db = await database.open();
+  const cipher = createCipher(randomBytes(32), "trials");
+  const users = Array.from({ length: 2500 }, (_, n) => ({ id: newId(), email: `old${n}@example.org` }));
+  const [erased, without_trial] = users.map(({ id }) => id);
+  const values = [users.map(({ id }) => id), users.map(({ email }) => email)];
+  const old = "unnest($1::uuid[], $2::text[]) old (id, email)";
+  await db.query({ text: `insert into users (id, email, created_at) select id, email, now() from ${old}`, values });
+  await db.query({
+    text: `insert into account (user_id, opened_at, trial_ends_at) select id, now(), now() from ${old}`,
+    values,
+  });
+  await db.query({ text: "update account set trial_ends_at = null where user_id = $1", values: [without_trial] });
+  // What the migration does to a database that has users already.
+  await db.query({ text: /insert into trial_backlog[^;]+/.exec(MIGRATION)?.[0] ?? "" });
+  await db.query({ text: "update users set email = null, erased_at = now() where id = $1", values: [erased] });
+  const [trials] = await Promise.all([createTrials({ db, cipher }), createTrials({ db, cipher })]);
+  expect(await db.query({ text: "select from trial_backlog" })).toEqual([]);
+  const takes = (email: string) => db.transaction((tx) => trials.take(tx, email));
+  expect(await takes("old0@example.org")).toBe(true);
+  expect(await takes("old1@example.org")).toBe(true);
+  expect(await takes("old2+x@example.org")).toBe(false);
+  expect(await takes("old2499@example.org")).toBe(false);
+  await db.close();
+  await database.drop();
+});

@@ -1,0 +1,17 @@
+import { expect, test } from "vitest";
+import { mailboxOf } from "../../../src/accounts/mailbox.ts";
+
+test.each([
+  ["Ada@Example.org", "ada@example.org"],
+  ["ada+trial@example.org", "ada@example.org"],
+  ["ada+one+two@example.org", "ada@example.org"],
+  ["a.d.a@example.org", "a.d.a@example.org"],
+  ["a.d.a@gmail.com", "ada@gmail.com"],
+  ["A.da+x.y@GoogleMail.com", "ada@gmail.com"],
+  ["a-d_a.x@pm.me", "adax@proton.me"],
+  ["ada@protonmail.com", "ada@proton.me"],
+  ["a.da@gmail.com.example.org", "a.da@gmail.com.example.org"],
+  ['"a@b"@example.org', '"a@b"@example.org'],
+])("%s leads to the mailbox %s", (email, mailbox) => {
+  expect(mailboxOf(email)).toBe(mailbox);
+});
