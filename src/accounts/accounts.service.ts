@@ -4,6 +4,7 @@ import { errors } from "../errors.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
+import { isUniqueViolation } from "../platform/sql-state.ts";
 import { type ApiKeyRow, createAccountsStore, type UserPage, type UserRow } from "./accounts.store.ts";
 import { hashApiKey, isApiKey, newApiKey, shownParts } from "./api-key.ts";
 import { createAuthentication } from "./authentication.ts";
@@ -37,8 +38,6 @@ export type KeyState = Pick<ApiKeyRow, "user_id" | "id" | "budget_tokens" | "exp
  * on the key; its answer is called after the change.
  */
 export type OnKeyChange = (key: KeyState, tx: Tx) => Promise<() => Promise<void>>;
-
-const UNIQUE_VIOLATION = "23505";
 
 /** Users and their API keys. Owns `users` and `api_key`. */
 export async function createAccounts(deps: { db: Db; clock: Clock }) {
@@ -100,7 +99,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
         const user = userRecord(await store.insertUser(tx, row));
         return { user, api_key: await insertKey(tx, user.id, { name: wanted.key_name }) };
       } catch (error) {
-        if ((error as { code?: string }).code !== UNIQUE_VIOLATION) throw error;
+        if (!isUniqueViolation(error)) throw error;
         throw errors.conflict("name_taken", "A user with this e-mail address exists. Use another address.", "email");
       }
     },

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { PurserError } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
-import { isRefusal } from "../platform/refusal.ts";
+import { isRefusal } from "../platform/sql-state.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 
 /** Pauses while the database is away: a restart or a failover takes seconds. Together they are as long as a lease. */

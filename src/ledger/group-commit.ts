@@ -1,6 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { answerBatch, createBatchQueue, type Waiting } from "../platform/batch-queue.ts";
-import { isRefusal } from "../platform/refusal.ts";
+import { isRefusal } from "../platform/sql-state.ts";
 
 /** Operations one by one, done in batches. */
 export interface GroupCommit<Operation, Outcome> {

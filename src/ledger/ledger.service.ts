@@ -2,7 +2,7 @@ import { errors } from "../errors.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import { isRefusal } from "../platform/refusal.ts";
+import { isRefusal } from "../platform/sql-state.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges } from "./charge.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";

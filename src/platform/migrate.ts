@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { SqlConnection, SqlSource } from "./sql-connection.ts";
+import { applyDefinitions } from "./sql-functions.ts";
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
 /** Any fixed number: nodes that start together migrate one after the other. */
@@ -21,7 +22,10 @@ function readMigrations(): Migration[] {
   });
 }
 
-/** Applies what is missing of migrations/, each in a transaction of its own. Refuses a database from a newer version. */
+/**
+ * Applies the missing migrations, each in its own transaction, then the SQL functions of this release. Rejects a database
+ * of a newer version.
+ */
 export async function migrate(source: SqlSource): Promise<void> {
   const connection = await source.connect();
   try {
@@ -35,6 +39,7 @@ export async function migrate(source: SqlSource): Promise<void> {
     const migrations = readMigrations();
     checkHistory(rows, migrations);
     for (const migration of migrations.slice(rows.length)) await apply(connection, migration);
+    await applyDefinitions(connection);
   } finally {
     await connection.query({ text: "select pg_advisory_unlock($1)", values: [ADVISORY_LOCK] }).catch(() => {});
     connection.release();

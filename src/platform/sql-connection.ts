@@ -1,5 +1,6 @@
 import { Kysely, PostgresDialect, type PostgresPoolClient } from "kysely";
 import type { Sql, Statement, Tx } from "./db.ts";
+import { isUndone } from "./sql-state.ts";
 
 /** One connection as both adapters offer it: what node-postgres calls a pool client. */
 export interface SqlConnection {
@@ -41,12 +42,6 @@ export async function repeated<T>(work: () => Promise<T>): Promise<T> {
       if (repeats === MOST_REPEATS || !isUndone(error)) throw error;
     }
   }
-}
-
-/** deadlock_detected, serialization_failure */
-function isUndone(error: unknown): boolean {
-  const code = (error as { code?: unknown } | null)?.code;
-  return code === "40P01" || code === "40001";
 }
 
 /**

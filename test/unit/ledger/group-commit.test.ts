@@ -94,6 +94,18 @@ test.each(["EPIPE", "EBADF"])("%s is no judgement of the database: what met it i
   expect(batches).toEqual(Array(3).fill(["settle 1", "settle 2"]));
 });
 
+test.each([
+  ["idle_in_transaction_session_timeout", "25P03"],
+  ["transaction_timeout", "25P04"],
+  ["a standby that was not promoted yet", "25006"],
+])("a charge that met %s is made again", async (_, code) => {
+  const { batches, commit } = recorded((_batch, call) => {
+    if (call === 1) throw Object.assign(new Error("terminating connection"), { code });
+  });
+  expect(await Promise.all([commit("settle"), commit("b")])).toEqual(["settle done", "b done"]);
+  expect(batches).toHaveLength(2);
+});
+
 const away = Object.assign(new Error("refused"), { code: "ECONNREFUSED" });
 
 test("what must not be lost waits for a database that is away, however long; the rest of its batch fails", async () => {

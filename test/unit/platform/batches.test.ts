@@ -23,7 +23,7 @@ test("of a batch that the database refuses, the item at fault fails alone", asyn
   expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
 });
 
-test.each([undefined, "EPIPE", "08006", "57P01"])(
+test.each([undefined, "EPIPE", "08006", "57P01", "25P03"])(
   "a batch whose answer was lost (code %s) is not done again, since it may have been done",
   async (code) => {
     let calls = 0;

@@ -1,0 +1,9 @@
+-- Every node drops a key from its cache when the row changes, whoever changed it.
+create or replace function tell_api_key_changed() returns trigger language plpgsql as $$
+begin
+  perform pg_notify('api_key_changed', old.id::text);
+  return null;
+end $$;
+
+create or replace trigger api_key_changed after update of key_hash, revoked_at, expires_at, scopes, budget_tokens or delete on api_key
+  for each row execute function tell_api_key_changed();

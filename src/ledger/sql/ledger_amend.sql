@@ -1,0 +1,23 @@
+-- Replaces what was last known of a call by what it really came to. `rest` has its counts and rates whole, and of its
+-- cost what is charged now. The usage of the day on which it was first charged follows.
+create or replace function ledger_amend(rest usage_event) returns void language plpgsql as $$
+declare
+  none constant uuid := '00000000-0000-0000-0000-000000000000';
+  known usage_event;
+begin
+  select * into strict known from usage_event where user_id = rest.user_id and hold_id = rest.hold_id;
+  update usage_event set
+      input_tokens = rest.input_tokens, cached_input_tokens = rest.cached_input_tokens,
+      output_tokens = rest.output_tokens, input_rate_micro = rest.input_rate_micro,
+      cached_input_rate_micro = rest.cached_input_rate_micro, output_rate_micro = rest.output_rate_micro,
+      price_version = rest.price_version, cost = known.cost + rest.cost, charged = known.charged + rest.charged,
+      overage = known.overage + rest.overage, absorbed = known.absorbed + rest.absorbed,
+      entries_to = rest.entries_to, from_progress = false
+    where user_id = rest.user_id and hold_id = rest.hold_id;
+  update usage_daily set
+      input_tokens = input_tokens + rest.input_tokens - known.input_tokens,
+      cached_input_tokens = cached_input_tokens + rest.cached_input_tokens - known.cached_input_tokens,
+      output_tokens = output_tokens + rest.output_tokens - known.output_tokens, cost = cost + rest.cost
+    where user_id = known.user_id and day = (known.created_at at time zone 'UTC')::date and model = known.model
+      and agent_id = coalesce(known.agent_id, none) and api_key_id = coalesce(known.api_key_id, none);
+end $$;

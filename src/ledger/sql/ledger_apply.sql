@@ -1,0 +1,520 @@
+-- Does a batch of holds, settles, releases and expiries of holds, each whole, and returns one JSON outcome for each, in order.
+--
+-- Reads what is concerned under the accounts' locks into variables, goes through the operations one by one (what one may
+-- take depends on what those before it took), and writes each table once at the end. A batch with two operations on one
+-- hold fails, since the second would not see the first: it is sent again in parts.
+--
+-- The planner's settings make each join look up its rows by primary key, whatever the tables' sizes were when a session
+-- planned it, and keep it from planning anew for every batch.
+create or replace function ledger_apply(operations json, instant timestamptz, hold_seconds integer) returns json
+language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  none constant uuid := '00000000-0000-0000-0000-000000000000';
+  op record;
+  outcomes json[];
+  -- the accounts of the batch, and that of the operation at hand: a = accounts[a_place]
+  account_ids uuid[];
+  is_twice boolean;
+  accounts account[];
+  a account;
+  a_place integer := 0;
+  -- their open buckets, each bucket at the same place of every array, oldest first; those of a are first to last
+  bucket_owners uuid[];
+  bucket_ids uuid[];
+  bucket_sources text[];
+  bucket_remaining bigint[];
+  bucket_held bigint[];
+  bucket_recalled bigint[];
+  bucket_live boolean[];
+  bucket_ends text[];
+  is_due boolean;
+  first integer;
+  last integer;
+  i integer;
+  -- a hold: what it asks for, what is still to be found, what it pins
+  amount bigint;
+  minimum bigint;
+  refusal text;
+  key_left bigint;
+  agent_left bigint;
+  agent_held bigint;
+  posted_live bigint;
+  held_live bigint;
+  slice_places integer[];
+  slice_buckets uuid[];
+  slice_tokens bigint[];
+  -- a settle: what it costs now, what of that is still to be paid, and its entries to be
+  payable bigint;
+  unmet bigint;
+  part bigint;
+  take bigint;
+  overage bigint;
+  leg_types text[];
+  leg_places integer[];
+  leg_tokens bigint[];
+  leg integer;
+  signed bigint;
+  description text;
+  entries_after bigint;
+  is_charge boolean;
+  is_rest boolean;
+  settled jsonb;
+  charge usage_event;
+  calling text;
+  reached integer;
+  -- riders: whether there are any, those of one procedure by their operations, and what was answered to each operation
+  is_ridden boolean;
+  rider_places integer[];
+  rider_arguments jsonb;
+  rider_answers jsonb;
+  answers jsonb[];
+  spent_before bigint;
+  -- what is written at the end
+  new_holds hold[];
+  ended_users uuid[];
+  ended_holds uuid[];
+  entries entry[];
+  events usage_event[];
+  crossings crossing[];
+  key_users uuid[];
+  key_ids uuid[];
+  key_spent bigint[];
+  key_held bigint[];
+begin
+  -- Lock the accounts, in one order everywhere, and read them and their open buckets. What has expired is closed first:
+  -- from there on an expired bucket has nothing but what is held.
+  select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id), bool_or(o.rider is not null)
+    into account_ids, is_twice, is_ridden
+    from json_to_recordset(operations) as o(user_id uuid, hold_id uuid, rider json);
+  if is_twice then
+    raise exception 'two operations on one hold in one batch';
+  end if;
+  loop
+    select array_agg(mine), array_agg((mine).user_id) into accounts, account_ids
+      from (select account as mine from account where user_id = any (account_ids) order by user_id for update) as locked;
+    select array_agg(user_id), array_agg(id), array_agg(source), array_agg(remaining), array_agg(held),
+        array_agg(recalled), array_agg(expires_at > instant), array_agg(case when expires_at > instant then 'spent' else 'expired' end),
+        bool_or(expires_at <= instant and remaining > held)
+      into bucket_owners, bucket_ids, bucket_sources, bucket_remaining, bucket_held, bucket_recalled, bucket_live,
+        bucket_ends, is_due
+      from (
+        select * from bucket where user_id = any (account_ids) and closed_reason is null order by user_id, granted_at, id
+      ) as open_ones;
+    exit when is_due is not true;
+    perform ledger_expire(user_id, instant) from unnest(account_ids) as user_id;
+  end loop;
+
+  -- The riders of what is going to be done for the first time, all of a procedure at once.
+  if is_ridden then
+    for calling, rider_places, rider_arguments in
+      select o.rider ->> 'procedure', array_agg(o.ordinality order by o.ordinality),
+          jsonb_agg(o.rider -> 'argument' order by o.ordinality)
+        from rows from (json_to_recordset(operations) as (
+          kind text, user_id uuid, hold_id uuid, cost_tokens bigint, rider jsonb
+        )) with ordinality as o
+        left join hold h on h.user_id = o.user_id and h.id = o.hold_id
+        left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
+        where o.rider is not null and case o.kind
+          when 'hold' then h.id is null and e.hold_id is null
+          else e.hold_id is null or (e.from_progress and o.cost_tokens > e.cost)
+        end
+        group by 1
+    loop
+      execute format('select %I($1)', calling) into strict rider_answers using rider_arguments;
+      for i in 1 .. cardinality(rider_places) loop
+        answers[rider_places[i]] := rider_answers -> (i - 1);
+      end loop;
+    end loop;
+  end if;
+
+  for op in
+    select o.*,
+        h.id is not null as is_held, h.api_key_id as held_for_key, h.requested, h.held, h.slice_buckets,
+        h.slice_tokens, h.overage as overage_held, h.expires_at <= clock_timestamp() as is_dead,
+        h.estimate as estimated,
+        e.hold_id is not null as is_settled, e.cost, e.charged, e.overage, e.absorbed, e.held as settled_hold,
+        e.from_progress
+      from rows from (json_to_recordset(operations) as (
+        kind text, user_id uuid, hold_id uuid, request_id text, api_key_id uuid, agent_id uuid, run_id uuid,
+        key_budget_tokens bigint, agent_budget jsonb, amount_tokens bigint, minimum_tokens bigint,
+        model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
+        input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
+        estimate jsonb, rider jsonb
+      )) with ordinality as o
+      left join hold h on h.user_id = o.user_id and h.id = o.hold_id
+      left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
+      order by o.ordinality
+  loop
+    if op.user_id is distinct from a.user_id then
+      if a_place > 0 then
+        accounts[a_place] := a;
+      end if;
+      a_place := array_position(account_ids, op.user_id);
+      if a_place is null then
+        raise exception 'the user % has no account', op.user_id;
+      end if;
+      a := accounts[a_place];
+      first := coalesce(array_position(bucket_owners, op.user_id), 1);
+      last := first - 1 + coalesce(cardinality(array_positions(bucket_owners, op.user_id)), 0);
+    end if;
+
+    if op.kind = 'hold' then
+      if op.is_held or op.is_settled then
+        outcomes := outcomes || json_build_object('status', 'held', 'hold_id', op.hold_id,
+          'held_tokens', coalesce(op.held, op.settled_hold, 0));
+        continue;
+      end if;
+      if op.rider is not null and not (answers[op.ordinality] ->> 'done')::boolean then
+        outcomes := outcomes || json_build_object('status', 'superseded', 'rider', answers[op.ordinality]);
+        continue;
+      end if;
+      amount := op.amount_tokens;
+      minimum := greatest(op.minimum_tokens, least(1, amount));
+      refusal := null;
+      key_left := null;
+      if op.key_budget_tokens is not null then
+        select greatest(0, op.key_budget_tokens - coalesce(sum(used), 0)) into key_left from (
+          select spent + held from key_spend where user_id = op.user_id and api_key_id = op.api_key_id
+          union all
+          select spent + held from unnest(key_ids, key_spent, key_held) as pending(id, spent, held)
+            where id = op.api_key_id
+        ) as key_use(used);
+        amount := least(amount, key_left);
+        if amount < minimum then
+          refusal := 'key_budget_exceeded';
+        end if;
+      end if;
+      if op.agent_budget is not null then
+        select coalesce(sum(spent), 0), coalesce(sum(held_now), 0) into agent_left, agent_held from (
+          select cost, 0 from usage_daily where user_id = op.user_id and agent_id = op.agent_id
+            and day >= (op.agent_budget ->> 'from_day')::date
+          union all
+          select e.cost, 0 from unnest(events) as e where e.user_id = op.user_id and e.agent_id = op.agent_id
+          union all
+          select 0, h.held from hold h where h.user_id = op.user_id and h.agent_id = op.agent_id
+            and h.id <> all (coalesce(ended_holds, '{}'))
+          union all
+          select 0, h.held from unnest(new_holds) as h where h.user_id = op.user_id and h.agent_id = op.agent_id
+        ) as agent_use(spent, held_now);
+        agent_left := greatest(0, (op.agent_budget ->> 'cap_tokens')::bigint - agent_left);
+        amount := least(amount, agent_left - least(agent_left, agent_held));
+        if amount < minimum then
+          refusal := coalesce(refusal, case
+            when agent_left >= minimum and agent_held > 0 then 'in_flight_exhausted' else 'agent_budget_exceeded' end);
+        end if;
+      end if;
+      if a.trial_ends_at <= instant and a.paid_since is null then
+        refusal := 'trial_ended';
+      end if;
+
+      unmet := amount;
+      slice_places := '{}';
+      slice_buckets := '{}';
+      slice_tokens := '{}';
+      for i in first .. last loop
+        exit when unmet = 0;
+        part := least(unmet, bucket_remaining[i] - bucket_held[i]);
+        if part > 0 then
+          slice_places := slice_places || i;
+          slice_buckets := slice_buckets || bucket_ids[i];
+          slice_tokens := slice_tokens || part;
+          unmet := unmet - part;
+        end if;
+      end loop;
+      overage := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - a.overage_held, 0)));
+      amount := amount - unmet + overage;
+
+      if refusal is not null or amount < minimum then
+        select coalesce(sum(b.remaining), 0), coalesce(sum(b.held), 0) into posted_live, held_live
+          from unnest(bucket_owners, bucket_live, bucket_remaining, bucket_held) as b(owner, live, remaining, held)
+          where b.owner = op.user_id and b.live;
+        refusal := coalesce(refusal, case
+          when posted_live + greatest(0, a.overage_cap - a.overage) >= minimum then 'in_flight_exhausted'
+          when a.overage_cap is not null then 'overage_cap_reached'
+          when posted_live = 0 then 'out_of_tokens'
+          else 'insufficient_balance'
+        end);
+        outcomes := outcomes || json_build_object('status', 'refused', 'code', refusal,
+          'available', least(posted_live - held_live, key_left), 'held', held_live);
+        continue;
+      end if;
+
+      for leg in 1 .. cardinality(slice_places) loop
+        i := slice_places[leg];
+        bucket_held[i] := bucket_held[i] + slice_tokens[leg];
+      end loop;
+      a.held := a.held + amount - overage;
+      a.overage_held := a.overage_held + overage;
+      new_holds := new_holds || row(op.user_id, op.hold_id, op.api_key_id, op.amount_tokens, amount, slice_buckets,
+        slice_tokens, overage, clock_timestamp() + make_interval(secs => hold_seconds), op.request_id, op.agent_id,
+        op.run_id, op.estimate, null)::hold;
+      if op.api_key_id is not null then
+        key_users := key_users || op.user_id;
+        key_ids := key_ids || op.api_key_id;
+        key_spent := key_spent || 0::bigint;
+        key_held := key_held || amount;
+      end if;
+      outcomes := outcomes || json_build_object('status', 'held', 'hold_id', op.hold_id, 'held_tokens', amount);
+      continue;
+    end if;
+
+    -- A settle pays its cost out of the hold first; a release, or a settle that its rider refuses, pays nothing. A hold
+    -- that has expired is settled as what was last known of its call, when anything was; a settle that comes after that
+    -- pays the rest. What was last known may have been an estimate above the real cost: that charge stands.
+    if op.kind = 'expire' and op.is_dead is not true then
+      outcomes := outcomes || json_build_object('status', 'released');
+      continue;
+    end if;
+    is_charge := op.kind = 'settle' or (op.kind = 'expire' and op.model is not null);
+    is_rest := coalesce(op.kind = 'settle' and op.from_progress and op.cost_tokens > op.cost, false);
+    calling := case
+      when op.kind = 'expire' then 'Model call, settled as last known'
+      when is_rest then 'Model call, the rest of it'
+      else 'Model call'
+    end;
+    if is_charge and op.is_settled and not is_rest then
+      outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true, 'cost_tokens', op.cost,
+        'charged_tokens', op.charged, 'overage_tokens', op.overage, 'absorbed_tokens', op.absorbed);
+      continue;
+    end if;
+    if is_charge and op.rider is not null then
+      is_charge := (answers[op.ordinality] ->> 'done')::boolean;
+    end if;
+    payable := case when not is_charge then 0 when is_rest then op.cost_tokens - op.cost else op.cost_tokens end;
+    unmet := payable;
+    overage := 0;
+    entries_after := a.seq;
+    leg_types := '{}';
+    leg_places := '{}';
+    leg_tokens := '{}';
+
+    -- 1. held slices; what is left of a slice goes to who has clawed it back, or expires with its bucket
+    if op.is_held then
+      for leg in 1 .. cardinality(op.slice_buckets) loop
+        i := array_position(bucket_ids, op.slice_buckets[leg], first);
+        part := op.slice_tokens[leg];
+        take := least(unmet, part);
+        bucket_held[i] := bucket_held[i] - part;
+        if take > 0 then
+          leg_types := leg_types || 'usage'::text;
+          leg_places := leg_places || i;
+          leg_tokens := leg_tokens || take;
+          bucket_remaining[i] := bucket_remaining[i] - take;
+          unmet := unmet - take;
+        end if;
+        part := part - take;
+        if bucket_recalled[i] > 0 then
+          take := least(part, bucket_recalled[i]);
+          if take > 0 then
+            leg_types := leg_types || 'clawback'::text;
+            leg_places := leg_places || i;
+            leg_tokens := leg_tokens || take;
+            bucket_remaining[i] := bucket_remaining[i] - take;
+            bucket_recalled[i] := bucket_recalled[i] - take;
+            bucket_ends[i] := 'clawed_back';
+            part := part - take;
+          end if;
+          take := bucket_recalled[i] - bucket_held[i];
+          if take > 0 then
+            leg_types := leg_types || 'clawback'::text;
+            leg_places := leg_places || null::integer;
+            leg_tokens := leg_tokens || take;
+            bucket_recalled[i] := bucket_recalled[i] - take;
+          end if;
+        end if;
+        if part > 0 and not bucket_live[i] then
+          leg_types := leg_types || 'expiry'::text;
+          leg_places := leg_places || i;
+          leg_tokens := leg_tokens || part;
+          bucket_remaining[i] := bucket_remaining[i] - part;
+        end if;
+      end loop;
+      -- 2. held overage
+      overage := least(unmet, op.overage_held);
+      unmet := unmet - overage;
+      a.held := a.held - op.held + op.overage_held;
+      a.overage_held := a.overage_held - op.overage_held;
+      ended_users := ended_users || op.user_id;
+      ended_holds := ended_holds || op.hold_id;
+      if op.held_for_key is not null then
+        key_users := key_users || op.user_id;
+        key_ids := key_ids || op.held_for_key;
+        key_spent := key_spent || 0::bigint;
+        key_held := key_held || -op.held;
+      end if;
+    end if;
+    -- 3. free tokens, in one entry with those of the same bucket that were held
+    if unmet > 0 then
+      for i in first .. last loop
+        exit when unmet = 0;
+        take := least(unmet, bucket_remaining[i] - bucket_held[i]);
+        if take > 0 then
+          leg := array_position(leg_places, i);
+          if leg is null or leg_types[leg] <> 'usage' then
+            leg_types := leg_types || 'usage'::text;
+            leg_places := leg_places || i;
+            leg_tokens := leg_tokens || take;
+          else
+            leg_tokens[leg] := leg_tokens[leg] + take;
+          end if;
+          bucket_remaining[i] := bucket_remaining[i] - take;
+          unmet := unmet - take;
+        end if;
+      end loop;
+      -- 4. what overage the cap still allows
+      take := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - overage - a.overage_held, 0)));
+      overage := overage + take;
+      unmet := unmet - take;
+    end if;
+    if overage > 0 then
+      a.overage := a.overage + overage;
+      leg_types := leg_types || 'overage'::text;
+      leg_places := leg_places || null::integer;
+      leg_tokens := leg_tokens || overage;
+    end if;
+    -- 5. what nobody can pay is borne by the operator, and said
+    if unmet > 0 then
+      leg_types := leg_types || 'absorbed'::text;
+      leg_places := leg_places || null::integer;
+      leg_tokens := leg_tokens || unmet;
+    end if;
+
+    for leg in 1 .. cardinality(leg_types) loop
+      signed := -leg_tokens[leg];
+      a.seq := a.seq + 1;
+      if leg_places[leg] is not null then
+        a.posted := a.posted + signed;
+      elsif leg_types[leg] = 'clawback' then
+        a.debt := a.debt - signed;
+      end if;
+      if leg_types[leg] in ('expiry', 'clawback') then
+        description := case leg_types[leg] when 'expiry' then 'Expired' else 'Clawed back' end;
+        a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], null, null, null, null, null, null, description,
+          instant);
+        entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], null, null, null, null, null, null, description,
+          instant, a.last_hash)::entry;
+      else
+        a.last_hash := entry_hash(a.last_hash, a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id,
+          op.request_id, op.api_key_id, calling, instant);
+        entries := entries || row(a.user_id, a.seq, leg_types[leg], signed, a.posted - a.debt,
+          bucket_ids[leg_places[leg]], bucket_sources[leg_places[leg]], op.hold_id, op.model, op.agent_id, op.run_id,
+          op.request_id, op.api_key_id, calling, instant, a.last_hash)::entry;
+      end if;
+    end loop;
+
+    -- What thresholds of the balance that has crossed. They are remembered, since more than charges moves it.
+    reached := ledger_used_percent(a.granted, a.posted);
+    if reached > a.told_percent then
+      crossings := crossings || (
+        select array_agg(row(op.user_id, a.seq, 'balance', percent, case when is_charge then op.hold_id end,
+            jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted))::crossing)
+          from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached);
+      a.told_percent := reached;
+    end if;
+    if is_charge then
+      charge := row(op.user_id, op.hold_id, op.request_id, op.api_key_id, op.agent_id, op.run_id, op.model,
+        op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
+        op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, payable,
+        payable - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
+        op.kind = 'expire')::usage_event;
+      if is_rest then
+        perform ledger_amend(charge);
+      else
+        events := events || charge;
+      end if;
+      if overage > 0 and a.overage_cap > 0 then
+        crossings := crossings || (
+          select array_agg(row(op.user_id, a.seq, 'overage', percent, op.hold_id,
+              jsonb_build_object('cap_tokens', a.overage_cap, 'used_tokens', a.overage))::crossing)
+            from ledger_crossed(a.overage - overage, a.overage, a.overage_cap) as percent);
+      end if;
+      if payable > 0 and op.key_budget_tokens > 0 then
+        select coalesce(sum(used), 0) into spent_before from (
+          select spent from key_spend where user_id = op.user_id and api_key_id = op.api_key_id
+          union all
+          select spent from unnest(key_ids, key_spent) as pending(id, spent) where id = op.api_key_id
+        ) as key_use(used);
+        crossings := crossings || (
+          select array_agg(row(op.user_id, a.seq, 'key_budget', percent, op.hold_id,
+              jsonb_build_object('api_key_id', op.api_key_id, 'budget_tokens', op.key_budget_tokens,
+                'spent_tokens', spent_before + payable))::crossing)
+            from ledger_crossed(spent_before, spent_before + payable, op.key_budget_tokens) as percent);
+      end if;
+      if op.api_key_id is not null then
+        key_users := key_users || op.user_id;
+        key_ids := key_ids || op.api_key_id;
+        key_spent := key_spent || payable;
+        key_held := key_held || 0::bigint;
+      end if;
+      settled := jsonb_build_object('status', 'settled', 'replayed', false, 'cost_tokens', op.cost_tokens,
+        'charged_tokens', charge.charged + case when is_rest then op.charged else 0 end,
+        'overage_tokens', overage + case when is_rest then op.overage else 0 end,
+        'absorbed_tokens', unmet + case when is_rest then op.absorbed else 0 end);
+      if op.rider is not null then
+        settled := settled || jsonb_build_object('rider', answers[op.ordinality]);
+      end if;
+      outcomes := outcomes || settled::json;
+    else
+      outcomes := outcomes || json_build_object('status', case op.kind when 'settle' then 'superseded' else 'released' end);
+    end if;
+  end loop;
+  accounts[a_place] := a;
+
+  -- Write what has become of it.
+  update account set seq = changed.seq, last_hash = changed.last_hash, posted = changed.posted, held = changed.held,
+      overage = changed.overage, overage_held = changed.overage_held, debt = changed.debt,
+      told_percent = changed.told_percent
+    from unnest(accounts) as changed where account.user_id = changed.user_id;
+  update bucket set remaining = changed.remaining, held = changed.held, recalled = changed.recalled,
+      closed_reason = case when changed.remaining = 0 then changed.ending end
+    from unnest(bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled, bucket_ends)
+      as changed(user_id, id, remaining, held, recalled, ending)
+    where bucket.user_id = changed.user_id and bucket.id = changed.id
+      and (bucket.remaining, bucket.held) is distinct from (changed.remaining, changed.held);
+  if new_holds is not null then
+    insert into hold select * from unnest(new_holds);
+  end if;
+  if ended_holds is not null then
+    delete from hold using unnest(ended_users, ended_holds) as ended(user_id, id)
+      where hold.user_id = ended.user_id and hold.id = ended.id;
+  end if;
+  if entries is not null then
+    insert into entry select * from unnest(entries);
+  end if;
+  if events is not null then
+    insert into usage_event select * from unnest(events);
+    insert into usage_daily as known
+      select user_id, (instant at time zone 'UTC')::date, model, coalesce(agent_id, none), coalesce(api_key_id, none),
+          count(*), sum(input_tokens), sum(cached_input_tokens), sum(output_tokens), sum(cost)
+        from unnest(events) group by 1, 2, 3, 4, 5
+      on conflict (user_id, day, model, agent_id, api_key_id) do update set
+        requests = known.requests + excluded.requests,
+        input_tokens = known.input_tokens + excluded.input_tokens,
+        cached_input_tokens = known.cached_input_tokens + excluded.cached_input_tokens,
+        output_tokens = known.output_tokens + excluded.output_tokens,
+        cost = known.cost + excluded.cost;
+  end if;
+  if crossings is not null then
+    insert into crossing select * from unnest(crossings);
+  end if;
+  if key_ids is not null then
+    insert into key_spend
+      select change.user_id, change.id,
+          coalesce(known.spent, 0) + sum(change.spent), coalesce(known.held, 0) + sum(change.held)
+        from unnest(key_users, key_ids, key_spent, key_held) as change(user_id, id, spent, held)
+        left join key_spend known on known.user_id = change.user_id and known.api_key_id = change.id
+        group by 1, 2, known.spent, known.held
+      on conflict (user_id, api_key_id) do update set spent = excluded.spent, held = excluded.held;
+  end if;
+  -- A lost hold costs nobody anything, so a batch of holds alone need not wait for the disk.
+  if entries is null and events is null and ended_holds is null then
+    perform set_config('synchronous_commit', 'off', true);
+  end if;
+  return array_to_json(outcomes);
+end $$;

@@ -1,0 +1,16 @@
+-- Notes which thresholds of the balance were crossed by what no call did: an expiry or a claw-back.
+create or replace function ledger_note_balance(of_user uuid) returns void language plpgsql as $$
+declare
+  a account;
+  reached integer;
+begin
+  select * into strict a from account where user_id = of_user;
+  reached := ledger_used_percent(a.granted, a.posted);
+  if reached > a.told_percent then
+    insert into crossing
+      select of_user, a.seq, 'balance', percent, null,
+          jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted)
+        from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached;
+    update account set told_percent = reached where user_id = of_user;
+  end if;
+end $$;

@@ -1,0 +1,50 @@
+-- Begins run-nows with the worker of the node that they are asked of, when there are places for them and for all that
+-- waits, so that none of these could have wanted them; else null, and nothing is written. `admit` names the function
+-- that answers, in order, why a run is refused, or null. Answers the same; null: it has begun, and the intent of its
+-- first_step is written.
+--
+-- The planner's settings make each lookup one by index, whatever the tables' sizes were when a session planned it.
+create or replace function begin_run_nows(
+  runs jsonb, admit text, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer,
+  domain_now timestamptz
+) returns json language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  refusals text[];
+  asked integer := jsonb_array_length(runs);
+begin
+  if admit is not null then
+    execute format('select %I($1, $2)', admit) into strict refusals using runs, domain_now;
+  end if;
+  perform pg_advisory_xact_lock(7470626);
+  if asked + (select count(*) from (select from run where status = 'queued' limit total_limit) as waiting)
+    > least(most, total_limit - (select count(*) from run where status in ('running', 'cancelling')))
+  then
+    return null;
+  end if;
+  if exists (
+    select from (select user_id, count(*) as asked from jsonb_to_recordset(runs) as given(user_id uuid) group by user_id) as mine
+    where mine.asked
+      + (select count(*) from run where run.user_id = mine.user_id and status in ('running', 'cancelling'))
+      + (select count(*) from (select from run where run.user_id = mine.user_id and status = 'queued' limit user_limit) as waiting)
+      > user_limit
+  ) then
+    return null;
+  end if;
+  insert into run (user_id, id, agent_id, agent_version, trigger, status, queued_at, started_at, model_id, input, priority,
+    worker_id, claimed_at, lease_until, epoch, at_home, steps_count)
+  select user_id, id, agent_id, agent_version, 'manual', 'running', domain_now, domain_now, model_id, input, priority,
+    claimer, clock_timestamp(), clock_timestamp() + make_interval(secs => lease_ms / 1000.0), 1, true,
+    case when first_step is null then 0 else 1 end
+  from rows from (jsonb_to_recordset(runs) as (user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text,
+    input jsonb, priority smallint, first_step jsonb)) with ordinality as given
+  where refusals[given.ordinality] is null;
+  insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
+  select user_id, id, 0, first_step->>'type', first_step->>'name', 'running', nullif(first_step->'arguments', 'null'),
+    nullif(first_step->'internal', 'null'), domain_now
+  from rows from (jsonb_to_recordset(runs) as (user_id uuid, id uuid, first_step jsonb)) with ordinality as given
+  where refusals[given.ordinality] is null and first_step is not null;
+  return coalesce(array_to_json(refusals), array_to_json(array_fill(null::text, array[asked])));
+end $$;

@@ -1,0 +1,69 @@
+-- Makes up to `most` queued runs the worker's: of the users, the one with the fewest at work first; among equals what
+-- has the higher priority, then what was queued first. The limits hold over all nodes, because claims go one at a time.
+-- However long the queue is, only its front and the users whose turn it is are looked at.
+create or replace function claim_runs(
+  claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamptz,
+  reserved_only boolean
+) returns setof run language plpgsql as $$
+declare
+  places integer;
+  considered integer;
+  turn uuid;
+  in_turn uuid[];
+  candidates uuid[];
+  depth integer;
+  user_ids uuid[];
+  run_ids uuid[];
+begin
+  if not exists (select from run where status = 'queued') then return; end if;
+  perform pg_advisory_xact_lock(7470626);
+  places := least(most, total_limit - (select count(*) from run where status in ('running', 'cancelling')));
+  if places <= 0 then return; end if;
+  considered := greatest(100, places);
+
+  select user_id into turn from run_turn;
+  in_turn := array(select users_in_turn(turn, considered));
+  -- with fewer users than that, everybody is looked at each time
+  if cardinality(in_turn) = considered then update run_turn set user_id = in_turn[considered]; end if;
+
+  candidates := array(
+    select unnest(in_turn)
+    union
+    select front.user_id from (
+      select user_id from run where status = 'queued' order by priority, id limit considered
+    ) as front
+  );
+  -- So many runs of each are looked at; all that could be wanted only when that was too few.
+  depth := greatest(4, 4 * places / greatest(1, cardinality(candidates)));
+  loop
+    select array_agg(user_id), array_agg(id) into user_ids, run_ids from (
+      select r.user_id, r.id
+      from unnest(candidates) as candidate(user_id)
+      left join (
+        select user_id, count(*)::integer as runs from run where status in ('running', 'cancelling') group by user_id
+      ) as at_work using (user_id)
+      cross join lateral (
+        select user_id, id, priority, row_number() over (order by priority, id) as nth from run
+        where user_id = candidate.user_id and status = 'queued' and (worker_id = claimer or (worker_id is null and not reserved_only))
+        order by priority, id
+        limit greatest(0, least(depth, user_limit - coalesce(at_work.runs, 0)))
+      ) as r
+      order by coalesce(at_work.runs, 0) + r.nth, r.priority, r.id
+      limit places
+    ) as fairest;
+    exit when depth >= places or cardinality(run_ids) = places;
+    depth := places;
+  end loop;
+
+  return query
+  with locked as materialized (
+    -- a run that is being cancelled this moment is passed over
+    select run.user_id, run.id from run join unnest(user_ids, run_ids) as chosen(user_id, id) using (user_id, id)
+    where status = 'queued' for update of run skip locked
+  )
+  update run set status = 'running', epoch = run.epoch + 1, worker_id = claimer, claimed_at = clock_timestamp(),
+    lease_until = clock_timestamp() + make_interval(secs => lease_ms / 1000.0),
+    started_at = coalesce(run.started_at, domain_now), at_home = false
+  from locked where run.user_id = locked.user_id and run.id = locked.id
+  returning run.*;
+end $$;

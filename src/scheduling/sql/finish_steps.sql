@@ -1,0 +1,57 @@
+-- Records steps' outcomes, adds their usage to the runs, and names the model on the run where one was chosen. A step that
+-- `ends` its run successfully ends it here, unless that is being cancelled. Answers each in order: {"done", "ended"}; not
+-- done, and nothing written, when the run has another owner by now or the step has its outcome already. With `told`, the
+-- answer of a step that ended its run has it as well: `run`. Also a rider of the ledger's settles, and so in one
+-- transaction with the charge.
+create or replace function finish_steps(steps jsonb) returns jsonb language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  answers jsonb;
+begin
+  with given as materialized (
+    select * from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, status text,
+      result jsonb, error jsonb, safety jsonb, usage jsonb, internal jsonb, chosen jsonb, ends boolean, told boolean, output text,
+      finished_at timestamptz)) with ordinality as step
+  ), owned as materialized (
+    select given.* from given join run on run.user_id = given.user_id and run.id = given.run_id
+    where run.epoch = given.epoch and run.status in ('running', 'cancelling')
+    order by run.user_id, run.id for no key update of run
+  ), finished as (
+    update run_step set status = owned.status, result = owned.result, error = owned.error, safety = owned.safety,
+      usage = owned.usage, internal = coalesce(owned.internal, run_step.internal), finished_at = owned.finished_at
+    from owned
+    where run_step.user_id = owned.user_id and run_step.run_id = owned.run_id and run_step.index = owned.index
+      and run_step.status = 'running'
+    returning owned.*
+  ), counted as (
+    update run set
+      input_tokens = run.input_tokens + coalesce((finished.usage->>'input_tokens')::bigint, 0),
+      output_tokens = run.output_tokens + coalesce((finished.usage->>'output_tokens')::bigint, 0),
+      cost_tokens = run.cost_tokens + coalesce((finished.usage->>'cost_tokens')::bigint, 0),
+      losses = 0,
+      model_id = coalesce(finished.chosen->>'model_id', run.model_id),
+      routing = case when finished.chosen is null then run.routing else nullif(finished.chosen->'routing', 'null') end,
+      status = case when finished.ends and run.status = 'running' then 'succeeded' else run.status end,
+      output = case when finished.ends and run.status = 'running' then finished.output else run.output end,
+      finished_at = case when finished.ends and run.status = 'running' then finished.finished_at else run.finished_at end,
+      lease_until = case when finished.ends and run.status = 'running' then null else run.lease_until end
+    from finished where run.user_id = finished.user_id and run.id = finished.run_id
+    returning finished.ordinality, run.status = 'succeeded' as ended
+  )
+  select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'ended', coalesce(counted.ended, false))
+      order by given.ordinality)
+    into strict answers from given left join counted on counted.ordinality = given.ordinality;
+  -- In a statement of its own: none sees what it changes itself.
+  if steps @? '$[*] ? (@.told == true)' then
+    select jsonb_agg(case when done.detail is null then given.answer else given.answer || jsonb_build_object('run', done.detail) end
+        order by given.nth)
+      into strict answers
+      from rows from (jsonb_array_elements(answers), jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, told boolean))
+        with ordinality as given(answer, user_id, run_id, told, nth)
+      left join lateral run_details(given.user_id, given.run_id) as done(detail)
+        on given.told and (given.answer->>'ended')::boolean;
+  end if;
+  return answers;
+end $$;

@@ -1,0 +1,36 @@
+-- Writes the intents of steps; again when a resumed run takes one up again. Nothing is written for a run that is being
+-- cancelled, or that has another owner. Answers each in order: {"done", "state"}. Also a rider of the ledger's holds.
+create or replace function start_steps(steps jsonb) returns jsonb language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  answers jsonb;
+begin
+  with given as materialized (
+    select * from rows from (jsonb_to_recordset(steps) as (user_id uuid, run_id uuid, epoch integer, index integer, type text,
+      name text, arguments jsonb, internal jsonb, started_at timestamptz)) with ordinality as step
+    order by user_id, run_id
+  ), counted as (
+    update run set steps_count = greatest(run.steps_count, given.index + 1)
+    from given where run.user_id = given.user_id and run.id = given.run_id and run.epoch = given.epoch and run.status = 'running'
+    returning given.*
+  ), step as (
+    insert into run_step (user_id, run_id, index, type, name, status, arguments, internal, started_at)
+    select user_id, run_id, index, type, name, 'running', arguments, internal, started_at from counted
+    on conflict (user_id, run_id, index) do update set started_at = excluded.started_at, arguments = excluded.arguments,
+      internal = coalesce(excluded.internal, run_step.internal)
+    where run_step.status = 'running'
+  )
+  -- what was still seen as running and was not written for has changed meanwhile: it is being cancelled, or lost
+  select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'state', case
+        when counted.ordinality is not null then 'running'
+        when exists (
+          select from run where user_id = given.user_id and id = given.run_id and epoch = given.epoch
+            and status in ('running', 'cancelling')
+        ) then 'cancelling'
+        else 'lost'
+      end) order by given.ordinality)
+    into strict answers from given left join counted on counted.ordinality = given.ordinality;
+  return answers;
+end $$;

@@ -1,0 +1,18 @@
+-- Users with queued runs, those after `after` first, at most `most`. Leaps through run_queued from user to user, so that
+-- one with ever so many runs costs no more than one with a single run.
+create or replace function users_in_turn(after uuid, most integer) returns setof uuid language plpgsql as $$
+declare
+  waiting uuid := after;
+  wrapped boolean := false;
+begin
+  for step in 1..most loop
+    select user_id into waiting from run where status = 'queued' and user_id > waiting order by user_id limit 1;
+    if not found then
+      exit when wrapped;
+      wrapped := true;
+      select user_id into waiting from run where status = 'queued' order by user_id limit 1;
+    end if;
+    exit when waiting is null or (wrapped and waiting > after);
+    return next waiting;
+  end loop;
+end $$;

@@ -1,0 +1,65 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { readDefinitions } from "../../src/platform/sql-functions.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+let database: TestDatabase;
+let db: Db;
+
+beforeEach(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+});
+
+afterEach(async () => {
+  await db.close();
+  await database.drop();
+});
+
+const restart = async () => {
+  await db.close();
+  db = await database.open();
+};
+
+describe("the SQL functions of a database", () => {
+  const OTHER = "create or replace function ledger_used_percent(granted bigint, posted bigint) returns integer";
+  const bodyOf = async (name: string) => {
+    const [row] = await db.query<{ body: string }>({
+      text: "select prosrc as body from pg_proc where proname = $1",
+      values: [name],
+    });
+    return row?.body ?? "";
+  };
+  const leaveBy = async (release: string) => {
+    await db.query({ text: `${OTHER} language sql immutable as $$ select 7 $$` });
+    await db.query({ text: "update sql_definition set release = $1", values: [release] });
+    await db.query({ text: "update sql_definition set sha256 = 'other' where name = 'ledger_used_percent'" });
+  };
+
+  it("those of a newer release stay when an older node starts", async () => {
+    await leaveBy("99.0.0");
+    await restart();
+    expect(await bodyOf("ledger_used_percent")).toBe(" select 7 ");
+  });
+
+  it("those of an older release are replaced when a newer node starts", async () => {
+    await leaveBy("0.0.1");
+    await restart();
+    expect(await bodyOf("ledger_used_percent")).toContain("granted - posted");
+    expect(await db.query({ text: "select distinct release from sql_definition" })).toHaveLength(1);
+  });
+
+  it("those that are unchanged are not applied again", async () => {
+    const times = () => db.query({ text: "select name, applied_at from sql_definition order by name" });
+    const before = await times();
+    await restart();
+    expect(await times()).toEqual(before);
+  });
+
+  it("all have a body that the database accepts, also those whose body it does not check when it creates them", async () => {
+    for (const { kind, text } of readDefinitions()) {
+      const end = text.search(/^create or replace trigger/m);
+      if (kind === "function") await db.query({ text: end === -1 ? text : text.slice(0, end) });
+    }
+  });
+});
