@@ -111,6 +111,11 @@ export function createAccountsStore(db: Db) {
     },
     key: (user_id: string, id: string) =>
       tables().selectFrom("api_key").selectAll().where("user_id", "=", user_id).where("id", "=", id).executeTakeFirst(),
+    keyNames: (user_id: string, ids: readonly string[]) =>
+      db.query<{ id: string; name: string }>({
+        text: "select id, name from api_key where user_id = $1 and id = any($2::uuid[])",
+        values: [user_id, ids],
+      }),
     revokeKey: (user_id: string, id: string, revoked_at: Instant) =>
       tables()
         .updateTable("api_key")

@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../constants.ts";
-import { ENTRY_TYPES, transactionSchema, usageSchema } from "./billing.ts";
+import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
 import { needs } from "./caller.ts";
 import {
   boundInput,
@@ -76,7 +76,7 @@ const chargeFields = {
   from_progress: z
     .boolean()
     .openapi({ description: "the call was lost, and this is what was last known to have been generated" }),
-  legs: z.array(transactionSchema).openapi({ description: "the ledger's lines of the charge" }),
+  legs: z.array(listedTransactionSchema).openapi({ description: "the ledger's lines of the charge" }),
   created_at: instantSchema.nullable(),
 };
 
@@ -133,7 +133,7 @@ export const listTransactions = createRoute({
   },
   responses: {
     200: jsonOrCsv(
-      z.object({ transactions: z.array(transactionSchema), next_cursor: nextCursorSchema }),
+      z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema }),
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
     ...failures(400, 403),

@@ -10,6 +10,7 @@ import type { Metrics } from "../platform/metrics.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import { jsonBodies } from "./body.ts";
 import { createClientAddress } from "./client-address.ts";
+import { compressJson } from "./compress.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
@@ -39,7 +40,7 @@ export interface HttpOptions {
   /** null: the operator API answers 404. */
   admin_key: string | null;
   idempotency: IdempotencyStore;
-  limits: { requests_per_minute: number; body_bytes: number };
+  limits: { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
   log: Log;
   metrics: Metrics;
 }
@@ -50,10 +51,10 @@ export interface HttpOptions {
  */
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
+  app.use(compressJson());
   app.use("/api/v1/*", guard(options));
   app.use(`${SIGN_IN}*`, signInContext(options));
-  const { requests_per_minute } = options.limits;
-  app.use("/api/v1/*", usersOnly(rateLimit(requests_per_minute, (c) => c.get("caller").user_id)));
+  app.use("/api/v1/*", usersOnly(userRateLimit(options.limits)));
   app.post(LEAKED_KEYS, rateLimit(LEAKED_KEYS_PER_MINUTE, createClientAddress(options.trusted_proxies)));
   app.use("/api/v1/*", jsonBodies(options.limits.body_bytes));
   app.use("/api/v1/*", idempotency(options.idempotency, options.log));
@@ -111,6 +112,14 @@ function signInContext({ address, trusted_proxies }: HttpOptions): MiddlewareHan
 
 function isPublic({ method, path }: HonoRequest): boolean {
   return path.startsWith(SIGN_IN) || (method === "POST" && PUBLIC_POSTS.has(path));
+}
+
+/** A user's API keys share one limit and the console's sessions another: a busy program does not lock its owner out. */
+function userRateLimit(limits: HttpOptions["limits"]): MiddlewareHandler<HttpEnv> {
+  const userId = (c: Context<HttpEnv>) => c.get("caller").user_id;
+  const ofKeys = rateLimit(limits.requests_per_minute, userId);
+  const ofSessions = rateLimit(limits.session_requests_per_minute, userId);
+  return (c, next) => (c.get("caller").api_key_id === null ? ofSessions(c, next) : ofKeys(c, next));
 }
 
 function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<HttpEnv> {
