@@ -41,7 +41,7 @@ type Content = Root["children"][number];
 type Definitions = ReadonlyMap<string, string>;
 
 /** A longer text stays plain. */
-const MOST_CHARS = 200_000;
+const MOST_CHARS = 100_000;
 /** Deeper parts become plain text. */
 const MOST_DEPTH = 24;
 

@@ -119,7 +119,7 @@ function Paused({ agent }: { agent: Agent }) {
   return (
     <Callout tone="warn" icon="clock">
       <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
-        <p className="min-w-0">
+        <p className="min-w-60 flex-1">
           The schedule is paused, so the agent does not run by itself. Reason: {agent.schedule_paused_reason}.
         </p>
         <Button icon="play" busy={resume.isPending} onClick={() => resume.mutate()}>
@@ -219,7 +219,7 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
               title="No runs yet"
               action={
                 <Button kind="primary" icon="play" busy={busy} onClick={onRun}>
-                  Run now
+                  Start first run
                 </Button>
               }
             >

@@ -1,8 +1,8 @@
 import { useEffect, useState } from "react";
 import type { MarkdownNode } from "../markdown.ts";
 
-/** A text that takes longer stays plain. */
-const PARSE_MS = 1500;
+/** A text that takes longer stays plain. The limit includes the start of the worker. */
+const PARSE_MS = 5000;
 /** Parsed texts that are kept, so that a page can be shown again at once. */
 const MOST_KEPT = 200;
 
@@ -75,7 +75,7 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
   const inside = <Nodes nodes={node.children ?? []} />;
   switch (node.kind) {
     case "text":
-      return <span className="whitespace-pre-wrap">{node.text}</span>;
+      return <>{node.text}</>;
     case "code":
       return <code className="rounded bg-sunken px-1 py-px text-sm">{node.text}</code>;
     case "codeBlock":
@@ -117,7 +117,11 @@ function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
         </a>
       );
     default:
-      return tight ? <div>{inside}</div> : <p>{inside}</p>;
+      return tight ? (
+        <div className="whitespace-pre-wrap">{inside}</div>
+      ) : (
+        <p className="whitespace-pre-wrap">{inside}</p>
+      );
   }
 }
 
