@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
@@ -8,7 +9,13 @@ const service = { target: process.env.PURSER ?? "http://127.0.0.1:3000", changeO
 export default defineConfig({
   root: import.meta.dirname,
   plugins: [react(), tailwindcss()],
-  resolve: { alias: { "react-remove-scroll": `${import.meta.dirname}/src/ui/no-scroll-lock.tsx` } },
+  resolve: {
+    alias: {
+      "react-remove-scroll": `${import.meta.dirname}/src/ui/no-scroll-lock.tsx`,
+      // The package's browser version needs a document, which the Markdown worker does not have.
+      "decode-named-character-reference": fileURLToPath(import.meta.resolve("decode-named-character-reference")),
+    },
+  },
   build: { outDir: "dist", emptyOutDir: true, target: "es2023", assetsInlineLimit: 0, reportCompressedSize: false },
   server: { proxy: { "/api": service, "/docs": service, "/openapi.json": service } },
 });

@@ -27,7 +27,7 @@ export function Table<Row>({ label, columns, rows, keyOf }: TableProps<Row>) {
   return (
     // biome-ignore lint/a11y/noNoninteractiveTabindex: keyboard users must reach a scrolling area
     <section className="relative overflow-x-auto" tabIndex={0} aria-label={label}>
-      <table className="w-full border-collapse">
+      <table className="w-full border-collapse wrap-normal">
         <thead>
           <tr className="border-b border-line text-xs text-muted">
             {columns.map((column) => (

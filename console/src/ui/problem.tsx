@@ -1,3 +1,4 @@
+import { useQueryErrorResetBoundary } from "@tanstack/react-query";
 import { Link, useRouter } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { asProblem, type Problem } from "../api/problem.ts";
@@ -89,12 +90,17 @@ function Remedies({ problem }: { problem: Problem }) {
 /** Replaces a page that failed. The navigation stays beside it. */
 export function PageProblem({ error, title }: { error: unknown; title?: string }) {
   const router = useRouter();
+  const { reset } = useQueryErrorResetBoundary();
+  const retry = () => {
+    reset();
+    void router.invalidate();
+  };
   const not_found = asProblem(error).status === 404;
   return (
     <div className="max-w-2xl space-y-4">
       <title>{not_found ? "Not found · Purser" : "Something went wrong · Purser"}</title>
       <h1 className="text-xl font-semibold">{title ?? (not_found ? "Not found" : "This page could not be loaded")}</h1>
-      <ProblemNotice error={error} {...(not_found ? {} : { onRetry: () => void router.invalidate() })} />
+      <ProblemNotice error={error} {...(not_found ? {} : { onRetry: retry })} />
       {not_found && (
         <>
           <p className="text-pretty text-muted">The link may be wrong, or someone has deleted the item.</p>
