@@ -6,13 +6,13 @@ import { createSignIn } from "./accounts/sign-in.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
-import { createAsIfPaid } from "./billing/as-if-paid.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { createBilling } from "./billing/billing.service.ts";
+import { createDisabledPayments } from "./billing/disabled-payments.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
-import { createNoPayments } from "./billing/no-payments.ts";
 import { paymentsRoutes } from "./billing/payments.routes.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
+import { createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
@@ -28,9 +28,9 @@ import { createLedger } from "./ledger/ledger.service.ts";
 import { observedLedger } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
+import { crossingNotice, reflectionNotice, renewalNotice, setbackNotice } from "./notice-mappers.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { createNotices } from "./notices/notices.service.ts";
-import { crossingNotice, reflectionNotice, renewalNotice, setbackNotice } from "./occasions.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, createSystemClock } from "./platform/clock.ts";
@@ -157,8 +157,9 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   });
   ledger.onGrant(agents.onGrant);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
-  const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
-  const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans });
+  const payments =
+    stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
+  const billing = createBilling({ db, clock, ledger, users: accounts, payments, plans: config.plans });
   billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
   const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
 

@@ -72,7 +72,7 @@ export function operatorRoutes(options: OperatorOptions) {
   router.openapi(contract.listPlansOnOffer, (c) => c.json({ plans: [...billing.plans] }, 200));
   router.openapi(contract.subscribeUser, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
-    const { subscription, created } = await billing.subscribeAsIfPaid(user.id, c.req.valid("json").plan_id);
+    const { subscription, created } = await billing.subscribeWithoutPayment(user.id, c.req.valid("json").plan_id);
     return c.json(subscription, created ? 201 : 200);
   });
   router.openapi(contract.listAllInvoices, async (c) => {
