@@ -4,25 +4,25 @@ import { Worker } from "node:worker_threads";
 import { type Sanitized, type SanitizeRequest, sanitize } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";
 
-/** Up to this length the worst page takes some 50 ms, which is less than a thread is worth. */
+/** The worst content of this length takes about 50 ms, so a thread is not worth its cost. */
 const MAX_INLINE_CHARS = 16_384;
 const THREADS = 2;
-/** Pages that wait for a thread; one more is given up. */
+/** The most pages that wait for a thread. Further pages are rejected. */
 const MAX_WAITING = 64;
-/** The worst 5 MB that we know of take this long; ordinary ones less than a second. */
+/** The worst known 5 MB take this long; ordinary ones take less than a second. */
 const TIME_LIMIT_MS = 10_000;
-/** A page built to fill memory ends its thread, not the service. */
+/** The memory limit of a thread. A page that exceeds it ends the thread, not the service. */
 const MEMORY_MB = 512;
 
-/** The safety layer as the service uses it: what a hostile page costs is paid in a thread, within limits. */
+/** The safety layer with limits: long pages are checked in a thread. */
 export interface Sanitizer {
-  /** null: the content took too long or too much memory, so that nothing of it may be used. */
+  /** Returns null when the content exceeded the time or memory limit. None of it may be used then. */
   sanitize(request: SanitizeRequest): Promise<Sanitized | null>;
-  /** The text of a PDF, to be sanitized as text; null: it is none, or took too long or too much memory. */
+  /** Returns the text of a PDF, still to be sanitized. Returns null when it is not a PDF or exceeded a limit. */
   pdfText(bytes: Uint8Array): Promise<string | null>;
 }
 
-/** Threads start with the first long page, and are kept. They hold up no exit of the process. */
+/** Threads start with the first long page and are reused. They do not keep the process alive. */
 export function createSanitizer(limits: { time_limit_ms: number } = { time_limit_ms: TIME_LIMIT_MS }): Sanitizer {
   const idle: Worker[] = [];
   const waiting: (() => void)[] = [];
@@ -69,7 +69,7 @@ function startThread(): Worker {
   const thread = new Worker(join(import.meta.dirname, "sanitizer.worker.ts"), {
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
   });
-  // Who waits for an answer hears of it; a thread that fails after that has nobody, and must not end the process.
+  // The caller that waits gets the error through `once`. This listener keeps a later error from ending the process.
   thread.on("error", () => {});
   return thread;
 }

@@ -1,6 +1,6 @@
 import type { Piece } from "./pieces.ts";
 
-/** Words of a text about models, and about attacks on them: what quotes an injection to explain it. */
+/** Words of texts about models and about attacks on them. Such texts quote injections to explain them. */
 const DISCUSSION = wordsOf([
   "prompt injections?|injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\\w*|adversarial\\w*|guardrails?|attack(?:s|ers?)",
   "mitigat\\w+|vulnerabilit\\w+|payloads?|threat model\\w*|exploit\\w*|benchmark\\w*|dataset\\w*|malicious|defen[cs]es?",
@@ -12,18 +12,18 @@ const DISCUSSION = wordsOf([
   "chatgpt|gpt-?\\d|openai|anthropic",
 ]);
 
-/** A text that talks about attacks quotes them: each kind of word beyond the first few asks for this much more. */
+/** The number of kinds of these words that is free. Each further kind raises the threshold by one step. */
 const DISCUSSION_FREE = 3;
 const DISCUSSION_STEP = 0.6;
 const DISCUSSION_MOST = 4;
-/** Words of a discussion count as one kind when they begin alike. */
+/** Words with the same first letters count as one kind. */
 const KIND_LENGTH = 6;
 
 function wordsOf(lines: readonly string[]): RegExp {
   return new RegExp(`\\b(?:${lines.join("|")})\\b`, "g");
 }
 
-/** What is asked beyond the threshold where these pieces, all but the passage and its neighbours, discuss attacks. */
+/** How much to raise the threshold when these pieces discuss attacks. The passage and its neighbours are excluded. */
 export function caution(pieces: Iterable<Piece>): number {
   const kinds = new Set<string>();
   for (const { folded } of pieces) {
