@@ -28,7 +28,7 @@ import { createLedger } from "./ledger/ledger.service.ts";
 import { observedLedger } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
-import { crossingNotice, reflectionNotice, renewalNotice, setbackNotice } from "./notice-mappers.ts";
+import { renewalNotice, runFailureNotice, secretLeakNotice, thresholdNotice } from "./notice-mappers.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
@@ -126,13 +126,13 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     log,
     metrics,
   });
-  ledger.onCrossing((crossing, tx) => notices.emit(crossingNotice(crossing), tx));
+  ledger.onCrossing((crossing, tx) => notices.emit(thresholdNotice(crossing), tx));
   scheduling.onSetback(async (setback, tx) => {
-    const notice = setbackNotice(setback);
+    const notice = runFailureNotice(setback);
     if (notice !== null) await notices.emit(notice, tx);
   });
   const vault = createVault({ db, clock, keys, log });
-  vault.onReflected((reflection, tx) => notices.emit(reflectionNotice(reflection), tx));
+  vault.onSecretLeak((leak, tx) => notices.emit(secretLeakNotice(leak), tx));
   const sanitizer = createSanitizer();
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });

@@ -3,7 +3,7 @@ import type { Crossing } from "./ledger/ledger.types.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import { newId } from "./platform/ids.ts";
 import type { Setback } from "./scheduling/scheduling.types.ts";
-import type { Reflection } from "./vault/vault.types.ts";
+import type { SecretLeak } from "./vault/vault.types.ts";
 
 /** Maps module events to notices, so that no module has to import notices. */
 
@@ -11,7 +11,7 @@ import type { Reflection } from "./vault/vault.types.ts";
 const MESSAGE_CHARS = 500;
 
 /** Returns null for a chat run: its failure is already in the chat's answer. */
-export function setbackNotice(setback: Setback): NewNotice | null {
+export function runFailureNotice(setback: Setback): NewNotice | null {
   const { user_id, agent_id } = setback;
   if (setback.kind === "schedule_paused") {
     // A paused schedule cannot pause again, so each pause gets its own key.
@@ -31,13 +31,13 @@ export function renewalNotice({ user_id, plan_id, period_start, period_end }: Re
 }
 
 /** A site returned a secret (a secret leak). Each version of the secret gives one notice. */
-export function reflectionNotice({ user_id, id, name, version, run_id }: Reflection): NewNotice {
+export function secretLeakNotice({ user_id, id, name, version, run_id }: SecretLeak): NewNotice {
   const data = { secret_id: id, secret_name: name, run_id };
   return { user_id, event: "secret.reflected", dedupe_key: `${id}:${version}`, data };
 }
 
 /** A threshold alert, identified by the ledger entry that crossed the threshold. */
-export function crossingNotice(crossing: Crossing): NewNotice {
+export function thresholdNotice(crossing: Crossing): NewNotice {
   const { user_id, kind, percent } = crossing;
   const base = { user_id, dedupe_key: `${crossing.seq}:${percent}` };
   switch (kind) {

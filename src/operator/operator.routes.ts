@@ -16,15 +16,15 @@ export interface OperatorOptions {
   ledger: Ledger;
   billing: Billing;
   trial: { days: number; tokens: number };
-  /** Erases a user, in every room. */
+  /** Erases a user in every module. */
   eraseUser(user_id: string): Promise<void>;
-  /** What other rooms do once a user is suspended. */
+  /** Runs the other modules' work after a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
-  /** Moves the test clock; null on a real one. */
+  /** Advances the test clock; null with the real clock. */
   advanceClock: ((target: Instant) => Promise<void>) | null;
 }
 
-/** The operator's API: contract 8. The bearer key is checked before these. */
+/** The operator's API: contract 8. The caller has already checked the bearer key. */
 export function operatorRoutes(options: OperatorOptions) {
   const { db, clock, accounts, ledger, billing } = options;
   const router = createRouter();

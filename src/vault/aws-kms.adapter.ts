@@ -5,17 +5,17 @@ import { askKeyService, bytesOf } from "./key-service.adapter.ts";
 
 export interface AwsKmsSettings extends AwsCredentials {
   readonly id: string;
-  /** A symmetric key's ARN, id or alias. */
+  /** The ARN, id or alias of a symmetric key. */
   readonly key_id: string;
   readonly region: string;
-  /** `https://kms.REGION.amazonaws.com` unless the operator has another. */
+  /** `https://kms.REGION.amazonaws.com` by default. */
   readonly endpoint: string;
 }
 
-/** How KMS says that it did not make this ciphertext with this key and context. */
+/** The KMS errors for a ciphertext that this key and context did not create. */
 const NOT_ITS_OWN = /InvalidCiphertextException|IncorrectKeyException/;
 
-/** A master key in AWS KMS: Encrypt and Decrypt, with the context as encryption context. */
+/** A master key in AWS KMS. Calls Encrypt and Decrypt, with the context as encryption context. */
 export function createAwsKms(settings: AwsKmsSettings): Kek {
   const { id, key_id, region, endpoint } = settings;
   const ask = async (action: "Encrypt" | "Decrypt", fields: object, context: string) => {

@@ -3,7 +3,7 @@ import { createHash, createHmac } from "node:crypto";
 export interface AwsCredentials {
   readonly access_key_id: string;
   readonly secret_access_key: string;
-  /** Of temporary credentials. */
+  /** The token of temporary credentials. */
   readonly session_token: string | null;
 }
 
@@ -11,7 +11,7 @@ interface AwsPost {
   readonly host: string;
   readonly region: string;
   readonly service: string;
-  /** All that are sent but host, x-amz-date and the token, in lower case. */
+  /** All sent headers in lower case, except host, x-amz-date and the token. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
   /** `20260131T235959Z` */
@@ -22,8 +22,7 @@ const hmac = (key: string | Buffer, text: string) => createHmac("sha256", key).u
 const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
 
 /**
- * The headers of a signed POST to `/` (AWS Signature Version 4), which is all that the JSON services of AWS need: no
- * path or query has to be normalised.
+ * The headers of a signed POST to `/` (AWS Signature Version 4). The JSON services of AWS need no other path or query.
  */
 export function signedAwsHeaders(post: AwsPost, credentials: AwsCredentials): Record<string, string> {
   const sent: Record<string, string> = { ...post.headers, host: post.host, "x-amz-date": post.date };
@@ -41,7 +40,7 @@ export function signedAwsHeaders(post: AwsPost, credentials: AwsCredentials): Re
     hmac(`AWS4${credentials.secret_access_key}`, day),
   );
   const signature = hmac(key, to_sign).toString("hex");
-  const { host: _, ...headers } = sent; // the HTTP client writes it
+  const { host: _, ...headers } = sent; // the HTTP client sends it
   return {
     ...headers,
     authorization: `AWS4-HMAC-SHA256 Credential=${credentials.access_key_id}/${scope}, SignedHeaders=${signed}, Signature=${signature}`,

@@ -5,7 +5,7 @@ import { askKeyService, bytesOf } from "./key-service.adapter.ts";
 
 export interface GcpServiceAccount {
   readonly client_email: string;
-  /** PEM. */
+  /** The key as PEM. */
   readonly private_key: string;
   readonly token_uri: string;
 }
@@ -15,15 +15,15 @@ export interface GcpKmsSettings {
   /** `projects/…/locations/…/keyRings/…/cryptoKeys/…` */
   readonly key_name: string;
   readonly endpoint: string;
-  /** null: the token comes from the metadata server of the machine. */
+  /** null uses the token of the machine's metadata server. */
   readonly service_account: GcpServiceAccount | null;
-  /** `http://metadata.google.internal` unless told otherwise. */
+  /** `http://metadata.google.internal` by default. */
   readonly metadata_url: string;
 }
 
 const SCOPE = "https://www.googleapis.com/auth/cloudkms";
 const ASSERTION_S = 3600;
-/** A token is replaced this long before it ends. */
+/** The time before its expiry at which a token is replaced. */
 const SPARE_S = 60;
 const TOKEN_PATH = "/computeMetadata/v1/instance/service-accounts/default/token";
 
@@ -46,14 +46,14 @@ export function createGcpKms(settings: GcpKmsSettings): Kek {
     },
     async unwrap(wrapped, context) {
       const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString("base64") }, context);
-      if (status === 400) return null; // INVALID_ARGUMENT: the ciphertext or its context is not what was encrypted
+      if (status === 400) return null; // INVALID_ARGUMENT: wrong ciphertext or context
       if (status !== 200) throw new KekUnavailableError(id, `Google Cloud KMS answered ${status}`);
       return bytesOf(id, body.plaintext);
     },
   };
 }
 
-/** Access tokens, each used until shortly before it ends. */
+/** Fetches access tokens and reuses each until shortly before it expires. */
 function createTokens({ id, service_account, metadata_url }: GcpKmsSettings): () => Promise<string> {
   let known: { token: string; until_ms: number } | null = null;
   return async () => {
@@ -66,14 +66,14 @@ function createTokens({ id, service_account, metadata_url }: GcpKmsSettings): ()
     );
     const { access_token, expires_in } = body;
     if (status !== 200 || typeof access_token !== "string") {
-      throw new KekUnavailableError(id, `no access token was given (${status})`);
+      throw new KekUnavailableError(id, `the token server returned no access token (${status})`);
     }
     known = { token: access_token, until_ms: monotonicMs() + (Number(expires_in) - SPARE_S) * 1000 };
     return access_token;
   };
 }
 
-/** A service account's request for a token: a JWT signed with its key (RFC 7523). */
+/** Builds a service account's token request: a JWT signed with its key (RFC 7523). */
 function assertion({ client_email, private_key, token_uri }: GcpServiceAccount) {
   const now_s = Math.floor(realNowMs() / 1000);
   const part = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");

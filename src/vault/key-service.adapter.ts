@@ -2,15 +2,15 @@ import { KekUnavailableError } from "./kek.types.ts";
 
 const TIMEOUT_MS = 10_000;
 
-/** What a key service answered: an object, empty when it was no JSON. */
+/** The answer of a key service as an object; empty when it was not JSON. */
 export interface KeyServiceAnswer {
   status: number;
   body: Record<string, unknown>;
 }
 
 /**
- * Sends one request to a key service that the operator configured. Rejects with KekUnavailableError when it cannot be
- * reached; what the service says is passed on only as a status.
+ * Sends one request to a key service. Rejects with KekUnavailableError when it is unreachable. Passes on only the
+ * status of an error, not its text.
  */
 export async function askKeyService(
   kek_id: string,
@@ -36,8 +36,8 @@ function parseObject(text: string): Record<string, unknown> {
   }
 }
 
-/** The bytes of a base64 field of an answer. Rejects when it is missing. */
+/** Decodes a base64 field of an answer. Rejects when it is missing. */
 export function bytesOf(kek_id: string, value: unknown): Buffer {
-  if (typeof value !== "string") throw new KekUnavailableError(kek_id, "its answer lacks what was asked for");
+  if (typeof value !== "string") throw new KekUnavailableError(kek_id, "its answer lacks a required field");
   return Buffer.from(value, "base64");
 }
