@@ -5,7 +5,7 @@ import type { Harm } from "./outcome.ts";
 
 const FILE = join(import.meta.dirname, "../docs/benchmarks/safety.md");
 
-/** What was flagged of a group of texts that no training saw, and from how many a passage was taken out. */
+/** The flagged texts of a group that training never saw, and the texts that lost a passage. */
 export interface Group {
   readonly group: string;
   readonly is_attack: boolean;
@@ -16,7 +16,10 @@ export interface Group {
 
 type Column = Figures & Harm;
 
-/** Writes docs/benchmarks/safety.md: the sets as trained on, and with each source left out, side by side; then our own. */
+/**
+ * Writes docs/benchmarks/safety.md: the figures with all sources, and with each source left out, side by side; then our
+ * own texts.
+ */
 export function writeReport(report: { seen: Column; left_out: Column; held_out: readonly Group[] }): void {
   const table = comparison(report);
   const own = [groupTable(report.held_out, true), groupTable(report.held_out, false)];
@@ -28,7 +31,7 @@ export function writeReport(report: { seen: Column; left_out: Column; held_out: 
     "",
     ...table,
     "",
-    "*Residual*: attacks of which half of the words or more are still in the text, on a page that was not flagged.",
+    "*Residual*: attacks with at least half of their words still in the text of a page that was not flagged.",
     "",
     "## Texts written against the detector",
     "",
@@ -36,7 +39,7 @@ export function writeReport(report: { seen: Column; left_out: Column; held_out: 
     "against it until they passed; the honest texts are such as filters of this kind take for attacks. Those called",
     "`blind` and `pages` were written before anybody looked at what the detector makes of them.",
     "",
-    "*Flagged*: the whole text is taken for an attack. *Touched*: a passage was taken out of it.",
+    "*Flagged*: the whole text counts as an attack. *Touched*: a passage was removed from it.",
     "",
     ...(own[0] ?? []),
     "",
