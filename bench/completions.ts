@@ -29,7 +29,7 @@ const MESSAGES = [
 ];
 
 type Goals = { "32 callers"?: string; "256 callers"?: string; streams?: string };
-/** What is wanted of one in the figures of another. */
+/** The goals for the ratio of one figure to another. */
 const GOALS: Record<string, Goals> = {
   [`${PURSER_ON_POSTGRES} / ${PORTKEY}`]: { "32 callers": "≥ 2", "256 callers": "≥ 2", streams: "≥ 2" },
   [`${PURSER_EMBEDDED} / ${PORTKEY}`]: { "32 callers": "≥ 1", "256 callers": "≥ 1", streams: "≥ 1" },

@@ -6,10 +6,10 @@ import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { explain } from "./explanation.ts";
 
-/** Charges explained for one request id: a run's calls share theirs. */
+/** The most charges explained for one request id. All calls of a run share its id. */
 const MOST_CHARGES = 100;
 
-/** Usage, the ledger and explanations: to read page by page, or to take away whole. */
+/** Usage, ledger entries and explanations, page by page or as a CSV file. */
 export function ledgerExportRoutes({ ledger }: { ledger: Ledger }): HttpRouter {
   const router = createRouter();
 
@@ -38,14 +38,14 @@ export function ledgerExportRoutes({ ledger }: { ledger: Ledger }): HttpRouter {
     const { request_id } = c.req.valid("param");
     const charges = await ledger.charges(c.get("caller").user_id, request_id, MOST_CHARGES);
     const explanation = explain(request_id, charges);
-    // A call that was refused, or failed before any output, has cost nothing and left nothing to explain.
+    // A call that was denied, or failed before any output, cost nothing and has no charge to explain.
     if (explanation === null) throw errors.notFound("A charge for this request");
     return c.json(explanation, 200);
   });
   return router;
 }
 
-/** A file that is made while it is read: however long it is, one part of it is in memory. */
+/** Streams a CSV file: only one part of it is in memory at a time. */
 function csv<Part>(name: string, head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string): Response {
   async function* texts(): AsyncGenerator<string, undefined> {
     yield head;
