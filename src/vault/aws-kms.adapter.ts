@@ -31,20 +31,20 @@ export function createAwsKms(settings: AwsKmsSettings): Kek {
     async wrap(data_key, context) {
       const plain = Buffer.from(data_key).toString("base64");
       const { status, body } = await ask("Encrypt", { Plaintext: plain }, context);
-      if (status !== 200) throw new KekUnavailableError(id, refusal(status, body));
+      if (status !== 200) throw new KekUnavailableError(id, failureReason(status, body));
       return bytesOf(id, body.CiphertextBlob);
     },
     async unwrap(wrapped, context) {
       const text = Buffer.from(wrapped).toString("base64");
       const { status, body } = await ask("Decrypt", { CiphertextBlob: text }, context);
       if (status === 400 && NOT_ITS_OWN.test(String(body.__type))) return null;
-      if (status !== 200) throw new KekUnavailableError(id, refusal(status, body));
+      if (status !== 200) throw new KekUnavailableError(id, failureReason(status, body));
       return bytesOf(id, body.Plaintext);
     },
   };
 }
 
-function refusal(status: number, body: Record<string, unknown>): string {
+function failureReason(status: number, body: Record<string, unknown>): string {
   const type = /\w+$/.exec(String(body.__type ?? ""))?.[0] ?? "no reason given";
   return `AWS KMS answered ${status} (${type})`;
 }
