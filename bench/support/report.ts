@@ -51,7 +51,7 @@ function tableSection(folder: string, name: string, { caption, columns, rows, dr
   return [`### ${caption}`, table, ...pictures].join("\n\n");
 }
 
-/** What it was measured on. */
+/** The machine and versions of the measurement. */
 function machine(date: string): string {
   const postgres = execFileSync(join(postgresBinaries() ?? "", "postgres"), ["--version"], { encoding: "utf8" });
   const gigabytes = Math.round(totalmem() / 2 ** 30);

@@ -18,7 +18,7 @@ export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
     if (sanitized === null) {
       throw errors.invalidValue(
         "content",
-        "The content could not be checked within the time limit. Send a smaller part of it.",
+        "The content could not be checked within the limits of time and memory. Send a smaller part of it.",
       );
     }
     const { text, verdict, removed, marker } = sanitized;

@@ -63,7 +63,7 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
     const found = await store.toOpen(user_id, name);
     if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
     const { secret, held } = found;
-    const refuse = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
+    const deny = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
       await recordUse(secret, usage, status);
       return { status };
     };
@@ -72,10 +72,10 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
     const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
     if (value === null) {
       log.error({ user_id, secret_id: secret.id }, "A secret does not open. Rows were changed outside Purser.");
-      return refuse("unreadable");
+      return deny("unreadable");
     }
-    if (secret.reflected_at !== null) return refuse("reflected");
-    if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts)) return refuse("host_refused");
+    if (secret.reflected_at !== null) return deny("reflected");
+    if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts)) return deny("host_refused");
     // The row changed meanwhile, so read it again.
     if (!(await recordUse(secret, usage, "opened"))) return open(user_id, name, usage);
     const { id, version, allowed_hosts } = secret;
