@@ -12,7 +12,7 @@ import { inTurn, medianOf, percentile } from "./support/statistics.ts";
 const CALLERS = [1, 32] as const;
 const LOAD_SECONDS = 2;
 const WARM_UP_SECONDS = 2;
-/** Runs one after the other, whose first model call is waited for. */
+/** Sequential runs; each waits for its first model call. */
 const DISPATCHES = 500;
 const ON_POSTGRES = "Purser, PostgreSQL";
 const EMBEDDED = "Purser, embedded";
@@ -21,13 +21,16 @@ const LANGGRAPH = "LangGraph with its PostgreSQL checkpointer";
 
 const BARE_RUNS = fileURLToPath(import.meta.resolve("./peers/bare-runs.ts"));
 
-/** Something that carries out a run of one model call for each request. */
+/** A service that executes a run of one model call per request. */
 interface Contender {
   process: ServerProcess;
   target: Target;
 }
 
-/** Agent runs: run-now to the first model call, and whole runs a second, through a model that answers at once. */
+/**
+ * Agent runs: the time from a manual run to its first model call, and whole runs per second, with a model that answers
+ * at once.
+ */
 export async function agentRuns(effort: Effort): Promise<Outcome> {
   const started: { stop(): Promise<void> }[] = [];
   try {
@@ -81,7 +84,7 @@ async function databaseOf(server: PostgresServer, name: string): Promise<string>
   return server.url(name);
 }
 
-/** As many runs at a time as there are callers. */
+/** Allows as many concurrent runs as there are callers. */
 function allowMany(config_file: string): void {
   const config = JSON.parse(readFileSync(config_file, "utf8"));
   Object.assign(config.limits, { concurrent_runs: 256, concurrent_runs_per_user: 256 });
@@ -94,7 +97,7 @@ async function checked(name: string, measuring: Promise<LoadMeasure>): Promise<L
   return measure;
 }
 
-/** Milliseconds from each request to the model call that it leads to, ascending. */
+/** Milliseconds from each request to its model call, ascending. */
 async function dispatches({ target }: Contender, model: InstantModel, count: number): Promise<number[]> {
   const delays: number[] = [];
   const url = `http://127.0.0.1:${target.port}${target.path}`;

@@ -22,10 +22,10 @@ const COST_TOKENS = 137;
 const PLENTY_TOKENS = 1_000_000_000_000;
 const ACCOUNTS = ["one account", "1,000 accounts"] as const;
 
-/** One hold or settle, wherever it is done. */
+/** One hold or settle. */
 type Commit = (operation: Operation) => Promise<LedgerOutcome>;
 
-/** A ledger under test: with group commit, and with one transaction an operation. */
+/** A ledger under test: with group commit, and with one transaction per operation. */
 interface Ledger {
   grouped: Commit;
   single: Commit;
@@ -33,7 +33,7 @@ interface Ledger {
   close(): Promise<void>;
 }
 
-/** Hold and settle pairs a second through the ledger, beside the same pairs one by one and beside pgbench. */
+/** Hold and settle pairs per second through the ledger, beside the same pairs one by one and beside pgbench. */
 export async function charges(effort: Effort): Promise<Outcome> {
   const server = await startPostgres();
   try {
@@ -114,7 +114,7 @@ async function openAccounts(db: Db, count: number): Promise<string[]> {
   return users;
 }
 
-/** `callers` that each hold, then settle, over and over; pairs a second. Fails when anything is not held or settled. */
+/** Runs `callers` that hold and settle in a loop. Returns pairs per second. Fails when any operation fails. */
 async function pairs(
   commit: Commit,
   load: { users: readonly string[]; callers: number; seconds: number },

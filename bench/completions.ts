@@ -29,23 +29,23 @@ const MESSAGES = [
 ];
 
 type Goals = { "32 callers"?: string; "256 callers"?: string; streams?: string };
-/** What is wanted of one in the figures of another. */
+/** The goals for the ratio of one figure to another. */
 const GOALS: Record<string, Goals> = {
   [`${PURSER_ON_POSTGRES} / ${PORTKEY}`]: { "32 callers": "≥ 2", "256 callers": "≥ 2", streams: "≥ 2" },
   [`${PURSER_EMBEDDED} / ${PORTKEY}`]: { "32 callers": "≥ 1", "256 callers": "≥ 1", streams: "≥ 1" },
   [`${PURSER_ON_POSTGRES} / ${NGINX}`]: { streams: "≥ 0.7" },
 };
 
-/** One way to the upstream. */
+/** One route to the upstream. */
 interface Route {
   process: ServerProcess;
   path: string;
   headers: Record<string, string>;
-  /** Before the model's name. */
+  /** The prefix of the model's name. */
   prefix: string;
 }
 
-/** Chat completions through Purser beside the same upstream without it, and beside other proxies. */
+/** Chat completions through Purser, beside the same upstream without it and beside other proxies. */
 export async function completions(effort: Effort): Promise<Outcome> {
   const started: { stop(): Promise<void> }[] = [];
   try {
@@ -94,10 +94,10 @@ function targetOf({ process: { port }, path, headers, prefix }: Route, model: st
   return { port, path, headers, body: { model: `${prefix}${model}`, messages: MESSAGES, ...more } };
 }
 
-/** A load's measure with the processor time that each request took the proxy. */
+/** The measure of a load, with the proxy's processor time per request. */
 type LoadSample = LoadMeasure & { processor_ms: number };
 
-/** A measure that fails when requests did: figures of failing requests mean nothing. */
+/** Fails when requests failed, because their figures mean nothing. */
 async function checked<Measure extends LoadMeasure>(name: string, measuring: Promise<Measure>): Promise<Measure> {
   const measure = await measuring;
   if (measure.failures > 0) throw new Error(`${name}: ${measure.failures} failures, the first: ${measure.failure}`);
@@ -121,7 +121,7 @@ async function measure(routes: Map<string, Route>, effort: Effort): Promise<Outc
     inTurn(new Map([...routes].map(([name, route]) => [name, () => measureOf(name, route)])), effort.rounds);
   const idle_mb = new Map([...routes].map(([name, route]) => [name, residentMb(route.process.pid)]));
 
-  // Compilers and connection pools warm up before anything counts.
+  // Warm up compilers and connection pools before measuring.
   const warm_up = { callers: STREAM_CALLERS, seconds: WARM_UP_SECONDS * effort.scale };
   for (const [name, route] of routes) {
     await underLoad(name, route, targetOf(route, "instant"), warm_up);

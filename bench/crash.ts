@@ -6,7 +6,7 @@ import { printOutcome } from "./support/print.ts";
 import { createPlace, type Storage } from "./support/service.ts";
 
 // `npm run crash -- [--kills 200 | --minutes 10] [--storage embedded|postgres] [--seed n]`: kill -9 at random moments
-// under load, then what was acknowledged is compared with what is there. Exit 1 when anything does not hold.
+// under load, then compares acknowledged data with stored data. Exits with 1 on any violation.
 
 const USERS = 4;
 const CALLERS_PER_USER = 4;
@@ -21,7 +21,7 @@ const { values: options } = parseArgs({
     seed: { type: "string" },
   },
 });
-/** On each storage: so many kills, or as many as fit into so many minutes. */
+/** The number of kills per storage, or the minutes to kill for. */
 const minutes = Number(options.minutes ?? Number.POSITIVE_INFINITY);
 const most_kills = Number(options.kills ?? (options.minutes === undefined ? 200 : Number.POSITIVE_INFINITY));
 const seed = Number(options.seed ?? randomInt(2 ** 31));

@@ -6,12 +6,13 @@ import { printOutcome } from "./support/print.ts";
 import { createPlace } from "./support/service.ts";
 import { percentile } from "./support/statistics.ts";
 
-// `npm run kill -- [--minutes 2] [--storage postgres|embedded] [--workers 3] [--api] [--seed n]`: kill -9 at random moments
-// under runs of several steps, by hand and due; then what was asked, what the world outside saw and what the service tells
-// are compared. `--api` kills the node that serves the API as well. Exit 1 when anything does not hold.
+// `npm run kill -- [--minutes 2] [--storage postgres|embedded] [--workers 3] [--api] [--seed n]`: kill -9 at random
+// moments during manual and scheduled runs of several steps. Then it compares the requests, the calls that the model
+// and the webhook receiver saw, and the service's records. `--api` also kills the API node. Exits with 1 on any
+// violation.
 
 const ERRANDS_PER_SECOND = 4;
-/** Violations that are printed one by one; what breaks once breaks often. */
+/** The most violations that are printed. */
 const MOST_TOLD = 20;
 
 const { values: options } = parseArgs({
@@ -41,7 +42,7 @@ try {
     errands: Math.ceil(minutes * 60 * ERRANDS_PER_SECOND),
     routines: 20,
     due_ms: 5_000,
-    // The one node of embedded storage has to start first, and to get somewhere.
+    // The only node of embedded storage must have time to start and to make progress.
     kill_ms: storage === "postgres" ? { least: 200, most: 2_000 } : { least: 200, most: 4_000 },
     leases: "wait",
   });

@@ -19,7 +19,7 @@ import { inTurn, medianOf, percentile } from "./support/statistics.ts";
 const HERD = 10_000;
 const QUEUE = 100_000;
 const SCHEDULES = [10_000, 1_000_000] as const;
-/** Due at once among all those schedules. */
+/** The schedules due at once, among all schedules. */
 const SOME = 500;
 const USERS = 1_000;
 const CLAIM = 500;
@@ -31,7 +31,7 @@ const FEW_CLAIMED = 10;
 
 const clock = createSystemClock();
 
-/** A database with the services over it that dispatch and claim. */
+/** A database with the services that dispatch and claim. */
 interface Bench {
   db: Db;
   scheduling: Scheduling;
@@ -45,7 +45,7 @@ interface Dispatch {
   all_ms: number;
 }
 
-/** What falls due at once, and what is queued: dispatched and claimed, on PostgreSQL, beside bare SQL that does the same. */
+/** Schedules due at once and queued runs: dispatched and claimed, on PostgreSQL, beside bare SQL with the same work. */
 export async function schedules(effort: Effort): Promise<Outcome> {
   const server = await startPostgres({ settings: ["track_commit_timestamp=on"] });
   try {
@@ -132,7 +132,7 @@ async function seed({ db }: Bench, agents: number, users: number): Promise<void>
   await bare.insertAgents(db, { agents, users: Math.min(users, agents), now: clock.now() });
 }
 
-/** `herd` agents fall due at the same second; how long after it the transactions of their runs had committed. */
+/** Makes `herd` agents due in the same second. Returns the delay until the transactions of their runs committed. */
 async function dispatch(bench: Bench, herd: number): Promise<Dispatch> {
   await seed(bench, herd, USERS);
   const at = nextSecond();
@@ -157,7 +157,7 @@ function latenessOf(ms: readonly number[]): Dispatch {
   return { p50_ms: percentile(sorted, 0.5), p99_ms: percentile(sorted, 0.99), all_ms: sorted.at(-1) ?? Number.NaN };
 }
 
-/** Milliseconds to claim `queued` runs, the time not counted in which those claimed are ended. */
+/** Milliseconds to claim `queued` runs, without the time to end claimed ones. */
 async function claimAll(
   bench: Bench,
   queued: number,
@@ -179,7 +179,7 @@ async function claimAll(
   return took_ms;
 }
 
-/** Milliseconds of one claim of a few runs out of a queue, the median of some. */
+/** The median milliseconds of one claim of a few runs from a queue. */
 async function claimFew(bench: Bench, users: number, queued: number): Promise<number> {
   await bare.empty(bench.db);
   await bare.insertRuns(bench.db, { runs: queued, users, now: clock.now() });

@@ -11,7 +11,7 @@ const UPSTREAM = fileURLToPath(import.meta.resolve("./peers/upstream.ts"));
 const LOAD_SECONDS = 5;
 const SETTLE_MS = 1_000;
 
-/** From `npm start`, as typed, to the first answer; and the memory of the service idle and after a load. */
+/** The time from `npm start` to the first answer, and the service's memory, idle and after a load. */
 export async function startUp(effort: Effort): Promise<Outcome> {
   const server = await startPostgres();
   const upstream = await startServer([process.execPath, UPSTREAM], { core: "load" });
@@ -72,7 +72,7 @@ async function firstAnswerMs(place: Place): Promise<number> {
   return took_ms;
 }
 
-/** Of a service on data that it did not make itself: idle, then after a load. */
+/** The memory of a service on existing data: idle, then after a load. */
 async function memoryMb(server: PostgresServer | null, upstream_url: string, seconds: number): Promise<number[]> {
   const place = await createPlace(server);
   configure(place, upstream_url);

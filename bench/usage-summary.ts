@@ -75,7 +75,7 @@ async function measure(
   return found;
 }
 
-/** Requests of each user over the window, on 5 models, with the rollup that the ledger writes beside them. */
+/** Creates requests of each user over the window, on 5 models, with the rollup that the ledger would write. */
 async function seed(place: Place, users: readonly BenchUser[], sizes: readonly number[]): Promise<void> {
   const { database_url, folder } = place;
   const db = await openDb({ database_url, data_dir: folder, log: createLog("silent") });

@@ -19,7 +19,7 @@ const OPERATIONS = 20_000;
 const STORED = 500;
 const USAGE = { agent_id: null, run_id: null, tool: "bench", url: new URL("https://api.example.com/") };
 
-/** The vault's cryptography beside bare AES-GCM, secrets stored and opened, and the check of an API key. */
+/** The vault's cryptography beside bare AES-GCM, storing and opening secrets, and the check of an API key. */
 export async function vault(effort: Effort): Promise<Outcome> {
   const contenders = cryptography(Math.ceil(OPERATIONS * effort.scale));
   const rounds = await inTurn(contenders, effort.rounds);
@@ -59,7 +59,7 @@ export async function vault(effort: Effort): Promise<Outcome> {
   }
 }
 
-/** Each runs `count` operations and tells how many a second that was. */
+/** Each runs `count` operations and returns their number per second. */
 function cryptography(count: number): Map<string, () => Promise<number>> {
   const key = randomBytes(32);
   const data_key = { version: 1, bytes: key };
@@ -112,7 +112,7 @@ async function storage(server: PostgresServer | null, effort: Effort) {
 
   const authorization = `Bearer ${api_key.key}`;
   const warm = await latencies(count, () => accounts.authenticate(authorization));
-  // A node that has just started knows no key.
+  // A node that has just started has an empty key cache.
   const store = createAccountsStore(db);
   const nodes = await Promise.all(Array.from({ length: count }, () => createAuthentication({ db, clock, store })));
   const cold = await latencies(count, (n) => nodes[n]?.authenticate(authorization) ?? Promise.reject());

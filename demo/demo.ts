@@ -7,12 +7,13 @@ import { createLog } from "../src/platform/log.ts";
 import { block, grouped, heading, line, table } from "./print.ts";
 import { type DemoSite, SITE_KEY, startSite } from "./site.ts";
 
-// `npm run demo`: the main job from end to end, offline, through the public API. `--once` exits instead of serving on.
+// `npm run demo`: the main use case from end to end, offline, through the public API. `--once` exits at the end instead
+// of keeping the service running.
 
 const once = process.argv.includes("--once");
 const admin_key = process.env.PURSER_ADMIN_KEY ?? `demo-${randomBytes(12).toString("hex")}`;
 
-// biome-ignore lint/suspicious/noExplicitAny: the demo prints whatever the API answers
+// biome-ignore lint/suspicious/noExplicitAny: the demo prints any answer of the API
 type Json = any;
 
 function clientOf(url: string, key: string) {

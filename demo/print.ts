@@ -1,10 +1,10 @@
 import { styleText } from "node:util";
 
-/** What the demo shows on a terminal. */
+/** Prints the demo's output. */
 
 const number = new Intl.NumberFormat("en-US");
 
-/** Thousands grouped. */
+/** Formats a number with grouped thousands. */
 export function grouped(value: number): string {
   return number.format(value);
 }
@@ -17,7 +17,7 @@ export function line(text: string): void {
   console.log(`  ${text}`);
 }
 
-/** Text of several lines, indented and cut to `most` lines. */
+/** Indents a text of several lines and cuts it to `most` lines. */
 export function block(text: string, most = 14): void {
   const lines = text.trim().split("\n");
   for (const each of lines.slice(0, most)) line(styleText("dim", each.slice(0, 150)));

@@ -2,8 +2,8 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 
-// The demo's own little web site: two honest pages, one of them for those who have its key, one that tries to give
-// orders to whatever reads it, and a receiver of webhooks.
+// The demo's own web site: two honest pages, one of them protected by a key; one page that tries to give orders to a
+// model; and a receiver of webhooks.
 
 const page = (title: string, body: string) =>
   `<!doctype html><html><head><title>${title}</title></head><body><h1>${title}</h1>${body}</body></html>`;
@@ -28,12 +28,12 @@ const PAGES: Record<string, string> = {
   ),
 };
 
-/** What `/prices` wants as a bearer token. */
+/** The bearer token of `/prices`. */
 export const SITE_KEY = "harbour_key_7d1f0c52b94e";
 
 export interface DemoSite {
   origin: string;
-  /** The webhooks received: their bodies, and whether a signature came along. */
+  /** The received webhooks: their bodies, and whether they had a signature. */
   received: { body: string; signed: boolean }[];
   stop(): void;
 }

@@ -15,12 +15,12 @@ function isRoute(value: unknown): value is Route {
   return typeof value === "object" && value !== null && "method" in value && "path" in value && "responses" in value;
 }
 
-/** Every route definition of src/contract, whether exported alone or in a list with its name. */
+/** Every route definition of src/contract, exported alone or in a list with its name. */
 async function routesOfContract(): Promise<Route[]> {
   const files = readdirSync(CONTRACT).filter((file) => file.endsWith(".ts"));
   const modules = await Promise.all(files.sort().map((file) => import(join(CONTRACT, file))));
   return modules.flatMap((module) =>
-    // Sorted by name, as a namespace is by the language; some loaders hand out another order.
+    // Sorted by name, like a namespace in the language; some loaders use another order.
     Object.entries<unknown>(module)
       .sort(([a], [b]) => (a < b ? -1 : 1))
       .flatMap(([, value]) => {

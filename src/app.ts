@@ -7,13 +7,13 @@ import { createTrials } from "./accounts/trials.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
-import { createAsIfPaid } from "./billing/as-if-paid.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { createBilling } from "./billing/billing.service.ts";
+import { createDisabledPayments } from "./billing/disabled-payments.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
-import { createNoPayments } from "./billing/no-payments.ts";
 import { paymentsRoutes } from "./billing/payments.routes.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
+import { createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
@@ -29,9 +29,9 @@ import { createLedger } from "./ledger/ledger.service.ts";
 import { observedLedger } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
+import { renewalNotice, runFailureNotice, secretLeakNotice, thresholdNotice } from "./notice-mappers.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { createNotices } from "./notices/notices.service.ts";
-import { crossingNotice, reflectionNotice, renewalNotice, setbackNotice } from "./occasions.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, createSystemClock } from "./platform/clock.ts";
@@ -133,13 +133,13 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     log,
     metrics,
   });
-  ledger.onCrossing((crossing, tx) => notices.emit(crossingNotice(crossing), tx));
+  ledger.onCrossing((crossing, tx) => notices.emit(thresholdNotice(crossing), tx));
   scheduling.onSetback(async (setback, tx) => {
-    const notice = setbackNotice(setback);
+    const notice = runFailureNotice(setback);
     if (notice !== null) await notices.emit(notice, tx);
   });
   const vault = createVault({ db, clock, keys, log });
-  vault.onReflected((reflection, tx) => notices.emit(reflectionNotice(reflection), tx));
+  vault.onSecretLeak((leak, tx) => notices.emit(secretLeakNotice(leak), tx));
   const sanitizer = createSanitizer({ threads: 2 });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
@@ -166,8 +166,9 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   ledger.onGrant(agents.onGrant);
   accounts.onKeyChange(agents.onKeyChange);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
-  const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
-  const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans, log });
+  const payments =
+    stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
+  const billing = createBilling({ db, clock, ledger, users: accounts, payments, plans: config.plans, log });
   billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
   const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
 

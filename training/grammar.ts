@@ -1,9 +1,9 @@
 /**
- * Sentences made of parts: who is addressed, what is to be forgotten, what is to be done, with which end, under which
- * pretext. The attacks and the harmless sentences share their words on purpose, so that no word alone decides.
+ * Sentences built from parts: the addressee, what to forget, what to do, the purpose and the pretext. Attacks and
+ * harmless sentences share their words on purpose, so that no single word decides.
  */
 
-/** A generator of numbers in [0, 1) that a seed fixes (mulberry32). */
+/** A random number generator in [0, 1) with a fixed seed (mulberry32). */
 export function createRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

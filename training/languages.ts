@@ -1,4 +1,7 @@
-/** Attacks and harmless sentences in other languages, in parts: what overrides, what is asked, who speaks; what is ordinary. */
+/**
+ * Attacks and harmless sentences in other languages, in parts: the override, the request, the speaker; and ordinary
+ * sentences.
+ */
 export interface Phrases {
   readonly override: readonly string[];
   readonly ask: readonly string[];

@@ -5,13 +5,13 @@ import { CUE_SHARE, logitFromText, logitWithCues, textShare, type Weights } from
 import { piecesOf, windowsOf } from "../src/safety/judging/windows.ts";
 import { createRandom } from "./grammar.ts";
 
-/** Features of a window: of its words, of its cues; each once. */
+/** The features of a window: of its words and of its cues, each once. */
 export interface Sample {
   readonly text: Int32Array;
   readonly cues: Int32Array;
 }
 
-/** A text as its windows. One of an attack's windows instructs, we do not know which; of an honest text none does. */
+/** A text as its windows. One window of an attack instructs, but it is unknown which; none of an honest text does. */
 export interface Bag {
   readonly samples: readonly Sample[];
   readonly is_attack: boolean;
@@ -21,12 +21,12 @@ export interface Bag {
 const ROUNDS = 16;
 const LEARNING_RATE = 0.25;
 const DECAY = 1.2e-3;
-/** Share of the word features left out at each step, so that no few of them carry the verdict. */
+/** The share of word features dropped at each step, so that the verdict does not depend on a few of them. */
 const DROPOUT = 0.25;
-/** Windows of an honest text learnt in each round: its worst, and as many by chance. */
+/** The windows of an honest text learnt per round: its worst, and as many random ones. */
 const WORST = 6;
 const BY_CHANCE = 2;
-/** A feature seen in fewer windows than this says nothing about other texts. */
+/** A feature seen in fewer windows than this is ignored, because it does not generalise. */
 const MIN_WINDOWS = 3;
 
 export function bagOf(text: string, clusters: Clusters, is_attack: boolean, weight: number): Bag {
@@ -40,7 +40,7 @@ export function bagOf(text: string, clusters: Clusters, is_attack: boolean, weig
   return { samples, is_attack, weight };
 }
 
-/** Highest logit of a bag's windows. */
+/** The highest logit of a text's windows. */
 export function logitOfBag(model: Weights, bag: Bag): number {
   return bag.samples.reduce((most, sample) => Math.max(most, logitOf(model, sample)), -20);
 }
@@ -51,7 +51,7 @@ export function logitOf(model: Weights, { text, cues }: Sample): number {
   return logitWithCues(model, logitFromText(model, sum, text.length), cues);
 }
 
-/** Logistic regression by AdaGrad, the same for the same bags. */
+/** Logistic regression by AdaGrad. Deterministic for the same input. */
 export function learn(bags: readonly Bag[]): Weights {
   const random = createRandom(42);
   const state = { bias: -1, weights: new Float32Array(TABLE_SIZE), scale: 1 };

@@ -8,16 +8,16 @@ import { evidenceOfHiding, readable } from "../src/safety/reading/readable.ts";
 import type { Page } from "./corpus.ts";
 import { type Bag, bagOf, logitOf, type Sample } from "./learn.ts";
 
-/** A text made ready to be judged many times. */
+/** A text prepared for repeated judging. */
 export interface JudgedText {
   readonly bag: Bag;
   readonly pieces: readonly Piece[];
   readonly windows: readonly Window[];
-  /** What is added to its logit: the evidence of how it is written. */
+  /** The evidence from its form, added to its logit. */
   readonly evidence: number;
 }
 
-/** A page made ready to be judged many times. */
+/** A page prepared for repeated judging. */
 export interface JudgedPage {
   readonly is_attack: boolean;
   readonly source: string;
@@ -43,7 +43,7 @@ export interface Figures {
   readonly recall_by_source: Readonly<Record<string, number>>;
 }
 
-/** Below this no context lifts a window to any threshold. */
+/** Context cannot lift a window below this to any threshold. */
 const LOWEST = -3;
 const MIN_JUDGED = 12;
 const MAX_JUDGED = 20_000;
@@ -70,20 +70,20 @@ export function judgedText(text: string, clusters: Clusters, is_attack: boolean,
   return { bag, pieces, windows: windowsOf(pieces), evidence };
 }
 
-/** As sanitize.ts does: the most suspicious of what is seen and what is hidden. */
+/** Like sanitize.ts: the higher score of the visible and the hidden text. */
 export function judgePage(model: Weights, page: JudgedPage): Measured {
   const logit = Math.max(...[page.visible, ...page.hidden].map((text) => judgeText(model, text)));
   return { is_attack: page.is_attack, source: page.source, technique: page.technique, logit };
 }
 
-/** As detect.ts does: the strongest window, as its context leaves it. */
+/** Like detect.ts: the strongest window after the adjustments for context. */
 export function judgeText(model: Weights, { bag, pieces, windows, evidence }: JudgedText): number {
   const judged = windows.map((window, at) => ({ ...window, logit: logitOf(model, bag.samples[at] as Sample) }));
   const { allowance, extras } = inContext(pieces, judged, LOWEST);
   return judged.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), -20) - allowance + evidence;
 }
 
-/** A logit that this share of the ordinary pages exceeds: half way between two pages, so that none lies on it. */
+/** The logit that this share of the ordinary pages exceeds: half way between two pages, so that no page equals it. */
 export function thresholdAt(pages: readonly Measured[], share: number): number {
   const logits = pages
     .filter(isOrdinary)
@@ -126,7 +126,7 @@ function quantileFromTop(values: readonly number[], share: number): number {
   return sorted[Math.floor(share * sorted.length)] ?? 0;
 }
 
-/** How often an attack is ranked above an honest page; a tie is half. */
+/** How often an attack ranks above an honest page. A tie counts half. */
 function areaUnderCurve(attacks: readonly Measured[], honest: readonly Measured[]): number {
   let wins = 0;
   for (const attack of attacks) {

@@ -5,7 +5,7 @@ import type { Harm } from "./outcome.ts";
 
 const FILE = join(import.meta.dirname, "../docs/benchmarks/safety.md");
 
-/** What was flagged of a group of texts that no training saw, and from how many a passage was taken out. */
+/** The flagged texts of a group that training never saw, and the texts that lost a passage. */
 export interface Group {
   readonly group: string;
   readonly is_attack: boolean;
@@ -16,27 +16,30 @@ export interface Group {
 
 type Column = Figures & Harm;
 
-/** Writes docs/benchmarks/safety.md: the sets as trained on, and with each source left out, side by side; then our own. */
+/**
+ * Writes docs/benchmarks/safety.md: the figures with all sources, and with each source left out, side by side; then our
+ * own texts.
+ */
 export function writeReport(report: { seen: Column; left_out: Column; held_out: readonly Group[] }): void {
   const table = comparison(report);
   const own = [groupTable(report.held_out, true), groupTable(report.held_out, false)];
   const text = [
     "# Safety: the detector's figures",
     "",
-    "Written by `npm run safety:train -- --data DIR`; nothing here is edited by hand. The right-hand column is the one to",
-    "believe: each page is judged by a model that was trained without its source.",
+    "Written by `npm run safety:train -- --data DIR`; do not edit it by hand. Rely on the right-hand column: there, each",
+    "page is judged by a model that was trained without its source.",
     "",
     ...table,
     "",
-    "*Residual*: attacks of which half of the words or more are still in the text, on a page that was not flagged.",
+    "*Residual*: attacks with at least half of their words still in the text of a page that was not flagged.",
     "",
     "## Texts written against the detector",
     "",
-    "Half of training/corpora is never learnt from. The attacks were written with the detector's code at hand and tried",
-    "against it until they passed; the honest texts are such as filters of this kind take for attacks. Those called",
-    "`blind` and `pages` were written before anybody looked at what the detector makes of them.",
+    "Training never uses half of training/corpora. The attacks were written while reading the detector's code, and changed",
+    "until they passed; the honest texts are of kinds that such filters mistake for attacks. The texts named `blind` and",
+    "`pages` were written before the detector's results were known.",
     "",
-    "*Flagged*: the whole text is taken for an attack. *Touched*: a passage was taken out of it.",
+    "*Flagged*: the whole text counts as an attack. *Touched*: a passage was removed from it.",
     "",
     ...(own[0] ?? []),
     "",

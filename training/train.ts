@@ -11,19 +11,21 @@ import { harmOf, outcomeOf } from "./outcome.ts";
 import { type Group, writeReport } from "./report.ts";
 
 /**
- * `npm run safety:train -- --data DIR`: trains the detector, writes src/safety/judging/model.txt, and measures it, also with
- * each source left out of the training. Without DIR it trains on this folder alone and keeps the threshold it has.
- * The same data give the same file, byte for byte.
+ * `npm run safety:train -- --data DIR`: trains the detector, writes src/safety/judging/model.txt, and measures it, also
+ * with each source left out of the training. Without DIR it trains on this folder only and keeps the threshold. The
+ * same data give the same file, byte for byte.
  */
 
-/** Share of ordinary pages that lie above the threshold but for its reserve, on pages that the model has not seen. */
+/** The share of ordinary unseen pages above the threshold without its reserve. */
 const FALSE_ALARMS = 0.003;
-/** Everything was chosen on these pages, so that others lie higher: what is added to the threshold, in logits. */
+/**
+ * The reserve added to the threshold, in logits. The settings were chosen on these pages, so other pages score higher.
+ */
 const RESERVE = 0.75;
 const FOLDS = 6;
-/** Pages that quote attacks to discuss them teach little about what an honest page is. */
+/** The weight of pages that quote attacks to discuss them: they show little of ordinary pages. */
 const DISCUSSING_WEIGHT = 0.3;
-/** The threshold where no pages are there to find one. */
+/** The threshold without pages to compute it from. */
 const USUAL_THRESHOLD = 1;
 
 const MODEL_FILE = join(import.meta.dirname, "../src/safety/judging/model.txt");
@@ -32,7 +34,7 @@ const clusterLines = readFileSync(join(import.meta.dirname, "clusters.txt"), "ut
   .split("\n");
 const clusters = readClusters(clusterLines);
 
-/** Something to learn from, and the fold that its source belongs to; null is in every training. */
+/** A training example, and the fold of its source; null is in every training. */
 interface Lesson {
   readonly bag: Bag;
   readonly fold: number | null;
@@ -68,7 +70,7 @@ if (data === undefined) {
   });
 }
 
-/** The half of corpora/ that no training sees, group by group. */
+/** The half of corpora/ that training never uses, by group. */
 function heldOut(model: Model): Group[] {
   const kept = specimens().filter(({ is_held_out }) => is_held_out);
   return [...Map.groupBy(kept, ({ group, is_attack }) => `${is_attack} ${group}`).values()].map((texts) => {
@@ -99,12 +101,12 @@ function honestLessons(page: JudgedPage & { fold: number }): Lesson[] {
   return bags.filter(({ samples }) => samples.length > 0).map((bag) => ({ bag, fold: page.fold }));
 }
 
-/** Learnt from everything but one fold. */
+/** Trained on all folds except one. */
 function withoutFold(fold: number): Weights {
   return learn(lessons.filter((lesson) => lesson.fold !== fold).map(({ bag }) => bag));
 }
 
-/** Sources that took from one another share a fold. The largest, whose pages have nothing to do with each other, is halved. */
+/** Sources that share texts share a fold. The largest source, with unrelated pages, is split in two. */
 function foldOf(source: string, id: string): number {
   if (/trafilatura/.test(source)) return Number.parseInt(id.slice(-1), 16) % 2;
   const folds = [/spikee/, /injecagent/, /agent-threat|article-extraction/, /cyberseceval|purplellama|readability/];
@@ -113,7 +115,7 @@ function foldOf(source: string, id: string): number {
   return /bipia|prompt-engineering/.test(source) ? 4 : 5;
 }
 
-/** Writes the weights in 256 steps; gives back what they are after that. */
+/** Writes the weights in 256 steps and returns the rounded weights. */
 function write({ bias, weights }: Weights, threshold: number): Weights {
   let most = 0;
   for (const weight of weights) most = Math.max(most, Math.abs(weight));

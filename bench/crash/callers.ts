@@ -3,7 +3,7 @@ import { newId } from "../../src/platform/ids.ts";
 import type { BenchService, BenchUser } from "../support/service.ts";
 import { costOf } from "./upstream.ts";
 
-/** More than any answer of the upstream, so that a hold's worst case is above its cost. */
+/** More tokens than any answer of the upstream, so that a hold's worst case exceeds its cost. */
 const MAX_TOKENS = 64;
 const TOP_UP_TOKENS = 1_000_000;
 const TOP_UP_CENTS = 160;
@@ -14,34 +14,37 @@ export interface CrashUser extends BenchUser {
   agent_id: string;
 }
 
-/** What became of a user's requests, as their callers saw it. */
+/** The results of a user's requests, as their callers saw them. */
 export interface Seen {
-  /** Calls answered in full, with usage: by request id, what the answer said that it cost. */
+  /** Calls with a complete answer and usage: the stated cost by request id. */
   acknowledged: Map<string, number>;
   /** Calls sent whose connection broke before the answer was complete. */
   unanswered: Set<string>;
-  /** Ids of the buckets that grants and purchases were answered with. */
+  /** The bucket ids in the answers to grants and purchases. */
   buckets: Set<string>;
   /** Grants and purchases whose connection broke. */
   unanswered_top_ups: number;
-  /** Ids of the runs that were accepted. */
+  /** The ids of accepted runs. */
   runs: Set<string>;
-  /** What should never have come back. */
+  /** Answers that should never occur. */
   surprises: string[];
 }
 
-/** Callers that go on until they are told to stop; while the service is away they wait for it. */
+/** Callers that run until stopped. While the service is down they wait for it. */
 export interface Callers {
   seen: ReadonlyMap<string, Seen>;
-  /** The service from now on. */
+  /** Sets the service to call. */
   point(service: BenchService): void;
-  /** Sends nothing more until there is a new service; resolves when every request sent has come to its end. */
+  /** Pauses until there is a new service. Resolves when every sent request has finished. */
   pause(): Promise<void>;
-  /** Lets the requests in flight finish. */
+  /** Waits for the running requests. */
   stop(): Promise<void>;
 }
 
-/** `per_user` callers for each user, who call models, whole and streamed, start runs, get grants and buy, as `random` says. */
+/**
+ * `per_user` callers for each user. They call models, whole and streamed, start runs, get grants and buy, as chosen by
+ * `random`.
+ */
 export function startCallers(users: readonly CrashUser[], per_user: number, random: () => number): Callers {
   const seen = new Map<string, Seen>();
   let service: BenchService | null = null;
@@ -91,7 +94,7 @@ export function startCallers(users: readonly CrashUser[], per_user: number, rand
   };
 }
 
-/** One request and what became of it; throws what no crash explains. */
+/** Sends one request and records its result. Throws for results that no crash explains. */
 async function act(service: BenchService, { user, seen, lot }: { user: CrashUser; seen: Seen; lot: number }) {
   if (lot < 0.7) return complete(service, user, { seen, stream: lot < 0.35 });
   if (lot < 0.85) {
@@ -123,7 +126,7 @@ async function complete(service: BenchService, user: CrashUser, { seen, stream }
   else seen.acknowledged.set(request_id, cost);
 }
 
-/** A model call; the cost that its answer states. */
+/** A model call. Returns the cost stated in its answer. */
 async function call(service: BenchService, user: CrashUser, sent: { request_id: string; stream: boolean }) {
   const { request_id, stream } = sent;
   const messages = [{ role: "user", content: request_id }];
@@ -149,10 +152,10 @@ function streamedUsage(text: string) {
   return JSON.parse(events.at(-2)?.slice("data: ".length) ?? "null")?.usage;
 }
 
-/** How fetch says that a connection could not be made, and that it broke. */
+/** The errors of fetch for a failed and for a broken connection. */
 const CUT = new Set(["fetch failed", "terminated"]);
 
-/** What was answered; null when the connection could not be made or broke. */
+/** The answer; null when the connection failed or broke. */
 async function unlessCut<Answer>(answer: Promise<Answer>): Promise<Answer | null> {
   try {
     return await answer;

@@ -24,22 +24,22 @@ interface Profile {
   balance: { posted: number; held: number; available: number; debt: number };
 }
 
-/** A user's ledger as the service tells it, read on from where the last check ended. */
+/** A user's ledger as the API shows it, read from the end of the last check. */
 interface Book {
   last_seq: number;
-  /** Σ of all entries. */
+  /** The sum of all entries. */
   balance: number;
   /** Billed tokens, of calls by request id and of runs by run id. */
   calls: Map<string, number>;
   runs: Map<string, number>;
 }
 
-/** Compares what callers were told with what the service has written; keeps its place in each ledger. */
+/** Compares the callers' answers with the service's records. Keeps its cursor in each ledger. */
 export function createChecks(users: readonly CrashUser[], seen: ReadonlyMap<string, Seen>) {
   const each = users.map((user) => {
     const book: Book = { last_seq: 0, balance: 0, calls: new Map(), runs: new Map() };
     const mine = seen.get(user.id);
-    if (mine === undefined) throw new Error(`nobody calls for ${user.id}`);
+    if (mine === undefined) throw new Error(`no caller is registered for ${user.id}`);
     return { user, mine, book };
   });
   type Checked = (typeof each)[number];
@@ -53,7 +53,7 @@ export function createChecks(users: readonly CrashUser[], seen: ReadonlyMap<stri
   }
 
   return {
-    /** What does not hold after a crash. Call it when no request is in flight; runs may be. */
+    /** Violations after a crash. Call it when no request is running; runs may be. */
     async afterKill(service: BenchService): Promise<string[]> {
       const problems = await ofEach(async ({ user, mine, book }) => [
         ...(await readOn(service, user, { book, seen: mine })),
@@ -63,7 +63,7 @@ export function createChecks(users: readonly CrashUser[], seen: ReadonlyMap<stri
       ]);
       return [...problems, ...(await auditProblems(service))];
     },
-    /** What does not hold once all runs have ended and the holds of the dead have expired. */
+    /** Violations after all runs have ended and the holds of dead processes have expired. */
     atRest: (service: BenchService) =>
       ofEach(async ({ user, mine, book }) => [
         ...(await runProblems(service, user, { book, seen: mine })),
@@ -80,7 +80,10 @@ export function createChecks(users: readonly CrashUser[], seen: ReadonlyMap<stri
   };
 }
 
-/** Reads the entries since the last check, oldest first, into the book; problems in their order and of new charges. */
+/**
+ * Reads the entries since the last check into the book, oldest first. Returns problems of their order and of new
+ * charges.
+ */
 async function readOn(service: BenchService, user: CrashUser, { book, seen }: { book: Book; seen: Seen }) {
   const fresh: Entry[] = [];
   const isKnown = ({ seq }: Entry) => seq <= book.last_seq;
@@ -103,7 +106,7 @@ async function readOn(service: BenchService, user: CrashUser, { book, seen }: { 
   for (const id of charged) {
     const cost = costOf(id);
     const paid = book.calls.get(id) ?? 0;
-    // A stream that died with its process is charged for what it was known to have delivered.
+    // a stream that died with its process is charged for the output it had recorded
     const is_right = seen.unanswered.has(id) ? paid > 0 && paid <= cost : paid === cost;
     if (!is_right) wrong.push(`${id} costs ${cost}, charged ${paid}`);
     if (!seen.acknowledged.has(id) && !seen.unanswered.has(id)) wrong.push(`${id} was charged and never sent`);

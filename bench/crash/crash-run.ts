@@ -7,7 +7,7 @@ import { type Callers, type CrashUser, startCallers } from "./callers.ts";
 import { createChecks } from "./checks.ts";
 import { startSlowUpstream } from "./upstream.ts";
 
-/** All runs that were accepted are to end within this time, and the sweep is to let dead holds go. */
+/** Within this time all accepted runs must end, and the sweep must release dead holds. */
 const REST_MS = 300_000;
 const REST_POLL_MS = 200;
 const ANSWER_MS = 20_000;
@@ -18,13 +18,13 @@ export interface CrashPlan {
   callers_per_user: number;
   /** Bounds of the time between the first answer after a start and the kill. */
   life_ms: { least: number; most: number };
-  /** Whether to go on after so many kills. */
+  /** Whether to continue after this number of kills. */
   goOn(kills: number): boolean;
 }
 
 export interface CrashReport {
   kills: number;
-  /** Model calls answered, and those that a kill cut off. */
+  /** Model calls that were answered, and calls that a kill interrupted. */
   acknowledged: number;
   cut_off: number;
   top_ups: number;
@@ -33,9 +33,9 @@ export interface CrashReport {
 }
 
 /**
- * Kills the service under load (kill -9) at moments that the seed decides, starts it again and compares what its callers
- * were told with what it has written; goes on until `goOn` says no. At the end the leases of what died are brought to
- * their expiry in the database, rather than waited for: its holds must go, and its runs must end.
+ * Kills the service under load (kill -9) at moments chosen by the seed, restarts it, and compares the callers' answers
+ * with its records, until `goOn` returns false. At the end it expires the leases of dead processes in the database:
+ * their holds must be released, and their runs must end.
  */
 export async function crashRun(place: Place, plan: CrashPlan): Promise<CrashReport> {
   const random = seededRandom(plan.seed);
@@ -84,7 +84,7 @@ async function newUser(service: BenchService): Promise<CrashUser> {
   return { ...user, agent_id: id };
 }
 
-/** A kill proves something only once a caller was told something: on a busy machine the first answer takes a while. */
+/** A kill is useful only after a caller received an answer, which takes a while on a busy machine. */
 async function untilAnswered(callers: Callers): Promise<void> {
   const before = countsOf(callers).acknowledged;
   const deadline_ms = performance.now() + ANSWER_MS;
@@ -102,7 +102,7 @@ function countsOf(callers: Callers) {
   return counts;
 }
 
-/** Makes the leases of holds and runs due, as time would; each open hold must belong to a call that died or to a run. */
+/** Expires the leases of holds and runs. Each open hold must belong to a dead call or to a run. */
 async function endLeases(place: Place, users: readonly CrashUser[], callers: Callers): Promise<string[]> {
   const db = await openDb({ database_url: place.database_url, data_dir: place.folder, log: createLog("silent") });
   try {

@@ -11,7 +11,7 @@ const MAX_DELAY_MS = 20;
 /** One call in ten takes this long, so that a kill finds it held for a while. */
 const SLOW_MS = 200;
 
-/** What the upstream reports for a prompt: decided by the prompt alone, so that its cost is known whoever was told it. */
+/** The usage that the upstream reports. It depends only on the prompt, so the cost is known without the answer. */
 export function countsOf(prompt: string): { input_tokens: number; output_tokens: number; delay_ms: number } {
   const hash = createHash("sha256").update(prompt).digest();
   const below = (at: number, limit: number) => hash.readUInt32BE(at) % limit;
@@ -24,7 +24,7 @@ export function costOf(prompt: string): number {
   return costTokens(BENCH_RATES, { ...countsOf(prompt), cached_input_tokens: 0 });
 }
 
-/** A provider on loopback that takes its time, a word at a time when streaming. */
+/** A slow provider on loopback. It streams one word at a time. */
 export async function startSlowUpstream(): Promise<{ url: string; close(): Promise<void> }> {
   const server = createServer(async (request, response) => {
     const { messages, stream } = JSON.parse(await text(request));

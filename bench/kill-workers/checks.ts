@@ -8,14 +8,14 @@ import type { Occurrence, Told } from "./read.ts";
 import { answerOf, type ModelCall } from "./scripted-model.ts";
 import type { Delivery } from "./site.ts";
 
-/** What a run of the script is made of. */
+/** The steps of a run of the script. */
 const STEPS = ["model", "web_fetch", "model", "send_webhook", "model"];
 const MODEL_STEPS = STEPS.flatMap((name, index) => (name === "model" ? [index] : []));
 const WEBHOOK_STEP = STEPS.indexOf("send_webhook");
-/** From what a node did to the kill that kept it from writing it down, on a machine with much to do. */
+/** The longest time from a node's action to the kill that kept it from recording the action, on a busy machine. */
 const SLACK_MS = 5_000;
 
-/** What was asked, what the world outside saw, and what the service tells. */
+/** The requests, the calls that the outside saw, and the service's records. */
 export interface Evidence {
   asked: Asked;
   calls: readonly ModelCall[];
@@ -24,7 +24,7 @@ export interface Evidence {
   told: readonly Told[];
 }
 
-/** Everything that does not fit together. */
+/** All contradictions between them. */
 export function violations(evidence: Evidence): string[] {
   return [
     ...evidence.asked.surprises,
@@ -36,7 +36,7 @@ export function violations(evidence: Evidence): string[] {
   ];
 }
 
-/** Every accepted run is there; one whose answer was cut off may be; nothing was run twice. */
+/** Every accepted run exists, a run whose answer was interrupted may exist, and no run was executed twice. */
 function lostProblems({ asked }: Evidence, { agent, runs }: Told): string[] {
   if (agent.kind === "routine") return [];
   const ids = runs.map(({ id }) => id);
@@ -48,7 +48,7 @@ function lostProblems({ asked }: Evidence, { agent, runs }: Told): string[] {
   return runs.length <= most ? [] : [`${agent.label} has ${runs.length} runs that nobody was told of`];
 }
 
-/** Exactly one occurrence for each due instant and none besides; exactly one run for each that says `run`. */
+/** Exactly one occurrence per due instant, and exactly one run per occurrence with state `run`. */
 function occurrenceProblems(due: ReadonlySet<string>, { agent, runs, occurrences }: Told): string[] {
   if (agent.kind === "errand") return [];
   const runsOf = (list: { at: string; id: string }[]) => list.map(({ at, id }) => `${at} ${id}`);
@@ -63,7 +63,7 @@ function occurrenceProblems(due: ReadonlySet<string>, { agent, runs, occurrences
   ];
 }
 
-/** What `list` has more often than `others`. */
+/** The elements that `list` has more often than `others`. */
 function missing(list: readonly string[], others: readonly string[]): string[] {
   const left = [...others];
   return list.filter((each) => {
@@ -73,11 +73,11 @@ function missing(list: readonly string[], others: readonly string[]): string[] {
   });
 }
 
-/** The run ended as its script says, and each of its answers was charged once, at its price. */
+/** The run ended as in its script, and each of its answers was charged once, at its price. */
 function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   const of = `run ${run.id} of ${agent.label}`;
   const wrong: string[] = [];
-  // Three workers in a row lost with no step finished: the service gives such a run up, and says so.
+  // After three lost workers without a finished step, the service fails the run.
   const is_given_up = run.error?.code === "worker_lost" && run.attempt >= 3;
   const names = run.steps.map(({ type, name }) => (type === "model" ? type : name));
   if (!is_given_up) {
@@ -96,7 +96,7 @@ function runProblems(run: RunDetail, { agent, charges }: Told): string[] {
   return wrong;
 }
 
-/** The answers that the run's finished model steps hold, in order. */
+/** The answers in the run's finished model steps, in order. */
 function recordedAnswers(run: RunDetail): { answer: string; index: number }[] {
   return run.steps.flatMap(({ index, type, status, result }) => {
     const answer =
@@ -106,9 +106,8 @@ function recordedAnswers(run: RunDetail): { answer: string; index: number }[] {
 }
 
 /**
- * A finished model call is one whose answer was recorded. After it had been delivered, nobody may make that call again; a
- * run goes on from recorded answers only, each in its place; and an answer that was not recorded is missing because its
- * node was lost.
+ * A model call is finished when its answer is recorded. After its delivery the call must not be repeated. A run
+ * continues only from recorded answers, each in its place. An unrecorded answer must be explained by a lost node.
  */
 function callProblems({ calls, losses, told }: Evidence): string[] {
   const wrong: string[] = [];
@@ -144,7 +143,7 @@ function callProblems({ calls, losses, told }: Evidence): string[] {
     for (const { answer, arrived_ms } of made) {
       const finished = recorded.get(answer);
       if (finished === undefined) continue;
-      // The first call of a routine's next run looks the same, and comes after all of this one.
+      // The first call of a routine's next run looks the same and comes after all calls of this one.
       const until_ms = is_first && finished.run.trigger === "schedule" ? finished.last?.arrived_ms : undefined;
       const again = made.find((call) => call.arrived_ms > arrived_ms && call.arrived_ms < (until_ms ?? Infinity));
       if (again !== undefined)
@@ -154,7 +153,7 @@ function callProblems({ calls, losses, told }: Evidence): string[] {
   return wrong;
 }
 
-/** Whether a node's unfinished doing between two moments is explained by a loss: of that node, or of any if it is null. */
+/** Whether the loss of that node (of any node, if null) explains its unfinished action between two moments. */
 function isExcused(losses: readonly Loss[], node: string | null, from_ms: number, to_ms: number | null): boolean {
   return losses.some(
     (loss) =>
@@ -164,7 +163,7 @@ function isExcused(losses: readonly Loss[], node: string | null, from_ms: number
   );
 }
 
-/** Every webhook that came is one step's, under the id that the step shows, with what the model wanted sent, and signed. */
+/** Every received webhook belongs to one step, with the step's id, the model's content and a valid signature. */
 function deliveryProblems({ deliveries, losses, told }: Evidence): string[] {
   const wrong: string[] = [];
   const by_label = Map.groupBy(deliveries, ({ label }) => label);

@@ -3,8 +3,8 @@ import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 
 /**
- * Of a place whose nodes are stopped: brings what is still held to its expiry, sweeps as a node would, and tells what is
- * held all the same, and what the audit says then. `open` is how many holds the dead had left.
+ * For a place with stopped nodes: expires the remaining holds, sweeps like a node, and returns the tokens still held
+ * and the audit's result. `open` is the number of holds that dead nodes left.
  */
 export async function expireHolds(db: Db): Promise<{ open: number; problems: string[] }> {
   const ledger = createLedger({ db, clock: createSystemClock() });

@@ -14,22 +14,22 @@ import { startScriptedModel } from "./scripted-model.ts";
 import { type Site, startSite } from "./site.ts";
 
 const USERS = 4;
-/** While the API is away, an errand is tried again after this. */
+/** The delay before an errand is retried while the API is down. */
 const RETRY_MS = 50;
-/** Two leases and what is to be done then. */
+/** Two leases and the work after them. */
 const END_MS = 180_000;
 
 export interface KillPlan {
   seed: number;
-  /** For so long nodes are killed, errands run and routines brought due. */
+  /** How long nodes are killed, errands run and routines become due. */
   for_ms: number;
-  /** On a machine so busy that there were fewer by then, it goes on up to this. */
+  /** On a busy machine with fewer kills by then, the run continues up to this time. */
   least_kills: number;
-  /** On PostgreSQL, beside one node that serves the API. */
+  /** The workers on PostgreSQL, beside one API node. */
   workers: number;
-  /** Whether the API's node is killed too. Embedded storage has one node for everything. */
+  /** Whether the API node is killed too. Embedded storage has one node for everything. */
   kill_api: boolean;
-  /** Agents that are run once by hand, spread over the time. */
+  /** Agents that run once, manually, spread over the time. */
   errands: number;
   /** Agents that are due every `due_ms`. */
   routines: number;
@@ -37,8 +37,8 @@ export interface KillPlan {
   /** Bounds of the time from one kill to the next. */
   kill_ms: { least: number; most: number };
   /**
-   * `end`: with each kill all leases are ended in the database, so that nobody waits for them; those who are alive go on
-   * without knowing. Embedded storage has no need of it.
+   * `end` ends all leases in the database with each kill, so that no run waits for its lease; live workers continue
+   * without notice. Embedded storage does not need it.
    */
   leases: "wait" | "end";
 }
@@ -47,19 +47,22 @@ export interface KillReport {
   kills: number;
   runs: number;
   occurrences: number;
-  /** Model calls in all, and those that a kill made necessary again. */
+  /** All model calls, and the calls that a kill made necessary again. */
   calls: number;
   calls_again: number;
   webhooks: number;
   webhooks_again: number;
   given_up: number;
-  /** Left by the dead, once all runs had ended. */
+  /** Holds left by dead nodes after all runs had ended. */
   open_holds: number;
   recovery_ms: number[];
   violations: string[];
 }
 
-/** Kills nodes at moments that the seed decides while runs are at work, lets all runs end, and compares what each side has seen. */
+/**
+ * Kills nodes during runs at moments chosen by the seed, waits until all runs end, and compares the records of all
+ * sides.
+ */
 export async function killRun(place: Place, plan: KillPlan): Promise<KillReport> {
   const site = await startSite();
   const model = await startScriptedModel(() => site.url);
@@ -141,13 +144,13 @@ async function onPostgres(place: Place, plan: KillPlan, stage: Stage, agents: re
   try {
     await Promise.all([killing(), bringing(), runErrands(nodes, plan, agents, asked)]);
     await nodes.allUp();
-    await endLeases(); // of what a dead worker's last statement may have claimed after all
+    await endLeases(); // a dead worker's last statement may still have claimed a run
   } finally {
     await db.close();
   }
 }
 
-/** The one node is everything; between its lives the database can be opened here. */
+/** The only node does everything. While it is down, this process can open the database. */
 async function onEmbedded(place: Place, plan: KillPlan, stage: Stage, agents: readonly LoadedAgent[]): Promise<void> {
   const { nodes, asked } = stage;
   const random = seededRandom(plan.seed);
@@ -169,7 +172,7 @@ async function onEmbedded(place: Place, plan: KillPlan, stage: Stage, agents: re
   await Promise.all([killing(), runErrands(nodes, plan, agents, asked)]);
 }
 
-/** Whether the killing goes on. */
+/** Whether to continue killing. */
 function durationOf(plan: KillPlan, { losses }: Nodes): () => boolean {
   const until_ms = performance.now() + plan.for_ms;
   return () => performance.now() < until_ms || losses.filter(({ node }) => node !== null).length < plan.least_kills;

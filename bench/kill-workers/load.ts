@@ -3,7 +3,7 @@ import type { BenchService, BenchUser } from "../support/service.ts";
 import type { Nodes } from "./nodes.ts";
 import type { Site } from "./site.ts";
 
-/** An agent: an errand is run once, by hand; a routine whenever it is due. */
+/** An agent. An errand runs once, manually; a routine runs when it is due. */
 export interface LoadedAgent {
   user: BenchUser;
   id: string;
@@ -11,11 +11,11 @@ export interface LoadedAgent {
   kind: "errand" | "routine";
 }
 
-/** What has been asked of the service, and what it has answered. */
+/** The requests to the service, and its answers. */
 export interface Asked {
-  /** Run-nows that were answered with 202: the run's id by the agent's. */
+  /** Manual runs answered with 202: the run's id by the agent's. */
   accepted: Map<string, string>;
-  /** Run-nows whose connection broke before there was an answer: the agents. */
+  /** Agents of manual runs whose connection broke before the answer. */
   unanswered: Set<string>;
   /** Instants at which routines were due, by agent. */
   due: Map<string, Set<string>>;
@@ -24,7 +24,7 @@ export interface Asked {
 
 const IN_PARALLEL = 8;
 
-/** Makes the agents, in turn among the users. No routine is due by itself while the harness runs. */
+/** Creates the agents, distributed over the users. Routines become due only through the harness. */
 export async function makeAgents(
   service: BenchService,
   users: readonly BenchUser[],
@@ -54,7 +54,7 @@ export async function makeAgents(
   });
 }
 
-/** Carries `work` out for all, a few at a time; the results in their order. */
+/** Runs `work` for all, a few at a time. Returns the results in order. */
 export async function inParallel<Item, Result>(
   items: readonly Item[],
   work: (item: Item) => Promise<Result>,
@@ -68,7 +68,7 @@ export async function inParallel<Item, Result>(
   return results;
 }
 
-/** Runs an errand now. While the API is away nothing is asked: false, so ask again later. */
+/** Runs an errand. Returns false while the API is down; retry later. */
 export async function runNow(nodes: Nodes, agent: LoadedAgent, asked: Asked): Promise<boolean> {
   const service = nodes.api();
   if (service === null) return false;
@@ -87,8 +87,8 @@ export async function runNow(nodes: Nodes, agent: LoadedAgent, asked: Asked): Pr
 }
 
 /**
- * Makes every routine due at this very moment, and notes the instant; nodes find it at their next look. Those that are due
- * and not yet found keep their instant.
+ * Makes every routine due now and records the instant; nodes find it at their next poll. Routines that are already due
+ * keep their instant.
  */
 export async function bringDue(db: Db, asked: Asked): Promise<void> {
   const rows = await db.query<{ agent_id: string; next_run_at: string }>({

@@ -2,10 +2,10 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type BenchService, configure, type Place, startService } from "../support/service.ts";
 
-/** On PostgreSQL: the node that serves the API. Embedded storage has one node, which is everything. */
+/** The API node on PostgreSQL. Embedded storage has one node for everything. */
 export const API = "api";
 
-/** When a node was killed, or, `node` null, when the leases of all were ended. */
+/** The time of a kill, or, with `node` null, of ending all leases. */
 export interface Loss {
   node: string | null;
   at_ms: number;
@@ -13,18 +13,18 @@ export interface Loss {
 
 export interface Nodes {
   losses: Loss[];
-  /** Those that listen at this moment and may be killed. */
+  /** The running nodes, which may be killed. */
   alive(): string[];
-  /** Where the API is; null while it is away. */
+  /** The address of the API; null while it is down. */
   api(): BenchService | null;
-  /** kill -9; in the background the same node is started again, after `meanwhile`. */
+  /** kill -9. The same node restarts in the background after `meanwhile`. */
   kill(name: string, meanwhile?: () => Promise<void>): Promise<void>;
-  /** Resolves when all nodes are there; rejects when one could not be started again. */
+  /** Resolves when all nodes run. Rejects when one could not restart. */
   allUp(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** Starts the nodes at the same moment; each calls the model under an address of its own. */
+/** Starts the nodes at the same moment. Each calls the model under its own address. */
 export async function startNodes(
   place: Place,
   { names, model_url, egress }: { names: readonly string[]; model_url: string; egress: string },
@@ -41,7 +41,7 @@ export async function startNodes(
   };
   const begin = (name: string, meanwhile: () => Promise<void>) => {
     const begun = meanwhile().then(() => start(name));
-    begun.catch(() => {}); // whoever waits for all hears of it
+    begun.catch(() => {}); // the caller of `all` gets this error
     starting.set(name, begun);
   };
   for (const name of names) begin(name, async () => {});
@@ -73,7 +73,7 @@ export async function startNodes(
   };
 }
 
-/** The operator's file of one node: a tool-calling model, and room for all runs at once. */
+/** The configuration of one node: a tool-calling model, and enough slots for all runs at once. */
 function configOf(place: Place, name: string, model_url: string): string {
   const config = JSON.parse(readFileSync(join(place.folder, "purser.json"), "utf8"));
   config.providers[0].base_url = `${model_url}/${name}/v1`;

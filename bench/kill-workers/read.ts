@@ -9,7 +9,7 @@ export interface Occurrence {
   run_id: string | null;
 }
 
-/** One agent with all that the service tells of it, once its runs have ended. */
+/** One agent with all of the service's records about it, after its runs have ended. */
 export interface Told {
   agent: LoadedAgent;
   runs: RunDetail[];
@@ -22,7 +22,7 @@ export interface Told {
 const POLL_MS = 250;
 const ENDED = ["succeeded", "failed", "cancelled"];
 
-/** Waits until no run of these agents is open; tells of those that still are at the deadline. */
+/** Waits until no run of these agents is open. Returns the runs still open at the deadline. */
 export async function untilEnded(
   service: BenchService,
   agents: readonly LoadedAgent[],

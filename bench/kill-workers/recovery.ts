@@ -4,18 +4,18 @@ import type { Told } from "./read.ts";
 import { answerOf, type ModelCall } from "./scripted-model.ts";
 import type { Delivery } from "./site.ts";
 
-/** How long a run may stand still after a kill. */
+/** The longest pause of a run after a kill. */
 const MAX_RECOVERY_MS = 90_000;
 
-/** From kills to the next sign of life of the runs that the dead had been at, ascending; and those that took too long. */
+/** Times from a kill to the next activity of the dead node's runs, ascending; and runs that took too long. */
 export interface Recoveries {
   ms: number[];
   problems: string[];
 }
 
 /**
- * Signs of life are calls of the model and webhooks. A kill that hit a run between its claim and its first call shows no
- * sign before it; the run's `attempt` counts it all the same, and it is allowed a recovery of its own.
+ * Activities are model calls and webhooks. A kill between a run's claim and its first call shows none; the run's
+ * `attempt` counts it, and it is allowed its own recovery.
  */
 export function recoveries(evidence: {
   calls: readonly ModelCall[];
@@ -44,12 +44,12 @@ export function recoveries(evidence: {
   return found;
 }
 
-/** The calls of one run among its agent's, in time: up to its last recorded answer, from the one before's on. */
+/** The calls of one run among its agent's, ordered by time: from the previous run's last recorded answer to its own. */
 function callsOf(run: RunDetail, calls: readonly ModelCall[]): ModelCall[] {
   const answers = new Set(run.steps.map(({ result, type }) => (type === "model" ? answerOf(result as object) : null)));
   const last = calls.findLastIndex(({ answer }) => answers.has(answer));
   const first = calls.findIndex(({ answer }) => answers.has(answer));
-  // Tries that came to nothing before the run's first recorded answer follow the end of the run before.
+  // Unrecorded tries before the run's first answer follow the end of the previous run.
   let begin = first;
   while (begin > 0 && calls[begin - 1]?.previous === null && calls[begin]?.previous === null) begin -= 1;
   return calls.slice(Math.max(0, begin), last + 1);

@@ -8,18 +8,18 @@ import { countsOf } from "../crash/upstream.ts";
 /** A longer answer takes longer. */
 const MS_PER_WORD = 15;
 
-/** A call as the model saw it. `performance.now()` of this process is the clock of everything in this harness. */
+/** A call as the model saw it. All times in this harness use `performance.now()` of this process. */
 export interface ModelCall {
-  /** Names this one answer: it comes back in every later call of a run that goes on from it. */
+  /** The id of this answer. It appears in every later call of the run that continues from it. */
   answer: string;
-  /** The process that called, by the address that it was given. */
+  /** The calling process, identified by the address that it was given. */
   node: string;
   /** Of the agent, from its prompt. */
   label: string;
-  /** The answer that the call goes on from; null: it is a run's first. */
+  /** The answer that the call continues from; null for the first call of a run. */
   previous: string | null;
   arrived_ms: number;
-  /** When the answer was out in full, or its connection gone; null: neither has happened. */
+  /** When the answer was complete or its connection closed; null before that. */
   ended_ms: number | null;
   delivered: boolean;
 }
@@ -30,14 +30,14 @@ export interface ScriptedModel {
   close(): Promise<void>;
 }
 
-/** The answer that `message`, a model's, is; null when it is none of the script. */
+/** The answer in a model's `message`; null when it is not part of the script. */
 export function answerOf(message: { content?: unknown; tool_calls?: { id: string }[] } | null): string | null {
   return message?.tool_calls?.[0]?.id ?? /answer_\d+/.exec(String(message?.content))?.[0] ?? null;
 }
 
 /**
- * A model that has every run read a page, send a webhook and end. What it reports as usage, and thereby the cost, is
- * decided by the answer's name alone (`costOf`).
+ * A model that makes every run read a page, send a webhook and end. The answer's id alone determines the reported
+ * usage, and so the cost (`costOf`).
  */
 export async function startScriptedModel(site_url: () => string): Promise<ScriptedModel> {
   const calls: ModelCall[] = [];
@@ -83,7 +83,7 @@ interface Message {
   tool_calls?: { id: string }[];
 }
 
-/** An answer in two parts, so that a kill finds some of them half said. */
+/** An answer in two parts, so that a kill interrupts some of them. */
 function deltasOf(step: number, { answer, label }: ModelCall, site_url: string): object[] {
   if (step >= 2) return [{ role: "assistant", content: "Done: " }, { content: answer }];
   const [name, given] =

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
 import { type Receiver, startReceiver } from "../../test/support/receiver.ts";
 
-/** The page and the webhooks are answered after up to this. */
+/** The longest delay of the page and the webhooks. */
 const MAX_DELAY_MS = 150;
 
-/** A webhook as it came in. */
+/** A received webhook. */
 export interface Delivery {
   label: string;
   headers: Record<string, string>;
@@ -19,7 +19,7 @@ export interface Site {
   close(): Promise<void>;
 }
 
-/** What runs read from and send to: `/page` and `/hook/{label of the agent}`. */
+/** The site that runs use: `/page` and `/hook/{label of the agent}`. */
 export async function startSite(): Promise<Site> {
   const receiver: Receiver = await startReceiver();
   const deliveries: Delivery[] = [];

@@ -2,11 +2,11 @@ import { createServer } from "node:http";
 import { Agent } from "undici";
 
 /**
- * The least that a metering proxy on Node can do, as the floor to compare with: it forwards, finds the usage in what
- * comes back, and adds it up in memory. No key is checked, nothing is stored. `node bare-proxy.ts UPSTREAM_ORIGIN`
+ * The minimum of a metering proxy on Node, as a baseline: it forwards requests, finds the usage in the answer, and sums
+ * it in memory. It checks no key and stores nothing. `node bare-proxy.ts UPSTREAM_ORIGIN`
  */
 
-/** Enough for the chunk with the usage and the one that says that it was the last. */
+/** Enough for the chunk with the usage and the final chunk. */
 const TAIL_CHARACTERS = 1_000;
 
 const origin = process.argv[2] ?? "";

@@ -3,9 +3,9 @@ import pg from "pg";
 import { Agent } from "undici";
 
 /**
- * The least that a durable agent run can cost on Node, as the floor to compare with: the run's row is committed before
- * its model call, and the run with its step after it, whatever waits meanwhile in the next batch. No key is checked,
- * nothing is priced or charged. `node bare-runs.ts UPSTREAM_ORIGIN DATABASE_URL`
+ * The minimum of a durable agent run on Node, as a baseline. It commits the run's row before the model call, and the
+ * run with its step afterwards; rows that arrive during a commit share the next batch. It checks no key and prices
+ * nothing. `node bare-runs.ts UPSTREAM_ORIGIN DATABASE_URL`
  */
 
 const [, , origin = "", database_url = ""] = process.argv;
@@ -16,7 +16,7 @@ await pool.query(`
   create table step (run_id bigint not null, index integer not null, result text not null, primary key (run_id, index));
 `);
 
-/** One statement at a time; what comes meanwhile is the next one's. */
+/** One statement at a time. Rows that arrive meanwhile go into the next one. */
 function batched<Item>(write: (items: Item[]) => Promise<unknown>): (item: Item) => Promise<void> {
   let waiting: { item: Item; done(): void; failed(error: unknown): void }[] = [];
   let busy = false;

@@ -1,7 +1,7 @@
 import { setTimeout } from "node:timers/promises";
 import type { Db, Instant } from "../../src/platform/db.ts";
 
-/** Fills the tables of schedules and runs in bulk, and does in bare SQL what the service is measured by. */
+/** Fills the tables of schedules and runs in bulk, and does the measured work in bare SQL. */
 
 /** One user for each number, whose agents and runs have numbers of their own. */
 const ID = (number: string) => `('00000000-0000-7000-8000-' || lpad(to_hex(${number}), 12, '0'))::uuid`;
@@ -26,7 +26,7 @@ export async function insertAgents(db: Db, of: { agents: number; users: number; 
     values: [agents, users, now],
   });
   await db.query({
-    // Half a day on: an instant near their own time would be taken for one of other rules of the zone.
+    // Half a day later, because an instant near their own time would look like a change of the time zone's rules.
     text: `insert into schedule (user_id, agent_id, interval, time, timezone, active, next_run_at)
       select user_id, id, 'daily', to_char(($1::timestamptz + interval '12 hours') at time zone 'Europe/Berlin', 'HH24:MI'),
         'Europe/Berlin', true, $1::timestamptz + interval '1 day' from agent`,
@@ -62,7 +62,7 @@ export async function committedAfter(db: Db, at: Instant): Promise<number[]> {
   return rows.map(({ late_ms }) => late_ms);
 }
 
-/** All that is due: occurrences, runs and next instants in one statement, with nothing decided. */
+/** Handles all due schedules, with occurrences, runs and next instants, in one statement without decisions. */
 export async function dispatch(db: Db): Promise<void> {
   await db.query({
     text: `with due as materialized (
@@ -91,7 +91,7 @@ export async function insertRuns(db: Db, of: { runs: number; users: number; now:
   await db.query({ text: "vacuum analyze run" });
 }
 
-/** Takes the oldest runs, with no regard to users or limits. */
+/** Claims the oldest runs, ignoring users and limits. */
 export async function claim(db: Db, most: number): Promise<readonly unknown[]> {
   return db.query({
     name: "bare_claim",
@@ -104,7 +104,7 @@ export async function claim(db: Db, most: number): Promise<readonly unknown[]> {
   });
 }
 
-/** Ends what is at work. */
+/** Ends the running runs. */
 export async function endRuns(db: Db): Promise<void> {
   await db.query({
     name: "bare_end",

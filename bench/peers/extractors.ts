@@ -15,17 +15,20 @@ const PACKAGES = [
   "unfluff@3.2.0",
 ];
 
-/** How one extractor did on all pages. */
+/** The results of one extractor on all pages. */
 export interface ExtractorMeasure {
   readonly name: string;
-  /** Share of each page's sentences that its text still holds, averaged over pages. */
+  /** The share of each page's sentences in the extracted text, averaged over pages. */
   readonly fidelity: number;
   /** Share of pages that lost no sentence. */
   readonly whole: number;
   readonly ms_per_100_kb: number;
 }
 
-/** Each extractor as its readme uses it. Sentences are compared by their letters and digits; markup in an answer does no harm. */
+/**
+ * Each extractor as in its readme. Sentences are compared by letters and digits, so markup in the output does not
+ * matter.
+ */
 const SCRIPT = `
 import { readFileSync } from "node:fs";
 const [, , own, data, with_peers, rounds] = process.argv;
@@ -102,8 +105,9 @@ log(JSON.stringify([...found].map(([name, { shares, ms }]) => ({
 `;
 
 /**
- * Runs Purser's extraction, and with `peers` those of npm installed into a temporary folder, over the benign pages of a
- * file of labelled pages. One process, one thread, in turn; time is that thread's. Throws when the registry cannot be reached.
+ * Runs Purser's extraction, and with `peers` extractors from npm installed into a temporary folder, over the benign
+ * pages of a file of labelled pages. One process, one thread, in turn; the time is that thread's. Throws when the
+ * registry is unreachable.
  */
 export function measureExtractors(own: string, data: string, { peers, rounds }: { peers: boolean; rounds: number }) {
   const folder = mkdtempSync(join(tmpdir(), "extractors-"));

@@ -9,7 +9,7 @@ import { type ServerProcess, startServer } from "../support/processes.ts";
 
 const READY_MS = 10_000;
 
-/** It forwards and looks at nothing: one process, connections kept on both sides, streams passed on as they come. */
+/** It only forwards: one process, kept connections on both sides, streams passed on unchanged. */
 const configuration = (port: number, upstream_url: string) => `
   daemon off; master_process off; pid nginx.pid; error_log stderr crit;
   events { worker_connections 2048; }
@@ -48,7 +48,7 @@ export async function startNginx(upstream_url: string): Promise<ServerProcess | 
   return { ...server, stop, kill: stop };
 }
 
-/** It says nothing once it listens. */
+/** It prints nothing when it listens. */
 async function untilListening(port: number): Promise<void> {
   const deadline_ms = performance.now() + READY_MS;
   for (;;) {

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { type PostgresServer, postgresBinaries, runSql } from "../../test/support/postgres-server.ts";
 
 /**
- * What a charge costs PostgreSQL itself, without a line of ours: pgbench locks an account's row, takes from its oldest
- * bucket, inserts an entry and returns the balance, one transaction a charge.
+ * The cost of a charge in PostgreSQL alone, without Purser's code: pgbench locks an account's row, takes from its
+ * oldest bucket, inserts an entry and returns the balance, one transaction per charge.
  */
 
 const SCHEMA = `
@@ -37,7 +37,7 @@ export interface PgBench {
   drop(): void;
 }
 
-/** Makes the tables in a database of their own. */
+/** Creates the tables in their own database. */
 export async function createPgBench(server: PostgresServer): Promise<PgBench> {
   const folder = mkdtempSync(join(tmpdir(), "pgbench-"));
   const url = server.url("pgbench");

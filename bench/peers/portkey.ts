@@ -7,8 +7,8 @@ import { type ServerProcess, startServer } from "../support/processes.ts";
 
 const PACKAGE = "@portkey-ai/gateway@1.15.2";
 /**
- * As published it answers 500 to every stream: it writes headers into a response of global fetch, which are immutable
- * (its issues 1389 and 1550). A copy of the response has headers of its own.
+ * The published version answers 500 to every stream: it writes headers into a fetch response, which are immutable (its
+ * issues 1389 and 1550). A copy of the response has its own headers.
  */
 const MUTABLE_HEADERS = `data:text/javascript,${encodeURIComponent(`
   const original = globalThis.fetch;
@@ -38,7 +38,7 @@ export async function startPortkey(): Promise<ServerProcess> {
   }
 }
 
-/** What tells it where to send a request. */
+/** The header with the destination of a request. */
 export function portkeyHeaders(upstream_url: string): Record<string, string> {
   return {
     "x-portkey-provider": "openai",

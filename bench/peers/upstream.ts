@@ -1,8 +1,8 @@
 import { createServer, type Socket } from "node:net";
 
 /**
- * A model provider that answers at once, or after 200 ms when the model is called "slow": OpenAI's chat completions,
- * whole or as 64 chunks, each written by itself. It reads no more of HTTP than it must, so that what is measured is never this.
+ * A model provider that answers at once, or after 200 ms for the model "slow": OpenAI's chat completions, whole or as
+ * 64 separately written chunks. It parses as little HTTP as possible, so that it is never the bottleneck.
  */
 
 const CHUNKS = 64;
@@ -13,7 +13,7 @@ const usage = { prompt_tokens: 40, completion_tokens: CHUNKS, total_tokens: 40 +
 const about = { id: "chatcmpl-bench", created: 1_750_000_000, model: "instant" };
 
 function wholeAnswer(): Buffer {
-  const content = "A train leaves the station at noon and nobody aboard knows where it goes. ".repeat(4).trim();
+  const content = "A train leaves the station at noon and no passenger knows where it goes. ".repeat(4).trim();
   const choices = [{ index: 0, message: { role: "assistant", content }, finish_reason: "stop" }];
   const body = JSON.stringify({ ...about, object: "chat.completion", choices, usage });
   return Buffer.from(
@@ -45,7 +45,7 @@ async function write(socket: Socket, pieces: readonly Buffer[]): Promise<void> {
   for (const piece of pieces) {
     if (socket.destroyed) return;
     socket.write(piece);
-    // Another turn of the loop, so that each piece leaves by itself.
+    // Another turn of the event loop, so that each piece is sent alone.
     await new Promise(setImmediate);
   }
 }

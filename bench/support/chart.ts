@@ -7,7 +7,7 @@ const BAR_HEIGHT = 18;
 const ROW_HEIGHT = 28;
 const TITLE_HEIGHT = 40;
 
-/** Colours of its own for light and dark pages: a picture in a page sees the reader's preference, not the page's. */
+/** Separate colours for light and dark pages, because an image sees the reader's preference, not the page's. */
 const STYLE = `
   text { font: 13px system-ui, sans-serif; fill: #1f2328; }
   .title { font-weight: 600; }
@@ -19,7 +19,10 @@ const STYLE = `
     .ours { fill: #6ea8fe; }
   }`;
 
-/** One bar for each figure, longest at the full width, as an SVG document. Purser's own bars stand out. */
+/**
+ * One bar for each figure as an SVG document; the longest has the full width. Purser's own bars have a different
+ * colour.
+ */
 export function barChart(title: string, bars: readonly { name: string; value: number }[]): string {
   const longest = Math.max(...bars.map(({ value }) => value));
   const most = WIDTH - LABEL_WIDTH - FIGURE_WIDTH;

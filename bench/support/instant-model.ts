@@ -16,7 +16,7 @@ const WHOLE = JSON.stringify({
   usage,
 });
 
-/** A model in this process, so that one clock tells when its calls come. */
+/** A model in this process, so that one clock measures its calls. */
 export interface InstantModel {
   url: string;
   /** `performance.now()` of the last call's arrival. */

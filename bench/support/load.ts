@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { percentile } from "./statistics.ts";
 
-/** One request, sent over and over on kept connections of loopback. */
+/** One request, sent repeatedly on kept connections over loopback. */
 export interface Target {
   port: number;
   path: string;
@@ -12,7 +12,7 @@ export interface Target {
 export interface LoadMeasure {
   answers: number;
   failures: number;
-  /** What the first failure said. */
+  /** The message of the first failure. */
   failure: string | null;
   per_second: number;
   p50_ms: number;
@@ -23,9 +23,9 @@ export interface LoadMeasure {
 }
 
 const HEAD_END = "\r\n\r\n";
-/** How the last chunk of a chunked body ends. With one request at a time on a connection, nothing follows it. */
+/** The end of the last chunk of a chunked body. Each connection has one request at a time, so nothing follows it. */
 const LAST_CHUNK = Buffer.from("\r\n0\r\n\r\n");
-/** After the end, answers still on their way may take this long. */
+/** The extra time for running answers after the end. */
 const GRACE_MS = 10_000;
 
 interface Sample {
@@ -34,7 +34,7 @@ interface Sample {
   end_ms: number;
 }
 
-/** A connection that sends the target's request and calls `answered` at the end of each answer. */
+/** A connection that sends the target's request and calls `answered` after each answer. */
 function createCaller(
   target: Target,
   answered: (caller: Caller, sample: Sample, failure: string | null) => void,
@@ -99,7 +99,7 @@ function createCaller(
 }
 
 interface Caller {
-  /** Sends the request; `start_ms` is when it was due. */
+  /** Sends the request. `start_ms` is the time at which it was due. */
   send(start_ms: number): void;
   close(): void;
 }
@@ -115,7 +115,7 @@ function requestText({ port, path, headers = {}, body }: Target): Buffer {
   return Buffer.from(`${lines.join("\r\n")}${HEAD_END}${json}`);
 }
 
-/** `callers` that each send their next request when the last is answered, for `seconds`. */
+/** Runs `callers` for `seconds`. Each sends its next request after the last answer. */
 export async function closedLoop(target: Target, load: { callers: number; seconds: number }): Promise<LoadMeasure> {
   const from_ms = performance.now();
   const to_ms = from_ms + load.seconds * 1000;
@@ -137,7 +137,7 @@ export async function closedLoop(target: Target, load: { callers: number; second
   return recorder.measure(performance.now() - from_ms);
 }
 
-/** `per_second` requests at even intervals, whether or not those before are answered. Latency counts from when each was due. */
+/** Sends `per_second` requests at even intervals, without waiting for answers. Latency counts from the due time. */
 export async function openLoop(target: Target, load: { per_second: number; seconds: number }): Promise<LoadMeasure> {
   const from_ms = performance.now();
   const count = Math.floor(load.per_second * load.seconds);

@@ -1,4 +1,4 @@
-/** What a benchmark found: tables for people, ratios to what ran beside it, and the same as one JSON line. */
+/** The result of a benchmark: tables for people, ratios to its peers, and the same as one JSON line. */
 export interface Outcome {
   /** As given on the command line. */
   name: string;
@@ -20,7 +20,7 @@ export interface Ratio {
   of: string;
   to: string;
   value: number;
-  /** What the project wants it to be, such as "≥ 2". */
+  /** The project's goal, such as "≥ 2". */
   goal: string;
 }
 
@@ -31,6 +31,6 @@ export interface Effort {
   scale: number;
   /** Also measure the programs of others that have to be installed first. */
   peers: boolean;
-  /** A folder of labelled pages (`dev.jsonl`) for what is measured on pages; null: none. */
+  /** A folder of labelled pages (`dev.jsonl`) for benchmarks that need pages; null for none. */
   data: string | null;
 }

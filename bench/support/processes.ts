@@ -2,27 +2,27 @@ import { execFileSync, spawn } from "node:child_process";
 import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 
-/** Where processes run: load and upstream on one core, what is measured on the other. */
+/** The cores: load and upstream on one, the measured service on the other. */
 export const CORES = { load: 0, service: 1 } as const;
 export type Core = keyof typeof CORES;
 
 const START_MS = 60_000;
 const KIB_PER_MB = 1000 / 1.024;
 
-/** A child process that says where it listens. */
+/** A child process that prints its address. */
 export interface ServerProcess {
   pid: number;
   port: number;
   url: string;
   /** From the start of the process to that line. */
   started_in_ms: number;
-  /** Ends it as an operator would; resolves when it is gone. */
+  /** Stops it like an operator would. Resolves when it has exited. */
   stop(): Promise<void>;
-  /** kill -9; resolves when it is gone. */
+  /** kill -9. Resolves when it has exited. */
   kill(): Promise<void>;
 }
 
-/** Whether processes can be held to a core here. */
+/** Whether this machine can pin processes to a core. */
 export const canPin = process.platform === "linux" && availableParallelism() > 1 && hasTaskset();
 
 function hasTaskset(): boolean {
@@ -34,7 +34,7 @@ function hasTaskset(): boolean {
   }
 }
 
-/** Holds this process to the load's core while `work` runs. */
+/** Pins this process to the load's core while `work` runs. */
 export async function onLoadCore<T>(work: () => Promise<T>): Promise<T> {
   if (!canPin) return work();
   const holdTo = (cores: string) =>
@@ -76,7 +76,7 @@ export async function startServer(
         if (match !== null) resolve(Number(match[1]));
       };
       child.stdout.on("data", hear);
-      // Read on, or a talkative process would stop at a full pipe.
+      // Keep reading, because a full pipe would block the process.
       child.stderr.on("data", (chunk) => {
         if (said.length < 10_000) said += chunk;
       });

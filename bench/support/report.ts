@@ -10,14 +10,14 @@ import { canPin } from "./processes.ts";
 
 const introduction = (effort: Effort) => `# Benchmarks
 
-Written by \`npm run bench -- --peers --write\`; nothing here is edited by hand. All runs on one machine, over loopback,
-with PostgreSQL's and the embedded database's syncing to disk switched on. Contenders run in turn, and each figure is the
+Written by \`npm run bench -- --peers --write\`; do not edit it by hand. All runs on one machine, over loopback,
+with PostgreSQL's and the embedded database's sync to disk turned on. Contenders run in turn, and each figure is the
 median of ${effort.rounds} round${effort.rounds === 1 ? "" : "s"}. Absolute figures change from machine to machine; **the ratios, between programs
-measured in the same run, are what counts.**
+measured in the same run, count.**
 ${effort.scale < 1 ? "\n**These come from a quick run (`--quick`), short and on a machine that had other work: orders of magnitude only.**\n" : ""}
-- \`npm run bench\` runs all of it, \`npm run bench -- completions\` one part, \`-- --quick\` a short run, \`-- --rounds 1\` one of a third of the time.
+- \`npm run bench\` runs everything, \`npm run bench -- completions\` one part, \`-- --quick\` a short run, \`-- --rounds 1\` one of a third of the time.
 - \`npm run crash -- --minutes 10 --seed 1\` is the other half: \`kill -9\` under load, and every acknowledged charge
-  accounted for.
+  is accounted for.
 `;
 
 /** Writes `benchmarks.md` and its pictures into `folder`. */
@@ -51,7 +51,7 @@ function tableSection(folder: string, name: string, { caption, columns, rows, dr
   return [`### ${caption}`, table, ...pictures].join("\n\n");
 }
 
-/** What it was measured on. */
+/** The machine and versions of the measurement. */
 function machine(date: string): string {
   const postgres = execFileSync(join(postgresBinaries() ?? "", "postgres"), ["--version"], { encoding: "utf8" });
   const gigabytes = Math.round(totalmem() / 2 ** 30);

@@ -12,12 +12,12 @@ export type Storage = "embedded" | "postgres";
 
 const MAIN = fileURLToPath(import.meta.resolve("../../src/main.ts"));
 const ADMIN_KEY = "operator-key-of-the-bench";
-/** What each user of the bench is granted. */
+/** The tokens granted to each user of the bench. */
 const PLENTY_TOKENS = 1_000_000_000_000;
 /** Odd on purpose, so that no product of counts and rates is whole. */
 export const BENCH_RATES = { input_rate_micro: 333_333, output_rate_micro: 1_000_001, cached_input_rate_micro: null };
 
-/** Where a service keeps its data: a folder of its own and, on PostgreSQL, a database of its own. */
+/** The storage of a service: its own folder and, on PostgreSQL, its own database. */
 export interface Place {
   storage: Storage;
   folder: string;
@@ -32,7 +32,7 @@ export interface BenchUser {
 }
 
 export interface BenchService extends ServerProcess {
-  /** A user whose tokens do not run out. */
+  /** Creates a user with practically unlimited tokens. */
   newUser(): Promise<BenchUser>;
   /** A JSON answer of the API; throws on any status but 2xx. */
   call<Body>(method: string, path: string, options?: { key?: string; body?: unknown }): Promise<Body>;
@@ -40,7 +40,7 @@ export interface BenchService extends ServerProcess {
 
 let sequence = 0;
 
-/** A fresh place; `server` decides the storage. */
+/** Creates a place. `server` decides the storage. */
 export async function createPlace(server: PostgresServer | null): Promise<Place> {
   const folder = mkdtempSync(join(tmpdir(), "purser-bench-"));
   const drop = async () => rmSync(folder, { recursive: true, force: true });
@@ -50,7 +50,7 @@ export async function createPlace(server: PostgresServer | null): Promise<Place>
   return placeOf({ folder, database_url: server.url(`bench_${sequence}`), drop });
 }
 
-/** A place whose folder, and database if there is one, exist already. */
+/** A place with an existing folder, and an existing database if any. */
 export function placeOf(found: Pick<Place, "folder" | "database_url" | "drop">): Place {
   const env: Record<string, string> = {
     PORT: "0",
@@ -64,7 +64,7 @@ export function placeOf(found: Pick<Place, "folder" | "database_url" | "drop">):
   return { ...found, storage: found.database_url === null ? "embedded" : "postgres", env };
 }
 
-/** Points the place's services at an upstream: the models `bench/instant` and `bench/slow`, and no rate limit. */
+/** Configures the place's services with an upstream: the models `bench/instant` and `bench/slow`, and no rate limit. */
 export function configure(place: Place, upstream_url: string): void {
   const model = (name: string) => ({
     id: `bench/${name}`,

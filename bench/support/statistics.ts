@@ -11,12 +11,15 @@ export function percentile(sorted: readonly number[], at: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(at * sorted.length))] ?? Number.NaN;
 }
 
-/** Three significant digits, so that no figure looks more certain than it is. */
+/** Rounds to three significant digits, so that no figure looks more precise than it is. */
 export function rounded(value: number): number {
   return Number(value.toPrecision(3));
 }
 
-/** Runs every contender once a round, in turn, so that a machine that slows down slows all of them; by name, the rounds. */
+/**
+ * Runs every contender once per round, in turn, so that a slow phase of the machine affects all. Returns the rounds by
+ * name.
+ */
 export async function inTurn<Measure>(
   contenders: ReadonlyMap<string, () => Promise<Measure>>,
   rounds: number,

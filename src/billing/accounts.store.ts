@@ -16,7 +16,7 @@ interface Tables {
 export function createBillingAccountsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
-    /** Locks the user's billing until the transaction ends, making its row when there is none. */
+    /** Locks the user's billing row until the transaction ends. Creates the row if it is missing. */
     lock: (tx: Tx, user_id: string) =>
       tables(tx)
         .insertInto("billing_account")

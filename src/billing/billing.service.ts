@@ -4,6 +4,7 @@ import type { Bucket, GrantSource } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
+import { type BillingOptions, createBillingContext } from "./context.ts";
 import { createInbox } from "./inbox.service.ts";
 import { createInvoices } from "./invoices.service.ts";
 import { createOutbox } from "./outbox.service.ts";
@@ -11,12 +12,11 @@ import { createOverage } from "./overage.service.ts";
 import type { ReturnUrls } from "./payments.types.ts";
 import { createPeriods, type OnRenewed } from "./periods.service.ts";
 import { createPurchases } from "./purchases.service.ts";
-import { type BillingOptions, createRoom } from "./room.ts";
 import { createSubscriptions } from "./subscriptions.service.ts";
 
 const THRESHOLD_TOKENS = OVERAGE_INVOICE_CENTS * TOKENS_PER_CENT;
 
-/** A grant by the operator's hand. */
+/** Tokens that the operator grants. */
 export interface OperatorGrant {
   amount_tokens: number;
   source: GrantSource;
@@ -24,21 +24,25 @@ export interface OperatorGrant {
   note?: string | undefined;
 }
 
-/** Plans, subscriptions, purchases and overage: decides what is granted when; the ledger alone writes balances. */
+/**
+ * Plans, subscriptions, purchases and overage. Billing decides what to grant and when; only the ledger writes balances.
+ */
 export function createBilling(options: BillingOptions) {
   const { clock, ledger, payments } = options;
-  const room = createRoom(options);
+  const context = createBillingContext(options);
   const listeners: OnRenewed[] = [];
-  const overage = createOverage(room);
-  const periods = createPeriods(room, overage, async (renewal, tx) => {
+  const overage = createOverage(context);
+  const periods = createPeriods(context, overage, async (renewal, tx) => {
     for (const listener of listeners) await listener(renewal, tx);
   });
-  const inbox = createInbox(room, periods, overage);
-  const outbox = createOutbox(room, inbox.apply);
-  const subscriptions = createSubscriptions(room, { periods, inbox, outbox });
-  const purchases = createPurchases(room, inbox);
+  const inbox = createInbox(context, periods, overage);
+  const outbox = createOutbox(context, inbox.apply);
+  const subscriptions = createSubscriptions(context, { periods, inbox, outbox });
+  const purchases = createPurchases(context, inbox);
 
-  /** Overage that has come to the threshold within its period, or that a call came to after the subscription's end. */
+  /**
+   * Invoices overage that reached the threshold within its period, or that was settled after the subscription ended.
+   */
   const thresholds: DueSource = {
     name: "overage",
     nextDueAt: async () => null,
@@ -51,29 +55,30 @@ export function createBilling(options: BillingOptions) {
 
   return {
     plans: options.plans,
-    /** How people pay here. The operator's hand, which also grants as if paid, is none of theirs. */
+    /** How users pay here. The operator's simulated payments are not offered to users. */
     payments: payments.provider === "operator" ? ("none" as const) : payments.provider,
     purchases,
     overage,
-    invoices: createInvoices(room, inbox),
-    /** In the order in which they are to be carried out. */
+    invoices: createInvoices(context, inbox),
+    /** The due work, in the order in which it must run. */
     sources: [inbox.waiting, periods.renewals, thresholds, outbox.source] satisfies DueSource[],
-    /** Takes in what a payment provider tells. Idempotent; harmless in any order. */
+    /** Applies an event of a payment provider. Idempotent; events may arrive in any order. */
     applyPaymentEvent: inbox.apply,
-    /** Subscribes to renewals, in the transaction of each. */
+    /** Subscribes to renewals. The listener runs in the transaction of the renewal. */
     onRenewed: (listener: OnRenewed) => {
       listeners.push(listener);
     },
 
     subscription: subscriptions.current,
     cancelSubscription: subscriptions.cancel,
-    /** The user subscribes or changes plans, and pays. */
+    /** The user subscribes or changes plans, and pays for it. */
     subscribe: (user_id: string, plan_id: string, urls?: ReturnUrls) =>
       subscriptions.choose(user_id, plan_id, payments, urls),
-    /** The operator subscribes the user, or changes their plan, as if paid. */
-    subscribeAsIfPaid: (user_id: string, plan_id: string) => subscriptions.choose(user_id, plan_id, room.operator),
+    /** The operator subscribes the user or changes their plan. No money moves. */
+    subscribeWithoutPayment: (user_id: string, plan_id: string) =>
+      subscriptions.choose(user_id, plan_id, context.operator),
 
-    /** What a user whose tokens do not suffice could do about it. */
+    /** What a user without enough tokens can do about it. */
     async means(user_id: string): Promise<Means> {
       const [{ status }, { enabled, eligible }] = await Promise.all([
         subscriptions.current(user_id),
@@ -83,20 +88,23 @@ export function createBilling(options: BillingOptions) {
       return { may_subscribe, overage: !eligible ? "never" : enabled ? "on" : "off" };
     },
 
-    /** Grants tokens by the operator's hand; they last 12 months unless `expires_at` says otherwise. */
+    /** Grants tokens on behalf of the operator. They expire after 12 months unless `expires_at` is given. */
     async grant(user_id: string, wanted: OperatorGrant): Promise<Bucket> {
       const granted_at = clock.now();
       const expires_at = wanted.expires_at ?? addMonths(granted_at, TOP_UP_MONTHS);
       if (expires_at <= granted_at)
-        throw errors.invalidValue("expires_at", `expires_at must lie after now (${granted_at}).`);
+        throw errors.invalidValue("expires_at", `expires_at must be later than now (${granted_at}).`);
       const { amount_tokens, source } = wanted;
       const { posted } = await ledger.standing(user_id);
       if (posted + amount_tokens > Number.MAX_SAFE_INTEGER)
-        throw errors.invalidValue("amount_tokens", "amount_tokens is more than this balance can take and stay exact.");
+        throw errors.invalidValue(
+          "amount_tokens",
+          "amount_tokens would make the balance too large to stay exact. Grant fewer tokens.",
+        );
       return ledger.grant({ user_id, amount_tokens, source, granted_at, expires_at, note: wanted.note ?? null });
     },
 
-    /** Ends what the user subscribed to, within the transaction that erases them. */
+    /** Ends the user's subscription in the transaction that erases the user. */
     forgetUser: subscriptions.forget,
   };
 }

@@ -9,7 +9,7 @@ type Explained = Omit<Explanation, "request_id" | "others">;
 
 const DECIMALS = String(RATE_SCALE).length - 1;
 
-/** What the charges of a request are made of, the newest first; null when there is none. */
+/** Explains the charges of a request, newest first. Returns null when there are none. */
 export function explain(request_id: string, charges: readonly ChargeRecord[], names: AgentNames): Explanation | null {
   const [newest, ...others] = charges.map((charge) => explainCharge(charge, names));
   return newest === undefined ? null : { request_id, ...newest, others };
@@ -39,7 +39,7 @@ function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord, nam
   };
 }
 
-/** Each kind of tokens once: cached input is not in the input. */
+/** Prices each kind of token once: the input count excludes cached input. */
 function pricedParts(charge: SettledCharge) {
   const { input_tokens, cached_input_tokens, output_tokens } = charge;
   const cached_rate = charge.cached_input_rate_micro ?? charge.input_rate_micro;
@@ -81,7 +81,7 @@ function rounding(exact_micro: bigint, cost_tokens: number): NonNullable<Explain
   return { exact: decimal(exact_micro), rounded_up_by: decimal(rounded_micro - exact_micro) };
 }
 
-/** Millionths as a decimal, without zeros at its end. */
+/** Formats millionths as a decimal without trailing zeros. */
 function decimal(micro: bigint): string {
   const sign = micro < 0n ? "-" : "";
   const digits = String(micro < 0n ? -micro : micro).padStart(DECIMALS + 1, "0");

@@ -2,21 +2,20 @@ import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
-import { clawBackTarget } from "./claw-back.ts";
+import type { BillingContext } from "./context.ts";
 import { isMismatch, mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Billed, EventOutcome, PaymentEvent } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { type Plan, planWith } from "./plan.ts";
-import type { BillingRoom } from "./room.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
-/** How many waiting events one step takes. */
+/** The number of waiting events that one step applies. */
 const BATCH = 50;
 
 type Of<Kind extends PaymentEvent["kind"]> = Extract<PaymentEvent, { kind: Kind }>;
-/** What one event did: whose tokens it granted, if any. */
+/** The effect of one event. `granted` is the user who received tokens, if any. */
 interface Applied {
   outcome: "applied" | "waiting" | "ignored";
   granted?: string;
@@ -26,19 +25,18 @@ const APPLIED: Applied = { outcome: "applied" };
 const IGNORED: Applied = { outcome: "ignored" };
 
 /**
- * Takes in what providers tell, each event once, in one transaction with all that it does. Nothing depends on the order
- * in which events come: payments and periods are guarded by their state, money back is counted up, and an event whose
- * payment is not known yet waits for it.
+ * Applies provider events, each once, in one transaction with all of its effects. The order of events does not matter:
+ * state guards protect payments and periods, refunds are totals, and an event without its payment waits.
  */
-export function createInbox(room: BillingRoom, periods: Periods, overage: Overage) {
-  const { db, clock, ledger, accounts, subscriptions, orders, log } = room;
+export function createInbox(context: BillingContext, periods: Periods, overage: Overage) {
+  const { db, clock, ledger, accounts, subscriptions, orders, log } = context;
 
   const paid = async (tx: Tx, event: Of<"paid">): Promise<Applied> => {
     const payment = await lockPayment(tx, await orders.byId(event.payment_id, tx));
     if (payment === undefined) return IGNORED;
     if (payment.status === "succeeded") return APPLIED;
     if (payment.purpose !== "overage" && isMismatch(payment, event.billed)) {
-      noteMismatch(payment, event, event.billed);
+      logMismatch(payment, event, event.billed);
       await orders.update(tx, payment, { ...mismatchColumns(event.billed), reference: event.reference });
       return APPLIED;
     }
@@ -48,14 +46,15 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     const { reference, amount_cents: paid_cents } = event;
     const done = { status: "succeeded" as const, checkout_url: null, send_at: null };
     await orders.update(tx, payment, { ...done, ...mismatchOver(payment), reference, paid_cents, bucket_id });
-    // whoever runs the subscription is told of its new price, once that has been paid for
+    // the provider learns the new price only after the upgrade is paid
     if (payment.plan !== null && payment.provider === "stripe") await orders.sendNow(tx, payment);
-    if (payment.plan !== null && subscription !== undefined) await takePlan(tx, subscription, payment, payment.plan);
+    if (payment.plan !== null && subscription !== undefined)
+      await applyPaidPlan(tx, subscription, payment, payment.plan);
     else if (payment.purpose === "overage") await syncOverage(tx, payment.user_id);
     return bucket_id === null ? APPLIED : { outcome: "applied", granted: payment.user_id };
   };
 
-  const noteMismatch = (
+  const logMismatch = (
     ordered: Pick<PaymentRow, "user_id" | "amount_cents" | "currency"> & { id: string },
     { event_id, reference }: Pick<Of<"paid">, "event_id" | "reference">,
     { amount_cents: billed_cents, currency: billed_currency }: Billed,
@@ -67,7 +66,7 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     );
   };
 
-  /** The tokens that a payment bought, once; overage has been used already. */
+  /** Grants the tokens that a payment bought, once. Overage grants nothing, because its tokens were already used. */
   const grantFor = async (tx: Tx, payment: PaymentRow, row: SubscriptionRow | undefined): Promise<string | null> => {
     if (payment.purpose === "overage" || payment.tokens === 0) return null;
     const { user_id, tokens: amount_tokens } = payment;
@@ -78,14 +77,14 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
       return (await ledger.grant({ ...grant, ...lasting, source: "top_up", note: "Top-up" }, tx)).id;
     }
     const plan = payment.plan ?? row.plan;
-    // from the order's instant: that lies within the period, however late the money is heard of
+    // the grant starts when the order was made, so it lies within the period even if the payment arrives late
     const expires_at = addMonths(row.current_period_end, plan.rollover_months);
     const lasting = { granted_at: payment.created_at, expires_at, note: `Change to ${plan.name}` };
     return (await ledger.grant({ ...grant, ...lasting, source: "subscription" }, tx)).id;
   };
 
-  /** Moves the subscription to the plan that was paid for; whoever changed it last pays for the next periods. */
-  const takePlan = async (tx: Tx, row: SubscriptionRow, payment: PaymentRow, plan: Plan): Promise<void> => {
+  /** Moves the subscription to the paid plan. The provider of this payment charges for the next periods. */
+  const applyPaidPlan = async (tx: Tx, row: SubscriptionRow, payment: PaymentRow, plan: Plan): Promise<void> => {
     if (row.status === "ended") return;
     const { provider } = payment;
     const taken = { plan: JSON.stringify(plan), pending_plan: null, provider };
@@ -95,7 +94,7 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
   const failed = async (tx: Tx, event: Of<"failed">): Promise<Applied> => {
     const payment = await lockPayment(tx, await orders.byId(event.payment_id, tx));
     if (payment?.status !== "pending") return IGNORED;
-    // an unpaid invoice can still be paid where that was possible before
+    // an unpaid overage invoice keeps its payment page
     const is_owed = payment.purpose === "overage";
     await orders.update(tx, payment, { status: "failed", send_at: null, ...(is_owed ? {} : { checkout_url: null }) });
     if (is_owed) await syncOverage(tx, payment.user_id);
@@ -115,14 +114,14 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined) return IGNORED;
     const known = [row.plan, row.pending_plan].find((each) => each?.id === event.plan_id);
-    const plan = known ?? planWith(room.plans, event.plan_id);
+    const plan = known ?? planWith(context.plans, event.plan_id);
     const { period_start, period_end, reference, amount_cents: paid_cents, billed } = event;
     const named = await subscriptions.update(tx, row, { reference: event.subscription_reference });
     const period = { plan, period_start, period_end, reference, paid_cents };
     const ordered = { amount_cents: plan.price_cents, currency: plan.currency };
     if (isMismatch(ordered, billed)) {
       const recorded = await periods.recordMismatch(tx, named, { ...period, billed });
-      if (recorded !== null) noteMismatch(recorded, event, billed);
+      if (recorded !== null) logMismatch(recorded, event, billed);
       await markPastDue(tx, named, period_start);
       return APPLIED;
     }
@@ -137,7 +136,7 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
 
   const markPastDue = async (tx: Tx, row: SubscriptionRow, period_start: Instant): Promise<Applied> => {
     if (row.status !== "active" || row.current_period_start === null) return IGNORED;
-    // late news of a period that is known to be paid by now, or that a paid one has followed
+    // a late event: this period, or a later one, is already paid
     if (period_start <= row.current_period_start) return IGNORED;
     await overage.sync(tx, row.user_id, await subscriptions.update(tx, row, { status: "past_due" }));
     return APPLIED;
@@ -146,14 +145,14 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
   const ended = async (tx: Tx, event: Of<"subscription_ended">): Promise<Applied> => {
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined || row.status === "ended") return IGNORED;
-    // a checkout that expired says nothing of a subscription that runs
+    // an expired checkout does not affect a running subscription
     if (event.subscription_reference === null && row.status !== "incomplete") return IGNORED;
-    await periods.end(tx, row, { tell_provider: false });
+    await periods.end(tx, row, { notify_provider: false });
     return APPLIED;
   };
 
   type MoneyBack = Of<"refunded"> | Of<"disputed"> | Of<"dispute_closed">;
-  /** Takes tokens back, or gives them back, so that altogether as much is gone as money is. */
+  /** Takes tokens back, or returns them, until the tokens taken match the money returned. */
   const moneyBack = async (tx: Tx, event: MoneyBack): Promise<Applied> => {
     const { provider, event_id } = event;
     const payment = await lockPayment(tx, await orders.byReference(tx, event));
@@ -161,7 +160,7 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     const { user_id, id: payment_id } = payment;
     let { refunded_cents, refund_failed_cents } = payment;
     if (event.kind === "refunded") {
-      // sums that only grow: whichever event is the later one says more
+      // totals only grow, so the larger one is the newer one
       refunded_cents = Math.max(refunded_cents, event.refunded_cents);
       refund_failed_cents = Math.max(refund_failed_cents, event.refund_failed_cents);
     } else {
@@ -194,15 +193,15 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
     return { outcome: "applied", granted: user_id };
   };
 
-  /** Overage that was paid for after all, and whose debt a grant has repaid meanwhile: its tokens, to be used anew. */
+  /** Grants the tokens of overage that was paid after all, when a grant has already repaid its debt. */
   const giveBack = async (tx: Tx, { user_id, key }: { user_id: string; key: string }, amount_tokens: number) => {
     if (amount_tokens === 0) return;
     const lasting = { granted_at: clock.now(), expires_at: addMonths(clock.now(), TOP_UP_MONTHS) };
     const grant = { user_id, amount_tokens, source: "top_up" as const, grant_key: `given-back:${key}` };
-    await ledger.grant({ ...grant, ...lasting, note: "Overage, paid for after all" }, tx);
+    await ledger.grant({ ...grant, ...lasting, note: "Overage, paid later" }, tx);
   };
 
-  /** The payment as it stands once the user's billing is locked. */
+  /** Locks the user's billing and reads the payment again. */
   const lockPayment = async (tx: Tx, payment: PaymentRow | undefined): Promise<PaymentRow | undefined> => {
     if (payment === undefined) return undefined;
     await accounts.lock(tx, payment.user_id);
@@ -249,7 +248,7 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
       received_at: clock.now(),
     });
 
-  /** Applies an event that waited, if its payment is there and no other node was faster. */
+  /** Applies waiting events whose payment exists now. Skips events that another node applied first. */
   const applyWaiting = async (): Promise<void> => {
     for (const event of await orders.waitingEvents(BATCH)) {
       const applied = await db.transaction(async (tx) => {
@@ -263,7 +262,7 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
   };
 
   return {
-    /** Applies an event, once, whatever came before it. Throws where it could not, and has then done nothing. */
+    /** Applies an event once. If it throws, nothing has changed. */
     async apply(event: PaymentEvent): Promise<EventOutcome> {
       const applied = await db.transaction(async (tx): Promise<Applied | null> => {
         if (!(await receive(tx, event))) return null;
@@ -273,11 +272,11 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
       });
       if (applied === null) return "duplicate";
       if (applied.granted !== undefined) await ledger.notifyGrant(applied.granted);
-      // whichever of a payment and its refund commits last finds the other here
+      // a payment and its refund can commit in any order; the later one applies the waiting event
       if ("reference" in event) await applyWaiting();
       return applied.outcome;
     },
-    /** Waiting events whose payment came, where the process died between the two. */
+    /** Applies waiting events whose payment arrived just before the process died. */
     waiting: {
       name: "waiting payment events",
       nextDueAt: async () => null,
@@ -289,3 +288,20 @@ export function createInbox(room: BillingRoom, periods: Periods, overage: Overag
 export type Inbox = ReturnType<typeof createInbox>;
 
 const REASON = { refunded: "Refunded", disputed: "Disputed", dispute_closed: "Dispute closed" } as const;
+
+/** Money of a payment that was returned or is disputed. Amounts in cents of the paid sum. */
+interface ReturnedMoney {
+  tokens: number;
+  paid_cents: number;
+  /** Sum of refunds that did not fail, and of disputes that are open or lost. */
+  back_cents: number;
+}
+
+/**
+ * The total tokens to take back from a payment: proportional to the returned money, rounded down until all of it is
+ * returned. A payment of 0 cents takes nothing back.
+ */
+export function clawBackTarget({ tokens, paid_cents, back_cents }: ReturnedMoney): number {
+  if (paid_cents === 0) return 0;
+  return Number((BigInt(tokens) * BigInt(Math.min(paid_cents, back_cents))) / BigInt(paid_cents));
+}

@@ -1,15 +1,15 @@
 import { errors } from "../errors.ts";
 import type { Instant } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
+import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { PaymentEvent, Provider } from "./payments.types.ts";
-import type { BillingRoom } from "./room.ts";
 
-/** `unpaid` stops overage until it is paid or void; `open` does not. */
+/** `unpaid` stops overage until the invoice is paid or void; `open` does not. */
 export type InvoiceStatus = "open" | "paid" | "unpaid" | "void";
 
-/** What a period's overage came to, or a part of that, as the API shows it. */
+/** An invoice for the overage of a period, or for a part of it, as the API shows it. */
 export interface OverageInvoice {
   id: string;
   user_id: string;
@@ -24,31 +24,32 @@ export interface OverageInvoice {
   sandbox?: true;
 }
 
-/** What the operator can say of an invoice that they collect by hand. */
+/** The outcomes that the operator can record for an invoice that they collect manually. */
 export type InvoiceVerdict = Exclude<InvoiceStatus, "open">;
 
 // Only purchases are a mismatch: overage grants nothing.
 const STATUS = { pending: "open", succeeded: "paid", failed: "unpaid", void: "void", mismatch: "unpaid" } as const;
 
-/** Invoices of overage: `overage.service.ts` writes them, providers and the operator tell what became of them. */
-export function createInvoices(room: BillingRoom, inbox: Inbox) {
-  const { orders } = room;
+/** Overage invoices. `overage.service.ts` writes them; providers and the operator report their outcome. */
+export function createInvoices(context: BillingContext, inbox: Inbox) {
+  const { orders } = context;
   return {
-    /** Newest first; of one user, or of all. */
+    /** Lists invoices, newest first, of one user or of all users. */
     async list(filter: { user_id?: string; status?: InvoiceStatus | undefined }, page: InvoicePage) {
       const status = (Object.keys(STATUS) as PaymentRow["status"][]).find((each) => STATUS[each] === filter.status);
       return (await orders.invoices({ ...filter, status }, page)).map(invoiceRecord);
     },
 
     /**
-     * Notes what became of an invoice that the operator collects: paid, unpaid (overage stops) or void. 404; 409 where a
-     * provider collects it, for it would go on doing so, and where that would take back what was noted before.
+     * Records the outcome of an invoice that the operator collects: paid, unpaid (stops overage) or void. Throws 404
+     * for an unknown invoice, and 409 when a provider collects it or its outcome is final.
      */
     async settle(id: string, verdict: InvoiceVerdict): Promise<OverageInvoice> {
       const row = await one(id);
-      if (row.provider !== "operator" && room.paymentsOf(row.provider) !== null) throw collectedElsewhere(row.provider);
+      if (row.provider !== "operator" && context.paymentsOf(row.provider) !== null)
+        throw collectedElsewhere(row.provider);
       const is_closed = row.status === "succeeded" ? verdict !== "paid" : row.status === "void" && verdict === "unpaid";
-      if (is_closed) throw errors.conflict("invoice_closed", `This invoice is ${STATUS[row.status]} already.`);
+      if (is_closed) throw errors.conflict("invoice_closed", `This invoice is already ${STATUS[row.status]}.`);
       await inbox.apply(verdictEvent(row, verdict));
       return invoiceRecord(await one(id));
     },
@@ -74,7 +75,7 @@ function verdictEvent({ provider, id: payment_id, amount_cents }: PaymentRow, ve
 }
 
 function collectedElsewhere(provider: Provider) {
-  return errors.conflict("invoice_collected_elsewhere", `${provider} collects this invoice. Say it there.`);
+  return errors.conflict("invoice_collected_elsewhere", `${provider} collects this invoice. Record its outcome there.`);
 }
 
 function invoiceRecord(row: PaymentRow): OverageInvoice {

@@ -7,7 +7,7 @@ import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { explain } from "./explanation.ts";
 
-/** Charges explained for one request id: a run's calls share theirs. */
+/** The most charges explained for one request id. All calls of a run share its id. */
 const MOST_CHARGES = 100;
 
 interface LedgerExportDeps {
@@ -17,7 +17,7 @@ interface LedgerExportDeps {
   keyNames(user_id: string, ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
 }
 
-/** Usage, the ledger and explanations: to read page by page, or to take away whole. */
+/** Usage, ledger entries and explanations, page by page or as a CSV file. */
 export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExportDeps): HttpRouter {
   const router = createRouter();
 
@@ -64,14 +64,14 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const { user_id } = c.get("caller");
     const charges = await ledger.charges(user_id, request_id, MOST_CHARGES);
     const explanation = explain(request_id, charges, await agentNames(user_id, agentIdsIn(charges)));
-    // A call that was rejected, or failed before any output, has cost nothing and left nothing to explain.
+    // A call that was denied, or failed before any output, cost nothing and has no charge to explain.
     if (explanation === null) throw errors.notFound("A charge for this request");
     return c.json(explanation, 200);
   });
   return router;
 }
 
-/** A file that is made while it is read: however long it is, one part of it is in memory. */
+/** Streams a CSV file: only one part of it is in memory at a time. */
 function csv<Part>(name: string, head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string): Response {
   async function* texts(): AsyncGenerator<string, undefined> {
     yield head;

@@ -3,28 +3,27 @@ import { errors } from "../errors.ts";
 import type { Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { BillingAccountRow } from "./accounts.store.ts";
-import { type OverageStatus, overageCost, overageStatus } from "./overage-record.ts";
-import { highestCap, overageCollector } from "./overage-terms.ts";
-import type { BillingRoom } from "./room.ts";
+import type { BillingContext } from "./context.ts";
+import { highestCap, type OverageStatus, overageCollector, overageCost, overageStatus } from "./overage.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
-/** On-demand overage: who may use how much, and its invoices. The ledger counts it, within the cap that it is told here. */
-export function createOverage(room: BillingRoom) {
-  const { db, clock, ledger, accounts, subscriptions, orders, payments } = room;
+/** On-demand overage: caps and invoices. The ledger counts the tokens and enforces the cap that this service sets. */
+export function createOverage(context: BillingContext) {
+  const { db, clock, ledger, accounts, subscriptions, orders, payments } = context;
 
   const isUnpaid = (user_id: string, tx?: Tx) => orders.some(user_id, { purpose: "overage", status: "failed" }, tx);
   const collectorOf = (row: SubscriptionRow, account: BillingAccountRow | undefined) =>
     overageCollector(row, account, payments.provider);
 
-  /** The cap that holds: the user's own, else the plan's included tokens; null when neither is there. */
+  /** The cap in force: the user's own, or the plan's included tokens. null when neither exists. */
   const capOf = (account: BillingAccountRow | undefined, row: SubscriptionRow | undefined): number | null => {
     const own = account?.overage_cap_tokens ?? null;
     if (row === undefined) return own;
-    // another plan or another means of payment may allow less than what was once set
+    // another plan or payment method may allow less than the cap that the user set
     return Math.min(own ?? row.plan.included_tokens, highestCap(row, collectorOf(row, account)));
   };
 
-  /** Tells the ledger the cap that follows from the subscription, the user's wish and unpaid invoices. */
+  /** Sets the cap in the ledger from the subscription, the user's setting and unpaid invoices. */
   const sync = async (tx: Tx, user_id: string, row: SubscriptionRow | undefined): Promise<void> => {
     const account = await accounts.lock(tx, user_id);
     const allowed = account.overage_enabled && row?.status === "active" && !(await isUnpaid(user_id, tx));
@@ -37,7 +36,7 @@ export function createOverage(room: BillingRoom) {
       const row = await subscriptions.current(user_id, tx);
       if (row?.status !== "active" && set.overage_enabled !== false) throw errors.overageRequiresSubscription();
       if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
-        const where = "GET /api/v1/billing/invoices shows it";
+        const where = "GET /api/v1/billing/invoices lists it";
         throw errors.conflict("overage_unpaid", `An overage invoice is unpaid. Pay it first: ${where}.`);
       }
       if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, collectorOf(row, account)));
@@ -67,7 +66,7 @@ export function createOverage(room: BillingRoom) {
     });
   };
 
-  /** Writes an invoice over `cents` of overage. The outbox sends it, or the operator collects it by hand. */
+  /** Creates an overage invoice of `cents`. The outbox sends it, or the operator collects it manually. */
   const invoice = (tx: Tx, row: SubscriptionRow, account: BillingAccountRow, cents: number) => {
     const provider = collectorOf(row, account);
     return orders.insert(
@@ -88,8 +87,8 @@ export function createOverage(room: BillingRoom) {
   };
 
   /**
-   * Ends the overage of a period, in the transaction that renews or ends the subscription: whole cents are invoiced,
-   * the rest is carried into the next period. The caller has locked the user's billing.
+   * Closes the overage of a period in the transaction that renews or ends the subscription. Whole cents are invoiced,
+   * the rest is carried over. The caller holds the lock on the user's billing.
    */
   const close = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
     const { user_id } = row;
@@ -107,10 +106,12 @@ export function createOverage(room: BillingRoom) {
     status,
     enable: (user_id: string) => change(user_id, { overage_enabled: true }),
     disable: (user_id: string) => change(user_id, { overage_enabled: false }),
-    /** null: back to the plan's included tokens. */
+    /** null restores the default: the plan's included tokens. */
     setCap: (user_id: string, cap_tokens: number | null) => change(user_id, { overage_cap_tokens: cap_tokens }),
 
-    /** Invoices what has come to the threshold within a period, or was settled after the subscription's end. */
+    /**
+     * Invoices overage that reached the threshold within a period, or that was settled after the subscription ended.
+     */
     async invoiceDue(user_id: string): Promise<void> {
       await db.transaction(async (tx) => {
         const account = await accounts.lock(tx, user_id);
@@ -133,5 +134,6 @@ export function createOverage(room: BillingRoom) {
 export type Overage = ReturnType<typeof createOverage>;
 
 function checkCap(cap_tokens: number, highest: number): void {
-  if (cap_tokens > highest) throw errors.invalidValue("cap_tokens", `cap_tokens is ${highest} at most here.`);
+  if (cap_tokens > highest)
+    throw errors.invalidValue("cap_tokens", `cap_tokens must be at most ${highest} for this subscription.`);
 }

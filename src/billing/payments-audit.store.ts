@@ -2,12 +2,12 @@ import { TOKENS_PER_CENT } from "../constants.ts";
 import type { Invariant } from "../ledger/ledger.types.ts";
 
 /**
- * What must hold between money and tokens: the audit checks these beside the ledger's own, as of the same moment. Each
- * query yields the users who break the invariant, with what was found.
+ * Invariants between money and tokens. The audit checks them in the same snapshot as the ledger's own; each query
+ * returns the users that break the invariant.
  */
 export const PAYMENT_INVARIANTS: readonly Invariant[] = [
   {
-    invariant: "a payment that succeeded has granted its tokens, once, and no other payment has granted any",
+    invariant: "every successful payment has granted its tokens once, and no other payment has granted any",
     text: `select p.user_id, format('payment %s (%s, %s) of %s tokens, bucket %s', p.id, p.purpose, p.status, p.tokens, b.original) as detail
       from (
         select *, count(*) over (partition by user_id, bucket_id) as payments_of_bucket from payment where purpose <> 'overage'
@@ -17,8 +17,7 @@ export const PAYMENT_INVARIANTS: readonly Invariant[] = [
         or (b.id is not null and p.payments_of_bucket > 1)`,
   },
   {
-    invariant:
-      "a payment whose bill was not what was ordered has granted nothing, and every other one was billed as ordered",
+    invariant: "a payment with a wrong bill has granted nothing, and each other payment was billed as ordered",
     text: `select p.user_id, format('payment %s (%s) of %s %s, billed %s %s, bucket %s', p.id, p.status, p.amount_cents, p.currency,
         p.mismatch_cents, p.mismatch_currency, p.bucket_id) as detail
       from payment p
@@ -27,13 +26,13 @@ export const PAYMENT_INVARIANTS: readonly Invariant[] = [
           or (p.mismatch_cents, lower(p.mismatch_currency)) = (p.amount_cents, lower(p.currency))))`,
   },
   {
-    invariant: "every grant that a payment made has its payment",
+    invariant: "every grant by a payment has its payment",
     text: `select b.user_id, format('bucket %s', b.id) as detail from bucket b
       where (b.grant_key like 'payment:%' or b.grant_key like 'subscription:%')
         and not exists (select from payment p where p.user_id = b.user_id and p.bucket_id = b.id)`,
   },
   {
-    invariant: "the tokens clawed back of a payment are its share of the money that went back",
+    invariant: "the tokens clawed back from a payment are proportional to the money returned",
     text: `select p.user_id, format('payment %s clawed back %s of %s', p.id, p.clawed_back_tokens, p.tokens) as detail
       from payment p cross join lateral (
         select coalesce(sum(disputed_cents), 0) as cents from payment_dispute
@@ -43,13 +42,13 @@ export const PAYMENT_INVARIANTS: readonly Invariant[] = [
         * least(p.paid_cents, p.refunded_cents - p.refund_failed_cents + disputed.cents) / p.paid_cents) end`,
   },
   {
-    invariant: "what was clawed back of a grant is what its payment says",
+    invariant: "the tokens clawed back from a grant equal those of its payment",
     text: `select p.user_id, format('payment %s clawed back %s, bucket %s', p.id, p.clawed_back_tokens, b.clawed_back) as detail
       from payment p join bucket b on b.user_id = p.user_id and b.id = p.bucket_id
       where b.clawed_back <> p.clawed_back_tokens`,
   },
   {
-    invariant: "what was clawed back of overage, less what was given back, is what its invoices say",
+    invariant: "overage clawed back, less overage returned, equals the tokens clawed back from its invoices",
     text: `select a.user_id, format('invoices %s, reversals %s, given back %s', p.total, r.total, g.total) as detail
       from account a cross join lateral (
         select coalesce(sum(clawed_back_tokens), 0) as total from payment where user_id = a.user_id and purpose = 'overage'
@@ -60,7 +59,7 @@ export const PAYMENT_INVARIANTS: readonly Invariant[] = [
       ) g where p.total <> r.total - g.total`,
   },
   {
-    invariant: "the invoices of overage are the overage of closed periods and what was invoiced within this one",
+    invariant: "overage invoices equal the overage of closed periods plus the amount invoiced in this period",
     text: `select a.user_id, format('invoices %s cents, closed %s tokens, invoiced of this period %s cents', p.cents, a.overage_closed, b.cents) as detail
       from account a cross join lateral (
         select coalesce(sum(amount_cents), 0) as cents from payment where user_id = a.user_id and purpose = 'overage'

@@ -56,7 +56,7 @@ interface Tables {
 }
 
 export type PaymentRow = Selectable<PaymentTable>;
-/** A new payment; what is left out starts empty. */
+/** A new payment. Omitted columns start empty. */
 export type NewPayment = Pick<
   PaymentRow,
   "user_id" | "id" | "purpose" | "provider" | "amount_cents" | "currency" | "tokens" | "created_at"
@@ -79,7 +79,10 @@ export function createPaymentsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   const all = (sql?: Sql) => tables(sql).selectFrom("payment").selectAll();
   return {
-    /** With `send_in_seconds` of real time, the outbox sends it then, unless it has been taken before. */
+    /**
+     * With `send_in_seconds` (real time), the outbox sends the order after that time unless the provider has accepted
+     * it.
+     */
     insert: (tx: Sql, { plan, ...row }: NewPayment, send_in_seconds: number | null) =>
       tables(tx)
         .insertInto("payment")
@@ -101,7 +104,7 @@ export function createPaymentsStore(db: Db) {
         .where("subscription_id", "=", period.subscription_id)
         .where("period_start", "=", period.period_start)
         .executeTakeFirst(),
-    /** Whether the user has a payment of this purpose in this state. */
+    /** Whether the user has a payment with this purpose and status. */
     some: async (user_id: string, is: Pick<PaymentRow, "purpose" | "status">, sql?: Sql) =>
       (await all(sql)
         .where("user_id", "=", user_id)
@@ -123,13 +126,13 @@ export function createPaymentsStore(db: Db) {
       const query = all().where("user_id", "=", user_id).where("purpose", "=", "top_up").orderBy("id", "desc");
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).limit(page.limit).execute();
     },
-    /** What users bought, newest first, overage excepted; of one state, or of all. */
+    /** Purchases of all users without overage, newest first. Without `status` it returns every state. */
     purchases: (status: PurchaseState | undefined, page: { limit: number; before_id: string | null }) => {
       let query = all().where("purpose", "!=", "overage").orderBy("id", "desc").limit(page.limit);
       if (status !== undefined) query = query.where(IN_STATE[status]);
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
     },
-    /** Invoices of overage, newest first; of one user, or of all. */
+    /** Overage invoices, newest first, of one user or of all users. */
     invoices: (
       filter: { user_id?: string; status?: PaymentRow["status"] | undefined },
       page: { limit: number; before_id: string | null },
@@ -139,8 +142,8 @@ export function createPaymentsStore(db: Db) {
       if (filter.status !== undefined) query = query.where("status", "=", filter.status);
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
     },
-    /** The provider has taken the order as `row` has it; nothing is changed if more is known of it by now. */
-    setTaken: (row: Pick<PaymentRow, "user_id" | "id" | "status">, checkout_url: string | null) =>
+    /** Records that the provider accepted the order as in `row`. Changes nothing if the payment has moved on. */
+    setAccepted: (row: Pick<PaymentRow, "user_id" | "id" | "status">, checkout_url: string | null) =>
       tables()
         .updateTable("payment")
         .set({ send_at: null, checkout_url })
@@ -148,7 +151,7 @@ export function createPaymentsStore(db: Db) {
         .where("id", "=", row.id)
         .where("status", "=", row.status)
         .execute(),
-    /** Lets the outbox send the order at once. */
+    /** Makes the outbox send the order at once. */
     sendNow: (tx: Tx, row: Pick<PaymentRow, "user_id" | "id">) =>
       tables(tx)
         .updateTable("payment")
@@ -156,8 +159,8 @@ export function createPaymentsStore(db: Db) {
         .where("user_id", "=", row.user_id)
         .where("id", "=", row.id)
         .execute(),
-    /** Takes orders whose time to be sent has come, and puts their next time off, so that each is sent by one node. */
-    takeUnsent: (options: { limit: number; retry_seconds: number }) =>
+    /** Claims due orders and sets their next send time, so that only one node sends each. */
+    claimUnsent: (options: { limit: number; retry_seconds: number }) =>
       db.query<PaymentRow>({
         text: `update payment set send_at = now() + make_interval(secs => $2)
           where (user_id, id) in (
@@ -166,7 +169,7 @@ export function createPaymentsStore(db: Db) {
         values: [options.limit, options.retry_seconds],
       }),
 
-    /** Whether the event is new; a known one is left as it is. */
+    /** Stores the event and returns whether it is new. A known event stays unchanged. */
     insertEvent: async (tx: Tx, row: Insertable<EventTable>) =>
       (await tables(tx)
         .insertInto("payment_event")
@@ -181,7 +184,7 @@ export function createPaymentsStore(db: Db) {
         .where("provider", "=", event.provider)
         .where("event_id", "=", event.event_id)
         .execute(),
-    /** Locks a waiting event; undefined when another node has applied it meanwhile. */
+    /** Locks a waiting event. Returns undefined when another node has applied it. */
     lockWaiting: (tx: Tx, event: Pick<PaymentEvent, "provider" | "event_id">) =>
       tables(tx)
         .selectFrom("payment_event")
@@ -191,7 +194,7 @@ export function createPaymentsStore(db: Db) {
         .where("outcome", "=", "waiting")
         .forUpdate()
         .executeTakeFirst(),
-    /** Events that wait for a payment which is there by now, in the order they came. */
+    /** Waiting events whose payment exists now, in order of arrival. */
     waitingEvents: async (limit: number): Promise<PaymentEvent[]> => {
       const rows = await tables()
         .selectFrom("payment_event as e")
@@ -206,7 +209,10 @@ export function createPaymentsStore(db: Db) {
       return rows.map(({ event }) => event);
     },
 
-    /** Notes a dispute. One that is over stays over, whatever comes late; only what was lost may yet be won, by appeal. */
+    /**
+     * Records a dispute. A closed dispute stays closed if events arrive late; only a lost one can still be won, by
+     * appeal.
+     */
     upsertDispute: (tx: Tx, row: DisputeTable) =>
       tables(tx)
         .insertInto("payment_dispute")
@@ -218,7 +224,7 @@ export function createPaymentsStore(db: Db) {
             .where("payment_dispute.state", "in", row.state === "won" ? ["open", "lost"] : ["open"]),
         )
         .execute(),
-    /** Σ of the payment's disputes that are open or lost. */
+    /** Sum of the payment's disputes that are open or lost. */
     async disputedCents(tx: Tx, payment: Pick<PaymentRow, "user_id" | "id">): Promise<number> {
       const { cents } = await tables(tx)
         .selectFrom("payment_dispute")

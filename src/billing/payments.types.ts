@@ -2,21 +2,21 @@ import type { Instant } from "../platform/db.ts";
 import type { Plan } from "./plan.ts";
 
 /**
- * How money comes in, or, with the provider `operator`, tokens as if money had come in, and invoices that the operator
- * collects by hand. Purser decides what is bought and what it grants; a provider moves the money and tells of it in
- * PaymentEvents. Amounts are whole cents. Every id that Purser makes (`payment_id`, `subscription_id`) is handed to the
- * provider as metadata and comes back in its events; every `…reference` is the provider's own id.
+ * The source of a payment. `stripe` moves money, `sandbox` simulates it, `operator` gives tokens and collects invoices
+ * manually. Purser decides what is bought and granted; the provider reports in PaymentEvents.
+ * Amounts are whole cents. Purser sends its ids (`payment_id`, `subscription_id`) as metadata and receives them back in
+ * events. Each `…reference` is an id of the provider.
  */
 export type Provider = "operator" | "sandbox" | "stripe";
 
-/** Who pays. `customer_reference` is the provider's customer, once it has named one. */
+/** The payer. `customer_reference` is the customer's id at the provider, once known. */
 export interface Payer {
   user_id: string;
   email: string | null;
   customer_reference: string | null;
 }
 
-/** Where a hosted checkout page leads back to; null: a page of the provider's or the adapter's choice. */
+/** The address that a hosted checkout page returns to. null uses the default of the adapter. */
 export interface ReturnUrls {
   success_url: string | null;
   cancel_url: string | null;
@@ -31,84 +31,93 @@ export interface TopUpOrder extends ReturnUrls {
   tokens: number;
 }
 
-/** A new subscription, paid monthly from its first payment on. */
+/** A new subscription, paid monthly starting with the first payment. */
 export interface SubscriptionOrder extends ReturnUrls {
   subscription_id: string;
   payer: Payer;
   plan: Plan;
 }
 
-/** What the user has at the provider already. */
+/** The user's existing subscription at the provider. */
 export interface RunningSubscription {
   subscription_id: string;
   subscription_reference: string | null;
 }
 
 /**
- * Another plan for a running subscription, whose periods stay where they are. `now` charges the price's difference for
- * the rest of the period, `amount_cents` by Purser's reckoning, as the payment `payment_id`, and nothing else: the
- * price is told with `period_end` once that is paid. `period_end` charges nothing and takes the new price from the next
- * period on. Called again with the present plan to take a change back.
+ * A plan change of a running subscription; its periods keep their dates. `now` charges only `amount_cents`, the price
+ * difference for the rest of the period, as payment `payment_id`; the new price follows with `period_end` once that is
+ * paid. `period_end` charges nothing now and sets the price from the next period. To undo a change, send the current
+ * plan.
  */
 export type PlanChangeOrder = RunningSubscription & { payer: Payer; plan: Plan } & (
     | { when: "now"; payment_id: string; amount_cents: number }
     | { when: "period_end" }
   );
 
-/** Overage used up to now, to be added to the user's invoices or charged at once. */
+/** Overage used so far, to add to the user's invoices or to charge at once. */
 export interface OverageOrder {
   payment_id: string;
   payer: Payer;
   amount_cents: number;
   currency: string;
   description: string;
-  /** The subscription whose overage it is, with the means it is paid by; null when the provider runs none. */
+  /** The subscription that supplies the payment method; null when the provider runs none. */
   subscription_reference: string | null;
 }
 
-/** What became of an order at once. */
+/** The immediate result of an order. */
 export interface Started {
-  /** The hosted page on which the payer completes it; null when there is nothing to do there. */
+  /** The hosted page where the payer completes the order; null when nothing is left to do there. */
   checkout_url: string | null;
-  /** The provider's customer, to be handed in with the next orders; null when it is not known yet. */
+  /** The customer's id at the provider, to send with later orders; null when not known yet. */
   customer_reference: string | null;
-  /** The provider's id of the open checkout or the subscription, null when there is none. */
+  /** The provider's id of the open checkout or subscription; null when there is none. */
   reference: string | null;
-  /** What is certain already, a refusal too: billing applies these at once, just as if they had come in by webhook. */
+  /**
+   * Events that are already certain, including a declined payment. Billing applies them at once, as if a webhook had
+   * delivered them.
+   */
   events: PaymentEvent[];
 }
 
 /**
- * A provider. Every method may be called again with the same id after a crash and must then not charge twice (send the
- * id as the idempotency key, and look for what was begun under it where such keys are forgotten). Failures throw
- * `errors.paymentsNotConfigured()`, `errors.paymentFailed(…)` when the money was refused, or `errors.upstream(…)`, whose
- * message says what is known of the money.
+ * A payment provider. Every method can be called again with the same id after a crash and must not charge twice: use
+ * the id as idempotency key, and look up earlier attempts if the provider forgets keys.
+ * Failures throw `errors.paymentsNotConfigured()`, `errors.paymentFailed(…)` for a declined payment, or
+ * `errors.upstream(…)`; its message says what is known about the money.
  */
 export interface Payments {
   readonly provider: Provider | "none";
   /**
-   * true: the provider runs the periods and tells of each in `period_paid`. false: Purser's own clock does, and then
-   * `subscribe`, `setCancelAtPeriodEnd` and `endSubscription` are never asked for.
+   * true: the provider runs the periods and reports each in `period_paid`. false: Purser's clock runs them, and billing
+   * never calls `subscribe`, `setCancelAtPeriodEnd` or `endSubscription`.
    */
   readonly runs_periods: boolean;
   topUp(order: TopUpOrder): Promise<Started>;
   changePlan(order: PlanChangeOrder): Promise<Started>;
-  /** A refusal does not throw: it is a `failed` event, for what was used stays owed. `checkout_url` is where it can be paid. */
+  /**
+   * A declined payment does not throw; it returns a `failed` event, because the amount is still owed. `checkout_url` is
+   * the page to pay it.
+   */
   chargeOverage(order: OverageOrder): Promise<Started>;
   subscribe(order: SubscriptionOrder): Promise<Started>;
-  /** true: no further period after this one; false takes that back. */
+  /** true ends the subscription after this period; false undoes that. */
   setCancelAtPeriodEnd(order: RunningSubscription & { cancel: boolean }): Promise<void>;
-  /** Ends it at the provider at once, refunding nothing; harmless when it has ended. Also gives up an open checkout (`reference` of its Started). */
+  /**
+   * Ends the subscription at the provider at once, without a refund; no error if it has already ended. Also cancels an
+   * open checkout (`reference` of its Started).
+   */
   endSubscription(order: RunningSubscription & { checkout_reference: string | null }): Promise<void>;
 }
 
-/** What a bill came to, before any credit that the customer had. */
+/** The amount of a bill before the customer's credit is subtracted. */
 export interface Billed {
   amount_cents: number;
   currency: string;
 }
 
-/** `event_id` names the event for ever, unique within its provider: a second one with it changes nothing. */
+/** `event_id` is unique within its provider. A second event with the same id changes nothing. */
 interface EventBase {
   provider: Provider;
   event_id: string;
@@ -116,25 +125,24 @@ interface EventBase {
 }
 
 /**
- * What a provider tells, normalised. The order in which events come in does not matter, nor does how often:
- * `billing.applyPaymentEvent` is idempotent by `event_id` and by what each is about.
- *
- * `reference` is the provider's id of the money that was moved (Stripe: the payment intent): refunds and disputes find
- * what it bought by it, so that no two payments may share one. One that comes before its payment waits for it.
+ * A normalised provider event. Order and repetition do not matter: `billing.applyPaymentEvent` is idempotent by
+ * `event_id` and by the object that the event is about.
+ * `reference` is the provider's id of the moved money (Stripe: the payment intent). Refunds and disputes find their
+ * payment by it, so each payment needs its own. An event that arrives before its payment waits.
  */
 export type PaymentEvent = EventBase &
   /** `amount_cents` was paid of `billed`, which has to be what was ordered; absent where Purser itself made the event. */
   (
     | { kind: "paid"; payment_id: string; reference: string; amount_cents: number; billed?: Billed }
-    /** Given up or refused: a checkout that expired, an invoice that is unpaid or written off. Never undoes `paid`. */
+    /** Expired or declined: an expired checkout, or an invoice that is unpaid or written off. Never undoes `paid`. */
     | { kind: "failed"; payment_id: string }
-    /** An invoice that is not asked for any more. Money may have come in all the same: it never undoes `paid`. */
+    /** An invoice that is no longer due. Money may still have arrived, so it never undoes `paid`. */
     | { kind: "voided"; payment_id: string }
     | {
         kind: "period_paid";
         subscription_id: string;
         subscription_reference: string;
-        /** The plan that was paid for. */
+        /** The plan of the payment. */
         plan_id: string;
         period_start: Instant;
         period_end: Instant;
@@ -142,21 +150,23 @@ export type PaymentEvent = EventBase &
         amount_cents: number;
         billed?: Billed;
       }
-    /** The period that begins at `period_start` was not paid (yet). The next `period_paid` makes it active again. */
+    /**
+     * The period that begins at `period_start` is not paid. The next `period_paid` makes the subscription active again.
+     */
     | {
         kind: "subscription_past_due";
         subscription_id: string;
         subscription_reference: string;
         period_start: Instant;
       }
-    /** Over at the provider, whoever ended it; or its checkout was given up. */
+    /** The subscription ended at the provider, or its checkout expired. */
     | { kind: "subscription_ended"; subscription_id: string; subscription_reference: string | null }
-    /** The sums, so far, of all refunds of this payment that were ever made, and of those that failed after all: both only grow. */
+    /** Totals so far: all refunds of this payment, and the refunds that failed later. Both only grow. */
     | { kind: "refunded"; reference: string; refunded_cents: number; refund_failed_cents: number }
     | { kind: "disputed"; reference: string; dispute_reference: string; disputed_cents: number }
-    /** A dispute is over: won, the money stays here; lost, it is gone for good. */
+    /** A dispute closed. If won, the money stays; if lost, it does not come back. */
     | { kind: "dispute_closed"; reference: string; dispute_reference: string; disputed_cents: number; won: boolean }
   );
 
-/** What an event did: `waiting` for the payment that it is about; `ignored` when nothing of ours is meant. */
+/** The effect of an event: `waiting` for its payment, or `ignored` because it concerns no object of Purser's. */
 export type EventOutcome = "applied" | "duplicate" | "waiting" | "ignored";

@@ -2,17 +2,17 @@ import { addMonths } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { DueSource } from "../platform/timeline.ts";
-import { paidCents } from "./as-if-paid.ts";
+import type { BillingContext } from "./context.ts";
 import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Billed } from "./payments.types.ts";
 import { periodOf } from "./period.ts";
 import type { Plan } from "./plan.ts";
-import type { BillingRoom } from "./room.ts";
+import { paidCents } from "./simulated-payments.ts";
 import type { DuePosition, SubscriptionRow } from "./subscriptions.store.ts";
 
-/** A period that was paid for. */
+/** A paid period. */
 export interface PaidPeriod {
   plan: Plan;
   period_start: Instant;
@@ -21,7 +21,7 @@ export interface PaidPeriod {
   paid_cents: number;
 }
 
-/** A subscription that goes on into another period. */
+/** A subscription that continues into its next period. */
 export interface Renewal {
   user_id: string;
   plan_id: string;
@@ -29,14 +29,14 @@ export interface Renewal {
   period_end: Instant;
 }
 
-/** Hears of a renewal in the transaction that makes it one: only SQL may be awaited. */
+/** Listener for renewals. It runs in the renewal's transaction and may await only SQL. */
 export type OnRenewed = (renewal: Renewal, tx: Tx) => Promise<void>;
 
-/** How subscriptions begin, go on from period to period, and end. Callers have locked the user's billing. */
-export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: OnRenewed) {
-  const { db, clock, ledger, accounts, subscriptions, orders } = room;
+/** Starts, renews and ends subscriptions. Callers hold the lock on the user's billing. */
+export function createPeriods(context: BillingContext, overage: Overage, notifyRenewed: OnRenewed) {
+  const { db, clock, ledger, accounts, subscriptions, orders } = context;
 
-  /** The order of a period: the plan at its price. */
+  /** Inserts the order of a period: the plan at its price. */
   const orderPeriod = (tx: Tx, { user_id, id: subscription_id, provider }: SubscriptionRow, paid: PaidPeriod) => {
     const { plan, period_start } = paid;
     const order = { amount_cents: plan.price_cents, currency: plan.currency, tokens: plan.included_tokens };
@@ -44,7 +44,7 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
     return orders.insert(tx, { id: newId(), ...about, created_at: clock.now(), ...order }, null);
   };
 
-  /** The one grant of a paid period: it lasts the plan's rollover beyond the period's end. */
+  /** Grants the tokens of a paid period. They expire when the plan's rollover after the period ends. */
   const grantPeriod = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod, ordered?: PaymentRow): Promise<void> => {
     const { user_id, id: subscription_id } = row;
     const { plan, period_start, reference, paid_cents } = paid;
@@ -79,8 +79,8 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
   };
 
   /**
-   * Takes in a paid period: its tokens are granted whatever has become of the subscription, once. It starts or renews
-   * the subscription unless that is over or further on already. True: tokens were granted.
+   * Applies a paid period. Its tokens are granted once, even if the subscription has ended; the subscription starts or
+   * renews only if it has not ended or moved on. Returns true if tokens were granted.
    */
   const begin = async (tx: Tx, row: SubscriptionRow, paid: PaidPeriod): Promise<boolean> => {
     const { plan, period_start, period_end } = paid;
@@ -104,11 +104,11 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
       end_at_provider: false,
     });
     await overage.sync(tx, row.user_id, renewed);
-    if (row.periods > 0) await tellRenewed({ user_id: row.user_id, plan_id: plan.id, period_start, period_end }, tx);
+    if (row.periods > 0) await notifyRenewed({ user_id: row.user_id, plan_id: plan.id, period_start, period_end }, tx);
     return true;
   };
 
-  /** A running subscription goes forward only; one that never ran starts, unless another has taken its place. */
+  /** A running subscription only moves forward. A new one starts unless another subscription has replaced it. */
   const mayBegin = async (tx: Tx, row: SubscriptionRow, period_start: Instant): Promise<boolean> => {
     if (row.current_period_start !== null) {
       return row.status !== "ended" && period_start > row.current_period_start;
@@ -116,24 +116,24 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
     const current = await subscriptions.current(row.user_id, tx);
     if (current !== undefined && current.id !== row.id) {
       if (current.status !== "incomplete") return false;
-      await end(tx, current, { tell_provider: true });
+      await end(tx, current, { notify_provider: true });
     }
     return true;
   };
 
-  /** Ends a subscription now, invoicing its overage. */
-  const end = async (tx: Tx, row: SubscriptionRow, { tell_provider }: { tell_provider: boolean }) => {
+  /** Ends a subscription now and invoices its overage. */
+  const end = async (tx: Tx, row: SubscriptionRow, { notify_provider }: { notify_provider: boolean }) => {
     if (row.status === "active" || row.status === "past_due") await overage.close(tx, row);
     const ended = await subscriptions.update(tx, row, {
       status: "ended",
       checkout_url: null,
-      end_at_provider: tell_provider && !isOwn(row),
+      end_at_provider: notify_provider && !isOwn(row),
     });
     await overage.sync(tx, row.user_id, undefined);
     return ended;
   };
 
-  /** The next period, or the first, of a subscription that the service's own clock runs: as if paid. */
+  /** Begins the first or next period of a subscription that Purser's clock renews; the payment is simulated. */
   const beginNext = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
     const plan = row.pending_plan ?? row.plan;
     const { start: period_start, end: period_end } = periodOf(row.anchor ?? clock.now(), row.periods + 1);
@@ -142,18 +142,18 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
     await begin(tx, row, { plan, period_start, period_end, reference, paid_cents });
   };
 
-  /** One period end of a subscription that the service's own clock runs: it ends, or its next period begins. */
+  /** Handles one period end of a subscription that Purser's clock renews: ends or renews it. */
   const advance = async (tx: Tx, row: SubscriptionRow): Promise<void> => {
-    // a sandbox that is no longer configured does not go on for nothing
-    if (row.cancel_at_period_end || room.paymentsOf(row.provider) === null) {
-      await end(tx, row, { tell_provider: false });
+    // a sandbox subscription ends when the sandbox is no longer configured
+    if (row.cancel_at_period_end || context.paymentsOf(row.provider) === null) {
+      await end(tx, row, { notify_provider: false });
       return;
     }
     await beginNext(tx, row);
   };
 
-  /** The user's subscription, brought up to now: period ends that the sweep has not come to yet are carried out first. */
-  const caughtUp = async (tx: Tx, user_id: string): Promise<SubscriptionRow | undefined> => {
+  /** The user's current subscription, after any period ends that are due but that the sweep has not handled yet. */
+  const currentAfterDue = async (tx: Tx, user_id: string): Promise<SubscriptionRow | undefined> => {
     for (;;) {
       const row = await subscriptions.current(user_id, tx);
       if (row === undefined || !isDue(row, clock.now())) return row;
@@ -168,7 +168,7 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
       if (row?.id === due.id && isDue(row, clock.now())) await advance(tx, row);
     });
 
-  /** Period ends in the order of their instants, over all users. One that fails holds up no other. */
+  /** Handles period ends of all users in order of time. A failed one does not block the others. */
   const renewals: DueSource = {
     name: "renewals",
     nextDueAt: async (until) => (await subscriptions.due(until, null))?.current_period_end ?? null,
@@ -187,7 +187,7 @@ export function createPeriods(room: BillingRoom, overage: Overage, tellRenewed: 
     },
   };
 
-  return { begin, recordMismatch, beginNext, end, caughtUp, renewals };
+  return { begin, recordMismatch, beginNext, end, currentAfterDue, renewals };
 }
 
 export type Periods = ReturnType<typeof createPeriods>;

@@ -2,7 +2,7 @@ import type { User } from "../accounts/accounts.service.ts";
 import type { Standing } from "../ledger/ledger.types.ts";
 import type { Subscription } from "./subscriptions.service.ts";
 
-/** contract 3: the profile, from the user, what the ledger says of them, and their subscription once it is paid for. */
+/** contract 3: the profile, from the user, their token account and their subscription once it is paid. */
 export function profileOf(user: User, standing: Standing, { status, plan_id }: Subscription) {
   const { posted, held, available, debt } = standing;
   return {

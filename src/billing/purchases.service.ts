@@ -1,11 +1,11 @@
+import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { errors } from "../errors.ts";
 import type { Instant } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
+import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { PaymentRow, PurchaseState } from "./payments.store.ts";
 import type { Billed, Provider, ReturnUrls } from "./payments.types.ts";
-import { purchasePrice } from "./purchase-price.ts";
-import type { BillingRoom } from "./room.ts";
 
 const CURRENCY = "usd";
 
@@ -35,10 +35,10 @@ interface AdminPurchase extends Omit<Purchase, "status"> {
 }
 
 /** One-time top-ups at the standard token rate. */
-export function createPurchases(room: BillingRoom, inbox: Inbox) {
-  const { db, clock, orders, payments } = room;
+export function createPurchases(context: BillingContext, inbox: Inbox) {
+  const { db, clock, orders, payments } = context;
   return {
-    /** Orders a top-up; where it is paid on a hosted page, `checkout_url` leads there. 400, 402 `payment_failed`, 503. */
+    /** Orders a top-up. `checkout_url` is the hosted payment page, if any. Throws 400, 402 `payment_failed` or 503. */
     async purchase(
       user_id: string,
       wanted: { amount_cents?: number | undefined; tokens?: number | undefined } & ReturnUrls,
@@ -49,19 +49,19 @@ export function createPurchases(room: BillingRoom, inbox: Inbox) {
       const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
       const payment = await orders.insert(db, { ...about, ...price, currency: CURRENCY }, null);
       const { success_url, cancel_url } = wanted;
-      const order = { payment_id: payment.id, payer: await room.payerOf(user_id), ...price, currency: CURRENCY };
+      const order = { payment_id: payment.id, payer: await context.payerOf(user_id), ...price, currency: CURRENCY };
       const started = await payments.topUp({ ...order, success_url, cancel_url }).catch(async (error) => {
         const event_id = `refused:${payment.id}`;
         await inbox.apply({ provider, event_id, kind: "failed", payment_id: payment.id });
         throw error;
       });
-      await room.rememberCustomer(user_id, provider, started);
-      await orders.setTaken(payment, started.checkout_url);
+      await context.rememberCustomer(user_id, provider, started);
+      await orders.setAccepted(payment, started.checkout_url);
       for (const event of started.events) await inbox.apply(event);
       return this.one(user_id, payment.id);
     },
 
-    /** The user's purchase, or 404. */
+    /** Returns the user's purchase. Throws 404 when it does not exist. */
     async one(user_id: string, id: string): Promise<Purchase> {
       const row = isUuid(id) ? await orders.topUp(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This purchase");
@@ -110,4 +110,38 @@ function purchaseRecord(row: PaymentRow): Purchase {
     created_at,
     ...(row.provider === "sandbox" ? { sandbox: true as const } : {}),
   };
+}
+
+/** The cost and the tokens of a top-up. */
+export interface PurchasePrice {
+  amount_cents: number;
+  tokens: number;
+}
+
+/**
+ * The price of a top-up of `amount_cents` or `tokens`. Tokens are granted exactly; their price rounds up to a whole
+ * cent. Throws 400 outside the limits, and when both or neither are given.
+ */
+export function purchasePrice(wanted: {
+  amount_cents?: number | undefined;
+  tokens?: number | undefined;
+}): PurchasePrice {
+  const { amount_cents, tokens } = wanted;
+  if (amount_cents !== undefined && tokens !== undefined) {
+    throw errors.invalidValue("tokens", "Give amount_cents or tokens, not both: each determines the other.");
+  }
+  if (amount_cents !== undefined)
+    return checked("amount_cents", { amount_cents, tokens: amount_cents * TOKENS_PER_CENT });
+  if (tokens !== undefined) return checked("tokens", { amount_cents: Math.ceil(tokens / TOKENS_PER_CENT), tokens });
+  throw errors.missingField("amount_cents");
+}
+
+function checked(param: "amount_cents" | "tokens", price: PurchasePrice): PurchasePrice {
+  const { min, max } = PURCHASE_CENTS;
+  if (price.amount_cents >= min && price.amount_cents <= max) return price;
+  const unit = param === "tokens" ? TOKENS_PER_CENT : 1;
+  throw errors.invalidValue(
+    param,
+    `A purchase must cost ${min} to ${max} cents. Give ${param} between ${min * unit} and ${max * unit}.`,
+  );
 }

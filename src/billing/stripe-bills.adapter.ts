@@ -2,53 +2,53 @@ import Stripe from "stripe";
 import type { PaymentEvent } from "./payments.types.ts";
 import { billedBy, METADATA, moneyReference } from "./stripe-events.ts";
 
-/** One amount that Purser itself asks for, as a Stripe invoice of one line. */
+/** One amount that Purser charges, as a Stripe invoice with one line. */
 export interface Bill {
   payment_id: string;
   customer: string;
   amount_cents: number;
   currency: string;
   description: string;
-  /** The subscription whose means it is paid by; null: the customer's own. */
+  /** The subscription that supplies the payment method; null uses the customer's own. */
   subscription_reference: string | null;
-  /** Refused, it stays open for Stripe to collect later; what is not owed is void then, and not charged for after all. */
+  /** true: a declined invoice stays open and Stripe collects it later. false: a declined invoice becomes void. */
   owed: boolean;
 }
 
-/** What became of a bill: `open` and not refused is money that is on its way. */
+/** The result of a bill. An `open` invoice that is not declined is still being paid. */
 export interface CollectedBill {
   invoice: Stripe.Invoice;
-  refused: boolean;
+  declined: boolean;
 }
 
-/** The most that Stripe lists at once. */
+/** The largest page that Stripe lists. */
 const PAGE = 100;
 
 /**
- * Makes the invoice and collects it, going on from wherever an earlier attempt has come to. Stripe forgets idempotency
- * keys after a day, so that the invoice is looked for first, and each step taken only in the state before it.
+ * Creates and collects the invoice, and resumes an earlier attempt. Stripe forgets idempotency keys after a day, so
+ * this looks for the invoice first and takes each step only in the state before it.
  */
 export async function collectBill(stripe: Stripe, bill: Bill): Promise<CollectedBill> {
   let invoice = (await begunInvoice(stripe, bill)) ?? (await draftInvoice(stripe, bill));
   if (invoice.status === "draft") {
     if (invoice.lines.data.length === 0) await addLine(stripe, bill, invoice.id);
-    // not before it is whole does it advance by itself: an empty one would count as paid
+    // Stripe may advance it only once it is complete, because an empty invoice counts as paid
     const whole = { auto_advance: bill.owed, expand: ["payments"] };
     invoice = await stripe.invoices.finalizeInvoice(invoice.id, whole, keyOf(bill, "finalize"));
   }
-  // below Stripe's least charge there is nothing to pay now: it goes on the customer's balance
-  return invoice.status === "open" ? pay(stripe, bill, invoice.id) : { invoice, refused: false };
+  // an amount below Stripe's minimum is not paid now; Stripe adds it to the customer's balance
+  return invoice.status === "open" ? pay(stripe, bill, invoice.id) : { invoice, declined: false };
 }
 
-/** What a bill's invoice says for certain. */
-export function billEvents(payment_id: string, { invoice, refused }: CollectedBill): PaymentEvent[] {
+/** The events that are certain from a bill's invoice. */
+export function billEvents(payment_id: string, { invoice, declined }: CollectedBill): PaymentEvent[] {
   const about = (what: string) => ({ provider: "stripe" as const, event_id: `${what}:${payment_id}`, payment_id });
   if (invoice.status === "paid") {
     const money = { reference: moneyReference(invoice), amount_cents: invoice.amount_paid, billed: billedBy(invoice) };
     return [{ ...about("paid"), kind: "paid", ...money }];
   }
   if (invoice.status === "void") return [{ ...about("voided"), kind: "voided" }];
-  return refused || invoice.status === "uncollectible" ? [{ ...about("refused"), kind: "failed" }] : [];
+  return declined || invoice.status === "uncollectible" ? [{ ...about("refused"), kind: "failed" }] : [];
 }
 
 const keyOf = ({ payment_id }: Bill, step: string) => ({ idempotencyKey: `${payment_id}:${step}` });
@@ -76,27 +76,27 @@ function addLine(stripe: Stripe, bill: Bill, invoice: string) {
 
 async function pay(stripe: Stripe, bill: Bill, id: string): Promise<CollectedBill> {
   const payment_method = await paymentMethodOf(stripe, bill.subscription_reference);
-  const means = { expand: ["payments"], ...(payment_method === null ? {} : { payment_method }) };
+  const method_params = { expand: ["payments"], ...(payment_method === null ? {} : { payment_method }) };
   try {
-    // another card is another attempt; the invoice itself is paid once
+    // each card has its own key; Stripe still pays an invoice only once
     const key = keyOf(bill, `pay:${payment_method ?? "default"}`);
-    return { invoice: await stripe.invoices.pay(id, means, key), refused: false };
+    return { invoice: await stripe.invoices.pay(id, method_params, key), declined: false };
   } catch (error) {
-    if (!isRefusal(error)) throw error;
+    if (!isDeclined(error)) throw error;
     const invoice = await stripe.invoices.retrieve(id, { expand: ["payments"] });
     if (!bill.owed && invoice.status === "open") await stripe.invoices.voidInvoice(id, {}, keyOf(bill, "void"));
-    return { invoice, refused: invoice.status !== "paid" };
+    return { invoice, declined: invoice.status !== "paid" };
   }
 }
 
-/** What the subscription is paid with: Checkout keeps it there, and not with the customer. */
+/** The subscription's payment method. Checkout stores it on the subscription, not on the customer. */
 async function paymentMethodOf(stripe: Stripe, reference: string | null): Promise<string | null> {
   if (reference === null) return null;
   const { default_payment_method: method } = await stripe.subscriptions.retrieve(reference);
   return typeof method === "string" ? method : (method?.id ?? null);
 }
 
-/** The card was declined, or there is none. */
-function isRefusal(error: unknown): boolean {
+/** The card was declined, or none is stored. */
+function isDeclined(error: unknown): boolean {
   return error instanceof Stripe.errors.StripeCardError || error instanceof Stripe.errors.StripeInvalidRequestError;
 }

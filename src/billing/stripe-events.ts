@@ -2,7 +2,7 @@ import type Stripe from "stripe";
 import { instantOf } from "../platform/clock.ts";
 import type { Billed, PaymentEvent } from "./payments.types.ts";
 
-/** Our ids in the metadata of Stripe's objects. */
+/** Purser's ids in the metadata of Stripe objects. */
 export const METADATA = {
   user_id: "purser_user_id",
   payment_id: "purser_payment_id",
@@ -10,7 +10,10 @@ export const METADATA = {
   plan_id: "purser_plan_id",
 } as const;
 
-/** What an event of Stripe's means to us; empty when nothing of ours is meant. Its object is fetched anew: the event may be old. */
+/**
+ * Translates a Stripe event; empty when it does not concern Purser. The event may be old, so its object is fetched
+ * again.
+ */
 export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Promise<PaymentEvent[]> {
   const base = { provider: "stripe" as const, event_id: event.id };
   switch (event.type) {
@@ -19,7 +22,7 @@ export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Prom
       return sessionPaid(base, await stripe.checkout.sessions.retrieve(event.data.object.id));
     case "checkout.session.expired":
     case "checkout.session.async_payment_failed":
-      return sessionGivenUp(base, event.data.object);
+      return sessionExpired(base, event.data.object);
     case "invoice.paid":
       return invoicePaid(base, await stripe.invoices.retrieve(event.data.object.id ?? "", { expand: ["payments"] }));
     case "invoice.payment_failed":
@@ -46,18 +49,20 @@ export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Prom
   }
 }
 
-/** The payment intent that paid an invoice, else its charge, else (nothing was due) the invoice itself. */
+/** The payment intent of a paid invoice. Falls back to its charge, then (nothing was due) to the invoice itself. */
 export function moneyReference(invoice: Stripe.Invoice): string {
   const payment = invoice.payments?.data.find((each) => each.status === "paid")?.payment;
   return idOf(payment?.payment_intent) ?? idOf(payment?.charge) ?? invoice.id ?? "";
 }
 
-/** What an invoice comes to, before the customer's credit is taken off. Servers that imitate Stripe may leave `total` out. */
+/**
+ * The amount of an invoice before the customer's credit is subtracted. Servers that imitate Stripe may leave out `total`.
+ */
 export function billedBy(invoice: Pick<Stripe.Invoice, "amount_due" | "currency"> & { total?: number }): Billed {
   return { amount_cents: invoice.total ?? invoice.amount_due, currency: invoice.currency };
 }
 
-/** The most that Stripe lists at once. */
+/** The largest page that Stripe lists. */
 const PAGE = 100;
 
 interface Base {
@@ -85,7 +90,7 @@ function sessionPaid(base: Base, session: Stripe.Checkout.Session): PaymentEvent
   return [{ ...base, ...customerOf(session), kind: "paid", payment_id, reference, amount_cents, billed }];
 }
 
-function sessionGivenUp(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
+function sessionExpired(base: Base, session: Stripe.Checkout.Session): PaymentEvent[] {
   const { [METADATA.payment_id]: payment_id, [METADATA.subscription_id]: subscription_id } = session.metadata ?? {};
   if (payment_id !== undefined) return [{ ...base, kind: "failed", payment_id }];
   if (subscription_id !== undefined)
@@ -112,7 +117,7 @@ function invoicePaid(base: Base, invoice: Stripe.Invoice): PaymentEvent[] {
 async function invoiceUnpaid(stripe: Stripe, base: Base, invoice: Stripe.Invoice): Promise<PaymentEvent[]> {
   if (invoice.status !== "open") return [];
   const bill = aboutBill(base, invoice, "failed");
-  // what is not owed, an upgrade, is not to be collected later either
+  // an upgrade is not owed, so void its invoice before Stripe collects it later
   if (bill.length > 0 && !invoice.auto_advance) await stripe.invoices.voidInvoice(invoice.id ?? "");
   if (bill.length > 0) return bill;
   const subscription = subscriptionOf(invoice);
@@ -123,7 +128,7 @@ async function invoiceUnpaid(stripe: Stripe, base: Base, invoice: Stripe.Invoice
   return [{ ...base, kind: "subscription_past_due", subscription_id, subscription_reference, period_start }];
 }
 
-/** Of an invoice that Purser made itself: an upgrade or overage. */
+/** Events for an invoice that Purser created: an upgrade or overage. */
 function aboutBill(base: Base, invoice: Stripe.Invoice, kind: "failed" | "voided"): PaymentEvent[] {
   const payment_id = invoice.metadata?.[METADATA.payment_id];
   return payment_id === undefined ? [] : [{ ...base, kind, payment_id }];
@@ -136,7 +141,7 @@ function periodOf(invoice: Stripe.Invoice) {
   return { period_start: instantOf(line.period.start * 1000), period_end: instantOf(line.period.end * 1000) };
 }
 
-/** The subscription that an invoice is for, as it was when the invoice was made: its plan is the one that was paid. */
+/** The subscription of an invoice, with the metadata at the time of the invoice: its plan is the paid one. */
 function subscriptionOf(invoice: Stripe.Invoice) {
   const details = invoice.parent?.subscription_details;
   const subscription_reference = idOf(details?.subscription);
@@ -151,7 +156,7 @@ function subscriptionEnded(base: Base, subscription: Stripe.Subscription): Payme
   return [{ ...base, kind: "subscription_ended", subscription_id, subscription_reference: subscription.id }];
 }
 
-/** Every refund of the money is looked at anew, since a charge does not say which of its refunds failed after all. */
+/** Lists all refunds again, because a charge does not show which refunds failed later. */
 async function refunded(
   stripe: Stripe,
   base: Base,
@@ -167,7 +172,9 @@ async function refunded(
   return [{ ...base, kind: "refunded", reference: payment_intent ?? charge ?? "", ...sums }];
 }
 
-/** By the dispute's state, and not by the event's name. An inquiry (`warning_…`) moves no money unless it becomes a dispute. */
+/**
+ * Uses the dispute's state, not the event's name. An inquiry (`warning_…`) moves no money unless it becomes a dispute.
+ */
 function disputed(base: Base, dispute: Stripe.Dispute): PaymentEvent[] {
   const reference = idOf(dispute.payment_intent) ?? idOf(dispute.charge) ?? "";
   const about = { ...base, reference, dispute_reference: dispute.id, disputed_cents: dispute.amount };

@@ -3,7 +3,7 @@ import { stripeWebhook } from "../contract/stripe.ts";
 import type { PaymentEvent } from "./payments.types.ts";
 import type { StripePayments } from "./stripe.adapter.ts";
 
-/** Where Stripe tells of payments. What fails here answers 5xx, so that Stripe sends it again. */
+/** Receives Stripe's webhooks. A failure answers 5xx, so that Stripe delivers the event again. */
 export function stripeWebhookRoutes(deps: {
   stripe: StripePayments;
   applyPaymentEvent(event: PaymentEvent): Promise<unknown>;

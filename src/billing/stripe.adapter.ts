@@ -17,33 +17,36 @@ import { billEvents, collectBill } from "./stripe-bills.adapter.ts";
 import { METADATA, paymentEventsOf } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
-/** The SDK's own retries; each carries the idempotency key, so that none charges twice. */
+/** Retries by the SDK. Each sends the same idempotency key, so it cannot charge twice. */
 const RETRIES = 2;
 
-/** What is known when Stripe took no order, or took it and did not answer. */
-const NO_PAGE = "The payment provider opened no checkout page. Nothing was charged; retry.";
-const STAYS_ORDERED =
-  "The payment provider has not answered for the payment yet. It stays ordered, is tried again by itself and is charged " +
-  "once at most: look at the subscription before you order anything else.";
+/** State of the money when Stripe rejected an order or did not answer. */
+const NO_PAGE = "The payment provider did not open a checkout page. Nothing was charged; retry.";
+const STAYS_OPEN =
+  "The payment provider has not confirmed the payment yet. The order stays open, is retried automatically and is charged " +
+  "at most once. Check the subscription before you order again.";
 const NOT_CHANGED = "The payment provider did not confirm the change. Nothing was charged for it; retry.";
-const NOT_ASKED = "The payment provider could not be asked about this event. Send it again.";
+const NOT_ASKED = "The payment provider did not answer a query about this event. Deliver the event again.";
 
 export interface StripeSettings {
   secret_key: string;
   webhook_secret: string;
-  /** null: Stripe itself. */
+  /** null uses Stripe's own address. */
   api_base: string | null;
-  /** Where checkout pages lead back to when the caller names no address. */
+  /** The default address that checkout pages return to. */
   public_url: string;
 }
 
-/** Stripe as a provider, with the door its webhooks come in by. */
+/** Stripe as a payment provider, with its webhook parser. */
 export interface StripePayments extends Payments {
-  /** What a delivery tells, each object fetched anew so that old or reordered news does no harm. 400 when the signature is not Stripe's. */
+  /**
+   * The events of a webhook delivery. Each object is fetched again, so old or reordered deliveries do no harm. Throws
+   * 400 when the signature is not Stripe's.
+   */
   eventsOf(raw_body: string, signature: string | undefined): Promise<PaymentEvent[]>;
 }
 
-/** Money through Stripe: hosted Checkout for top-ups and subscriptions, invoices for differences and overage. */
+/** Payments through Stripe: hosted Checkout for top-ups and subscriptions, invoices for upgrades and overage. */
 export function createStripePayments(settings: StripeSettings): StripePayments {
   const stripe = new Stripe(settings.secret_key, {
     ...addressOf(settings.api_base),
@@ -59,7 +62,7 @@ export function createStripePayments(settings: StripeSettings): StripePayments {
     ...orders,
     async eventsOf(raw_body, signature) {
       const event = verified(stripe, settings.webhook_secret, raw_body, signature);
-      return called(NOT_ASKED, () => paymentEventsOf(stripe, event));
+      return mapStripeErrors(NOT_ASKED, () => paymentEventsOf(stripe, event));
     },
   };
 }
@@ -88,7 +91,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
 
   return {
     topUp: (order: TopUpOrder) =>
-      called(NO_PAGE, () => {
+      mapStripeErrors(NO_PAGE, () => {
         const metadata = { [METADATA.payment_id]: order.payment_id };
         const line = priceLine(order, `${order.tokens.toLocaleString("en-US")} tokens`);
         return checkout(
@@ -97,7 +100,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
         );
       }),
     subscribe: (order: SubscriptionOrder) =>
-      called(NO_PAGE, () => {
+      mapStripeErrors(NO_PAGE, () => {
         const metadata = subscriptionMetadata(order.subscription_id, order.plan);
         const line = priceLine(
           { amount_cents: order.plan.price_cents, currency: order.plan.currency },
@@ -111,27 +114,27 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
       }),
     changePlan: (order: PlanChangeOrder) =>
       order.when === "now"
-        ? called(STAYS_ORDERED, () => chargeDifference(order))
-        : called(NOT_CHANGED, async () => {
+        ? mapStripeErrors(STAYS_OPEN, () => chargeDifference(order))
+        : mapStripeErrors(NOT_CHANGED, async () => {
             if (order.subscription_reference !== null) await switchPrice(stripe, order.subscription_reference, order);
             return startedWith(order.payer.customer_reference, order.subscription_reference);
           }),
     setCancelAtPeriodEnd: ({ subscription_reference, cancel }: RunningSubscription & { cancel: boolean }) =>
-      called(NOT_CHANGED, async () => {
+      mapStripeErrors(NOT_CHANGED, async () => {
         if (subscription_reference !== null)
           await stripe.subscriptions.update(subscription_reference, { cancel_at_period_end: cancel });
       }),
     endSubscription: (order: RunningSubscription & { checkout_reference: string | null }) =>
-      called(NOT_CHANGED, async () => {
+      mapStripeErrors(NOT_CHANGED, async () => {
         const { subscription_reference, checkout_reference } = order;
-        if (subscription_reference !== null) await ifThere(stripe.subscriptions.cancel(subscription_reference));
-        if (checkout_reference !== null) await ifThere(stripe.checkout.sessions.expire(checkout_reference));
+        if (subscription_reference !== null) await ignoreMissing(stripe.subscriptions.cancel(subscription_reference));
+        if (checkout_reference !== null) await ignoreMissing(stripe.checkout.sessions.expire(checkout_reference));
       }),
     chargeOverage: (order: OverageOrder) =>
-      called(STAYS_ORDERED, async (): Promise<Started> => {
+      mapStripeErrors(STAYS_OPEN, async (): Promise<Started> => {
         const customer = await customerOf(order.payer);
-        const { invoice, refused } = await collectBill(stripe, { ...order, customer, owed: true });
-        const started = startedWith(customer, invoice.id, billEvents(order.payment_id, { invoice, refused }));
+        const { invoice, declined } = await collectBill(stripe, { ...order, customer, owed: true });
+        const started = startedWith(customer, invoice.id, billEvents(order.payment_id, { invoice, declined }));
         return { ...started, checkout_url: invoice.status === "open" ? (invoice.hosted_invoice_url ?? null) : null };
       }),
   };
@@ -141,12 +144,12 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
     const customer = await customerOf(payer);
     const what = { payment_id, amount_cents, currency: plan.currency, description: `Change to ${plan.name}` };
     const bill = await collectBill(stripe, { ...what, customer, subscription_reference, owed: false });
-    if (bill.refused || bill.invoice.status === "void") throw errors.paymentFailed();
+    if (bill.declined || bill.invoice.status === "void") throw errors.paymentFailed();
     return startedWith(customer, bill.invoice.id, billEvents(payment_id, bill));
   }
 }
 
-/** The subscription at its new price from the next period on; what this period costs is not touched. */
+/** Sets the subscription's price from the next period. The current period keeps its price. */
 async function switchPrice(
   stripe: Stripe,
   reference: string,
@@ -155,7 +158,7 @@ async function switchPrice(
   const subscription = await stripe.subscriptions.retrieve(reference);
   if (subscription.status === "canceled") return;
   const [item] = subscription.items.data;
-  if (item === undefined) throw new Error("a Stripe subscription without an item");
+  if (item === undefined) throw new Error("The Stripe subscription has no item.");
   const product = typeof item.price.product === "string" ? item.price.product : item.price.product.id;
   await stripe.subscriptions.update(reference, {
     proration_behavior: "none",
@@ -208,13 +211,13 @@ function verified(stripe: Stripe, secret: string, raw_body: string, signature: s
   } catch {
     throw errors.invalidValue(
       "Stripe-Signature",
-      "The signature is not Stripe's, or older than five minutes. Check STRIPE_WEBHOOK_SECRET.",
+      "The signature does not match, or is older than five minutes. Check STRIPE_WEBHOOK_SECRET.",
     );
   }
 }
 
-/** A call whose object may be over or gone already: that is what was wanted. */
-async function ifThere(call: Promise<unknown>): Promise<void> {
+/** Ignores the error when the object has already ended or does not exist. */
+async function ignoreMissing(call: Promise<unknown>): Promise<void> {
   try {
     await call;
   } catch (error) {
@@ -222,8 +225,11 @@ async function ifThere(call: Promise<unknown>): Promise<void> {
   }
 }
 
-/** Stripe's failures as ours, without a word of theirs: they may quote what was sent. `known` says what is known of the money. */
-async function called<T>(known: string, call: () => Promise<T>): Promise<T> {
+/**
+ * Maps Stripe's errors to Purser's, without Stripe's text, which may quote the request. `known` says what is known
+ * about the money.
+ */
+async function mapStripeErrors<T>(known: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
   } catch (error) {

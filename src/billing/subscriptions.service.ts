@@ -1,18 +1,17 @@
 import { errors } from "../errors.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Payments, Provider, ReturnUrls, Started } from "./payments.types.ts";
+import { prorated } from "./period.ts";
 import type { Periods } from "./periods.service.ts";
-import { type Plan, planWith } from "./plan.ts";
-import { planChange } from "./plan-change.ts";
-import { prorated } from "./proration.ts";
-import type { BillingRoom } from "./room.ts";
+import { type Plan, planChange, planWith } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
-/** A subscription as the API shows it; every field null with status `none`. */
+/** A subscription as the API shows it. All fields are null with status `none`. */
 export interface Subscription {
   plan_id: string | null;
   status: "none" | SubscriptionRow["status"];
@@ -33,23 +32,26 @@ const NONE: Subscription = {
   pending_plan_id: null,
 };
 
-/** Real time after which a node that was opening a checkout is taken for dead. */
+/** Real time after which a node that was opening a checkout counts as dead. */
 const OPENING_SECONDS = 120;
 
-/** What choosing a plan comes to, decided under the lock of the user's billing. */
+/** The effect of choosing a plan, decided under the lock of the user's billing. */
 type Choice =
   | { kind: "new" | "open" | "keep" | "downgrade"; row: SubscriptionRow }
   | { kind: "upgrade"; row: SubscriptionRow; payment: PaymentRow };
 
-/** What happens at a period's end: `plan` is the one to change to, null for none. */
+/** The action at the end of the period. `plan` is the plan to change to, or null. */
 interface PeriodEnd {
   cancel: boolean;
   plan: Plan | null;
 }
 
-/** Who subscribes to what. A user has one subscription at most; its periods are `periods.service.ts`. */
-export function createSubscriptions(room: BillingRoom, parts: { periods: Periods; inbox: Inbox; outbox: Outbox }) {
-  const { db, clock, accounts, subscriptions, orders } = room;
+/** Chooses and cancels plans. A user has at most one subscription; `periods.service.ts` runs its periods. */
+export function createSubscriptions(
+  context: BillingContext,
+  parts: { periods: Periods; inbox: Inbox; outbox: Outbox },
+) {
+  const { db, clock, accounts, subscriptions, orders } = context;
   const { periods, inbox, outbox } = parts;
 
   const insertNew = async (tx: Tx, user_id: string, plan: Plan, by: Payments) => {
@@ -61,14 +63,15 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
     return row;
   };
 
-  /** The order of an upgrade: the difference for the rest of the period, in cents and in tokens. */
+  /** Orders an upgrade: the difference for the rest of the period, in cents and in tokens. */
   const orderUpgrade = async (tx: Tx, row: SubscriptionRow, plan: Plan, by: Payments): Promise<PaymentRow> => {
     const { user_id, id: subscription_id, current_period_start: start, current_period_end: end } = row;
     const provider = paying(by);
-    // what a provider runs can only be changed there; what our clock runs cannot move to a provider in mid-period
+    // only Stripe can change a Stripe subscription; a subscription that Purser's clock renews cannot move to Stripe in
+    // mid-period
     if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods) throw paidElsewhere(row.provider);
     if (start === null || end === null || row.status !== "active") throw pastDue();
-    // the next period has begun, and its payment has not been heard of: there is nothing to reckon a difference from
+    // the next period has begun but its payment is unknown, so the difference cannot be computed
     if (end <= clock.now()) throw changeInFlight();
     if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw changeInFlight();
     const rest = { start, end, at: clock.now() };
@@ -81,12 +84,12 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
 
   const decide = async (tx: Tx, user_id: string, plan: Plan, by: Payments): Promise<Choice> => {
     await accounts.lock(tx, user_id);
-    const row = await periods.caughtUp(tx, user_id);
+    const row = await periods.currentAfterDue(tx, user_id);
     if (row === undefined) return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
     if (row.status === "incomplete") {
       if (await subscriptions.isOpening(tx, row)) throw changeInFlight();
       if (row.plan.id === plan.id && row.checkout_url !== null && by.runs_periods) return { kind: "open", row };
-      await periods.end(tx, row, { tell_provider: true });
+      await periods.end(tx, row, { notify_provider: true });
       return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
     }
     const kind = planChange(row.plan, plan);
@@ -94,8 +97,8 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
     return { kind, row };
   };
 
-  /** Notes what became of opening a checkout; its subscription may have been paid for or ended meanwhile. */
-  const noteOpened = (row: SubscriptionRow, started: Started | null) =>
+  /** Records the result of opening a checkout. Its subscription may have been paid or ended meanwhile. */
+  const recordOpened = (row: SubscriptionRow, started: Started | null) =>
     db.transaction(async (tx) => {
       await accounts.lock(tx, row.user_id);
       const now = await subscriptions.byId(row.id, tx);
@@ -104,39 +107,41 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
         const { checkout_url, reference: checkout_reference } = started;
         const page = now.status === "incomplete" ? { checkout_url } : { end_at_provider: now.status === "ended" };
         await subscriptions.update(tx, now, { checkout_reference, opening_until: null, ...page });
-      } else if (now.status === "incomplete") await periods.end(tx, now, { tell_provider: false });
+      } else if (now.status === "incomplete") await periods.end(tx, now, { notify_provider: false });
     });
 
-  /** Opens the checkout of a new subscription, where a provider runs it. */
+  /** Opens the checkout of a new subscription at a provider that runs periods. */
   const checkOut = async (row: SubscriptionRow, by: Payments, urls: ReturnUrls): Promise<void> => {
-    const payer = await room.payerOf(row.user_id);
+    const payer = await context.payerOf(row.user_id);
     const order = { subscription_id: row.id, payer, plan: row.plan, ...urls };
     const started = await by.subscribe(order).catch(async (error) => {
-      await noteOpened(row, null);
+      await recordOpened(row, null);
       throw error;
     });
-    await room.rememberCustomer(row.user_id, row.provider, started);
-    await noteOpened(row, started);
+    await context.rememberCustomer(row.user_id, row.provider, started);
+    await recordOpened(row, started);
     for (const event of started.events) await inbox.apply(event);
   };
 
-  const tellProvider = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
+  const notifyProvider = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
     if (row.provider !== "stripe") return;
-    const payments = room.paymentsOf(row.provider);
+    const payments = context.paymentsOf(row.provider);
     if (payments === null) throw errors.paymentsNotConfigured();
     const running = { subscription_id: row.id, subscription_reference: row.reference };
     if (wanted.cancel !== row.cancel_at_period_end) {
       await payments.setCancelAtPeriodEnd({ ...running, cancel: wanted.cancel });
     }
     if (wanted.plan?.id !== row.pending_plan?.id) {
-      const payer = await room.payerOf(row.user_id);
+      const payer = await context.payerOf(row.user_id);
       await payments.changePlan({ ...running, payer, plan: wanted.plan ?? row.plan, when: "period_end" });
     }
   };
 
-  /** Sets what happens at the period's end, at the provider first: its next invoice says what really holds. */
+  /**
+   * Sets the action at the end of the period. The provider is changed first, because its next invoice is what counts.
+   */
   const settleEnd = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
-    await tellProvider(row, wanted);
+    await notifyProvider(row, wanted);
     await db.transaction(async (tx) => {
       await accounts.lock(tx, row.user_id);
       const current = await subscriptions.byId(row.id, tx);
@@ -156,8 +161,8 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
     current,
 
     /**
-     * Chooses a plan for the user, paid through `by`: a new subscription, an upgrade now, a downgrade at the period's
-     * end. The plan one has already takes back a change or a cancellation that is to come.
+     * Chooses a plan for the user, paid through `by`: a new subscription, an upgrade now, or a downgrade at the end of
+     * the period. Choosing the current plan undoes a pending change or cancellation.
      */
     async choose(
       user_id: string,
@@ -165,13 +170,13 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
       by: Payments,
       urls: ReturnUrls = { success_url: null, cancel_url: null },
     ): Promise<{ subscription: Subscription; created: boolean }> {
-      const plan = planWith(room.plans, plan_id);
+      const plan = planWith(context.plans, plan_id);
       const choice = await db.transaction((tx) => decide(tx, user_id, plan, by));
       const { kind, row } = choice;
-      if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : room.ledger.notifyGrant(user_id));
+      if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : context.ledger.notifyGrant(user_id));
       else if (kind === "upgrade") {
         await outbox.send(choice.payment);
-        // once it is paid for, and not before, it takes a cancellation back
+        // only a paid upgrade undoes a cancellation
         const upgraded = await subscriptions.byId(row.id);
         if (upgraded?.plan.id === plan.id && upgraded.cancel_at_period_end) {
           await settleEnd(upgraded, { cancel: false, plan: null });
@@ -182,44 +187,48 @@ export function createSubscriptions(room: BillingRoom, parts: { periods: Periods
       return { subscription: await current(user_id), created: kind === "new" };
     },
 
-    /** Ends the subscription with its present period; an open checkout at once. 404 when there is neither. */
+    /**
+     * Ends the subscription at the end of the period, or an open checkout at once. Throws 404 when there is neither.
+     */
     async cancel(user_id: string): Promise<Subscription> {
       const row = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
-        const found = await periods.caughtUp(tx, user_id);
+        const found = await periods.currentAfterDue(tx, user_id);
         if (found === undefined) throw errors.noSubscription();
-        return found.status === "incomplete" ? periods.end(tx, found, { tell_provider: true }) : found;
+        return found.status === "incomplete" ? periods.end(tx, found, { notify_provider: true }) : found;
       });
       if (row.status === "ended") return subscriptionRecord(row);
       await settleEnd(row, { cancel: true, plan: row.pending_plan });
       return current(user_id);
     },
 
-    /** Ends what an erased user subscribed to, within that transaction; the provider is told after it. */
+    /**
+     * Ends the subscription of a user in the transaction that erases them. The provider is notified after the commit.
+     */
     async forget(tx: Tx, user_id: string): Promise<void> {
       await accounts.lock(tx, user_id);
       const row = await subscriptions.current(user_id, tx);
-      if (row !== undefined) await periods.end(tx, row, { tell_provider: true });
+      if (row !== undefined) await periods.end(tx, row, { notify_provider: true });
     },
   };
 }
 
-/** The provider that money comes in by; 503 where there is none. */
+/** The configured payment provider. Throws 503 when there is none. */
 function paying(by: Payments): Provider {
   if (by.provider === "none") throw errors.paymentsNotConfigured();
   return by.provider;
 }
 
 const changeInFlight = () =>
-  errors.conflict("plan_change_in_flight", "Another change of this subscription is under way. Retry in a while.");
+  errors.conflict("plan_change_in_flight", "Another change of this subscription is in progress. Retry in a minute.");
 const pastDue = () =>
-  errors.conflict("subscription_past_due", "This subscription is past due. Pay its open invoice first.");
+  errors.conflict("subscription_past_due", "This subscription is past due. Pay its open invoice, then retry.");
 const paidElsewhere = (provider: string) =>
   errors.conflict(
     "subscription_paid_elsewhere",
     provider === "operator"
-      ? "The operator of this service gave this subscription. Ask them to change it."
-      : "This subscription is paid for in another way, and can only be changed there.",
+      ? "The operator of this service gave this subscription. Ask the operator to change it."
+      : "Another payment provider runs this subscription. Change it there.",
   );
 
 function subscriptionRecord(row: SubscriptionRow): Subscription {

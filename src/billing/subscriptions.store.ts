@@ -30,34 +30,34 @@ interface Tables {
 
 export type SubscriptionRow = Selectable<SubscriptionTable>;
 
-/** Providers whose periods the service's own clock runs. */
+/** Providers whose periods Purser's own clock runs. */
 const OWN_PERIODS = ["operator", "sandbox"] as const;
 
-/** Where a walk through what is due stands. */
+/** Cursor of the sweep. */
 export type DuePosition = Pick<SubscriptionRow, "current_period_end" | "id">;
 
 export function createSubscriptionsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   const all = (sql?: Sql) => tables(sql).selectFrom("subscription").selectAll();
   return {
-    /** `opening_seconds` of real time: for so long a node may take to open its checkout. */
+    /** `opening_seconds` is the real time that a node has to open the checkout. */
     insert: (tx: Tx, row: Omit<Insertable<SubscriptionTable>, "opening_until">, opening_seconds: number) =>
       tables(tx)
         .insertInto("subscription")
         .values({ ...row, opening_until: raw`now() + make_interval(secs => ${opening_seconds})` })
         .returningAll()
         .executeTakeFirstOrThrow(),
-    /** Whether a node is opening its checkout at this moment. */
+    /** Whether a node is currently opening the checkout of this subscription. */
     isOpening: async (tx: Tx, row: Pick<SubscriptionRow, "user_id" | "id">) =>
       (await all(tx)
         .where("user_id", "=", row.user_id)
         .where("id", "=", row.id)
         .where("opening_until", ">", raw`now()`)
         .executeTakeFirst()) !== undefined,
-    /** The user's one subscription that has not ended; its checkout may still be open. */
+    /** The user's only subscription that has not ended. Its checkout may still be open. */
     current: (user_id: string, sql?: Sql) =>
       all(sql).where("user_id", "=", user_id).where("status", "!=", "ended").executeTakeFirst(),
-    /** The user's last subscription that ran and is over. */
+    /** The user's last subscription that ran and has ended. */
     lastEnded: (tx: Tx, user_id: string) =>
       all(tx)
         .where("user_id", "=", user_id)
@@ -75,7 +75,7 @@ export function createSubscriptionsStore(db: Db) {
         .where("id", "=", row.id)
         .returningAll()
         .executeTakeFirstOrThrow(),
-    /** The next after `last` whose period has ended by `until`, among those that the service's clock runs. */
+    /** The next subscription after `last` whose period ended by `until`, among the subscriptions that Purser's clock renews. */
     due: (until: Instant, last: DuePosition | null) => {
       const query = tables()
         .selectFrom("subscription")

@@ -2,9 +2,9 @@ import { CLAUDE_PART_TOKENS, GEMINI_3_PART_TOKENS, GROK_PART_TOKENS, OPENAI_PART
 import type { PartTokens, ProviderSettings, Supports } from "./models.types.ts";
 
 /**
- * Current models of public providers with their list prices in US dollars, each with where and when it was read. What
- * could not be sourced is left out: DeepSeek, whose price changes with the hour; Gemini 3.8 Flash, whose price is an
- * offer that ends with the year.
+ * Current models of public providers with their list prices in US dollars, each with its source and date. Models
+ * without a usable price are left out: DeepSeek's changes by the hour, Gemini 3.8 Flash's is an offer until the end of
+ * the year.
  */
 export interface CatalogueEntry {
   id: string;
@@ -13,8 +13,8 @@ export interface CatalogueEntry {
   usd_per_million_input: string;
   usd_per_million_output: string;
   /**
-   * Where a provider charges more for long prompts, the window offered ends there: rates are flat, and a request must
-   * not cost the operator more than it brings in.
+   * If a provider charges more for long prompts, the context window ends there: rates are flat, and no request may cost
+   * the operator more than it brings in.
    */
   context_window: number;
   max_output_tokens: number;
@@ -23,11 +23,11 @@ export interface CatalogueEntry {
   /** Absent: the provider documents no bound. */
   part_tokens?: PartTokens;
   source: string;
-  /** The day on which the source said so. */
+  /** The date of the source. */
   as_of: string;
 }
 
-/** Providers known by name. A key in the environment is what offers their models. */
+/** Known providers. A key in the environment makes their models available. */
 export const BUILT_IN_PROVIDERS: readonly ProviderSettings[] = [
   { name: "openai", kind: "openai", base_url: null, api_key_env: "OPENAI_API_KEY" },
   { name: "anthropic", kind: "anthropic", base_url: null, api_key_env: "ANTHROPIC_API_KEY" },
@@ -49,18 +49,18 @@ export const BUILT_IN_PROVIDERS: readonly ProviderSettings[] = [
 
 const ALL: Supports = { tools: true, streaming: true, json_schema: true, vision: true, files: false, audio: false };
 /**
- * For models whose whole context window is on offer: a file may fill what the provider takes, also where that is priced
- * higher. Audio is left out: the providers here bill it above the text's price.
+ * For models that sell their whole context window: a file may fill it, also where the provider charges more for long
+ * inputs. Audio is off, because these providers charge more for it than for text.
  */
 const WITH_FILES: Supports = { ...ALL, files: true };
-/** OpenAI's reasoning models of generation 6 take tools by this API only with reasoning switched off. */
+/** OpenAI's reasoning models of generation 6 accept tools through this API only with reasoning off. */
 const NO_TOOLS: Supports = { ...ALL, tools: false };
 const TEXT_ONLY: Supports = { ...ALL, vision: false };
 
 const OPENAI_PRICES = "https://developers.openai.com/api/docs/pricing";
 const GOOGLE_PRICES = "https://ai.google.dev/gemini-api/docs/pricing";
 const CLAUDE_MODELS = "https://platform.claude.com/docs/en/models/overview";
-/** An open collection of providers' published prices and limits. */
+/** An open collection of published prices and limits of providers. */
 const MODELS_DEV = "https://models.dev";
 
 export const CATALOGUE: readonly CatalogueEntry[] = [

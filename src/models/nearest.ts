@@ -1,9 +1,9 @@
-/** More than these are no help. */
+/** The most names to suggest. */
 const MOST = 3;
-/** A name that differs in more than this part of its letters is another name. */
+/** A name that differs in a larger share of its letters is not suggested. */
 const FARTHEST = 0.6;
 
-/** The names that look most like `wanted`, the likeliest first; none when nothing is near. Pure. */
+/** The names most similar to `wanted`, best first; empty when none is similar. Pure. */
 export function nearestNames(wanted: string, names: readonly string[]): string[] {
   const text = wanted.toLowerCase();
   return names
@@ -14,13 +14,13 @@ export function nearestNames(wanted: string, names: readonly string[]): string[]
     .map(({ name }) => name);
 }
 
-/** 0: the same; 1: nothing in common. A name that the other begins or ends with is near, however long the rest. */
+/** 0: equal, 1: nothing in common. A name that contains the other is near, however long the rest. */
 function distance(a: string, b: string): number {
   if (a.length >= 3 && (b.includes(a) || a.includes(b))) return 0.1;
   return editDistance(a, b) / Math.max(a.length, b.length, 1);
 }
 
-/** Levenshtein's: letters to insert, remove or exchange. */
+/** The Levenshtein distance: letters to insert, remove or replace. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, index) => index);
   for (let i = 1; i <= a.length; i += 1) {

@@ -1,8 +1,8 @@
 import type { ChatMessage, ChatRequest, ToolCall } from "../contract/completions.ts";
 
 /**
- * What the rehearsal model answers: fixed rules over the last turn, the same answer for the same request for ever. It
- * understands enough to exercise tools, streaming and JSON mode, and says what it is.
+ * The answers of the rehearsal model: fixed rules over the last turn, always the same for the same request. They cover
+ * tools, streaming and JSON mode.
  */
 export interface RehearsalAnswer {
   text: string;
@@ -10,7 +10,7 @@ export interface RehearsalAnswer {
 }
 
 const URL_IN_TEXT = /https?:\/\/[^\s<>"'`]+/g;
-/** Punctuation that ends a sentence rather than an address. */
+/** Punctuation that ends a sentence, not an address. */
 const AFTER_URL = /[.,;:!?)\]}]{1,8}$/;
 const SAY = /\b(?:say|repeat|reply with|answer with|respond with)\b(?: (?:exactly|only|just|after me))*:?\s+(.+)$/is;
 const COUNT = /\bcount (?:from 1 )?(?:up )?to (\d{1,5})\b/i;
@@ -18,15 +18,15 @@ const CALL = /\bcall (?:the tool )?`?([A-Za-z0-9_-]{1,64})`? with (\{.*\})/is;
 const SENDING = /\b(?:send|post|notify|deliver|webhook)\b/i;
 const FETCH_TOOL = "web_fetch";
 const SEND_TOOL = "send_webhook";
-/** Rules look at the task's beginning only: patterns must not crawl through megabytes. */
+/** Rules read only this much of the task, so that patterns do not scan megabytes. */
 const MAX_TASK = 20_000;
 const MAX_JSON_ATTEMPTS = 32;
 const MAX_COUNT = 10_000;
 const MAX_QUOTE = 400;
-/** The fences and notes that a safety layer puts around fetched text are no part of the text. */
+/** Lines that the safety layer adds around fetched text; not part of the text. */
 const FENCE_LINE = /^\s*(?:[-=<>[\]#*_]{3,}.*|<[^>]*>|\[[^\]]*\])\s*$/;
 
-/** Decides the next message of the conversation. Pure. */
+/** Returns the next message of the conversation. Pure. */
 export function rehearse(request: ChatRequest): RehearsalAnswer {
   const task = lastUserText(request.messages);
   const tools = new Set(request.tool_choice === "none" ? [] : (request.tools ?? []).map((tool) => tool.function.name));
@@ -55,7 +55,7 @@ function nextCalls(task: string, turn: Turn, tools: ReadonlySet<string>): Call[]
 }
 
 function made(turn: Turn, call: Call): boolean {
-  // One message a task: a second call to the same address with a newer summary would be a second message.
+  // Sends one message per task, because a second call with a newer summary would send a second message.
   if (call.name === SEND_TOOL) return turn.calls.some(({ name }) => name === SEND_TOOL);
   return turn.calls.some((each) => each.name === call.name && each.arguments === call.arguments);
 }
@@ -81,7 +81,7 @@ function sendCalls(task: string, turn: Turn, tools: ReadonlySet<string>): Call[]
   }));
 }
 
-/** The address that follows a word of sending: "fetch A and send a summary to B" sends to B. */
+/** The addresses after a verb of sending: "fetch A and send a summary to B" sends to B. */
 function sendTargets(task: string, tools: ReadonlySet<string>): string[] {
   const sending = SENDING.exec(task);
   if (!tools.has(SEND_TOOL) || sending === null || CALL.test(task)) return [];
@@ -122,7 +122,7 @@ function formatted(text: string, { response_format }: ChatRequest): string {
   return JSON.stringify(schema == null ? { answer: text } : sampleOf(schema, text));
 }
 
-/** The smallest value of a schema, with `text` wherever a string goes. */
+/** The smallest value that fits a schema, with `text` for each string. */
 function sampleOf(schema: Record<string, unknown>, text: string, depth = 0): unknown {
   if (Array.isArray(schema.enum)) return schema.enum[0];
   if ("const" in schema) return schema.const;
@@ -140,7 +140,7 @@ function lastUserText(messages: readonly ChatMessage[]): string {
   return textOf(messages.findLast((message) => message.role === "user")).slice(0, MAX_TASK);
 }
 
-/** What was called and answered since the user last spoke. */
+/** The calls and results since the user's last message. */
 function currentTurn(messages: readonly ChatMessage[]): Turn {
   const since = messages.slice(messages.findLastIndex((message) => message.role === "user") + 1);
   return {
@@ -154,14 +154,14 @@ function numbered(calls: Call[], messages: readonly ChatMessage[]): ToolCall[] {
   return calls.map((call, index) => ({ id: `call_${before + index + 1}`, type: "function", function: call }));
 }
 
-/** The JSON object at the start of `text`, which may go on after it. */
+/** The JSON object at the start of `text`; more text may follow. */
 function jsonPrefix(text: string): string | null {
   let end = text.lastIndexOf("}");
   for (let attempt = 0; end > 0 && attempt < MAX_JSON_ATTEMPTS; attempt += 1) {
     try {
       return JSON.stringify(JSON.parse(text.slice(0, end + 1)));
     } catch {
-      // A brace further left may close it.
+      // An earlier brace may close it.
       end = text.lastIndexOf("}", end - 1);
     }
   }

@@ -12,7 +12,6 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { rehearse } from "./rehearsal-script.ts";
-import { rehearsalTokens } from "./rehearsal-tokens.ts";
 import { promptText } from "./token-count.ts";
 
 /** contract 1: the built-in model. Deterministic, offline, rule-based; counted and billed like any other. */
@@ -36,7 +35,7 @@ export const REHEARSAL: Model = {
   cached_input_rate_micro: null,
 };
 
-/** What is generated in the end: whole tokens up to the cap or a stop sequence, or tool calls. */
+/** The final output: whole tokens up to the cap or a stop sequence, or tool calls. */
 interface Generation {
   tokens: string[];
   tool_calls: ToolCall[];
@@ -44,7 +43,7 @@ interface Generation {
   output_tokens: number;
 }
 
-/** The way to the rehearsal model; it needs no network and no key. */
+/** The provider of the rehearsal model. It needs no network and no key. */
 export function createRehearsal(): Provider {
   return {
     prepare(call) {
@@ -71,7 +70,7 @@ function generate({ request, max_output_tokens }: ProviderRequest): Generation {
   if (tool_calls.length > 0) {
     const said = tool_calls.map(({ function: call }) => `${call.name} ${call.arguments}`).join("\n");
     const output_tokens = rehearsalTokens(said).length;
-    // Half a call is no call: one that does not fit is not made.
+    // A tool call that does not fit into the cap is dropped, because half a call is invalid.
     if (output_tokens > max_output_tokens) {
       return { tokens: [], tool_calls: [], finish_reason: "length", output_tokens: max_output_tokens };
     }
@@ -131,7 +130,7 @@ function tokenStream(generation: Generation, call: ProviderRequest, signal: Call
     blocks: {
       async next() {
         signal.throwIfAborted();
-        // A turn of the event loop a token, so that one long answer does not hold up everybody else.
+        // One turn of the event loop per token, so that a long answer does not block other requests.
         if (sent > 0) await new Promise(setImmediate);
         return written.next();
       },
@@ -148,4 +147,15 @@ function countsOf({ input_tokens }: ProviderRequest, output_tokens: number): Cou
 
 function newIdentity(): { id: string; created: number } {
   return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
+}
+
+/**
+ * The rehearsal model's tokeniser. A token is up to eight letters and digits, or one other character, with the blanks
+ * before it. Linear; the joined tokens are the text.
+ */
+const TOKEN = /\s{0,8}[\p{L}\p{N}_]{1,8}|\s{0,8}[^\s\p{L}\p{N}_]|\s{1,8}/gu;
+
+/** The tokens of `text`, in order. */
+export function rehearsalTokens(text: string): string[] {
+  return text.match(TOKEN) ?? [];
 }

@@ -4,19 +4,18 @@ import { costMultiplier } from "./pricing.ts";
 import { estimateTokens, promptText } from "./token-count.ts";
 
 /**
- * `model: "auto"`. Hard filters first; then the tier that the task's score asks for; in the tier the cheapest first. Pure.
- * docs/guides/routing.md has the table for users; what a call costs at worst is checked against the balance when it is
- * held.
+ * `model: "auto"`: hard filters first, then the tier for the task's score, then the cheapest model of the tier. Pure.
+ * docs/guides/routing.md has the table for users. The hold checks the worst-case cost against the balance.
  */
 
 const TIERS: readonly Tier[] = ["economy", "standard", "premium"];
-/** Models belong to tiers by price: cost_multiplier below 1, below 4, and the rest. */
+/** Tiers by price: economy below a cost_multiplier of 1, standard below 4, then premium. */
 const TIER_BELOW = { economy: 1, standard: 4 } as const;
-/** The lowest score that asks for each tier. */
+/** The lowest score of each tier. */
 const TIER_FROM = { standard: 2, premium: 4 } as const;
 const LONG_PROMPT_TOKENS = 4_000;
 const VERY_LONG_PROMPT_TOKENS = 32_000;
-/** Of a long prompt, only its two ends are searched for signs: instructions stand there. */
+/** Only the two ends of a long prompt are searched for signs, because instructions are usually there. */
 const SEARCHED_CHARACTERS = 16_000;
 const CODE = /```|\b(?:function|class|import|def|select)\b.{0,80}[({;:]/i;
 const REASONING = /\b(?:prove|derive|analy[sz]e|compare|debug|refactor|design|plan|step by step|think hard)\b/i;
@@ -26,14 +25,14 @@ export interface RouteRequest {
   models: readonly Model[];
   /** Only trial-eligible models may serve a trial account. */
   is_trial: boolean;
-  /** The model of this thread's or run's earlier turns, kept while it qualifies. */
+  /** The model of earlier turns of this thread or run. It is kept while it qualifies. */
   sticky_model_id: string | null;
-  /** Whether a model's provider failed just now: such models are tried last. */
+  /** Whether a model's provider failed recently. Such models are tried last. */
   isResting(model_id: string): boolean;
 }
 
 export interface Route {
-  /** Every model that qualifies, in the order in which they are tried. */
+  /** All qualifying models, in the order in which they are tried. */
   candidates: Model[];
   reason: string;
 }
@@ -41,7 +40,7 @@ export interface Route {
 /** The models to try for a request, best first; none when no model qualifies. */
 export function routeOf({ request, models, is_trial, sticky_model_id, isResting }: RouteRequest): Route {
   const prompt_tokens = estimateTokens(promptText(request));
-  // The rehearsal never stands in for a real model, not even for one that does not qualify.
+  // The rehearsal model never replaces a real model, even if no real model qualifies.
   const real = models.filter((model) => !model.rehearsal);
   const offered = real.length > 0 ? real : models;
   const qualified = offered.filter((model) => qualifies(model, request, { prompt_tokens, is_trial }));
@@ -58,7 +57,7 @@ export function routeOf({ request, models, is_trial, sticky_model_id, isResting 
   return { candidates, reason: reasonOf(candidates, { ...task, sticky_model_id, resting: resting.length }) };
 }
 
-/** The tier of a model that the operator has not put into one. */
+/** The tier by price of a model without a configured tier. */
 export function tierByPrice(rates: Rates): Tier {
   const multiplier = costMultiplier(rates);
   if (multiplier < TIER_BELOW.economy) return "economy";
@@ -89,11 +88,11 @@ function hasParts({ messages }: ChatRequest, type: string): boolean {
   );
 }
 
-/** What a request asks for. */
+/** The requirements of a request. */
 interface Task {
   tier: Tier;
   score: number;
-  /** What the score is made of. */
+  /** The signs that add up to the score. */
   signs: string[];
 }
 
@@ -122,13 +121,13 @@ function tierOf(score: number): Tier {
   return score >= TIER_FROM.standard ? "standard" : "economy";
 }
 
-/** 0 in the tier; a better tier counts as nearer than a lesser one at the same distance. */
+/** 0 in the tier. At the same distance a better tier is nearer than a lesser one. */
 function distance(model: Model, tier: Tier): number {
   const steps = TIERS.indexOf(model.tier) - TIERS.indexOf(tier);
   return steps >= 0 ? steps * 2 : -steps * 2 + 1;
 }
 
-/** Why the first candidate is the first. */
+/** The reason for the first candidate. */
 function reasonOf(
   [first]: readonly Model[],
   { tier, score, signs, sticky_model_id, resting }: Task & { sticky_model_id: string | null; resting: number },
@@ -137,5 +136,5 @@ function reasonOf(
   const asked = `score ${score}${signs.length === 0 ? "" : ` (${signs.join(", ")})`}: tier ${tier}`;
   const fit =
     first === undefined || first.tier === tier ? "the cheapest in it" : `none in it, ${first.tier} is nearest`;
-  return `${asked}, ${fit}${resting === 0 ? "" : "; models whose provider failed just now go last"}`;
+  return `${asked}, ${fit}${resting === 0 ? "" : "; models whose provider failed recently go last"}`;
 }

@@ -12,22 +12,22 @@ import { isSecureEnough } from "./destination.ts";
 import { type TryResult, verdictOf } from "./retry.ts";
 
 /**
- * Tries at once on this node, each to another endpoint, and a place that comes free goes to a user who has none: many
- * that hang hold nobody else up for long.
+ * Concurrent tries on this node, each to a different endpoint. A free slot goes first to a user without a running try,
+ * so hanging endpoints do not block other users for long.
  */
 const CONCURRENT_TRIES = 32;
 const TRY_TIMEOUT_MS = 15_000;
-/** Of an answer's body nothing is used. */
+/** The most bytes that are read of an answer. The body is not used. */
 const ANSWER_BYTES = 65_536;
-/** A node that dies leaves its claim behind for so long: well above what a try can take. */
+/** A claim expires after this time, well above the longest try. Then another node can claim it. */
 const CLAIM_S = 60;
-/** Retries fall due without a signal, and signals can get lost. */
+/** The poll interval: retries become due without a signal, and signals can get lost. */
 const POLL_MS = 1_000;
 
 export interface DeliveriesDeps {
   db: Db;
   clock: Clock;
-  /** Opens the endpoints' secrets, see `secretContext`. */
+  /** Opens the endpoints' secrets (`secretContext`). */
   cipher: Cipher;
   outbound: Outbound;
   allowance: EgressAllowance;
@@ -40,12 +40,12 @@ export function secretContext({ user_id, endpoint_id }: { user_id: string; endpo
   return `${user_id} ${endpoint_id}`;
 }
 
-/** Carries notices to their endpoints, on every node at once; each try is claimed by one of them. */
+/** Delivers notices to their endpoints, on every node. One node claims each try. */
 export function createDeliveries(deps: DeliveriesDeps) {
   const { db, clock, log, metrics } = deps;
   const store = createDeliveryStore(db);
   const stopping = new AbortController();
-  /** Tries under way here, by endpoint. */
+  /** The running tries of this node, by endpoint. */
   const tries = new Map<string, { delivery: ClaimedDelivery; done: Promise<void> }>();
   let filling: Promise<void> | null = null;
   let fill_again = false;
@@ -54,7 +54,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
 
   const carryOut = async (delivery: ClaimedDelivery) => {
     const result = await attempt(deps, delivery, stopping.signal);
-    if (result === null) return store.handBack(delivery);
+    if (result === null) return store.release(delivery);
     const verdict = verdictOf(result, { attempt: delivery.attempts, age_s: delivery.age_s });
     await store.settle(delivery, result, verdict);
     if (verdict.outcome === "gone") await store.disable(delivery, clock.now());
@@ -63,8 +63,10 @@ export function createDeliveries(deps: DeliveriesDeps) {
   const begin = (delivery: ClaimedDelivery) => {
     const { endpoint_id, notice_id } = delivery;
     const done = carryOut(delivery)
-      // The claim runs out, and the delivery is tried again.
-      .catch((error: Error) => log.error({ notice_id, endpoint_id, error: error.message }, "a delivery was lost"))
+      // The claim expires and the delivery is retried.
+      .catch((error: Error) =>
+        log.error({ notice_id, endpoint_id, error: error.message }, "A delivery failed with an unexpected error."),
+      )
       .finally(() => {
         tries.delete(endpoint_id);
         fill();
@@ -77,11 +79,11 @@ export function createDeliveries(deps: DeliveriesDeps) {
     const at_work = [...tries.values()].map(({ delivery }) => delivery);
     for (const delivery of await store.claim({ most, at_work, claim_s: CLAIM_S })) begin(delivery);
   };
-  /** Claims what is due; when one is at it already, it looks again after that. */
+  /** Claims due deliveries. If it is already running, it runs again afterwards. */
   const fill = () => {
     fill_again = filling !== null;
     filling ??= claim()
-      .catch((error: Error) => log.error({ error: error.message }, "no deliveries could be claimed"))
+      .catch((error: Error) => log.error({ error: error.message }, "Deliveries could not be claimed."))
       .finally(() => {
         filling = null;
         if (fill_again) fill();
@@ -89,13 +91,13 @@ export function createDeliveries(deps: DeliveriesDeps) {
   };
 
   return {
-    /** Begins to deliver. */
+    /** Starts delivering. */
     async start(): Promise<void> {
       stopListening = await db.listen("notice_due", fill, fill);
       timer = setInterval(fill, POLL_MS);
       fill();
     },
-    /** Breaks off the tries under way here and gives them back: with the same id, another try does no harm. */
+    /** Aborts the running tries and returns their claims. A repeated try has the same id, so it does no harm. */
     async stop(): Promise<void> {
       clearInterval(timer);
       await stopListening();
@@ -106,7 +108,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
   };
 }
 
-/** Sends a delivery once. Null: broken off by `signal`, with nothing learned. */
+/** Sends a delivery once. Returns null when `signal` aborted it without a result. */
 async function attempt(
   { cipher, outbound, allowance }: DeliveriesDeps,
   delivery: ClaimedDelivery,
@@ -132,7 +134,7 @@ async function attempt(
   } catch (error) {
     if (signal.aborted) return null;
     if (!(error instanceof OutboundError)) throw error;
-    // A status that came before the answer broke off, or grew too large, is the receiver's word all the same.
+    // A status received before the answer was aborted or too large still counts.
     return { status: error.status, error: error.code };
   }
 }

@@ -2,14 +2,14 @@ import type { NoticeEvent } from "../contract/notices.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import type { TryResult, Verdict } from "./retry.ts";
 
-/** A delivery that a node has got to try, with what it sends. */
+/** A delivery that this node has claimed, with its content. */
 export interface ClaimedDelivery {
   user_id: string;
   notice_id: string;
   endpoint_id: string;
-  /** Which try this is, from 1. A result names it: of a claim that is over it changes nothing. */
+  /** The number of this try, from 1. A result of an expired claim has an old number and changes nothing. */
   attempts: number;
-  /** Since the delivery was queued, in real time. */
+  /** The real time since the delivery was queued. */
   age_s: number;
   url: string;
   secret: Uint8Array;
@@ -26,15 +26,15 @@ const keyOf = (delivery: ClaimedDelivery) => [
   delivery.attempts,
 ];
 
-/** Deliveries under way: claimed, tried, settled. */
+/** Deliveries: claim, settle, release. */
 export function createDeliveryStore(db: Db) {
   return {
     /**
-     * Claims up to `most` deliveries that are due, one for each endpoint: none for those at work here, and those of
-     * users at work here last. A claim that is not settled within `claim_s` is free again.
+     * Claims up to `most` due deliveries, one per endpoint. Skips endpoints in `at_work`, and takes other endpoints of
+     * the same users last. A claim expires after `claim_s`.
      */
     claim: (wanted: { most: number; at_work: readonly ClaimedDelivery[]; claim_s: number }) =>
-      // The recursion hops through the index from endpoint to endpoint: a backlog of one does not hide the others.
+      // The recursion jumps from endpoint to endpoint in the index, so one endpoint's backlog does not hide the others.
       db.query<ClaimedDelivery>({
         name: "delivery_claim",
         text: `with recursive queued as (
@@ -71,7 +71,7 @@ export function createDeliveryStore(db: Db) {
         ],
       }),
 
-    /** Writes down what a try came to. */
+    /** Records the result of a try. */
     async settle(delivery: ClaimedDelivery, { status, error }: TryResult, verdict: Verdict): Promise<void> {
       await db.query({
         name: "delivery_settle",
@@ -88,14 +88,14 @@ export function createDeliveryStore(db: Db) {
         ],
       });
     },
-    /** Gives a claim back whose try was broken off here: whoever claims it next tries again. */
-    async handBack(delivery: ClaimedDelivery): Promise<void> {
+    /** Releases the claim of an aborted try, so that another node can claim it. */
+    async release(delivery: ClaimedDelivery): Promise<void> {
       await db.query({
         text: `update notice_delivery set next_attempt_at = clock_timestamp() where ${MINE}`,
         values: keyOf(delivery),
       });
     },
-    /** Ends an endpoint whose receiver answered 410, and all that was still to be delivered there. */
+    /** Disables an endpoint that answered 410, and fails its open deliveries. */
     async disable({ user_id, endpoint_id }: ClaimedDelivery, disabled_at: Instant): Promise<void> {
       await db.transaction(async (tx) => {
         await tx.query({

@@ -15,7 +15,7 @@ import { createNoticesStore, type EndpointRow } from "./notices.store.ts";
 import type { NewNotice } from "./notices.types.ts";
 
 const MAX_ENDPOINTS = 10;
-/** Notices are listed for so long. */
+/** How long notices are listed. */
 const KEPT_DAYS = 90;
 
 export interface NoticesDeps {
@@ -24,13 +24,13 @@ export interface NoticesDeps {
   /** Seals the endpoints' secrets. */
   cipher: Cipher;
   outbound: Outbound;
-  /** PURSER_EGRESS_ALLOW, the same that `outbound` was made with. */
+  /** PURSER_EGRESS_ALLOW, the same list as in `outbound`. */
   egress_allow: readonly string[];
   log: Log;
   metrics: Pick<Metrics, "noticeTry">;
 }
 
-/** What users are told of, and where it is delivered. Owns `webhook_endpoint`, `notice` and `notice_delivery`. */
+/** Notices to users and their endpoints. Owns `webhook_endpoint`, `notice` and `notice_delivery`. */
 export function createNotices(deps: NoticesDeps) {
   const { db, clock, cipher } = deps;
   const store = createNoticesStore(db);
@@ -42,13 +42,13 @@ export function createNotices(deps: NoticesDeps) {
     stop: deliveries.stop,
 
     /**
-     * Tells of an occurrence: a row to be listed, and a delivery to each endpoint of the user that wants the event. One
-     * SQL statement, in `tx` when it is given: then it is told if, and only if, that commits. A known key changes nothing.
+     * Creates a notice and a delivery to each endpoint of the user that subscribed to the event. One SQL statement;
+     * given `tx`, the notice exists only if it commits. A known dedupe key changes nothing.
      */
     async emit(notice: NewNotice, tx?: Tx): Promise<void> {
       await store.insertNotice(tx ?? db, { ...notice, id: newId(), created_at: clock.now() });
     },
-    /** Newest first, of one event or all; `before_id` is the last one seen. */
+    /** Lists notices of one event or all, newest first. `before_id` is the last one of the previous page. */
     list(
       user_id: string,
       page: { event: NoticeEvent | null; limit: number; before_id: string | null },
@@ -56,7 +56,10 @@ export function createNotices(deps: NoticesDeps) {
       return store.notices(user_id, page);
     },
 
-    /** An endpoint with its secret, which is shown this once. 400 for a URL that cannot be delivered to, 409 beyond the limit. */
+    /**
+     * Creates an endpoint; its secret is shown only in this answer. Throws 400 for an invalid URL, 409 beyond the
+     * limit.
+     */
     async createEndpoint(
       user_id: string,
       wanted: { url: string; events: readonly NoticeEvent[] },
@@ -72,16 +75,16 @@ export function createNotices(deps: NoticesDeps) {
       }
       return { ...endpointRecord({ ...row, disabled_at: null }), secret };
     },
-    /** Newest first; `before_id` is the last one seen. */
+    /** Lists endpoints, newest first. `before_id` is the last one of the previous page. */
     async endpoints(user_id: string, page: { limit: number; before_id: string | null }): Promise<WebhookEndpoint[]> {
       return (await store.endpoints(user_id, page)).map(endpointRecord);
     },
-    /** Ends an endpoint and what is still to be delivered there. 404 when it is not the user's. */
+    /** Deletes an endpoint and its open deliveries. Throws 404 when it is not the user's. */
     async deleteEndpoint(user_id: string, id: string): Promise<void> {
       if (!isUuid(id) || !(await store.deleteEndpoint(user_id, id))) throw errors.notFound("This webhook endpoint");
     },
 
-    /** Forgets what was told long ago; called now and then. */
+    /** Deletes old notices; called periodically. */
     sweep: () => store.deleteBefore(addDays(clock.now(), -KEPT_DAYS)),
     /** Deletes endpoints, notices and deliveries of a user who is being erased. */
     forgetUser: (tx: Tx, user_id: string) => store.deleteUser(tx, user_id),

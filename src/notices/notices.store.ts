@@ -20,13 +20,13 @@ interface NoticePage {
 
 const ENDPOINT_COLUMNS = "user_id, id, url, events, created_at, disabled_at";
 
-/** Endpoints and notices; deliveries under way are delivery.store.ts's. */
+/** Endpoints and notices. delivery.store.ts stores the deliveries. */
 export function createNoticesStore(db: Db) {
   return {
-    /** Inserts the endpoint unless the user has `most` already. False: they have. */
+    /** Inserts the endpoint. Returns false when the user already has `most`. */
     insertEndpoint: (row: Omit<EndpointRow, "disabled_at">, most: number): Promise<boolean> =>
       db.transaction(async (tx) => {
-        // One after the other for each user, so that two at once are not one too many.
+        // Serialised per user, so that two concurrent inserts cannot exceed the limit.
         await tx.query({ text: "select pg_advisory_xact_lock(hashtextextended($1, 7))", values: [row.user_id] });
         const inserted = await tx.query({
           text: `insert into webhook_endpoint (user_id, id, url, events, secret, created_at)
@@ -49,9 +49,9 @@ export function createNoticesStore(db: Db) {
       return deleted.length > 0;
     },
 
-    /** The notice, unless its occurrence was told, and a delivery for each endpoint that wants it. */
+    /** Inserts the notice, unless its dedupe key is known, and a delivery for each subscribed endpoint. */
     async insertNotice(sql: Sql, notice: NewNotice & { id: string; created_at: Instant }): Promise<void> {
-      // "for key share" passes over an endpoint that is being deleted, instead of failing on its foreign key
+      // "for key share" skips an endpoint that is being deleted; otherwise its foreign key would fail
       await sql.query({
         name: "notice_insert",
         text: `with told as (
@@ -72,7 +72,7 @@ export function createNoticesStore(db: Db) {
         ],
       });
     },
-    /** Newest first, with where each was delivered. */
+    /** Lists notices, newest first, with their deliveries. */
     async notices(user_id: string, { event, limit, before_id }: NoticePage): Promise<Notice[]> {
       const notices = await db.query<Omit<Notice, "deliveries">>({
         text: `select id, event, data, created_at from notice
@@ -92,11 +92,11 @@ export function createNoticesStore(db: Db) {
       }));
     },
 
-    /** Deletes what was told before `instant`, with its deliveries. */
+    /** Deletes notices created before `instant`, with their deliveries. */
     async deleteBefore(instant: Instant): Promise<void> {
       await db.query({ text: "delete from notice where created_at < $1", values: [instant] });
     },
-    /** Deletes all of a user who is being erased. */
+    /** Deletes all rows of a user who is being erased. */
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
       await tx.query({ text: "delete from notice where user_id = $1", values: [user_id] });
       await tx.query({ text: "delete from webhook_endpoint where user_id = $1", values: [user_id] });

@@ -1,16 +1,16 @@
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Instant } from "../platform/db.ts";
 
-/** A share of a balance, cap or budget that is told of when it is reached. */
+/** The alert thresholds of a balance, cap or budget, in percent. */
 export type AlertPercent = 50 | 80 | 100;
 
-/** What each event tells: flat, small, and without personal data. */
+/** The data of each event: flat, small, without personal data. */
 export interface NoticeData {
-  /** So much of what the balance was after the last grant is spent. */
+  /** This share of the balance after the last grant is spent. */
   "balance.low": { percent: AlertPercent; granted_tokens: number; remaining_tokens: number };
-  /** So much of the period's overage cap is used. */
+  /** This share of the period's overage cap is used. */
   "overage.cap_near": { percent: AlertPercent; cap_tokens: number; used_tokens: number };
-  /** So much of an API key's budget is spent. */
+  /** This share of an API key's budget is spent. */
   "key_budget.near": { percent: AlertPercent; api_key_id: string; budget_tokens: number; spent_tokens: number };
   "run.failed": {
     agent_id: string;
@@ -24,12 +24,15 @@ export interface NoticeData {
   "subscription.renewed": { plan_id: string; period_start: Instant; period_end: Instant };
 }
 
-/** An occurrence to be told of. */
+/** A notice to create. */
 export type NewNotice = {
   [Event in NoticeEvent]: {
     user_id: string;
     event: Event;
-    /** Names the occurrence among the user's of this event (a run's id): it is told once. */
+    /**
+     * Identifies the occurrence among the user's notices of this event, for example a run's id. Each key gives one
+     * notice.
+     */
     dedupe_key: string;
     data: NoticeData[Event];
   };

@@ -1,18 +1,21 @@
-/** Seconds from each failed try of a delivery to the next; the last stands for all that follow. */
+/** The backoff: seconds from each failed try to the next. The last value repeats. */
 const DELAYS_S = [5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800] as const;
 /** contract 5: retried for a day. */
 const RETRY_FOR_S = 86_400;
 
-/** What one try came to: an HTTP status, or, when there was none, why. */
+/** The result of one try: an HTTP status, or the error when there is none. */
 export interface TryResult {
   readonly status: number | null;
   readonly error: string | null;
 }
 
-/** What becomes of a delivery after a try. `gone`: the receiver wants no more of any kind (410). */
+/** The next state of a delivery. `gone`: the receiver wants no more deliveries (410). */
 export type Verdict = { outcome: "delivered" | "failed" | "gone" } | { outcome: "retry"; delay_s: number };
 
-/** Judges the `attempt`th try (from 1) of a delivery queued `age_s` seconds ago. Only 2xx is success; a redirect is not. */
+/**
+ * Decides after try number `attempt` (from 1) of a delivery queued `age_s` seconds ago. Only 2xx is success; a redirect
+ * is a failure.
+ */
 export function verdictOf({ status }: TryResult, { attempt, age_s }: { attempt: number; age_s: number }): Verdict {
   if (status !== null && status >= 200 && status < 300) return { outcome: "delivered" };
   if (status === 410) return { outcome: "gone" };

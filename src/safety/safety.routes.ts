@@ -16,7 +16,10 @@ export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
       .sanitize({ content, kind, level: "balanced", mark: newMark() });
     if (sanitized === BUSY) throw errors.overloaded(BUSY_RETRY_S);
     if (sanitized === null) {
-      throw errors.invalidValue("content", "content is too intricate to be judged in time. Send a smaller part of it.");
+      throw errors.invalidValue(
+        "content",
+        "The content could not be checked within the limits of time and memory. Send a smaller part of it.",
+      );
     }
     const { text, verdict, removed, marker } = sanitized;
     return c.json({ text, verdict, removed: [...removed], marker }, 200);

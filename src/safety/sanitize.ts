@@ -9,56 +9,56 @@ export type { ContentKind };
 export interface SanitizeRequest {
   readonly content: string;
   readonly kind: ContentKind | "json";
-  /** `off`: nothing is judged. What no reader sees is left out all the same, and the rest is fenced. */
+  /** `off` skips detection. Hidden text is still removed and the rest is still fenced. */
   readonly level: Level | "off";
   /** The run's mark (fence.ts). */
   readonly mark: string;
-  /** Where the content came from: what its relative links are relative to. */
+  /** The address of the content; relative links are resolved against it. */
   readonly base_url?: string;
-  /** Longest text to hand on, fences apart; the rest is cut and said to be. */
+  /** The longest text to return, without fences. The rest is cut, and a line says so. */
   readonly max_chars?: number;
 }
 
-/** Something that was taken out, and why. */
+/** Something that was removed, and how it was hidden or why. */
 export interface Removal {
   readonly technique: string;
-  /** Its beginning, as plain text. For people: it never goes to a model. */
+  /** Its beginning as plain text, for people. It never goes to a model. */
   readonly excerpt: string;
 }
 
 export interface Sanitized {
-  /** What may go to a model: the text between its fences. */
+  /** The fenced text that a model may read. */
   readonly text: string;
   readonly verdict: { readonly injected: boolean; readonly score: number };
   readonly removed: readonly Removal[];
   readonly marker: string;
-  /** Absolute http(s) addresses of the links that a reader can see. */
+  /** Absolute http(s) addresses of the visible links. */
   readonly links: readonly string[];
 }
 
-/** Tells what is judged: everything, or nothing, to see what holds when detection fails. */
+/** The detector to use. Tests replace it with one that finds nothing, to check the other defences. */
 export type Detector = (text: string, level: Level, evidence: number) => Detection;
 
 const NOTHING_JUDGED: Detector = () => ({ passages: [], score: 0 });
 const MAX_REMOVED = 50;
 const MAX_EXCERPT = 200;
-/** Hidden text is judged up to here; all of it is removed either way. */
+/** The most hidden characters that are judged. All hidden text is removed. */
 const MAX_JUDGED = 200_000;
 const MIN_JUDGED = 12;
-/** Put where a passage was taken out, so that nobody reads two ends as one. */
+/** Replaces a removed passage, so that the text before and after it does not join. */
 const GAP = "[passage removed]";
 
 /**
- * The safety layer, whole: a pure function from what came from outside to what a model may read.
+ * The whole safety layer, as a pure function from outside content to text that a model may read.
  *
- * visible → normalise → detect → fence. Each stage stands in a file of its own and knows nothing of the others.
- * Linear in the content; never throws on any string.
+ * visible → normalise → detect → fence. Each stage has its own files and is independent of the others. Linear in the
+ * content; never throws on any string.
  */
 export function sanitize(request: SanitizeRequest, detector: Detector = detect): Sanitized {
   if (request.level === "off") return sanitize({ ...request, level: "balanced" }, NOTHING_JUDGED);
   const { content, kind, level, mark } = request;
   const { text: whole, hidden, links, defused, evidence } = readable(content, kind, request.base_url);
-  // Judging costs the most by far: what is not handed on is not judged.
+  // Detection is the slowest stage, so only the returned text is judged.
   const clean = whole.slice(0, request.max_chars).toWellFormed();
   const found = detector(clean, level, evidence);
   const judged = judgeHidden(hidden, level, detector);
@@ -81,7 +81,7 @@ function without(text: string, { passages }: Detection): string {
   let from = 0;
   for (const passage of passages) {
     const before = text.slice(from, passage.start);
-    // An exclamation mark would make a picture of the gap, with an address behind it.
+    // `!` before `[` would make the placeholder an image with an address.
     kept += (before.endsWith("!") ? `${before} ` : before) + GAP;
     from = passage.end;
   }
@@ -92,18 +92,18 @@ function instructions(text: string, { passages }: Detection): Removal[] {
   return passages.map(({ start, end, cues }) => removal(`instruction: ${cues.join(", ")}`, text.slice(start, end)));
 }
 
-/** What nobody sees was removed already; what it says decides whether the page is one that attacks. */
+/** Judges the hidden text, which is already removed. An instruction in it flags the page. */
 function judgeHidden(
   hidden: readonly Hidden[],
   level: Level,
   detector: Detector,
 ): { score: number; removed: Removal[] } {
-  // Scripts and attributes stand on every page: they are told of only when they instruct.
+  // Every page has scripts and attributes, so they are reported only when they instruct.
   let score = 0;
   let budget = MAX_JUDGED;
   const suspicious: Removal[] = [];
   const ordinary: Removal[] = [];
-  /** Pages say the same of many of their pictures and links. */
+  /** Scores by text: pages repeat the texts of their images and links. */
   const scores = new Map<string, number>();
   for (const { technique, text } of hidden) {
     const sample = text.slice(0, budget);

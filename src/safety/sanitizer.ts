@@ -7,31 +7,31 @@ import { createFairQueue, QueueRefused } from "../platform/fair-queue.ts";
 import { type Sanitized, type SanitizeRequest, sanitize } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";
 
-/** Up to this length the worst page takes some 25 ms, which is less than a thread is worth. */
+/** The worst content of this length takes about 25 ms, so a thread is not worth its cost. */
 const MAX_INLINE_CHARS = 8_192;
-/** Pages that wait for a thread, of all users and of one; one more is refused. */
+/** The most pages that wait for a thread, of all users and of one user. Further pages are rejected. */
 const MAX_WAITING = 64;
 const MAX_WAITING_EACH = 8;
-/** For one page, its wait included. The worst 5 MB that we know of take this long; ordinary ones less than a second. */
+/** The limit for one page, with its wait. The worst known 5 MB take this long; ordinary ones take less than a second. */
 const TIME_LIMIT_MS = 10_000;
-/** A page gives its thread up after this time when another user's page waits. */
+/** A page gives up its thread after this time when a page of another user waits. */
 const FAIR_SHARE_MS = 3_000;
 const SHARE_CHECK_MS = 100;
-/** A page built to fill memory ends its thread, not the service. */
+/** The memory limit of a thread. A page that exceeds it ends the thread, not the service. */
 const MEMORY_MB = 512;
 
-/** Too many pages waited, or this one waited too long: the same page may be judged later. */
+/** Too many pages waited, or this one waited too long. The caller may submit the same page again. */
 export const BUSY = Symbol("the safety layer is busy");
 
-/** The safety layer for one user: what a hostile page costs is paid in a thread, within limits. */
+/** The safety layer for one user, with limits: long pages are checked in a thread. */
 export interface Sanitizer {
-  /** null: the content took too long or too much memory, so that nothing of it may be used. */
+  /** Returns null when the content exceeded the time or memory limit. None of it may be used then. */
   sanitize(request: SanitizeRequest): Promise<Sanitized | null | typeof BUSY>;
-  /** The text of a PDF, to be sanitized as text; null: it is none, or took too long or too much memory. */
+  /** Returns the text of a PDF, still to be sanitized. Returns null when it is not a PDF or exceeded a limit. */
   pdfText(bytes: Uint8Array): Promise<string | null | typeof BUSY>;
 }
 
-/** The safety layer as the service uses it: threads of their own, one page at a time per user, users in turn. */
+/** The safety layer of the service. It has its own threads, checks one page at a time per user, and users take turns. */
 export interface Sanitizers {
   of(user_id: string): Sanitizer;
 }
@@ -42,7 +42,7 @@ interface SanitizerLimits {
   fair_share_ms?: number;
 }
 
-/** Threads start with the first long page, and are kept. They hold up no exit of the process. */
+/** Threads start with the first long page and are reused. They do not keep the process alive. */
 export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
   const { threads = 2, time_limit_ms = TIME_LIMIT_MS, fair_share_ms = FAIR_SHARE_MS } = limits;
   const idle: Worker[] = [];
@@ -102,7 +102,7 @@ function startThread(): Worker {
   const thread = new Worker(join(import.meta.dirname, "sanitizer.worker.ts"), {
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
   });
-  // The caller that waits gets the error; a failure while the thread is idle must not end the process.
+  // The caller that waits gets the error through `once`. This listener keeps a later error from ending the process.
   thread.on("error", () => {});
   return thread;
 }

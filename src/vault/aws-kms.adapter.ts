@@ -4,7 +4,7 @@ import { loadClient, TIMEOUT_MS } from "./key-service.adapter.ts";
 
 export interface AwsKmsSettings {
   readonly id: string;
-  /** A symmetric key's ARN, id or alias. */
+  /** The ARN, id or alias of a symmetric key. */
   readonly key_id: string;
   readonly region: string;
   /** null: the region's public endpoint. */
@@ -17,10 +17,10 @@ export interface AwsKmsSettings {
   } | null;
 }
 
-/** AWS's errors for a ciphertext that this key and context did not make. */
+/** AWS's errors for a ciphertext that this key and context did not create. */
 const WRONG_CIPHERTEXT = new Set(["InvalidCiphertextException", "IncorrectKeyException"]);
 
-/** A master key in AWS KMS: Encrypt and Decrypt, with the context as encryption context. */
+/** A master key in AWS KMS. Calls Encrypt and Decrypt, with the context as encryption context. */
 export function createAwsKms({ id, key_id, region, endpoint, credentials }: AwsKmsSettings): Kek {
   const sdk = () => loadClient(id, "@aws-sdk/client-kms", () => import("@aws-sdk/client-kms"));
   let client: Promise<KMSClient> | null = null;

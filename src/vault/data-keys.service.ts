@@ -3,37 +3,37 @@ import { errors } from "../errors.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
+import { integrityMacOf } from "./integrity-mac.ts";
 import { createKeks } from "./kek.ts";
 import { type Kek, KekUnavailableError } from "./kek.types.ts";
 import { KeyringError } from "./keyring.ts";
 import type { Keyring } from "./keyring.types.ts";
-import { manifestOf } from "./manifest.ts";
 import type { DataKey } from "./seal.ts";
 
-/** The service's own key stands among the users' under this id, which is no user's. */
+/** The id of the service's own key, stored among the users' keys. No user has this id. */
 const SERVICE = "00000000-0000-0000-0000-000000000000";
 const KEY_BYTES = 32;
 const FIRST_VERSION = 1;
 const REWRAP_BATCH = 100;
 
-/** What a rotation did. */
+/** The result of a rotation. */
 export interface Rewrapped {
   readonly current_kek_id: string;
   readonly rewrapped: number;
-  /** Keys that no master key opens: their rows were changed from outside. */
+  /** Keys that no master key opens, because someone changed their rows. */
   readonly unreadable: number;
 }
 
 /**
- * One key for each user, made when they store their first secret, wrapped by a master key. It is never kept in the
- * clear but in memory, and its end is the end of all that it sealed. Owns `vault_key`.
+ * Creates and opens one data key per user, made with their first secret and wrapped by a master key. A plain key exists
+ * only in memory; destroying it makes everything sealed with it unreadable. Owns `vault_key`.
  */
 export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
   const { db, log } = deps;
   const keks = createKeks(deps.keyring);
   const store = createDataKeysStore(db);
 
-  /** null: no master key that is here opens it. */
+  /** Returns null when no configured master key opens it. */
   const opened = async (key: WrappedKey): Promise<DataKey | null> => {
     const bytes = await keks.get(key.kek_id)?.unwrap(key.wrapped, contextOf(key, key.kek_id));
     return bytes?.length === KEY_BYTES ? { version: key.version, bytes } : null;
@@ -41,7 +41,10 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
   const unwrap = async (key: WrappedKey): Promise<DataKey> => {
     const data_key = await opened(key).catch(unavailable(log));
     if (data_key !== null) return data_key;
-    log.error({ user_id: key.user_id, kek_id: key.kek_id }, "a data key does not open: a key or a row was changed");
+    log.error(
+      { user_id: key.user_id, kek_id: key.kek_id },
+      "A data key does not open. Its master key or its row was changed.",
+    );
     throw errors.vaultUnavailable();
   };
   const rewrap = async (key: WrappedKey, { bytes }: DataKey): Promise<boolean> => {
@@ -56,25 +59,25 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
     );
     await store.insert(
       { ...named, kek_id: keks.current.id, wrapped },
-      user_id === SERVICE ? null : manifestOf(key, []),
+      user_id === SERVICE ? null : integrityMacOf(key, []),
     );
   };
   const existing = async (user_id: string): Promise<WrappedKey | undefined> => {
     const row = await store.key(user_id);
     if (row === undefined) return undefined;
     const { wrapped } = row;
-    if (wrapped === null) throw errors.notFound("This user"); // erased, with a request still under way
+    if (wrapped === null) throw errors.notFound("This user"); // the user was erased during this request
     return { ...row, wrapped };
   };
 
-  /** The user's key, to write with: made when there is none, wrapped anew when an older master key did it. */
+  /** The user's key for writing. Creates it if missing, and wraps it again if an older master key wrapped it. */
   const toWrite = async (user_id: string): Promise<DataKey> => {
     let row = await existing(user_id);
     if (row === undefined) {
       await make(user_id);
       row = await existing(user_id);
     }
-    if (row === undefined) throw new Error("a data key was made and is not there");
+    if (row === undefined) throw new Error("A data key was created but is not stored.");
     const key = await unwrap(row);
     if (row.kek_id !== keks.current.id) await rewrap(row, key).catch(unavailable(log));
     return key;
@@ -83,14 +86,14 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
   return {
     unwrap,
     toWrite,
-    /** The service's own key, which is not of any user: for what is kept sealed elsewhere. */
+    /** The service's own key, for sealed data that belongs to no user. */
     ofService: async (): Promise<Uint8Array> => (await toWrite(SERVICE)).bytes,
-    /** Destroys the user's key, so that nothing sealed with it opens again, here or in what copies of the rows remain. */
+    /** Destroys the user's key. Nothing sealed with it opens again, including copies of the rows. */
     destroy: (tx: Tx, user_id: string) => store.destroy(tx, user_id),
 
     /**
-     * Whether each master key in use is here and is the one it was: a data key of each is unwrapped. Throws a KeyringError
-     * that names the one that is not.
+     * Checks that each master key in use is configured and unchanged, by unwrapping one data key of each. Throws a
+     * KeyringError that names the failing key.
      */
     async check(): Promise<void> {
       for (const sample of await store.samples()) {
@@ -108,9 +111,9 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
       }
     },
     /**
-     * Wraps by the current master key whatever another one wrapped; `progress` hears how many so far. Can be broken off
-     * and begun again at any point: each key is one row, and either master key opens it. One that does not open is left
-     * as it is and counted. Rejects with KekUnavailableError.
+     * Wraps with the current master key every key that another one wrapped. `progress` receives the count so far. Can
+     * be interrupted and restarted at any point, because either master key opens each row. Skips and counts keys that
+     * do not open. Rejects with KekUnavailableError.
      */
     async rewrapAll(progress: (rewrapped: number) => void): Promise<Rewrapped> {
       const others = (after: string | null) => store.wrappedByOthers(keks.current.id, { after, limit: REWRAP_BATCH });
@@ -130,12 +133,12 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
 
 export type DataKeys = ReturnType<typeof createDataKeys>;
 
-/** What binds a wrapped key to its row and to the master key that wrapped it. */
+/** Binds a wrapped key to its row and its master key. */
 function contextOf({ user_id, version }: { user_id: string; version: number }, kek_id: string): string {
   return `purser data key 1 ${kek_id} ${user_id} ${version}`;
 }
 
-/** A key that was wrapped wrongly on its way would lose all that it seals: it is unwrapped once before it is used. */
+/** Unwraps a new key once before use, because a key damaged on its way would lose everything that it seals. */
 async function wrapChecked(kek: Kek, bytes: Uint8Array, context: string): Promise<Buffer> {
   const wrapped = await kek.wrap(bytes, context);
   const back = await kek.unwrap(wrapped, context);
@@ -146,7 +149,7 @@ async function wrapChecked(kek: Kek, bytes: Uint8Array, context: string): Promis
 function unavailable(log: Log) {
   return (error: unknown): never => {
     if (!(error instanceof KekUnavailableError)) throw error;
-    log.error({ error: error.message }, "the vault cannot be used");
+    log.error({ error: error.message }, "The vault cannot be used.");
     throw errors.vaultUnavailable();
   };
 }

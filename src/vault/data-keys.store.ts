@@ -1,6 +1,6 @@
 import type { Db, Tx } from "../platform/db.ts";
 
-/** A data key as it is stored. */
+/** A stored data key. */
 export interface WrappedKey {
   user_id: string;
   version: number;
@@ -8,10 +8,10 @@ export interface WrappedKey {
   wrapped: Uint8Array;
 }
 
-/** The table `vault_key`, as far as the keys themselves go. */
+/** The keys in the table `vault_key`. */
 export function createDataKeysStore(db: Db) {
   return {
-    /** `wrapped` null: it was destroyed. */
+    /** `wrapped` is null when the key was destroyed. */
     async key(user_id: string): Promise<(Omit<WrappedKey, "wrapped"> & { wrapped: Uint8Array | null }) | undefined> {
       const rows = await db.query<WrappedKey>({
         text: "select user_id, version, kek_id, wrapped from vault_key where user_id = $1",
@@ -19,7 +19,7 @@ export function createDataKeysStore(db: Db) {
       });
       return rows[0];
     },
-    /** Keeps the first of two that are made at once. */
+    /** If two are created at once, keeps the first. */
     async insert(key: WrappedKey, manifest: Uint8Array | null): Promise<void> {
       await db.query({
         text: `insert into vault_key (user_id, version, kek_id, wrapped, manifest) values ($1, $2, $3, $4, $5)
@@ -27,7 +27,7 @@ export function createDataKeysStore(db: Db) {
         values: [key.user_id, key.version, key.kek_id, key.wrapped, manifest],
       });
     },
-    /** Unless it was wrapped anew, or destroyed, meanwhile. */
+    /** Returns false when the key was wrapped again or destroyed meanwhile. */
     async rewrap(key: WrappedKey, by: { kek_id: string; wrapped: Uint8Array }): Promise<boolean> {
       const changed = await db.query({
         text: `update vault_key set kek_id = $3, wrapped = $4 where user_id = $1 and wrapped = $2 returning user_id`,
@@ -35,7 +35,7 @@ export function createDataKeysStore(db: Db) {
       });
       return changed.length > 0;
     },
-    /** Leaves a row without a key, so that none is ever made again for the user. */
+    /** Leaves a row without a key, so that no new key can be created for the user. */
     async destroy(tx: Tx, user_id: string): Promise<void> {
       await tx.query({
         text: `insert into vault_key (user_id, version, kek_id, wrapped, manifest) values ($1, 1, '', null, null)
@@ -44,9 +44,10 @@ export function createDataKeysStore(db: Db) {
       });
     },
 
-    /** One key of each master key in use. */
+    /** Returns one key per master key in use. */
     samples: () =>
-      // The recursion hops through the index from master key to master key, however many keys each has wrapped.
+      // The recursion jumps from one master key to the next in the index, so its time does not depend on the number of
+      // keys.
       db.query<WrappedKey>({
         text: `with recursive used as (
             (select kek_id from vault_key where wrapped is not null order by kek_id limit 1)
@@ -60,7 +61,7 @@ export function createDataKeysStore(db: Db) {
             where k.wrapped is not null and k.kek_id = used.kek_id order by user_id limit 1
           ) as one`,
       }),
-    /** Up to `limit` keys that another master key than `kek_id` wrapped, after the one of `after`. */
+    /** Up to `limit` keys after `after` that a master key other than `kek_id` wrapped. */
     wrappedByOthers: (kek_id: string, page: { after: string | null; limit: number }) =>
       db.query<WrappedKey>({
         text: `select user_id, version, kek_id, wrapped from vault_key

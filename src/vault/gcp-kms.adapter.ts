@@ -48,7 +48,7 @@ export function createGcpKms(settings: GcpKmsSettings): Kek {
     },
     async unwrap(wrapped, context) {
       const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString("base64") }, context);
-      if (status === 400) return null; // INVALID_ARGUMENT: another key or another context made this ciphertext
+      if (status === 400) return null; // INVALID_ARGUMENT: wrong ciphertext, key or context
       if (status !== 200) throw new KekUnavailableError(id, `Google Cloud KMS answered ${status}`);
       return bytesOf(id, body.plaintext);
     },

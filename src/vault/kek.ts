@@ -6,17 +6,17 @@ import type { Kek } from "./kek.types.ts";
 import type { Keyring, MasterKey } from "./keyring.types.ts";
 import { createVaultTransit } from "./vault-transit.adapter.ts";
 
-/** A key service is asked anew for a data key after this, so that a grant withdrawn there takes effect here. */
+/** An unwrapped data key is cached this long, so that a permission withdrawn at the key service takes effect here. */
 const CACHE_MS = 300_000;
 const CACHE_MAX = 10_000;
 
-/** The master keys of `keyring` by id, and the one that wraps from now on. */
+/** The master keys of `keyring` by id, and the current one. */
 export interface Keks {
   readonly current: Kek;
   get(id: string): Kek | undefined;
 }
 
-/** Makes the master keys usable. Nothing is asked of a key service yet. */
+/** Creates the master keys. Sends no request to a key service yet. */
 export function createKeks(keyring: Keyring): Keks {
   const [first, ...others] = keyring;
   const current = kekOf(first);
@@ -46,7 +46,7 @@ function localKek({ id, key }: { id: string; key: Uint8Array }): Kek {
   };
 }
 
-/** Remembers what a key service unwrapped, in memory alone: without that, each use of a secret would wait for it. */
+/** Caches unwrapped keys in memory, so that using a secret does not wait for the key service. */
 function cached(kek: Kek): Kek {
   const kept = new Map<string, { key: Promise<Buffer | null>; until_ms: number }>();
   return {

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import type { MasterKey } from "./keyring.types.ts";
 
-/** Master keys that a key service holds, as PURSER_KEK and the variables that such services' own tools use name them. */
+/** Settings of master keys in key services, from PURSER_KEK and the standard variables of each service's own tools. */
 
 type Env = Record<string, string | undefined>;
 
@@ -9,7 +9,7 @@ const AWS_KEY = /^(arn:aws[\w-]*:kms:(?<region>[a-z0-9-]+):\d+:(key|alias)\/[\w/
 const GCP_KEY = /^projects\/[\w.:-]+\/locations\/[\w-]+\/keyRings\/[\w-]+\/cryptoKeys\/[\w-]+$/;
 const TRANSIT_KEY = /^(?:(?<mount>[\w/-]+)\/)?(?<name>[\w.-]+)$/;
 
-/** Reads `aws-kms:KEY`, `gcp-kms:NAME` or `vault-transit:[MOUNT/]NAME`. Throws an Error that says what is missing. */
+/** Reads `aws-kms:KEY`, `gcp-kms:NAME` or `vault-transit:[MOUNT/]NAME`. Throws an Error that names the missing part. */
 export function parseKeyService(id: string, text: string, env: Env): MasterKey {
   const kind = text.slice(0, text.indexOf(":"));
   const name = text.slice(kind.length + 1);
@@ -85,7 +85,7 @@ function needed(id: string, variable: string, env: Env): string {
   return value;
 }
 
-/** An http or https address without a slash at its end. */
+/** Reads an http or https address and removes slashes at its end. */
 function address(id: string, variable: string, env: Env, fallback: string): string {
   const text = env[variable] || fallback;
   const url = URL.parse(text);

@@ -22,7 +22,7 @@ export interface KeyServiceAnswer {
 
 /**
  * Sends one request to a key service that the operator configured. Rejects with KekUnavailableError when the service
- * cannot be reached. Errors carry the status only, never the service's text.
+ * is unreachable. Errors carry only the status, not the service's text.
  */
 export async function askKeyService(
   kek_id: string,
@@ -48,8 +48,8 @@ function parseObject(text: string): Record<string, unknown> {
   }
 }
 
-/** The bytes of a base64 field of an answer. Rejects when it is missing. */
+/** Decodes a base64 field of an answer. Rejects when it is missing. */
 export function bytesOf(kek_id: string, value: unknown): Buffer {
-  if (typeof value !== "string") throw new KekUnavailableError(kek_id, "its answer lacks what was asked for");
+  if (typeof value !== "string") throw new KekUnavailableError(kek_id, "its answer lacks a required field");
   return Buffer.from(value, "base64");
 }

@@ -4,11 +4,11 @@ import { join } from "node:path";
 import { parseKeyService } from "./key-service-settings.ts";
 import type { Keyring, MasterKey } from "./keyring.types.ts";
 
-/** What a keyring looks like, for messages. */
+/** The format of a keyring, for messages. */
 export const KEYRING_FORMAT =
   "id:base64 of 32 bytes, or id:aws-kms:…, id:gcp-kms:…, id:vault-transit:…, more of them after commas, the current one first; or file:/path of such a list";
 
-/** The service cannot run with these master keys. Its message is one line that begins with the variable's name. */
+/** The service cannot run with these master keys. The message is one line that begins with the variable's name. */
 export class KeyringError extends Error {
   constructor(problem: string) {
     super(`PURSER_KEK: ${problem}`);
@@ -21,8 +21,8 @@ const KEY_ID = /^[A-Za-z0-9_.-]{1,64}$/;
 const FILE = /^file:(?=\/)/;
 
 /**
- * Parses `id:base64(32 bytes)[,id:…]`, or the file that `file:/path` names, where a line break parts keys too. `env` has
- * what key services take from the environment. Throws with a reason that never holds key material.
+ * Parses `id:base64(32 bytes)[,id:…]`, or the file named by `file:/path`, where line breaks also separate keys. `env`
+ * supplies the settings of key services. The error never contains key material.
  */
 export function parseKeyring(text: string, env: Record<string, string | undefined> = {}): Keyring {
   const listed = FILE.test(text) ? fileText(text.replace(FILE, "")) : text;
@@ -52,22 +52,22 @@ function parseMasterKey(part: string, position: number, env: Record<string, stri
   const encoded = part.slice(colon + 1);
   if (encoded.includes(":")) return parseKeyService(id, encoded, env);
   const key = Buffer.from(encoded, "base64");
-  // Buffer.from skips what is not base64, so the text is compared with what its bytes encode to.
+  // Buffer.from ignores invalid base64, so compare the text with the encoding of its bytes.
   const unpadded = (base64: string) => base64.replace(/=+$/, "");
   if (unpadded(key.toString("base64")) !== unpadded(encoded)) throw new Error(`key ${position} is not valid base64`);
   if (key.length !== KEY_BYTES) throw new Error(`key ${position} has ${key.length} bytes, not ${KEY_BYTES}`);
   return { kind: "local", id, key };
 }
 
-/** The keyring that embedded storage keeps for itself, and the warning to show when it was only just made. */
+/** The keyring of embedded storage, and a warning when it was just created. */
 export interface LoadedKeyring {
   readonly keyring: Keyring;
   readonly warning: string | null;
 }
 
 /**
- * Reads `keyring` in `data_dir`, or makes one there with a single new key, readable by its owner alone. Throws with
- * the file's name when it cannot be read or does not hold a keyring: nothing is ever overwritten.
+ * Reads `keyring` in `data_dir`, or creates it with one new key, readable only by its owner. Throws with the file's
+ * name when it is unreadable or invalid. Never overwrites a file.
  */
 export function loadKeyring(data_dir: string): LoadedKeyring {
   const path = join(data_dir, "keyring");
@@ -75,7 +75,7 @@ export function loadKeyring(data_dir: string): LoadedKeyring {
   mkdirSync(data_dir, { recursive: true, mode: 0o700 });
   try {
     writeFileSync(path, made, { mode: 0o600, flag: "wx", flush: true });
-    const warning = `PURSER_KEK is not set: a vault key was made at ${path}. Back it up, or set PURSER_KEK; without it no stored secret can be read.`;
+    const warning = `PURSER_KEK is not set: a vault key was created at ${path}. Back it up, or set PURSER_KEK. Without it no stored secret can be read.`;
     return { keyring: parseKeyring(made.trim()), warning };
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;

@@ -1,13 +1,15 @@
 const HIDDEN = "••••••••";
-/** contract 7: whatever is shorter is hidden whole, since four characters would be much of it (litellm#30764). */
+/**
+ * contract 7: a shorter value is hidden completely, because four characters would reveal much of it (litellm#30764).
+ */
 const SHOWN_FROM_CHARACTERS = 20;
 const LAST_CHARACTERS = 4;
-/** A prefix is shown only where so many characters stay hidden. */
+/** A prefix is shown only if at least this many characters stay hidden. */
 const HIDDEN_CHARACTERS = 8;
 
 /**
- * How vendors begin their keys, public by their own documentation; docs/operating/keys.md lists them. Longer ones
- * stand before those they begin with.
+ * Public key prefixes of vendors, from their documentation; docs/operating/keys.md lists them. A longer prefix comes
+ * before its own beginning.
  */
 export const VENDOR_PREFIXES = [
   ...["sk-ant-", "sk-proj-", "sk-or-", "sk-"], // Anthropic, OpenAI, OpenRouter
@@ -20,7 +22,7 @@ export const VENDOR_PREFIXES = [
   "purser_live_",
 ];
 
-/** What is shown of a value: contract 7. */
+/** Masks a value: contract 7. */
 export function maskOf(value: string): string {
   const characters = [...value];
   if (characters.length < SHOWN_FROM_CHARACTERS || isStructured(value)) return HIDDEN;
@@ -29,7 +31,7 @@ export function maskOf(value: string): string {
   return `${prefix}${HIDDEN}${characters.slice(-LAST_CHARACTERS).join("")}`;
 }
 
-/** Several lines, PEM or JSON: the last characters belong to the form or to a field of it. */
+/** Whether the value has several lines or is PEM or JSON. Its last characters belong to the format. */
 function isStructured(value: string): boolean {
   return /[\r\n\u0085\u2028\u2029]/.test(value) || value.includes("-----BEGIN") || /^\s*[{["]/.test(value);
 }

@@ -1,18 +1,19 @@
 import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
-import { lengthPrefixed } from "./length-prefixed.ts";
 
-/** Where a value belongs. Rebuilt by whoever opens it, so that a row that was moved or edited opens nothing. */
+/**
+ * The binding of a value to its row. It is rebuilt from the row before opening, so a moved or edited row does not open.
+ */
 export interface Place {
   readonly user_id: string;
   readonly secret_id: string;
   readonly name: string;
-  /** Of the value: counts its changes. */
+  /** The version of the value; each change increments it. */
   readonly version: number;
-  /** null: any that the user's tools bind it to. */
+  /** null allows every host that the user's tools name. */
   readonly allowed_hosts: readonly string[] | null;
 }
 
-/** A user's key in the clear. */
+/** A user's data key, unwrapped. */
 export interface DataKey {
   readonly version: number;
   readonly bytes: Uint8Array;
@@ -25,10 +26,10 @@ const KEY_BYTES = 32;
 const COMMITMENT_BYTES = 32;
 const TAG_BYTES = 16;
 const TEXT_AT = SALT_BYTES + COMMITMENT_BYTES + TAG_BYTES;
-/** The key of a value is made from a salt of its own and seals once, so that the nonce need not vary. */
+/** Each sealing has its own key from its own salt and uses it once, so the nonce can be constant. */
 const NONCE = Buffer.alloc(12);
 
-/** What names a sealing: no two have the same first bytes. */
+/** A sealing's id is its first bytes, the random salt. */
 export const SEALING_ID_BYTES = SALT_BYTES;
 
 function bindingOf(place: Place, data_key_version: number): Buffer {
@@ -45,9 +46,9 @@ function bindingOf(place: Place, data_key_version: number): Buffer {
   ]);
 }
 
-/** AES-GCM alone opens one text under several keys if they are chosen for it; the commitment pins the one. */
+/** With AES-GCM alone, one ciphertext can open under several chosen keys. The commitment fixes the key. */
 function valueKey(data_key: DataKey, salt: Uint8Array, binding: Buffer): { key: Buffer; commitment: Buffer } {
-  // HKDF takes 1024 bytes of info; the binding's fields are bounded well below that.
+  // HKDF accepts 1024 bytes of info; the fields of the binding are far shorter.
   const derived = Buffer.from(hkdfSync("sha256", data_key.bytes, salt, binding, KEY_BYTES + COMMITMENT_BYTES));
   return { key: derived.subarray(0, KEY_BYTES), commitment: derived.subarray(KEY_BYTES) };
 }
@@ -63,7 +64,7 @@ export function seal(value: string, place: Place, data_key: DataKey): Buffer {
   return Buffer.concat([salt, commitment, cipher.getAuthTag(), text]);
 }
 
-/** The value sealed for `place`; null when it was sealed for another, under another key, or was changed. */
+/** Opens a value. Returns null when it was changed, or sealed for another place or under another key. */
 export function unseal(sealed: Uint8Array, place: Place, data_key: DataKey): string | null {
   if (sealed.length < TEXT_AT) return null;
   const binding = bindingOf(place, data_key.version);
@@ -77,4 +78,19 @@ export function unseal(sealed: Uint8Array, place: Place, data_key: DataKey): str
   } catch {
     return null;
   }
+}
+
+/**
+ * Encodes fields unambiguously: each as its length (4 bytes, big endian) and its bytes, so that no byte can move to
+ * another field. Text is UTF-8.
+ */
+export function lengthPrefixed(fields: readonly (string | Uint8Array)[]): Buffer {
+  return Buffer.concat(
+    fields.flatMap((field) => {
+      const bytes = typeof field === "string" ? Buffer.from(field) : field;
+      const length = Buffer.alloc(4);
+      length.writeUInt32BE(bytes.length);
+      return [length, bytes];
+    }),
+  );
 }

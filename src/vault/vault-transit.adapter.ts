@@ -3,16 +3,19 @@ import { askKeyService, bytesOf } from "./key-service.adapter.ts";
 
 export interface VaultTransitSettings {
   readonly id: string;
-  /** VAULT_ADDR, without a slash at its end. */
+  /** VAULT_ADDR without a slash at its end. */
   readonly address: string;
   readonly token: string;
   readonly namespace: string | null;
-  /** Where the transit engine is mounted. */
+  /** The mount path of the transit engine. */
   readonly mount: string;
   readonly key_name: string;
 }
 
-/** A master key in the transit engine of HashiCorp Vault or OpenBao (an AES-GCM key, for the associated data). */
+/**
+ * A master key in the transit engine of HashiCorp Vault or OpenBao. It must be an AES-GCM key, which supports
+ * associated data.
+ */
 export function createVaultTransit(settings: VaultTransitSettings): Kek {
   const { id, address, token, namespace, mount, key_name } = settings;
   const ask = (action: "encrypt" | "decrypt", fields: object, context: string) =>
@@ -38,7 +41,7 @@ export function createVaultTransit(settings: VaultTransitSettings): Kek {
     },
     async unwrap(wrapped, context) {
       const { status, body } = await ask("decrypt", { ciphertext: Buffer.from(wrapped).toString() }, context);
-      if (status === 400) return null; // it is no ciphertext of this key, or not with this context
+      if (status === 400) return null; // not a ciphertext of this key and context
       if (status !== 200) throw new KekUnavailableError(id, `the transit engine answered ${status}`);
       return bytesOf(id, dataOf(body).plaintext);
     },

@@ -7,35 +7,35 @@ import { isUuid, newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import { SecretValue } from "../platform/secret-value.ts";
 import type { DataKeys } from "./data-keys.service.ts";
-import { isManifestOf, manifestOf } from "./manifest.ts";
+import { integrityMacOf, isIntegrityMacOf } from "./integrity-mac.ts";
 import { maskOf } from "./mask.ts";
 import { type DataKey, type Place, seal, unseal } from "./seal.ts";
 import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
-import type { OnReflected, Opening, SecretUsage } from "./vault.types.ts";
+import type { OnSecretLeak, Opening, SecretUsage } from "./vault.types.ts";
 
 const MAX_SECRETS = 1000;
-/** The log of uses goes back so far. */
+/** How long the log keeps uses. */
 const USES_KEPT_DAYS = 400;
 
-/** Users' credentials: stored sealed, shown masked, opened for tools alone. Owns `secret` and `secret_use`. */
+/** Users' credentials: stored sealed, shown masked, opened only for tools. Owns `secret` and `secret_use`. */
 export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: Log }) {
   const { db, clock, keys, log } = deps;
   const store = createVaultStore(db);
-  const listeners: OnReflected[] = [];
+  const listeners: OnSecretLeak[] = [];
 
-  const refuseTampered = (user_id: string): never => {
-    log.error({ user_id }, "secrets do not fit their user's manifest: rows were changed from outside");
+  const throwTampered = (user_id: string): never => {
+    log.error({ user_id }, "The secrets do not match their user's integrity MAC. Rows were changed outside Purser.");
     throw errors.vaultUnavailable();
   };
-  /** Changes the user's secrets, one change at a time, and seals what is there then. */
+  /** Changes the user's secrets one change at a time and writes the new integrity MAC. */
   const change = async <T>(user_id: string, key: DataKey, work: (tx: Tx, count: number) => Promise<T>): Promise<T> =>
     db.transaction(async (tx) => {
       const held = await store.lock(tx, user_id);
-      if (held === undefined || held.wrapped === null) throw errors.notFound("This user"); // erased meanwhile
-      // What does not fit must not be sealed as if it did.
-      if (!isManifestOf(held.manifest ?? new Uint8Array(), key, held.entries)) refuseTampered(user_id);
+      if (held === undefined || held.wrapped === null) throw errors.notFound("This user"); // the user was erased meanwhile
+      // Never sign rows that do not match the current MAC.
+      if (!isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries)) throwTampered(user_id);
       const result = await work(tx, held.entries.length);
-      await store.setManifest(tx, user_id, manifestOf(key, await store.entries(tx, user_id)));
+      await store.setIntegrityMac(tx, user_id, integrityMacOf(key, await store.entries(tx, user_id)));
       return result;
     });
   const own = async (user_id: string, id: string): Promise<SecretRow> => {
@@ -63,27 +63,27 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
     const found = await store.toOpen(user_id, name);
     if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
     const { secret, held } = found;
-    const refuse = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
+    const deny = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
       await recordUse(secret, usage, status);
       return { status };
     };
     const key = await keys.unwrap({ ...held, user_id, wrapped: held.wrapped as Uint8Array });
-    const intact = isManifestOf(held.manifest ?? new Uint8Array(), key, held.entries);
+    const intact = isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries);
     const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
     if (value === null) {
-      log.error({ user_id, secret_id: secret.id }, "a secret does not open: rows were changed from outside");
-      return refuse("unreadable");
+      log.error({ user_id, secret_id: secret.id }, "A secret does not open. Rows were changed outside Purser.");
+      return deny("unreadable");
     }
-    if (secret.reflected_at !== null) return refuse("reflected");
-    if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts)) return refuse("host_refused");
-    // Not what it was any more: as it is now.
+    if (secret.reflected_at !== null) return deny("reflected");
+    if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts)) return deny("host_refused");
+    // The row changed meanwhile, so read it again.
     if (!(await recordUse(secret, usage, "opened"))) return open(user_id, name, usage);
     const { id, version, allowed_hosts } = secret;
     return { status: "opened", secret: { id, name, version, allowed_hosts, value: new SecretValue(value) } };
   };
 
   return {
-    /** Stores a secret. 409 name_taken, or secret_limit_reached. */
+    /** Stores a secret. Throws 409 name_taken or secret_limit_reached. */
     async create(user_id: string, wanted: NewSecret): Promise<Secret> {
       const key = await keys.toWrite(user_id);
       const { value, ...shown } = wanted;
@@ -112,23 +112,23 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
       });
       return recordOf(row);
     },
-    /** Newest first; `before_id` is the last one seen. */
+    /** Lists secrets, newest first. `before_id` is the last one of the previous page. */
     async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<Secret[]> {
       return (await store.secrets(user_id, page)).map(recordOf);
     },
     /** 404 when it is not the user's. */
     get: async (user_id: string, id: string): Promise<Secret> => recordOf(await own(user_id, id)),
-    /** The names that the user's tools may refer to. */
+    /** The names that the user's tools can refer to. */
     names: async (user_id: string): Promise<ReadonlySet<string>> => new Set(await store.names(user_id)),
 
-    /** Changes what is given. 400 when it would go to more hosts without its value being sent again; 404. */
+    /** Changes the given fields. Throws 404, or 400 when more hosts are allowed without sending the value again. */
     async update(user_id: string, id: string, wanted: SecretChange): Promise<Secret> {
       await own(user_id, id);
       const key = await keys.toWrite(user_id);
       return change(user_id, key, async (tx) => {
         const row = await store.sealed(tx, user_id, id);
         if (row === undefined) throw errors.notFound("This secret");
-        const changed = changedRow(row, wanted, key) ?? refuseTampered(user_id);
+        const changed = changedRow(row, wanted, key) ?? throwTampered(user_id);
         const updated = { ...changed, updated_at: clock.now() };
         await store.update(tx, updated);
         return recordOf(updated);
@@ -142,21 +142,21 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
         if (!(await store.remove(tx, user_id, id))) throw errors.notFound("This secret");
       });
     },
-    /** When it was used, newest first; 404 when it is not the user's. */
+    /** Lists its uses, newest first. Throws 404 when it is not the user's. */
     async uses(user_id: string, id: string, page: { limit: number; before_id: string | null }): Promise<SecretUse[]> {
       return store.uses(user_id, (await own(user_id, id)).id, page);
     },
 
     /**
-     * Opens the user's secret of that name for one request to `usage.url`, and writes that down before it hands it out:
-     * what was deleted, changed or taken out of use meanwhile is not. 503 vault_unavailable when its master key cannot be
-     * asked now, or rows were changed from outside.
+     * Opens the user's secret of that name for one request to `usage.url` and records the use first. Does not open a
+     * secret that was deleted, changed or disabled meanwhile. Throws 503 vault_unavailable when its master key is
+     * unreachable or rows were changed outside Purser.
      */
     open,
 
     /**
-     * A site sent this version of the secret back: it is not opened again until its value changes. Tells whoever
-     * subscribed, once. A version that was replaced meanwhile is left alone.
+     * Records that a site returned this version of the secret: it does not open until its value changes. Notifies
+     * subscribers once. Ignores a version that was replaced meanwhile.
      */
     async setReflected(reflected: {
       user_id: string;
@@ -173,28 +173,33 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
         for (const listener of listeners) await listener({ user_id, id, name: row.name, version, run_id }, tx);
       });
     },
-    /** Subscribes to reflections, each told in the transaction that marks it; SQL alone may be awaited there. */
-    onReflected(listener: OnReflected): void {
+    /**
+     * Subscribes to secret leaks. The listener runs in the transaction that records the leak and may await only SQL.
+     */
+    onSecretLeak(listener: OnSecretLeak): void {
       listeners.push(listener);
     },
 
-    /** Destroys the key of a user who is being erased, and deletes their secrets and the log of their uses. */
+    /** Destroys the key of a user who is being erased, and deletes their secrets and uses. */
     async erase(tx: Tx, user_id: string): Promise<void> {
       await keys.destroy(tx, user_id);
       await store.removeAll(tx, user_id);
     },
-    /** Forgets uses of long ago; called now and then. */
+    /** Deletes old uses; called periodically. */
     sweep: () => store.deleteUsesBefore(addDays(clock.now(), -USES_KEPT_DAYS)),
   };
 }
 
 export type Vault = ReturnType<typeof createVault>;
 
-/** The row as `wanted` makes it, sealed anew where its value or its hosts change; null when the present value does not open. */
+/**
+ * Applies `wanted` to the row and seals it again if its value or hosts change. Returns null when the current value does
+ * not open.
+ */
 function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedRow | null {
   const allowed_hosts = wanted.allowed_hosts === undefined ? row.allowed_hosts : normalHosts(wanted.allowed_hosts);
   if (wanted.value === undefined && !isWithinHosts(allowed_hosts, row.allowed_hosts)) {
-    throw errors.invalidValue("value", "allowed_hosts gets wider: send the secret's value with it.");
+    throw errors.invalidValue("value", "allowed_hosts allows more hosts. Send the secret's value together with it.");
   }
   const changed = { ...row, allowed_hosts, description: wanted.description ?? row.description };
   if (wanted.value === undefined && wanted.allowed_hosts === undefined) return changed;
@@ -203,7 +208,7 @@ function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedR
     return present === null ? null : { ...changed, sealed: seal(present, placeOf(changed), key) };
   }
   const revised = { ...changed, version: row.version + 1, masked_value: maskOf(wanted.value) };
-  // The value that a site knows stays out of use, also when it is stored once more.
+  // A leaked value stays disabled, even if the user stores it again.
   const reflected_at = wanted.value === present ? row.reflected_at : null;
   return { ...revised, reflected_at, sealed: seal(wanted.value, placeOf(revised), key) };
 }

@@ -2,11 +2,11 @@ import type { Secret, SecretUse } from "../contract/secrets.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { SEALING_ID_BYTES } from "./seal.ts";
 
-/** A secret as it is listed. */
+/** A secret as listed. */
 export type SecretRow = Secret & { user_id: string };
 export type SealedRow = SecretRow & { sealed: Uint8Array };
 
-/** A user's key as it is stored, with what its manifest is of. */
+/** A user's stored key, its integrity MAC and the entries that the MAC covers. */
 export interface HeldKey {
   version: number;
   kek_id: string;
@@ -22,11 +22,11 @@ interface Page {
 
 const COLUMNS = `s.user_id, s.id, s.name, s.description, s.masked_value, s.allowed_hosts, s.version, s.created_at,
   s.updated_at, s.last_used_at, s.reflected_at`;
-/** See manifest.ts. */
+/** See integrity-mac.ts. */
 const ENTRIES = `array(select concat_ws(' ', id, version, encode(substring(sealed from 1 for ${SEALING_ID_BYTES}), 'hex'),
   reflected_at is not null) from secret where user_id = $1 order by id)`;
 
-/** Secrets and their uses; the keys are data-keys.store.ts's. */
+/** Secrets and their uses. data-keys.store.ts stores the keys. */
 export function createVaultStore(db: Db) {
   return {
     secrets: (user_id: string, page: Page) =>
@@ -49,7 +49,7 @@ export function createVaultStore(db: Db) {
       });
       return rows.map(({ name }) => name);
     },
-    /** The secret of that name with the user's key, all of one moment: else a change in between would look like tampering. */
+    /** Reads the secret and the user's key in one snapshot. Otherwise a concurrent change would look like tampering. */
     async toOpen(user_id: string, name: string): Promise<{ secret: SealedRow; held: HeldKey } | undefined> {
       const [row] = await db.query<SealedRow & { key_version: number; kek_id: string } & Omit<HeldKey, "version">>({
         name: "secret_to_open",
@@ -62,17 +62,17 @@ export function createVaultStore(db: Db) {
       return { secret, held: { version: key_version, kek_id, wrapped, manifest, entries } };
     },
 
-    /** Locks the user's key until the end of `tx`: changes to their secrets are made one after the other. */
+    /** Locks the user's key until the end of `tx`, so that changes to their secrets run one after the other. */
     async lock(tx: Tx, user_id: string): Promise<HeldKey | undefined> {
       const [key] = await tx.query<Omit<HeldKey, "entries">>({
         text: "select version, kek_id, wrapped, manifest from vault_key where user_id = $1 for update",
         values: [user_id],
       });
-      // A statement of its own: one that waited for the lock has not seen what was written meanwhile.
+      // A separate statement, because a statement that waited for the lock does not see the rows written meanwhile.
       return key === undefined ? undefined : { ...key, entries: await entriesOf(tx, user_id) };
     },
     entries: entriesOf,
-    async setManifest(tx: Tx, user_id: string, manifest: Uint8Array): Promise<void> {
+    async setIntegrityMac(tx: Tx, user_id: string, manifest: Uint8Array): Promise<void> {
       await tx.query({ text: "update vault_key set manifest = $2 where user_id = $1", values: [user_id, manifest] });
     },
     async sealed(tx: Tx, user_id: string, id: string): Promise<SealedRow | undefined> {
@@ -82,7 +82,7 @@ export function createVaultStore(db: Db) {
       });
       return rows[0];
     },
-    /** False: the user has one of this name. */
+    /** Returns false when the user already has a secret with this name. */
     async insert(tx: Tx, row: SealedRow): Promise<boolean> {
       const inserted = await tx.query({
         text: `insert into secret (user_id, id, name, description, masked_value, allowed_hosts, version, sealed, created_at,
@@ -133,8 +133,8 @@ export function createVaultStore(db: Db) {
     },
 
     /**
-     * Writes a use down; an opened secret was last used then. False, and nothing is written: the secret is gone, or, when
-     * it was opened, it is not what was opened any more. The user's end leaves no row behind: it waits for this one.
+     * Records a use, and the time of use of an opened secret. Returns false and writes nothing when the secret is gone
+     * or was changed after opening. Erasing the user waits for this statement, so no row stays behind.
      */
     async recordUse(
       use: SecretUse & { user_id: string; secret_id: string; allowed_hosts: string[] | null },

@@ -1,39 +1,39 @@
 import type { Tx } from "../platform/db.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 
-/** Who wants to use a secret, and for what. */
+/** The intended use of a secret. */
 export interface SecretUsage {
   readonly agent_id: string | null;
   readonly run_id: string | null;
   /** `web_fetch`, `send_webhook`, `mcp`. */
   readonly tool: string;
-  /** Where it is to be sent; of it the host alone is kept. */
+  /** The address of the request. Only its host is stored. */
   readonly url: URL;
 }
 
-/** A secret as a tool gets it. */
+/** An opened secret, as a tool receives it. */
 export interface OpenedSecret {
   readonly id: string;
   readonly name: string;
   readonly version: number;
-  /** Where it may be sent at most, redirects too; null: wherever the user's tools_config binds it. */
+  /** The only hosts that may receive it, also after redirects. null allows every host in the user's tools_config. */
   readonly allowed_hosts: readonly string[] | null;
   readonly value: SecretValue;
 }
 
-/** What came of opening one. All but `not_found` is in the log of its uses. */
+/** The result of opening a secret. The log of uses records every result except `not_found`. */
 export type Opening =
   | { readonly status: "opened"; readonly secret: OpenedSecret }
   | { readonly status: "not_found" }
-  /** Its allowed_hosts do not include the host. */
+  /** allowed_hosts does not include the host. */
   | { readonly status: "host_refused" }
-  /** A site sent it back, and its value has not changed since. */
+  /** A site returned it, and its value has not changed since. */
   | { readonly status: "reflected" }
-  /** Its row, or another of the user's, is not as the vault left it. */
+  /** Its row, or another row of the user, was changed outside Purser. */
   | { readonly status: "unreadable" };
 
-/** A secret that a site sent back. */
-export interface Reflection {
+/** A secret leak: a site returned the secret. */
+export interface SecretLeak {
   readonly user_id: string;
   readonly id: string;
   readonly name: string;
@@ -41,4 +41,4 @@ export interface Reflection {
   readonly run_id: string | null;
 }
 
-export type OnReflected = (reflection: Reflection, tx: Tx) => Promise<void>;
+export type OnSecretLeak = (reflection: SecretLeak, tx: Tx) => Promise<void>;

@@ -14,12 +14,12 @@ afterAll(async () => {
   await database.drop();
 });
 
-const GRANTED = "a payment that succeeded has granted its tokens, once, and no other payment has granted any";
-const PAID_FOR = "every grant that a payment made has its payment";
-const SHARE = "the tokens clawed back of a payment are its share of the money that went back";
-const SAME = "what was clawed back of a grant is what its payment says";
-const INVOICED = "the invoices of overage are the overage of closed periods and what was invoiced within this one";
-const OVERAGE_BACK = "what was clawed back of overage, less what was given back, is what its invoices say";
+const GRANTED = "every successful payment has granted its tokens once, and no other payment has granted any";
+const PAID_FOR = "every grant by a payment has its payment";
+const SHARE = "the tokens clawed back from a payment are proportional to the money returned";
+const SAME = "the tokens clawed back from a grant equal those of its payment";
+const INVOICED = "overage invoices equal the overage of closed periods plus the amount invoiced in this period";
+const OVERAGE_BACK = "overage clawed back, less overage returned, equals the tokens clawed back from its invoices";
 
 /** What is done behind the service's back, and the invariants that then fail. */
 const TAMPERS = [

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createAsIfPaid } from "../../src/billing/as-if-paid.ts";
-import { createNoPayments } from "../../src/billing/no-payments.ts";
+import { createDisabledPayments } from "../../src/billing/disabled-payments.ts";
+import { createSimulatedPayments } from "../../src/billing/simulated-payments.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture, PLANS } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -30,7 +30,7 @@ const amountsOf = async ({ ledger }: House, user_id: string) => {
 it("a subscription keeps the terms it was taken with, whatever becomes of the table", async () => {
   const before = createBillingFixture(db);
   const user_id = await before.account();
-  await before.billing.subscribeAsIfPaid(user_id, "starter");
+  await before.billing.subscribeWithoutPayment(user_id, "starter");
   const starter = PLANS.find(({ id }) => id === "starter");
   if (starter === undefined) throw new Error("no starter");
   const cheaper = { ...starter, price_cents: 1, included_tokens: 1 };
@@ -43,11 +43,11 @@ it("a subscription keeps the terms it was taken with, whatever becomes of the ta
 });
 
 it("what was subscribed to in a sandbox ends with its period once that is turned off, the operator's gifts go on", async () => {
-  const sandbox = createBillingFixture(db, { provider: createAsIfPaid("sandbox") });
+  const sandbox = createBillingFixture(db, { provider: createSimulatedPayments("sandbox") });
   const [buyer, guest] = [await sandbox.account(), await sandbox.account()];
   await sandbox.billing.subscribe(buyer, "starter");
-  await sandbox.billing.subscribeAsIfPaid(guest, "starter");
-  const none = createBillingFixture(db, { provider: createNoPayments() });
+  await sandbox.billing.subscribeWithoutPayment(guest, "starter");
+  const none = createBillingFixture(db, { provider: createDisabledPayments() });
   none.clock.put(LATER);
   await none.sweep();
   expect(await amountsOf(none, buyer)).toEqual([18_000_000]);
@@ -59,7 +59,7 @@ it("two nodes that sweep at the same moment grant each period once", async () =>
   const nodes = [createBillingFixture(db), createBillingFixture(db)];
   const [first] = nodes as [House, House];
   const users = await Promise.all(Array.from({ length: 8 }, () => first.account()));
-  for (const user_id of users) await first.billing.subscribeAsIfPaid(user_id, "pro");
+  for (const user_id of users) await first.billing.subscribeWithoutPayment(user_id, "pro");
   for (const node of nodes) node.clock.put("2026-05-15T00:00:00.000Z");
   await Promise.all([...nodes, ...nodes].map((node) => node.sweep()));
   for (const user_id of users) expect(await amountsOf(first, user_id)).toEqual(Array(4).fill(55_000_000));
@@ -69,7 +69,7 @@ it("two nodes that sweep at the same moment grant each period once", async () =>
 it("one renewal that fails holds up no other", async () => {
   const house = createBillingFixture(db);
   const [broken, sound] = [await house.account(), await house.account()];
-  for (const user_id of [broken, sound]) await house.billing.subscribeAsIfPaid(user_id, "starter");
+  for (const user_id of [broken, sound]) await house.billing.subscribeWithoutPayment(user_id, "starter");
   house.billing.onRenewed(async ({ user_id }) => {
     if (user_id === broken) throw new Error("no");
   });

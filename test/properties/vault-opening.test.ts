@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
-import type { Reflection } from "../../src/vault/vault.types.ts";
+import type { SecretLeak } from "../../src/vault/vault.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
@@ -108,9 +108,9 @@ describe("opening a secret", () => {
   });
 
   it("stops once a site sent the value back, until it is another value; its owner is told once", async () => {
-    const told: Reflection[] = [];
+    const told: SecretLeak[] = [];
     const node = vaultNode(db, KEK);
-    node.onReflected(async (reflection) => void told.push(reflection));
+    node.onSecretLeak(async (leak) => void told.push(leak));
     const { id } = await node.create(user, newSecret("TOKEN", "value"));
     const reflected = { user_id: user, id, version: 1, run_id: null };
     await node.setReflected(reflected);

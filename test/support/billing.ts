@@ -56,9 +56,9 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
   const { ledger, clock } = fixture;
   const payments = createScriptedPayments();
   const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null };
-  const people = { user: async (id: string) => ({ ...person, id }) };
+  const users = { user: async (id: string) => ({ ...person, id }) };
   const money = { payments: options.provider ?? payments, plans: options.plans ?? PLANS };
-  const billing = createBilling({ db, clock, ledger, people, log: createLog("silent"), ...money });
+  const billing = createBilling({ db, clock, ledger, users, log: createLog("silent"), ...money });
   let sequence = 0;
   const named = () => {
     sequence += 1;

@@ -1,35 +1,37 @@
 import { hashed, hashOf } from "./tokens.ts";
 
 /**
- * Cluster of a word, from 1 up (training/clusters.ts), by the hash of the word; 0 for none. One unknown word in 180,000
- * shares the hash of a known one and counts as that.
+ * Looks up the cluster of a word by its hash: from 1 up (training/clusters.ts), or 0 for none. About one unknown word
+ * in 180,000 has the hash of a known word and gets its cluster.
  */
 export interface Clusters {
   get(hash: number): number;
 }
 
 const SPACE = 32;
-/** Places for each word: most words are found, or not, at the first one looked at. */
-const ROOM = 3;
+/** Slots per word in the hash table. Most lookups end at the first slot. */
+const SLOTS_PER_WORD = 3;
 
-/** @param lines the words of a cluster each, with spaces between them; of a word's clusters the last counts */
+/**
+ * @param lines the words of one cluster per line, separated by spaces; a word in several clusters belongs to the last
+ */
 export function readClusters(lines: readonly string[]): Clusters {
   const letters = lines.reduce((sum, { length }) => sum + length, 0);
   let size = 1 << 10;
-  while (size < (letters / 6) * ROOM) size *= 2;
+  while (size < (letters / 6) * SLOTS_PER_WORD) size *= 2;
   const last = size - 1;
   const hashes = new Int32Array(size);
   const clusters = new Uint16Array(size);
-  /** Where a hash stands, or is to stand. */
-  const placeOf = (hash: number): number => {
-    let place = (hash ^ (hash >>> 15)) & last;
-    while (clusters[place] !== 0 && hashes[place] !== hash) place = (place + 1) & last;
-    return place;
+  /** The slot of a hash, or the free slot for it. */
+  const slotOf = (hash: number): number => {
+    let slot = (hash ^ (hash >>> 15)) & last;
+    while (clusters[slot] !== 0 && hashes[slot] !== hash) slot = (slot + 1) & last;
+    return slot;
   };
   const put = (hash: number, cluster: number): void => {
-    const place = placeOf(hash);
-    hashes[place] = hash;
-    clusters[place] = cluster;
+    const slot = slotOf(hash);
+    hashes[slot] = hash;
+    clusters[slot] = cluster;
   };
   const nothing = hashOf("");
   lines.forEach((line, index) => {
@@ -44,5 +46,5 @@ export function readClusters(lines: readonly string[]): Clusters {
     }
     put(hash, index + 1);
   });
-  return { get: (hash) => clusters[placeOf(hash)] as number };
+  return { get: (hash) => clusters[slotOf(hash)] as number };
 }

@@ -1,14 +1,12 @@
-import { caution } from "./discussion.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
 
 /**
- * Whether a passage fits the page it stands on. An order put into somebody else's page often is in another language
- * than the page, while a page that itself is full of instructions (a manual, a guide to prompting) has many passages
- * that sound a little like orders.
+ * Judges a passage by its page. An injected order is often in another language than the page. A page full of
+ * instructions (a manual, a guide to prompting) has many passages that look slightly like orders.
  */
 
-/** The commonest words of languages in Latin letters, folded (fold.ts); a word may speak for several. */
+/** The most common words of languages in Latin letters, folded (fold.ts). A word may belong to several languages. */
 const COMMON_WORDS = {
   english: "the and of to in is that for with on are this be as at by from you your it not or have was all can an will",
   german: "der die das und ist nicht mit den von ein eine auf dem des sich fur werden sie wir ich zu im auch wird es",
@@ -22,7 +20,7 @@ const COMMON_WORDS = {
 };
 
 const LANGUAGES = Object.keys(COMMON_WORDS);
-/** First and last letter of scripts. */
+/** The first and last letter of each script. */
 const SCRIPTS: readonly (readonly [first: number, last: number])[] = [
   [0x0400, 0x04ff],
   [0x0900, 0x097f],
@@ -34,54 +32,57 @@ const SCRIPTS: readonly (readonly [first: number, last: number])[] = [
   [0x0590, 0x05ff],
   [0x0e00, 0x0e7f],
 ];
-const TONGUES = LANGUAGES.length + SCRIPTS.length;
-/** Letters of a script that count as one common word. */
+const LANGUAGE_COUNT = LANGUAGES.length + SCRIPTS.length;
+/** This many letters of a script count as one common word. */
 const LETTERS_PER_VOTE = 3;
 
-/** Of each common word, as a number, the tongues that it speaks for. */
+/** Maps each common word, encoded as a number, to its languages. */
 const speakers = new Map<number, number[]>();
-Object.values(COMMON_WORDS).forEach((words, tongue) => {
+Object.values(COMMON_WORDS).forEach((words, language) => {
   for (const word of words.split(" ")) {
     let number = 0;
     for (let at = 0; at < word.length; at++) number = lengthened(number, word.charCodeAt(at));
-    speakers.set(number, [...(speakers.get(number) ?? []), tongue]);
+    speakers.set(number, [...(speakers.get(number) ?? []), language]);
   }
 });
 
-/** Words of letters a to z as numbers: no two have the same up to the length where numbers lose places. */
+/** Encodes words of letters a to z as numbers. The numbers are unique up to LONGEST letters. */
 function lengthened(number: number, code: number): number {
   return number * 27 + code - 96;
 }
 
-/** Longer words are none of the common ones. */
+/** The length of the longest common word. */
 const LONGEST = Math.max(
   ...Object.values(COMMON_WORDS).flatMap((words) => words.split(" ").map((word) => word.length)),
 );
-/** What a code unit is: 1 for a to z, then a number for each script. */
+/** The kind of each code unit: 1 for a to z, then one number per script. */
 const KINDS = new Uint8Array(1 << 16).fill(1, 97, 123);
 SCRIPTS.forEach(([first, last], script) => {
   KINDS.fill(script + 2, first, last + 1);
 });
 
-/** A tongue is told by this many votes, and this many times as many as any other has. */
+/** A language is recognised with this many votes, and with this many times the votes of any other. */
 const MIN_VOTES = 2;
 const MIN_LEAD = 1.6;
-/** Pieces of a page that are read to know its tongues. */
+/** The number of pieces that are read to find the page's languages. */
 const SAMPLE = 80;
-/** A page of fewer characters in a known tongue has none that a passage could differ from. */
+/** A page with fewer characters in known languages has no language of its own to compare with. */
 const MIN_PAGE = 400;
-/** A tongue that makes up this share of the page is not foreign to it. */
+/** A language with at least this share of the page is not foreign to it. */
 const AT_HOME = 0.25;
 
-/** What speaks against a passage in a tongue that is foreign to its page, in the model's logits. */
+/** Evidence against a passage in a foreign language, in logits. */
 const FOREIGN = 1.5;
-/** What speaks against a passage that forges the frame of a conversation: tokens that normalise.ts has defused. */
+/** Evidence against a passage that forges a chat frame, in logits. normalise.ts has already rewritten its tokens. */
 const FRAMED = 1;
 const FORGED_FRAME =
   /\(\/?(?:system|im_start|im_end|inst|sys|end_?of_?text|eot_id|(?:start|end)_header_id|(?:start|end)_of_turn|tool_calls?|tool_results?|tool_response|function_(?:calls?|results?)|system-reminder)\)/;
-/** The rest of the page begins this many characters from its strongest passage: an order is no witness for itself. */
+/**
+ * The rest of the page starts this many characters away from the strongest passage, so that an order does not support
+ * itself.
+ */
 const REST_DISTANCE = 300;
-/** Of the rest of the sentences, the one at this rank tells how many sound like orders, from this logit up. */
+/** The score of the sentence at this rank in the rest of the page shows how many sentences look like orders. */
 const CROWD_RANK = 2;
 const CROWD_FROM = -2;
 const CROWD_STEP = 0.6;
@@ -92,20 +93,20 @@ interface Judged extends Window {
 }
 
 /**
- * What the page around them makes of its windows, in logits: `extras` is added to each, `allowance` is asked beyond
- * the threshold on a page of many instructions, or one that discusses attacks. Windows below `floor` are not looked at.
+ * Adjusts windows by their page, in logits. `extras` is added to each window. `allowance` raises the threshold on a
+ * page with many instructions or one that discusses attacks. Windows below `floor` are skipped.
  */
 export function inContext(
   pieces: readonly Piece[],
   windows: readonly Judged[],
   floor: number,
 ): { allowance: number; extras: readonly number[] } {
-  const strangeness = createStrangeness(pieces);
+  const foreignness = createForeignness(pieces);
   const extras = windows.map(({ first, last, logit }) => {
     if (logit < floor) return 0;
     let isFramed = false;
     for (let at = first; at <= last; at++) isFramed ||= FORGED_FRAME.test(pieces[at]?.folded ?? "");
-    return FOREIGN * strangeness(first, last) + (isFramed ? FRAMED : 0);
+    return FOREIGN * foreignness(first, last) + (isFramed ? FRAMED : 0);
   });
   return { allowance: allowanceOf(pieces, windows, extras), extras };
 }
@@ -137,37 +138,37 @@ function isOutside(piece: Piece, from: number, to: number): boolean {
 }
 
 /** How foreign the pieces from `first` to `last` are to their page: 0 to 1. */
-type Strangeness = (first: number, last: number) => number;
+type Foreignness = (first: number, last: number) => number;
 
-/** Reads the page when it is first asked: a sample of it, as its tongue is told by little. */
-function createStrangeness(pieces: readonly Piece[]): Strangeness {
+/** Reads a sample of the page on the first call; a few words are enough to recognise a language. */
+function createForeignness(pieces: readonly Piece[]): Foreignness {
   let page: { shares: Float64Array; home: number } | undefined;
-  /** Of pieces read before: windows overlap. */
+  /** Votes by piece, cached because windows overlap. */
   const votes: (Float32Array | undefined)[] = [];
   return (first, last) => {
-    page ??= tonguesOf(pieces);
+    page ??= languagesOf(pieces);
     if (page.home < 0) return 0;
-    const sum = new Float32Array(TONGUES);
+    const sum = new Float32Array(LANGUAGE_COUNT);
     for (let at = first; at <= last; at++) {
       votes[at] ??= votesOf(pieces[at]?.folded ?? "");
-      for (let tongue = 0; tongue < TONGUES; tongue++)
-        sum[tongue] = (sum[tongue] as number) + (votes[at]?.[tongue] as number);
+      for (let language = 0; language < LANGUAGE_COUNT; language++)
+        sum[language] = (sum[language] as number) + (votes[at]?.[language] as number);
     }
-    const tongue = tongueOf(sum);
-    if (tongue < 0 || tongue === page.home) return 0;
-    return Math.max(0, 1 - (page.shares[tongue] as number) / AT_HOME);
+    const language = languageOf(sum);
+    if (language < 0 || language === page.home) return 0;
+    return Math.max(0, 1 - (page.shares[language] as number) / AT_HOME);
   };
 }
 
-function tonguesOf(pieces: readonly Piece[]): { shares: Float64Array; home: number } {
-  const shares = new Float64Array(TONGUES);
+function languagesOf(pieces: readonly Piece[]): { shares: Float64Array; home: number } {
+  const shares = new Float64Array(LANGUAGE_COUNT);
   let known = 0;
   const step = Math.ceil(pieces.length / SAMPLE);
   for (let at = 0; at < pieces.length; at += step) {
     const { folded } = pieces[at] as Piece;
-    const tongue = tongueOf(votesOf(folded));
-    if (tongue < 0) continue;
-    shares[tongue] = (shares[tongue] as number) + folded.length;
+    const language = languageOf(votesOf(folded));
+    if (language < 0) continue;
+    shares[language] = (shares[language] as number) + folded.length;
     known += folded.length;
   }
   const home = known < MIN_PAGE ? -1 : shares.indexOf(Math.max(...shares));
@@ -175,7 +176,7 @@ function tonguesOf(pieces: readonly Piece[]): { shares: Float64Array; home: numb
 }
 
 function votesOf(folded: string): Float32Array {
-  const votes = new Float32Array(TONGUES);
+  const votes = new Float32Array(LANGUAGE_COUNT);
   const letters = new Uint32Array(SCRIPTS.length);
   let word = 0;
   let length = 0;
@@ -196,21 +197,53 @@ function votesOf(folded: string): Float32Array {
 }
 
 function vote(votes: Float32Array, word: number): void {
-  const tongues = speakers.get(word);
-  if (tongues !== undefined) for (const tongue of tongues) votes[tongue] = (votes[tongue] as number) + 1;
+  const languages = speakers.get(word);
+  if (languages !== undefined) for (const language of languages) votes[language] = (votes[language] as number) + 1;
 }
 
-/** The tongue that is told, or -1. */
-function tongueOf(votes: Float32Array): number {
+/** The recognised language, or -1. */
+function languageOf(votes: Float32Array): number {
   let most = 0;
   let second = 0;
-  let tongue = -1;
+  let language = -1;
   votes.forEach((count, at) => {
     if (count > most) {
       second = most;
       most = count;
-      tongue = at;
+      language = at;
     } else if (count > second) second = count;
   });
-  return most >= MIN_VOTES && most >= MIN_LEAD * second ? tongue : -1;
+  return most >= MIN_VOTES && most >= MIN_LEAD * second ? language : -1;
+}
+
+/** Words of texts about models and about attacks on them. Such texts quote injections to explain them. */
+const DISCUSSION = wordsOf([
+  "prompt injections?|injections?|jailbreak(?:s|ing)?|owasp|red[- ]team\\w*|adversarial\\w*|guardrails?|attack(?:s|ers?)",
+  "mitigat\\w+|vulnerabilit\\w+|payloads?|threat model\\w*|exploit\\w*|benchmark\\w*|dataset\\w*|malicious|defen[cs]es?",
+  "detectors?|detection|classifiers?|evaluations?|untrusted|harmful|robustness|hijack\\w*|evad\\w+|bypass(?:es|ed)?",
+  "advisor(?:y|ies)|cve|severity|patched|incidents?|bug bount\\w+|researchers?|security|sandbox\\w*|privileges?|filters?",
+  "phishing|scam\\w*|spoof\\w*|manipulat\\w+|trick(?:s|ed)?|leak(?:s|ed|age)|attempts?",
+  "prompts?|prompting|prompted|(?:zero|few)-shot|chain[- ]of[- ]thought|fine-?tun\\w+|retrieval[- ]augmented|hallucinat\\w+",
+  "llms?|language models?|models|generative|transformers?|context window|chatbots?|assistants?|agents?",
+  "chatgpt|gpt-?\\d|openai|anthropic",
+]);
+
+/** The number of kinds of these words that is free. Each further kind raises the threshold by one step. */
+const DISCUSSION_FREE = 3;
+const DISCUSSION_STEP = 0.6;
+const DISCUSSION_MOST = 4;
+/** Words with the same first letters count as one kind. */
+const KIND_LENGTH = 6;
+
+function wordsOf(lines: readonly string[]): RegExp {
+  return new RegExp(`\\b(?:${lines.join("|")})\\b`, "g");
+}
+
+/** How much to raise the threshold when these pieces discuss attacks. The passage and its neighbours are excluded. */
+function caution(pieces: Iterable<Piece>): number {
+  const kinds = new Set<string>();
+  for (const { folded } of pieces) {
+    for (const word of folded.match(DISCUSSION) ?? []) kinds.add(word.slice(0, KIND_LENGTH));
+  }
+  return Math.min(DISCUSSION_MOST, Math.max(0, kinds.size - DISCUSSION_FREE) * DISCUSSION_STEP);
 }

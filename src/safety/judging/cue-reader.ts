@@ -2,16 +2,16 @@ import { CUES } from "./cues.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
 
-/** Which cues speak in a window of a text, by name, each once, in the order of the list. */
+/** The names of the cues found in a window, each once, in the order of the list. */
 export type CueReader = (window: Window) => readonly string[];
 
-/** Negated classes that hold the line feed do not take one. */
+/** A negated class that contains the line feed does not match across lines. */
 const BOUND_TO_LINE = /\[\^[^\]]*\\n[^\]]*\]/g;
 const GOES_ON = /\\[nsWD]|\[\^|\^/;
-/** Whether a pattern may see more than one line, or where the text begins: it is looked for in whole windows. */
+/** A pattern that can match across lines, or at the start of the text, is tested on whole windows. */
 const isOfWindow = CUES.map(({ pattern }) => GOES_ON.test(pattern.source.replace(BOUND_TO_LINE, "")));
 
-/** Windows overlap: what stands within a line is looked for in each piece once. */
+/** Windows overlap, so each piece is searched once for the patterns that stay within a line. */
 export function createCueReader(pieces: readonly Piece[]): CueReader {
   const known: (readonly number[] | undefined)[] = [];
 

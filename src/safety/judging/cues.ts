@@ -1,9 +1,9 @@
 /**
- * What gives away a passage that instructs a model instead of informing a reader: who is addressed, what is to be
- * overridden, what is to be done with the user's data, and that nobody is to know. Each cue alone is common in honest
- * text; what each says, alone and together with others, is learnt (features.ts).
+ * Cues of a passage that instructs a model instead of informing a reader: it addresses a model, overrides its
+ * instructions, asks for the user's data, or asks for secrecy. Each cue alone is common in honest text; training learns
+ * the weights of cues and of their combinations (features.ts).
  *
- * Read on the folded view (fold.ts): lower case, no accents. Every gap is bounded, so that each pattern is linear.
+ * Cues are read on the folded view (fold.ts): lower case, no accents. Every gap is bounded, so each pattern is linear.
  */
 export interface Cue {
   readonly name: string;

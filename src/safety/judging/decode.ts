@@ -1,37 +1,37 @@
 import { isUtf8 } from "node:buffer";
 import { UPRIGHT } from "./letters.ts";
 
-/** What runs of code in a text say: base64, numbers for letters, escapes, references, Morse, letters upside down. */
+/** Decodes runs of code in a text: base64, numbers for letters, escapes, references, Morse, upside-down letters. */
 
-/** A stretch of a text, and what it says. */
+/** A stretch of a text and its decoded text. */
 export interface Decoded {
   readonly start: number;
   readonly end: number;
   readonly text: string;
-  /** Nobody can read it as it stands: base64 and hexadecimal, unlike a space written `%20`. */
+  /** true: people cannot read it as written (base64, hexadecimal), unlike a space written `%20`. */
   readonly is_opaque: boolean;
 }
 
-/** Code within code is read so deep. */
+/** The deepest nesting of code within code that is decoded. */
 const MAX_DEPTH = 3;
-/** Runs of one text that are read; a page of base64 pictures has its first so many read. */
+/** The most runs that are decoded per text. */
 const MAX_RUNS = 200;
 const MAX_TEXT = 20_000;
 
 interface Code {
-  /** One of these is in every text that has such a run: looked for first, as no pattern is as quick. */
+  /** Every text with such a run contains one of these. This is the fastest check. */
   readonly signs?: readonly string[];
-  /** Cheap, and true of every text that has such a run. */
+  /** A cheap pattern that matches every text with such a run. */
   readonly gate?: RegExp;
   /** Finds the runs. */
   readonly run: RegExp | ((text: string) => Iterable<{ index: number; 0: string }>);
-  /** Whether a word may go on into the run. */
+  /** Whether a word may continue directly into the run. */
   readonly has_head?: boolean;
   readonly read: (run: string) => string;
 }
 
 const utf8 = (bytes: Uint8Array): string => Buffer.from(bytes).toString("utf8");
-/** As `utf8`; or "\ufffd" alone, which makes a text unreadable, for bytes that are none. */
+/** Decodes UTF-8. Returns "\ufffd", which counts as unreadable, for invalid bytes. */
 const wellFormed = (bytes: Buffer): string => (isUtf8(bytes) ? bytes.toString("utf8") : "\ufffd");
 const fromBase64 = (run: string): string => {
   const plain = run.replace(/[^A-Za-z0-9+/_-]/g, "");
@@ -60,7 +60,7 @@ const NAMED: Record<string, string> = {
   emsp: " ",
 };
 
-/** Characters of base64, or of twelve numbers in hexadecimal: shorter runs say nothing. */
+/** The shortest run that is decoded, in characters: 24 of base64, or 12 bytes in hexadecimal. */
 const MIN_RUN = 24;
 const IS_BASE64 = oneOf("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-");
 const IS_HEX = oneOf("0123456789abcdefABCDEF:,\t\n\v\f\r \u00a0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff");
@@ -74,7 +74,10 @@ function oneOf(chars: string): Uint8Array {
   return table;
 }
 
-/** Runs of MIN_RUN and more: looked for only where every such run has to pass, as a pattern would try at every letter. */
+/**
+ * Finds runs of at least MIN_RUN characters. It tests every MIN_RUN-th position, because a pattern would start at every
+ * letter.
+ */
 function longRuns(text: string, isPart: Uint8Array): { index: number; 0: string }[] {
   const runs: { index: number; 0: string }[] = [];
   for (let at = MIN_RUN - 1; at < text.length; at += MIN_RUN) {
@@ -101,7 +104,7 @@ const CODES: readonly Code[] = [
     read: fromBase64,
   },
   {
-    // In short lines or groups: two words beside one another that have a capital or digit behind a small letter.
+    // Base64 in short lines or groups: two neighbouring words with a capital or digit after a small letter.
     gate: /[a-z0-9][A-Z]\S{0,80}\s{1,3}\S{0,80}?[a-z0-9][A-Z]/,
     run: /(?<![A-Za-z0-9+/])(?:(?=[a-z+/]{0,40}[A-Z0-9])[A-Za-z0-9+/]{4,80}["' \n,+]{1,6}){2,400}[A-Za-z0-9+/]{2,80}={0,2}/g,
     read: fromBase64,
@@ -158,7 +161,7 @@ const CODES: readonly Code[] = [
     read: fromNumbers(10),
   },
   {
-    // The place of each letter in the alphabet.
+    // The position of each letter in the alphabet.
     gate: /\d[-.,/|\s]{1,3}\d{1,2}[-.,/|\s]{1,3}\d{1,2}[-.,/|\s]{1,3}\d{1,2}[-.,/|\s]{1,3}\d/,
     run: /(?<![\d.])(?:(?:1\d|2[0-6]|[1-9])[-.,/|\s]{1,3}){15,2000}(?:1\d|2[0-6]|[1-9])(?!\d)/g,
     read: fromPlaces,
@@ -211,7 +214,10 @@ function fromMorse(run: string): string {
     .join(" ");
 }
 
-/** What stands between most numbers stands between letters, all else between words; where all is alike, pairs will do. */
+/**
+ * The most common separator separates letters, the others separate words. If there is only one, pairs of it separate
+ * words.
+ */
 function fromPlaces(run: string): string {
   const joints = Map.groupBy(run.match(/\D+/g) ?? [], (joint) => joint);
   const [joint = ""] = [...joints].toSorted(([, some], [, others]) => others.length - some.length)[0] ?? [];
@@ -230,17 +236,19 @@ function turnedLines(text: string): RegExpExecArray[] {
   );
 }
 
-/** Turned as a whole, and letter by letter. */
+/** Decodes upside-down text, reversed or letter by letter. */
 function fromTurned(run: string): string {
   const letters = Array.from(run, (letter) => UPRIGHT.get(letter) ?? letter);
   return `${letters.toReversed().join("")}\n${letters.join("")}`;
 }
 
 const CONTROLS = /[\p{Cc}\p{Cf}]/gu;
-/** A few of these in a long text are there to keep it from being read. */
+/**
+ * A text with a larger share of control characters is not decoded. A few are ignored: they only disturb the detector.
+ */
 const MAX_CONTROLS_SHARE = 0.6;
 
-/** The text, if it is some: letters and marks only, and with words in it. */
+/** Returns the text if it consists of letters and marks only and contains words. */
 function readableText(text: string): string | undefined {
   if (text.includes("\ufffd")) return undefined;
   const plain = text.replace(CONTROLS, (char) => (char === "\n" || char === "\t" ? char : ""));
@@ -248,7 +256,7 @@ function readableText(text: string): string | undefined {
   return /^[\p{L}\p{N}\p{P}\p{S}\p{M}\s]+$/u.test(plain) ? plain : undefined;
 }
 
-/** All runs of code in a text that say something, and what. Linear: each pattern is bounded, and stands behind a gate. */
+/** Finds all runs of code that decode to text. Linear: each pattern is bounded and runs only after its gate. */
 export function decodedRuns(text: string, depth = MAX_DEPTH): Decoded[] {
   const found: Decoded[] = [];
   for (const { signs, gate, run, read, has_head } of CODES) {

@@ -6,21 +6,23 @@ import type { Piece } from "./pieces.ts";
 import { createTally } from "./tally.ts";
 import { piecesOf, type Window, windowsOf } from "./windows.ts";
 
-/** How far the threshold lies from the model's own: strict takes less evidence. */
+/** Offset of the threshold per level, in logits. `strict` needs less evidence. */
 const LEVELS = { strict: -1, balanced: 0 } as const;
-/** Cues are looked for only where the words leave a chance: by themselves they never lift a window from below this. */
+/** Cues are searched only above this score, because cues alone never lift a window from below it to the threshold. */
 const CUE_GATE = -3;
-/** A passage is taken out at less evidence than it takes to call the whole page an attack: it costs a reader less. */
+/** Removing a passage needs less evidence than flagging the page, because it costs a reader less. */
 const REMOVAL_MARGIN = 1.15;
-/** How a whole page is written speaks against each of its passages only so much; else all of it would go. */
+/**
+ * The most evidence about the whole page that counts for removal. Without this limit all of the page would be removed.
+ */
 const EVIDENCE_TO_REMOVE = 1.5;
-/** No window is judged to be below this. */
+/** The lowest score of a window. */
 const LOWEST = -50;
-/** Windows this far below the threshold are beyond the reach of what context can add. */
+/** Context cannot lift a window that is this far below the threshold. */
 const REACH = 3;
-/** A sentence that has less than this by itself is no part of an order. */
+/** A sentence with a lower score of its own is not part of an order. */
 const INNOCENT = -1.5;
-/** A paragraph up to this long goes as a whole: an order and its pretext belong together. */
+/** A paragraph up to this length is removed whole, because an order and its pretext belong together. */
 const WHOLE_PARAGRAPH = 700;
 
 export type Level = keyof typeof LEVELS;
@@ -28,32 +30,32 @@ export type Level = keyof typeof LEVELS;
 interface Passage {
   readonly start: number;
   readonly end: number;
-  /** Names of the cues that spoke; may be none, when the words alone told. */
+  /** The names of the cues that matched. May be empty when the words alone gave the score. */
   readonly cues: readonly string[];
 }
 
 export interface Detection {
-  /** What to take out, in order, not overlapping. */
+  /** The passages to remove, in order and without overlap. */
   readonly passages: readonly Passage[];
-  /** 0 to 1; from 0.5 up the text is taken to carry an instruction. */
+  /** 0 to 1. From 0.5 the text counts as an instruction to a model. */
   readonly score: number;
 }
 
 const NO_CUES: readonly string[] = [];
 
-/** Read when the first text is judged: who reads no pages has no need of it. */
+/** Loaded with the first text, so that a process that judges no text does not load it. */
 let shipped: Model | undefined;
 
 /**
- * Finds passages that instruct a model. Linear in the text; `text` is in the output view (normalise.ts).
- * @param evidence what speaks for an attack besides the words, in the model's logits: that the text was hidden, say.
+ * Finds passages that instruct a model. Linear in the text; `text` is the output of normalise.ts.
+ * @param evidence evidence of an attack besides the words, in logits; for example that the text was hidden
  */
 export function detect(text: string, level: Level, evidence = 0): Detection {
   shipped ??= loadModel();
   return detectWith(shipped, text, level, evidence);
 }
 
-/** As `detect`, by a model of one's own (training/). */
+/** Like `detect`, with another model (training/). */
 export function detectWith(model: Model, text: string, level: Level, evidence: number): Detection {
   const pieces = piecesOf(text);
   const judge = createJudge(model, pieces);
@@ -65,7 +67,7 @@ export function detectWith(model: Model, text: string, level: Level, evidence: n
   const asked = model.threshold + LEVELS[level] + allowance;
   const flagging = asked - evidence;
   const strongest = windows.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), LOWEST);
-  // A page that is flagged loses its strongest passage at least.
+  // A flagged page loses at least its strongest passage.
   const doubtful = asked - Math.min(evidence, EVIDENCE_TO_REMOVE) - REMOVAL_MARGIN;
   const removing = strongest >= flagging ? Math.min(doubtful, strongest) : doubtful;
   const passages: Passage[] = [];
@@ -97,7 +99,7 @@ function createJudge(model: Model, pieces: readonly Piece[]): (window: Window) =
   };
 }
 
-/** Leaves out innocent pieces at either end, as long as the rest is still over the threshold. */
+/** Drops innocent pieces at both ends while the rest stays above the threshold. */
 function trimmed(window: Window, threshold: number, judge: (window: Window) => Judgement): Window {
   let { first, last } = window;
   const isInnocent = (at: number) => judge({ first: at, last: at }).logit < INNOCENT;
@@ -107,17 +109,17 @@ function trimmed(window: Window, threshold: number, judge: (window: Window) => J
   return { first, last };
 }
 
-/** The window's place in the text, and no more: what is only doubtful may be honest. */
+/** The window's range in the text, not widened, because a doubtful passage may be honest. */
 function alone(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
   const start = pieces[first]?.start ?? 0;
   return { start, end: start + text.slice(start, pieces[last]?.end).trimEnd().length, cues };
 }
 
-/** The window's place in the text, widened to whole paragraphs where these are short. */
+/** The window's range in the text, widened to whole paragraphs if they are short. */
 function widened(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
   const from = pieces[first]?.start ?? 0;
   const to = pieces[last]?.end ?? text.length;
-  // Looked for within reach only: a page may be one line.
+  // Search only this far, because a page may be a single line.
   const reach = text.slice(Math.max(0, from - WHOLE_PARAGRAPH), from);
   const paragraph_start = from - reach.length + reach.lastIndexOf("\n") + 1;
   const newline = text.slice(to - 1, to + WHOLE_PARAGRAPH).indexOf("\n");

@@ -2,26 +2,28 @@ import type { Clusters } from "./clusters.ts";
 import { hashOf, NO_WORD, tokensOf } from "./tokens.ts";
 
 /**
- * What the detector's model sees of a text: its words, the clusters that its words belong to (so that a word never
- * seen in training counts as its neighbours do), and how these follow one another. Each feature is a number below
- * TABLE_SIZE, found by hashing; there is no list of features to keep.
+ * The features of a text for the detector's model: its words, the clusters of its words, and their order. A word never
+ * seen in training counts like its cluster. Each feature is a hash below TABLE_SIZE, so no list of features exists.
  */
 
 export const TABLE_SIZE = 1 << 17;
 
-/** Kinds of feature, so that the same word in two of them is two features. */
+/** Kinds of feature. The same word in two kinds gives two features. */
 const KIND = { word: 1, pair: 2, cluster: 3, cluster_pair: 4, cluster_skip: 5, cluster_triple: 6, first: 7, cue: 8 };
 
-/** Features of a token at most. */
+/** The most features per token. */
 const MOST_FEATURES = 7;
 
-/** Features of a folded piece of text (fold.ts), with repetitions: a view of memory that the next call writes to. */
+/**
+ * The features of a folded piece of text (fold.ts), with repetitions. The result is a buffer that the next call
+ * overwrites.
+ */
 export function textFeatures(folded: string, clusters: Clusters): Int32Array {
   const { words, stems, count: tokens } = tokensOf(folded);
   if (found.length < tokens * MOST_FEATURES) found = new Int32Array(tokens * MOST_FEATURES * 2);
   let count = 0;
   let beforeWord = 0;
-  /** Clusters of the last words, the latest first. */
+  /** The clusters of the previous words, the latest first. */
   let last = 0;
   let second = 0;
   let third = 0;
@@ -51,7 +53,9 @@ export function textFeatures(folded: string, clusters: Clusters): Int32Array {
 
 let found = new Int32Array(1 << 12);
 
-/** Features of the cues that speak in a folded window: each, every two together, and how much they weigh in all. */
+/**
+ * The features of the cues in a folded window: one per cue, one per pair of cues, and one per number of cues reached.
+ */
 export function cueFeatures(cues: readonly string[]): number[] {
   const hashes = cues.map(hashOf);
   const features = hashes.map((cue) => slot(KIND.cue, cue, 0));

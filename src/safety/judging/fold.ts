@@ -1,17 +1,17 @@
 import { LEET, LOOKALIKES, unframed } from "./letters.ts";
 
 /**
- * The detection view of a text: one spelling for what many tricks write differently. Read by the cues only, never
- * given to a model.
+ * The detection view of a text: one spelling for many disguised spellings. Only the cues read it; it never goes to a
+ * model.
  */
 
 const MIXED_WORD = /[\p{L}\p{N}@$]{2,40}/gu;
 const FRAMED = /[\u20d0-\u20ff\u249c-\u24b5\ud83c]/;
 
-/** What a code unit is to `lookAt`. Capitals count as letters, as they are to be small. */
+/** Kinds of code unit for `lookAt`. Capitals are letters, because they become lower case. */
 const UNIT = { plain: 0, letter: 1, leet: 2, space: 3, gap: 4, control: 5, foreign: 6, foreign_gap: 7 } as const;
 const UNITS = units();
-/** What two code units in a row say of a text. */
+/** Facts about a text, found from pairs of code units. */
 const SAID = { spaced: 1, masked: 2, not_ascii: 4 } as const;
 const PAIRS = Uint8Array.from({ length: 64 }, (_said, pair) => saidBy(pair >> 3, pair & 7));
 
@@ -39,7 +39,7 @@ function saidBy(first: number, second: number): number {
   );
 }
 
-/** One pass instead of a pattern for each question: most texts are as they are in lower case. */
+/** Checks all facts in one pass. Most texts need only lower case. */
 function lookAt(text: string): number {
   let said = 0;
   let before: number = UNIT.plain;
@@ -51,7 +51,10 @@ function lookAt(text: string): number {
   return said;
 }
 
-/** Lower case, compatibility forms, accents off Latin letters, look-alikes and leet read as Latin within mixed words. */
+/**
+ * Folds a text: lower case, compatibility forms, no accents on Latin letters. Within mixed words, look-alikes and leet
+ * become Latin letters.
+ */
 export function fold(text: string): string {
   let said = lookAt(text);
   let plain = text;
@@ -65,7 +68,7 @@ export function fold(text: string): string {
   return plain.replace(MIXED_WORD, (word) => (/[a-z]/.test(word) && /[^a-z]/.test(word) ? unmasked(word) : word));
 }
 
-/** Accented Latin letters and common punctuation: each by itself is written the same way wherever it stands. */
+/** Accented Latin letters and common punctuation. Each folds alone, independent of its neighbours. */
 const SIMPLE = /[\u0080-\u024f\u2010-\u205e]/g;
 const NOT_SIMPLE = /[^\0-\u024f\u2010-\u205e]/;
 const simple = new Map<string, string>();
@@ -86,7 +89,7 @@ function composedChar(char: string): string {
 function composedWhole(text: string): string {
   return (
     (FRAMED.test(text) ? unframed(text) : text)
-      // One character each that compatibility forms spell out as eighteen, or eight: a text of them would grow as much.
+      // Compatibility forms expand these characters to 18 or 8 characters, which would let a text grow as much.
       .replace(/[\ufdfa\ufdfb]/g, " ")
       .normalize("NFKD")
       .replace(/[\u0300-\u036f]/g, "")
@@ -99,7 +102,7 @@ function composedWhole(text: string): string {
 
 function unmasked(word: string): string {
   const latin = word.replace(/[\u0080-\uffff]/g, (char) => LOOKALIKES.get(char) ?? char);
-  // Digits between letters only: 2024, 3d and v1 stay.
+  // Only digits between letters: 2024, 3d and v1 stay.
   return latin.replace(/(?<=[a-z])[013457@$]+(?=[a-z])|^[013457@$](?=[a-z]{2})/g, (run) =>
     Array.from(run, (char) => LEET[char] ?? char).join(""),
   );

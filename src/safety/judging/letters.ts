@@ -1,6 +1,6 @@
-/** What stands for a letter of the Latin alphabet where somebody wants it read by people only. */
+/** Characters that people read as Latin letters. */
 
-/** Of each letter, what looks like it in other scripts, as small capital, with bars and hooks, or turned round. */
+/** Look-alikes of each letter: from other scripts, small capitals, with bars and hooks, or turned. */
 const LIKE: Record<string, string> = {
   a: "аαաꭺⲁᴀɐⱥąɑ",
   b: "вьβᏼⲃʙƀɓƅ",
@@ -32,7 +32,7 @@ const LIKE: Record<string, string> = {
 export const LOOKALIKES: ReadonlyMap<string, string> = new Map(
   Object.entries(LIKE).flatMap(([letter, others]) => Array.from(others, (other) => [other, letter] as const)),
 );
-/** Letters turned upside down, a to z; and other shapes of them. */
+/** Upside-down letters a to z, and variants of them. */
 const TURNED = "ɐqɔpǝɟƃɥᴉɾʞlɯuodbɹsʇnʌʍxʎz";
 export const UPRIGHT: ReadonlyMap<string, string> = new Map([
   ...Array.from(TURNED, (letter, at) => [letter, String.fromCharCode(97 + at)] as const),
@@ -63,17 +63,17 @@ for (let from = 0; from < 0x10000; from += 0x1000) {
   every += String.fromCharCode(...Uint16Array.from({ length: 0x1000 }, (_code, at) => from + at));
 }
 
-/** Writes `value` for each code unit that a pattern of one character and its repetition is for. */
+/** Writes `value` for each code unit that matches a pattern of one repeated character. */
 export function fillWhere(table: Uint8Array, pattern: RegExp, value: number): void {
   for (const { index, 0: run } of every.matchAll(pattern)) table.fill(value, index, index + run.length);
 }
 
-/** Letters whose compatibility forms are not letters: in brackets, in dark squares and circles, and those of flags. */
+/** Letters without a letter as compatibility form: in brackets, in dark squares and circles, and flag letters. */
 const ENCLOSED = /[\u{1f150}-\u{1f169}\u{1f170}-\u{1f189}]/gu;
 const BRACKETED = /[\u249c-\u24b5]{2,}/g;
 const FLAGS = /(?:[\u{1f1e6}-\u{1f1ff}][\u2000-\u200a]?){5,}/gu;
 
-/** Letters in frames as plain letters. */
+/** Replaces framed letters by plain letters. */
 export function unframed(text: string): string {
   const plain = text
     .replace(BRACKETED, (run) => Array.from(run, (char) => latin(char.charCodeAt(0) - 0x249c)).join(""))

@@ -1,6 +1,6 @@
 /**
- * The words that orders to a model are made of, and how to know them again when they are misspelt on purpose. They tell
- * only where a second look is worth its time (respell.ts): what is found there is judged like any other text.
+ * The words of orders to a model, and how to recognise them when they are misspelt on purpose. They only decide which
+ * text is read again (respell.ts); the detector judges the result like any other text.
  */
 
 const VERBS =
@@ -11,7 +11,7 @@ const OBJECTS =
   "instructions instruction prompt prompts rules directives directions guidelines commands orders system password " +
   "passwords credentials secret secrets token tokens previous prior above earlier everything conversation message " +
   "messages account developer restrictions context assistant hidden user";
-/** What stands between them: words to cut `ignoreallprevious` into. */
+/** Common words between them, for cutting `ignoreallprevious` into words. */
 const OTHERS =
   "a about account address after all an and answer any anything are as ask at be been before but by call can card code " +
   "confidential contents customer data do dont email entire everyone exactly exact file files first follow following for " +
@@ -27,13 +27,13 @@ const roles = new Map<string, number>([
   ...wordsOf(VERBS).map((word) => [word, ROLE.verb] as const),
   ...wordsOf(OBJECTS).map((word) => [word, ROLE.object] as const),
 ]);
-/** Every word of orders with what it is in them; 0 for the small ones. */
+/** Every order word with its kind: verb, object, or 0 for common words. */
 export const ORDER_WORDS: ReadonlyMap<string, number> = new Map([
   ...wordsOf(OTHERS).map((word) => [word, 0] as const),
   ...roles,
 ]);
 
-/** Shorter words have too many neighbours to be known misspelt. */
+/** Shorter words have too many similar words to recognise a misspelling. */
 const MIN_MISSPELT = 5;
 const MIN_DROPPED = 6;
 const MIN_SKELETON = 3;
@@ -41,7 +41,7 @@ const MIN_SKELETON = 3;
 const ALPHABET = "abcdefghijklmnopqrstuvwxyz";
 const LETTERS = ALPHABET.length;
 
-/** `l` and `i` are one letter: leet writes `1` and `!` for both. */
+/** Treats `l` and `i` as one letter, because leet writes `1` and `!` for both. */
 const canonical = (word: string): string => word.replaceAll("l", "i");
 function squeezed(word: string): string {
   let once = word.slice(0, 1);
@@ -49,7 +49,7 @@ function squeezed(word: string): string {
   return once;
 }
 
-/** With the inner letters in order: the same for all that only swap these. */
+/** Sorts the inner letters, so that words with swapped inner letters become equal. */
 function sorted(word: string): string {
   const counts = new Uint8Array(LETTERS);
   for (let at = 1; at < word.length - 1; at++) {
@@ -66,7 +66,7 @@ const skeleton = (word: string): string => squeezed(word.replace(/[aeiou]/g, "")
 const keys = [...roles.keys()];
 const misspelt = keys.filter((word) => word.length >= MIN_MISSPELT);
 
-/** Key words by each form they are known again by. The earlier forms are surer, and go first. */
+/** Key words by each of their recognised forms. The first forms are the most certain and are tried first. */
 const FORMS = {
   exact: new Map([...ORDER_WORDS.keys()].map((word) => [canonical(word), word])),
   squeezed: new Map(
@@ -83,12 +83,12 @@ const FORMS = {
   ),
 };
 
-/** The word with one letter left out, its first and last apart. */
+/** All forms of the word without one letter; the first and last letter stay. */
 function dropped(word: string): string[] {
   return [...word.slice(1, -1)].map((_letter, at) => word.slice(0, at + 1) + word.slice(at + 2));
 }
 
-/** Forms of all key words, and the squeezed ones of every order word, for a table to look them up by (survey.ts). */
+/** The forms of all key words, and the squeezed forms of every order word, for a lookup table (survey.ts). */
 export function keyForms(): Record<"exact" | "every" | "squeezed" | "sorted" | "skeletons", string[]> {
   return {
     exact: keys,
@@ -102,7 +102,10 @@ export function keyForms(): Record<"exact" | "every" | "squeezed" | "sorted" | "
   };
 }
 
-/** The order word that this stands for, if it does. @param word letters a to z */
+/**
+ * Returns the order word that `word` probably means, if any.
+ * @param word letters a to z
+ */
 export function meant(word: string): string | undefined {
   if (ORDER_WORDS.has(word)) return word;
   const like = canonical(word);
@@ -112,9 +115,12 @@ export function meant(word: string): string | undefined {
   return bare ?? FORMS.sorted.get(sorted(like)) ?? FORMS.dropped.get(like);
 }
 
-/** A tree of the order words from their last letters to their first: 27 places a node, the last of them what ends there. */
+/**
+ * A trie of the order words, from last letter to first. Each node has 27 slots; the last holds the word that ends
+ * there.
+ */
 const NODE = LETTERS + 1;
-/** What ends at a node: the place of a word, from 1 up, and whether it is a verb's or an object's, in bits above it. */
+/** The value of a word's end: its number from 1 up, and above these bits whether it is a verb or an object. */
 const WORD_BITS = 12;
 const tree = readBackwards([...FORMS.exact.keys()]);
 const words = [...FORMS.exact.values()];
@@ -141,7 +147,7 @@ function readBackwards(forms: readonly string[]): Int32Array {
 const childOf = (node: number, letters: string, at: number): number =>
   tree[node + letters.charCodeAt(at) - 97] as number;
 
-/** Cuts letters into order words, with as few letters left over as can be; what is left over stays in one piece. */
+/** Cuts letters into order words with as few letters left over as possible. Leftover letters stay together. */
 export function cutIntoWords(letters: string): string {
   const like = canonical(letters);
   const costs = new Int32Array(like.length + 1);
@@ -155,7 +161,7 @@ export function cutIntoWords(letters: string): string {
       node = childOf(node, like, start);
       if (node === 0) break;
       const word = tree[node + LETTERS] as number;
-      // Of two ways that cost the same, the longer word; but none rather than one that gains nothing.
+      // On equal cost prefer the longer word, but prefer no word over one that gains nothing.
       const own = (costs[start] as number) + 1;
       if (word === 0 || own > cost || (own === cost && cut < 0)) continue;
       cost = own;
@@ -178,7 +184,7 @@ export function cutIntoWords(letters: string): string {
   return parts.reverse().join(" ");
 }
 
-/** Whether letters without their spaces have the words of an order in them. */
+/** Whether letters without spaces contain the words of an order. */
 export function mayHoldOrder(letters: string): boolean {
   const like = canonical(letters);
   let held = 0;

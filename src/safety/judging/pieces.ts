@@ -1,22 +1,22 @@
 import { fold } from "./fold.ts";
 
-/** Sentences are cut at this length at the latest. */
+/** The longest piece; longer sentences are cut. */
 const MAX_PIECE = 400;
 
-/** A sentence or line: where it stands in the text, and how it reads folded (fold.ts). */
+/** A sentence or line: its range in the text and its folded form (fold.ts). */
 export interface Piece {
   readonly start: number;
   readonly end: number;
   readonly folded: string;
-  /** 0 for the text as it is written; each other reading of a part of it has its own number, and follows it. */
+  /** 0 for the text as written. Each other reading of a part has its own number and follows the text. */
   readonly reading: number;
 }
 
-/** The text in sentences and lines, none longer than MAX_PIECE, blank ones left out. */
+/** Splits the text into sentences and lines of at most MAX_PIECE characters. Drops blank ones. */
 export function written(text: string): Piece[] {
   const pieces: Piece[] = [];
   for (const { start, end } of sentences(text)) {
-    // Cut off first, as to fold a line feed is a pattern's work.
+    // Trim first, because folding a line feed needs a pattern.
     const folded = fold(text.slice(start, end).trim()).trim();
     if (folded !== "") pieces.push({ start, end, folded, reading: 0 });
   }
@@ -25,7 +25,7 @@ export function written(text: string): Piece[] {
 
 function sentences(text: string): { start: number; end: number }[] {
   const all: { start: number; end: number }[] = [];
-  // Of several full stops only the last can match, so that a row of them is read once.
+  // Only the last of several full stops can match, so a row of them is read once.
   const boundary = /\n+|[.!?]["')\]]*\s+|[。！？]["'」』)]*/g;
   let start = 0;
   for (;;) {

@@ -2,29 +2,29 @@ import type { Piece } from "./pieces.ts";
 import { mayOrder, respelt } from "./respell.ts";
 import { type Signs, survey } from "./survey.ts";
 
-/** A stretch of a text as it may be meant to be read. */
+/** Another way to read a stretch of a text. */
 export interface Rereading {
   readonly start: number;
   readonly end: number;
   readonly text: string;
 }
 
-/** A line of so few words may be part of a sentence that was broken up. */
+/** A line with at most this many words may be part of a broken sentence. */
 const MAX_LINE_WORDS = 5;
-/** Broken lines are put together up to this length. */
+/** The longest text joined from broken lines. */
 const JOINED = 300;
-/** So many lines of a few letters in a row may spell words. */
+/** This many consecutive lines of a few letters may spell words. */
 const MIN_TINY_LINES = 8;
 const TINY = 4;
 
-/** Lines up to this length, and so many of them, are surveyed once. */
+/** Limits of the cache of surveyed lines: the longest line, and the number of lines. */
 const MAX_KNOWN = 8;
 const MOST_KNOWN = 2_000;
 
 const BULLET = /^[\s>|]*(?:[-*+•–·]|\(?\d{1,3}[.):])(?:\s+|$)/;
 const HYPHEN = /[a-z]-$/;
 
-/** How pieces of a text may be meant otherwise than they are written: one by one, and broken lines put together. */
+/** Yields other readings of a text: of single pieces, and of broken lines joined. */
 export function* rereadings(pieces: readonly Piece[]): Generator<Rereading> {
   const signs = surveyAll(pieces);
   let from = 0;
@@ -38,7 +38,7 @@ export function* rereadings(pieces: readonly Piece[]): Generator<Rereading> {
   if (pieces.length - from > 1) yield* joined(pieces.slice(from), signs.slice(from));
 }
 
-/** Short lines are the most, and the same ones again and again. */
+/** Caches the survey of short lines, because pages repeat them. */
 function surveyAll(pieces: readonly Piece[]): Signs[] {
   const known = new Map<string, Signs>();
   return pieces.map(({ folded }) => {
@@ -55,7 +55,7 @@ function isBroken(folded: string, { words }: Signs): boolean {
   return words <= MAX_LINE_WORDS || HYPHEN.test(folded);
 }
 
-/** Broken lines put together, from where an order may begin. */
+/** Yields broken lines joined, from each line where an order may begin. */
 function* joined(pieces: readonly Piece[], signs: readonly Signs[]): Generator<Rereading> {
   const isSpelling = pieces.length >= MIN_TINY_LINES && tinyLines(pieces) >= MIN_TINY_LINES;
   const isHyphened = pieces.some(({ folded }) => HYPHEN.test(folded));
@@ -65,7 +65,7 @@ function* joined(pieces: readonly Piece[], signs: readonly Signs[]): Generator<R
     if (first < free || (!isSpelling && !isHyphened && sign.verbs + sign.disguised === 0)) continue;
     let last = first;
     let text = lineOf(pieces[first]);
-    /** How the text ends: asking the text itself would write it out anew for each line. */
+    /** The end of the text, kept because reading it from `text` would flatten the string for each line. */
     let tail = text.slice(-2);
     while (last + 1 < pieces.length && text.length < JOINED) {
       const line = lineOf(pieces[++last]);
@@ -77,7 +77,7 @@ function* joined(pieces: readonly Piece[], signs: readonly Signs[]): Generator<R
     const span = { start: pieces[first]?.start ?? 0, end: pieces[last]?.end ?? 0 };
     if (mayOrder([all])) yield { ...span, text };
     for (const each of respelt(text, all)) yield { ...span, text: each };
-    // The next begins in the second half of this one: an order is whole in one of them.
+    // The next one begins in the second half of this one, so that one of them contains the whole order.
     free = first + Math.ceil((last - first + 1) / 2);
   }
 }

@@ -3,15 +3,18 @@ import { cutIntoWords, mayHoldOrder, meant } from "./order-words.ts";
 import { shiftedBack } from "./shifted.ts";
 import { mayMean, type Signs, survey } from "./survey.ts";
 
-/** Fewer disguised key words than this are slips of the pen. */
+/** Fewer disguised key words than this are typing errors. */
 const MIN_DISGUISED = 2;
-/** So many short words in a row may be letters in groups. */
+/** This many consecutive short words may be letters in groups. */
 const MIN_SHORT_RUN = 8;
-/** A word so long may be words without spaces. */
+/** A word of this length may be several words without spaces. */
 const MIN_RUN_TOGETHER = 14;
 const MIN_JOINTS = 3;
 
-/** The text as its signs say that it is to be read, where that is otherwise than it is written and holds an order's words. */
+/**
+ * Respells the text in the ways that its signs suggest. Keeps a result only if it differs and contains the words of an
+ * order.
+ */
 export function respelt(folded: string, signs: Signs): string[] {
   const readings: string[] = [];
   const offer = (text: string) => {
@@ -30,7 +33,7 @@ export function respelt(folded: string, signs: Signs): string[] {
   return readings;
 }
 
-/** An order has what is to be done and to what; and more of its words than before. */
+/** An order has a verb and an object, and the result has more order words than the text before. */
 function isOrderLike(text: string, before: Signs): boolean {
   const { verbs, objects } = survey(text);
   return verbs > 0 && objects > 0 && verbs + objects > before.verbs + before.objects;
@@ -50,7 +53,7 @@ function unpacked(folded: string, { short_run, longest, joints, disguised, maske
   return asMeant(text);
 }
 
-/** With each of its words as the order word that it stands for. */
+/** Replaces each word by the order word that it probably means. */
 function asMeant(text: string): string {
   let meaning = "";
   let copied = 0;
@@ -69,14 +72,14 @@ function asMeant(text: string): string {
 
 const isSmallLetter = (code: number): boolean => code >= 97 && code <= 122;
 
-/** Letters for what stands for them, in a word that has a letter and nothing that stands for none. */
+/** Replaces look-alikes by letters, in words of letters and look-alikes only. */
 function latinOf(word: string): string {
   if (!/[^a-z]/.test(word) || !/\p{L}/u.test(word)) return word;
   const letters = Array.from(word, (char) => (/[a-z]/.test(char) ? char : (LOOKALIKES.get(char) ?? LEET[char])));
   return letters.includes(undefined) ? word : letters.join("");
 }
 
-/** Two words that follow one another only in an order that is read from its end. */
+/** Pairs of words that occur only in an order written backwards. */
 const TURNED_PAIR =
   /\b(?:(?:instructions|rules|prompts?|guidelines|directives|commands|orders) (?:previous|prior|system|your|all|safety|hidden|the)|(?:all|your|previous|the|everything) (?:ignore|disregard|forget|reveal|bypass|override|print|repeat|send)|to(?:ld)? (?:were|password|messages))\b/g;
 
@@ -84,7 +87,7 @@ function isOrderedBackwards(folded: string): boolean {
   return new Set(folded.match(TURNED_PAIR)).size >= MIN_DISGUISED;
 }
 
-/** Whether lines between them may be one order: what is to be done, and to what. */
+/** Whether these lines together may be one order: a verb and an object. */
 export function mayOrder(signs: readonly Signs[]): boolean {
   return (
     signs.some(({ verbs, disguised }) => verbs + disguised > 0) &&

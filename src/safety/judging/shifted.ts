@@ -1,20 +1,20 @@
 import { ORDER_WORDS } from "./order-words.ts";
 
-/** Texts written in another order of the alphabet: moved along it, or turned round and moved. */
+/** Decodes texts in a shifted or reversed alphabet. */
 
 const LETTERS = 26;
 const A = 97;
-/** Words that are read to find the alphabet. */
+/** The number of words that are read to find the alphabet. */
 const MAX_WORDS = 40;
 
-/** Order words by how far each letter is from the one before, which no move of the alphabet changes. */
+/** Order words by the distances between their letters, which a shift does not change. */
 const byIntervals = new Map<string, number[]>();
 for (const word of ORDER_WORDS.keys()) {
   const intervals = intervalsOf(word, 1);
   byIntervals.set(intervals, [...(byIntervals.get(intervals) ?? []), word.charCodeAt(0) - A]);
 }
 
-/** @param direction -1 as in the alphabet turned round */
+/** @param direction -1 for the reversed alphabet */
 function intervalsOf(word: string, direction: 1 | -1): string {
   let intervals = "";
   for (let at = 1; at < word.length; at++) {
@@ -25,9 +25,9 @@ function intervalsOf(word: string, direction: 1 | -1): string {
   return intervals;
 }
 
-/** The text as it reads in the alphabet in which most of its words are words of orders. */
+/** Decodes the text with the alphabet that gives the most order words. */
 export function shiftedBack(folded: string): string {
-  /** Order words in each alphabet: those moved by 0, 1, …, and then those turned round. */
+  /** Order words per alphabet: shifted by 0, 1, …, then reversed ones. */
   const scores = new Int32Array(2 * LETTERS);
   for (const word of folded.match(/[a-z]{4,}/g)?.slice(0, MAX_WORDS) ?? []) {
     const first = word.charCodeAt(0) - A;

@@ -1,40 +1,40 @@
 import { fillWhere, LEET, LOOKALIKES } from "./letters.ts";
 import { keyForms, ORDER_WORDS, ROLE } from "./order-words.ts";
 
-/** What one quick pass over a folded text tells of the words in it, to know where a second look is worth its time. */
+/** Facts about the words of a folded text, from one fast pass. They decide whether the text is read again. */
 export interface Signs {
   readonly words: number;
-  /** Key words of orders (order-words.ts) as they are written. */
+  /** Key words of orders (order-words.ts) as written. */
   readonly verbs: number;
   readonly objects: number;
-  /** Key words misspelt, or in look-alikes or leet. */
+  /** Key words that are misspelt, or written in look-alikes or leet. */
   readonly disguised: number;
-  /** Key words written backwards, and with each letter moved along the alphabet. */
+  /** Key words written backwards, or with shifted letters. */
   readonly reversed: number;
   readonly shifted: number;
-  /** Words in which something only stands for a letter, numbers apart. */
+  /** Words that contain a look-alike of a letter, numbers excluded. */
   readonly masked: number;
-  /** Most words of up to three letters in a row. */
+  /** The longest row of words of up to three letters. */
   readonly short_run: number;
   readonly longest: number;
-  /** Places where a mark that is no space, and no ordinary joint of words, stands inside a word. */
+  /** Marks inside a word that are neither spaces nor ordinary joints of words. */
   readonly joints: number;
 }
 
 const OTHER_LETTER = 64;
 const MASKED = 32;
 const LETTER = 31;
-/** Of each code unit: 1 to 26 for a letter and what stands for one, and whether it only stands for it. */
+/** Per code unit: 1 to 26 for a letter or a look-alike, and whether it is a look-alike. */
 const CLASSES = classes();
-/** Of each hash of a word's form: which forms have it. A wrong hit costs a second look, no more. */
+/** Per hash of a word's form: the kinds of form that have it. A wrong hit only costs a second reading. */
 const HITS = new Uint8Array(1 << 16);
 const HIT = { verb: 1, object: 2, squeezed: 4, sorted: 8, skeleton: 16, reversed: 32, shifted: 64, any: 128 } as const;
-/** The letters `i` and `l`, which count as one. */
+/** The letters `i` and `l`, which count as one letter. */
 const I = 9;
 const L = 12;
 const VOWELS = new Uint8Array(32);
 for (const vowel of "aeiou") VOWELS[vowel.charCodeAt(0) - 96] = 1;
-/** A number for each letter, the sum of which does not tell their order. */
+/** One number per letter. Their sum does not depend on the order of the letters. */
 const SCATTERED = Uint32Array.from(
   { length: 32 },
   (_, letter) => Math.imul(letter + 1, 0x9e3779b1) ^ Math.imul(letter + 7, 0x85ebca6b),
@@ -55,12 +55,12 @@ function classes(): Uint8Array {
   return table;
 }
 
-/** Hashes of the word read last. */
+/** The hashes of the last word that was read. */
 const word = { length: 0, exact: 0, squeezed: 0, sum: 0, first: 0, last: 0, bare: 0, vowels: 0, shifted: 0 };
 
 const BASE = 0x01000193;
 
-/** Reads a word whose every code unit has a class. */
+/** Reads a word that consists of classified code units. */
 function read(text: string, from: number, to: number): void {
   let exact = 0;
   let shifted = 0;
@@ -99,7 +99,7 @@ function read(text: string, from: number, to: number): void {
   word.last = last;
 }
 
-/** A place in HITS; the kind of the form is part of it. */
+/** The index in HITS. The kind of form is part of the hash. */
 function place(hash: number, kind: number): number {
   const mixed = Math.imul(hash ^ Math.imul(kind, 0x27d4eb2f), 0x85ebca6b);
   return (mixed ^ (mixed >>> 15)) & 0xffff;
@@ -150,7 +150,7 @@ const hit = (hash: number, kind: number): boolean => ((HITS[place(hash, kind)] a
 
 type Counts = { -readonly [Name in keyof Signs]: Signs[Name] };
 
-/** @param kinds what its letters' classes have between them */
+/** @param kinds the union of the classes of its letters */
 function count(signs: Counts, text: string, from: number, to: number, kinds: number, isLettered: boolean): void {
   const length = to - from;
   signs.words++;
@@ -175,7 +175,7 @@ function isDisguised(): boolean {
   );
 }
 
-/** Whether the letters a to z from `from` up to `to` may stand for an order word: where not, `meant` knows none. */
+/** Whether the letters a to z from `from` to `to` may mean an order word. If false, `meant` finds none. */
 export function mayMean(text: string, from: number, to: number): boolean {
   read(text, from, to);
   return (
@@ -189,10 +189,10 @@ export function mayMean(text: string, from: number, to: number): boolean {
 const SPACE = 32;
 const BANG = 33;
 const PLUS = 43;
-/** Digits, and the marks of leet but `@` and `€`, come before it. */
+/** Digits, and the leet marks except `@` and `€`, come before it. */
 const COLON = 58;
 
-/** @param folded a text as fold.ts gives it */
+/** @param folded the output of fold.ts */
 export function survey(folded: string): Signs {
   const signs: Counts = {
     words: 0,
@@ -213,7 +213,7 @@ export function survey(folded: string): Signs {
   for (let at = 0; at <= folded.length; at++) {
     const code = at < folded.length ? folded.charCodeAt(at) : SPACE;
     let entry = CLASSES[code] as number;
-    // At a word's end these are what they look like.
+    // At the end of a word these are punctuation.
     if ((code === BANG || code === PLUS) && (CLASSES[folded.charCodeAt(at + 1)] ?? 0) === 0) entry = 0;
     if (entry !== 0) {
       if (from < 0) from = at;

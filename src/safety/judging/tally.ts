@@ -3,34 +3,37 @@ import type { Model } from "./model.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
 
-/** What the words of a window weigh, each feature counted once. */
+/** The summed weights of a window's words, each feature once. */
 export interface Weighed {
   readonly sum: number;
-  /** Different features. */
+  /** The number of different features. */
   readonly count: number;
 }
 
-/** Of each feature the piece in which it was last seen, counted on from text to text: clearing it would cost more than most texts. */
+/**
+ * The last piece with each feature. Piece numbers continue from text to text, because clearing the table would cost
+ * more than most texts.
+ */
 const seen = new Int32Array(TABLE_SIZE);
 let counted = 1;
 const MOST_COUNTED = 2 ** 30;
-/** Different features for each character, nearly: some texts have more. */
+/** Different features per character. Most texts have fewer. */
 const USUAL_FEATURES = 1.5;
 
-/** Different features of pieces, in order. */
+/** The different features of pieces, in order. */
 interface Kept {
-  /** The piece before that has the feature, below 0 for none. */
+  /** The previous piece with the feature; below 0 for none. */
   before: Int32Array;
   weights: Float32Array;
   count: number;
 }
 
-/** Used again from text to text, where it is long enough: making it anew would cost more than most texts. */
-const usual: Kept = roomFor(1 << 17);
+/** A buffer reused for all texts that fit, because allocating it would cost more than most texts. */
+const usual: Kept = allocate(1 << 17);
 
 /**
- * Reads the features of all pieces once. Kept is where each stood before: in a window it counts where it comes first, so
- * that a window is weighed by reading on, without looking anything up. Works until the next tally is made.
+ * Reads the features of all pieces once and keeps the previous piece of each. A window counts a feature only at its
+ * first place, so weighing needs no lookups. Valid until the next tally is created.
  */
 export function createTally(model: Model, pieces: readonly Piece[]): (window: Window) => Weighed {
   if (counted > MOST_COUNTED) {
@@ -39,10 +42,10 @@ export function createTally(model: Model, pieces: readonly Piece[]): (window: Wi
   }
   const start = counted;
   counted += pieces.length;
-  const room = Math.ceil(pieces.reduce((sum, { folded }) => sum + folded.length, 0) * USUAL_FEATURES);
-  const kept = room > usual.before.length ? roomFor(room) : usual;
+  const capacity = Math.ceil(pieces.reduce((sum, { folded }) => sum + folded.length, 0) * USUAL_FEATURES);
+  const kept = capacity > usual.before.length ? allocate(capacity) : usual;
   kept.count = 0;
-  /** Where each piece's features begin, and the last one's end. */
+  /** The start of each piece's features, and the end of the last one. */
   const begins = new Int32Array(pieces.length + 1);
   for (let index = 0; index < pieces.length; index++) {
     keep(kept, textFeatures((pieces[index] as Piece).folded, model.clusters), model.weights, start + index, start);
@@ -51,15 +54,15 @@ export function createTally(model: Model, pieces: readonly Piece[]): (window: Wi
   return ({ first, last }) => weigh(kept, begins[first] as number, begins[last + 1] as number, first);
 }
 
-function roomFor(features: number): Kept {
+function allocate(features: number): Kept {
   return { before: new Int32Array(features), weights: new Float32Array(features), count: 0 };
 }
 
-/** @param piece the number of the piece, of which `start` is that of the text's first one */
+/** @param piece the number of the piece; `start` is the number of the text's first piece */
 function keep(kept: Kept, features: Int32Array, weightOf: Model["weights"], piece: number, start: number): void {
   let { count } = kept;
   if (count + features.length > kept.before.length) {
-    const longer = roomFor(2 * (count + features.length));
+    const longer = allocate(2 * (count + features.length));
     longer.before.set(kept.before);
     longer.weights.set(kept.weights);
     Object.assign(kept, { before: longer.before, weights: longer.weights });

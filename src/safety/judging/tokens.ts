@@ -1,22 +1,22 @@
 import { fillWhere } from "./letters.ts";
 
-/** The words, numbers and signs of a folded text, each as the hash of how it is written: read in one pass, without making them. */
+/** The words, numbers and signs of a folded text as hashes, read in one pass without creating strings. */
 
 const ADDRESS = /https?:\/\/\S+|\bwww\.\S+/g;
-/** What stands before the `@` of a mail address, and what after it. */
+/** Characters allowed before the `@` of a mail address, and after it. */
 const IS_MAILBOX = new Uint8Array(1 << 16);
 fillWhere(IS_MAILBOX, /[\w.+-]+/g, 1);
 const MAX_MAILBOX = 40;
 const MAIL_HOST = /[\w-]{1,40}\.\w[\w.]{1,30}/y;
 const SIGNS = '!?:"{}<>#*=[]()';
-/** Scripts whose words are short or stand without spaces: each character is a token. */
+/** Scripts with short words or without spaces. Each character is a token. */
 const UNSPACED = /(?:(?=[\p{L}\p{M}])[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])+/gu;
 const LETTERS = /[\p{L}\p{M}]+/gu;
 const LETTER = /^[\p{L}\p{M}]/u;
-/** Words without a cluster count by their beginning, which most languages inflect least. */
+/** A word without a cluster counts by its first letters, which inflection changes least. */
 const STEM_LENGTH = 5;
 
-/** What a code unit is to the reader: from LETTER_FROM up it is part of a word. */
+/** Kinds of code unit. From LETTER_FROM up it is part of a word. */
 const UNIT = { other: 0, sign: 1, digit: 2, surrogate: 3, letter: 4, unspaced: 5 } as const;
 const UNITS = units();
 
@@ -30,13 +30,16 @@ function units(): Uint8Array {
   return table;
 }
 
-/** In `stems`, of a token that is no word. */
+/** The entry in `stems` for a token that is not a word. */
 export const NO_WORD = 0;
 
-/** The tokens read last: memory that the next reading writes to. */
+/** The tokens of the last text, in a buffer that the next call overwrites. */
 const tokens = { words: new Int32Array(1 << 10), stems: new Int32Array(1 << 10), count: 0 };
 
-/** Tokens of a folded text: of each its hash, and the hash of its beginning where it is a word. The next call writes to the same memory. */
+/**
+ * Reads the tokens of a folded text: the hash of each, and the hash of its first letters if it is a word. The next call
+ * overwrites the result.
+ */
 export function tokensOf(folded: string): Readonly<typeof tokens> {
   const text = plain(folded);
   if (tokens.words.length < text.length) {
@@ -62,7 +65,7 @@ function plain(folded: string): string {
   return text.includes("@") ? withoutMails(text) : text;
 }
 
-/** From each `@` on, as a pattern for the whole would read a mailbox again from each of its letters. */
+/** Searches from each `@`, because a pattern over the whole text would reread a mailbox from each of its letters. */
 function withoutMails(text: string): string {
   let plain = "";
   let copied = 0;
@@ -85,7 +88,7 @@ function unitAt(text: string, at: number, code: number): number {
   return whole > 0xffff && LETTER.test(String.fromCodePoint(whole)) ? UNIT.letter : UNIT.other;
 }
 
-/** @returns where the word ends */
+/** @returns the end of the word */
 function readWord(text: string, start: number): number {
   let hash = BASIS;
   let stem = BASIS;
@@ -104,7 +107,7 @@ function readWord(text: string, start: number): number {
   return at;
 }
 
-/** All numbers are one. @returns where the number ends */
+/** Gives all numbers the same hash. @returns the end of the number */
 function readNumber(text: string, start: number): number {
   let at = start + 1;
   while (UNITS[text.charCodeAt(at)] === UNIT.digit) at++;
@@ -120,12 +123,12 @@ function put(word: number, stem: number): void {
 
 const BASIS = 0x811c9dc5 | 0;
 
-/** The hash of a text that is longer by one code unit. */
+/** Extends a hash by one code unit. */
 export function hashed(hash: number, code: number): number {
   return Math.imul(hash ^ code, 0x01000193);
 }
 
-/** A number for a text, 32 bits of it. */
+/** The 32-bit hash of a text. */
 export function hashOf(text: string): number {
   let hash = BASIS;
   for (let at = 0; at < text.length; at++) hash = hashed(hash, text.charCodeAt(at));

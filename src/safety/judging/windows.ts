@@ -2,26 +2,32 @@ import { decodedRuns } from "./decode.ts";
 import { type Piece, written } from "./pieces.ts";
 import { type Rereading, rereadings } from "./rereadings.ts";
 
-/** A window holds about this many characters of the folded text: an order and its pretext. */
+/** The size of a window in characters of the folded text: an order and its pretext. */
 const WINDOW = 300;
-/** Each window begins at least this far behind the one before it. */
+/** The smallest distance between the starts of two windows. */
 const STRIDE = 150;
-/** A sentence is also judged by itself, lest its neighbours drown it, when it is at least this long. */
+/** A sentence of at least this length is also judged alone, so that its neighbours do not hide it. */
 const MIN_ALONE = 12;
 
-/** Stands before what had to be decoded to be read: that somebody took the pains to hide it counts as well. */
+/** Prefix of decoded text. That the text was encoded counts as evidence too. */
 const DECODED = "xdecoded ";
 
-/** Pieces judged together: from `first` up to and with `last`. */
+/** Pieces judged together, from `first` to `last` inclusive. */
 export interface Window {
   readonly first: number;
   readonly last: number;
 }
 
-/** Characters of other readings that are judged, of what is decoded and of what is read otherwise each: no page that people read has a tenth of it. */
+/**
+ * The most characters judged of decoded text, and as many of other readings. Ordinary pages have less than a tenth of
+ * it.
+ */
 const MAX_REREAD = 250_000;
 
-/** The text in sentences and lines, none longer than MAX_PIECE, blank ones left out; behind them its other readings. */
+/**
+ * Splits the text into sentences and lines of at most MAX_PIECE characters, followed by its other readings. Drops blank
+ * ones.
+ */
 export function piecesOf(text: string): Piece[] {
   const pieces = written(text);
   const others: Piece[] = [];
@@ -51,7 +57,7 @@ export function piecesOf(text: string): Piece[] {
   return [...pieces, ...others];
 }
 
-/** Every piece by itself, and overlapping windows over neighbours; each piece is in a bounded number of them. */
+/** Every piece alone, and overlapping windows over neighbours. Each piece is in a bounded number of windows. */
 export function windowsOf(pieces: readonly Piece[]): Window[] {
   const windows: Window[] = [];
   let nextAt = 0;
@@ -61,7 +67,7 @@ export function windowsOf(pieces: readonly Piece[]): Window[] {
   const goesOn = (reading: number) => pieces[last + 1]?.reading === reading;
   pieces.forEach(({ folded, reading }, first) => {
     if (folded.length >= MIN_ALONE) windows.push({ first, last: first });
-    // `length` is what pieces first…last hold together.
+    // `length` is the length of pieces first…last together.
     while (last < first || (goesOn(reading) && length < WINDOW)) length += pieces[++last]?.folded.length ?? 0;
     if (position >= nextAt && last > first) {
       windows.push({ first, last });

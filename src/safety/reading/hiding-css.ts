@@ -1,9 +1,9 @@
 /**
- * The part of CSS that decides whether a reader sees text. Approximate on purpose: what cannot be known without
- * layout (media queries, external sheets, selectors with combinators) is taken as visible.
+ * The part of CSS that decides whether a reader sees text. Approximate on purpose: text counts as visible when the
+ * answer needs layout (media queries, external sheets, selectors with combinators).
  */
 
-/** The properties that decide whether text is seen: the name's place in the list is its place in a declaration block. */
+/** The properties that can hide text. A property's index here is its index in `Declarations`. */
 const PROPERTIES = (
   "display visibility opacity font font-size color background background-color background-image position left top right " +
   "bottom text-indent transform scale margin-left margin-top clip clip-path width height max-width max-height overflow " +
@@ -11,18 +11,21 @@ const PROPERTIES = (
 ).split(" ");
 const PLACE_OF: ReadonlyMap<string, number> = new Map(PROPERTIES.map((name, place) => [name, place]));
 
-/** What is declared for an element, lower case, `!important` cut off: by place, since a page may have it copied a million times. */
+/**
+ * The declarations of an element, lower case, without `!important`. An array by index, because a hostile page may have
+ * a million copies.
+ */
 export type Declarations = readonly (string | undefined)[];
 
 /** No declarations at all. */
 export const NOTHING_DECLARED: Declarations = [];
 
-/** The value of a property, if it is declared. */
+/** The value of a property, if declared. */
 export function declared(css: Declarations, name: string): string | undefined {
   return css[PLACE_OF.get(name) ?? -1];
 }
 
-/** Later blocks win over earlier ones. */
+/** Merges blocks; later blocks win. */
 export function cascade(blocks: readonly Declarations[]): Declarations {
   const [first = NOTHING_DECLARED, ...later] = blocks;
   if (later.length === 0) return first;
@@ -33,7 +36,7 @@ export function cascade(blocks: readonly Declarations[]): Declarations {
   return found;
 }
 
-/** Hidden whatever the children say. `null`: not hidden by this. */
+/** A technique that hides an element with all its children. `null`: not hidden. */
 export type HidingTechnique =
   | "display-none"
   | "transparent"
@@ -44,17 +47,17 @@ export type HidingTechnique =
   | "same-colour"
   | "visibility-hidden";
 
-/** Further off than this and nobody scrolls there. */
+/** Text further away than this is off screen. */
 const OFF_SCREEN_PX = 500;
-/** Text smaller than this is not read. */
+/** Text smaller than this is illegible. */
 const LEGIBLE_PX = 3;
-/** Colours closer than this (largest channel difference, of 255) cannot be told apart. */
+/** Colours closer than this (largest channel difference, of 255) look equal. */
 const SAME_COLOUR = 12;
 const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
-/** `\64 isplay` is display: CSS lets any character be spelled by its code point. */
+/** `\64 isplay` is display: CSS allows any character to be written by its code point. */
 const ESCAPE = /\\(?:([0-9a-f]{1,6})\s?|([^\n]))/gi;
 
-/** Reads `a: b; c: d`. Later declarations win, important ones first. */
+/** Parses `a: b; c: d`. Later declarations win, important ones first. */
 export function parseDeclarations(css: string): Declarations {
   let found: (string | undefined)[] | null = null;
   const important = new Set<number>();
@@ -88,7 +91,7 @@ function codePoint(code: number): string {
   return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
 }
 
-/** What hides the element and all that is in it, or null. */
+/** Returns the technique that hides the element and its content, or null. */
 export function hidesSubtree(css: Declarations): HidingTechnique | null {
   if (css === NOTHING_DECLARED) return null;
   if (declared(css, "display") === "none" || declared(css, "content-visibility") === "hidden") return "display-none";
@@ -124,7 +127,7 @@ function isOffScreen(css: Declarations): boolean {
   return (transform.match(/-\d[\d.]*[a-z%]+/g) ?? []).some((length) => /^translate/.test(transform) && isFar(length));
 }
 
-/** Whether a length lies far outside the screen, to the left or above (or, for `right` and `bottom`, beyond). */
+/** Whether a length is far outside the screen: to the left or above (for `right` and `bottom`: beyond). */
 function isFar(length: string | undefined): boolean {
   if (length === undefined || !length.startsWith("-")) return false;
   return /(vw|vh|%)$/.test(length) ? Number.parseFloat(length) <= -100 : pixels(length) <= -OFF_SCREEN_PX;
@@ -158,7 +161,7 @@ function isNothing(length: string | undefined): boolean {
     : length === "0%" || length === "0em";
 }
 
-/** Font size that the element sets, in pixels; `inherit` (null) when it sets none or one relative to its parent's. */
+/** The element's font size in pixels. Returns `inherit` (null) when unset or relative to the parent's. */
 export function fontSize(css: Declarations): number | null {
   const value =
     declared(css, "font-size") ??
@@ -171,21 +174,21 @@ export function fontSize(css: Declarations): number | null {
   return pixels(value);
 }
 
-/** Whether text of this size is too small to be read. */
+/** Whether text of this size is too small to read. */
 export function isIllegible(font_px: number): boolean {
   return font_px < LEGIBLE_PX;
 }
 
 export type Colour = readonly [red: number, green: number, blue: number];
 
-/** Text colour the element sets: a colour, "none" for fully transparent, null when not set or not understood. */
+/** The element's text colour: a colour, "none" for fully transparent, or null when unset or unknown. */
 export function textColour(css: Declarations): Colour | "none" | null {
   const fill = declared(css, "-webkit-text-fill-color");
   const clipped = /text/.test(declared(css, "background-clip") ?? declared(css, "-webkit-background-clip") ?? "");
   return clipped ? null : colour(fill ?? declared(css, "color"));
 }
 
-/** Background the element paints; "unknown" for pictures and what is not understood, null when it paints none. */
+/** The element's background: a colour, "unknown" for images and unparsed values, or null when it paints none. */
 export function backgroundColour(css: Declarations): Colour | "unknown" | null {
   const image = declared(css, "background-image");
   const value = declared(css, "background-color") ?? declared(css, "background");
@@ -197,7 +200,7 @@ export function backgroundColour(css: Declarations): Colour | "unknown" | null {
   return painted ?? "unknown";
 }
 
-/** Whether text of one colour on the other cannot be told from its background. */
+/** Whether text and background have the same colour to the eye. */
 export function isSameColour(text: Colour, background: Colour): boolean {
   return text.every((channel, index) => Math.abs(channel - (background[index] ?? 0)) <= SAME_COLOUR);
 }

@@ -1,6 +1,6 @@
 import { Tokenizer } from "htmlparser2";
 
-/** One piece of markup, in the order of the source. Names are lower case, entities decoded. */
+/** One piece of markup, in source order. Names are lower case and entities decoded. */
 export type HtmlToken =
   | {
       readonly type: "open";
@@ -12,16 +12,15 @@ export type HtmlToken =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "comment"; readonly text: string };
 
-/** More attributes than this on one element say nothing that a page needs. */
+/** The most attributes that are read per element. */
 const MAX_ATTRIBUTES = 256;
 const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
 
 /**
- * @param options.self_closing for HTML in Markdown: `<iframe />` ends there, as in JSX (HTML proper takes it as open), and
- *   tags are told as they were written (`source`).
- *
- * Splits HTML into tokens as the HTML standard's tokenizer does (raw text in script and style, entities, comments that
- * end early). Linear, and without a stack, so that no nesting can slow it down: the tree is the reader's business.
+ * Splits HTML into tokens like the HTML standard's tokenizer (raw text in script and style, entities, comments that end
+ * early). Linear and without a stack, so nesting cannot slow it down; the caller builds the tree.
+ * @param options.self_closing for HTML in Markdown: `<iframe />` ends there, as in JSX (plain HTML leaves it open), and
+ * tags carry their source text (`source`).
  */
 export function tokenizeHtml(html: string, { self_closing } = { self_closing: false }): HtmlToken[] {
   const tokens: HtmlToken[] = [];
@@ -70,7 +69,7 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
       },
       oncomment: (start, end, offset) => comment(start, end - offset),
       oncdata: (start, end, offset) => comment(start, end - offset),
-      // A doctype says nothing to anybody.
+      // a doctype has no text
       ondeclaration: flush,
       onprocessinginstruction: comment,
       onend: flush,
@@ -81,10 +80,10 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
   return tokens;
 }
 
-/** Readers of Markdown put these in the place of what is not to be read as HTML: no page may write one itself. */
+/** The Markdown reader uses these as placeholders for code, so a page must not contain them. */
 const isNoncharacter = (codepoint: number) => codepoint >= 0xfdd0 && codepoint <= 0xfdef;
 
-/** Collects the attributes of one tag at a time; `take` hands them over and starts anew. */
+/** Collects the attributes of one tag at a time. `take` returns them and starts the next tag. */
 function attributeReader(html: string) {
   let attributes: Map<string, string> | null = null;
   let name = "";
@@ -102,7 +101,7 @@ function attributeReader(html: string) {
         value += String.fromCodePoint(codepoint);
       },
       onattribend() {
-        // The first of two attributes of one name counts, as in browsers.
+        // The first of two attributes with one name wins, as in browsers.
         attributes ??= new Map();
         if (!attributes.has(name) && attributes.size < MAX_ATTRIBUTES) attributes.set(name, value);
       },

@@ -1,12 +1,12 @@
 /**
- * JSON written out anew, a member and a text a line, so that escapes such as \\u0069 hide nothing; what is not JSON keeps
- * its shape. By its tokens, since a value that nests deeply would be indented by the square of its depth.
+ * Rewrites JSON with one member or text per line, so that escapes such as \\u0069 hide nothing. Text that is not JSON
+ * keeps its shape. Works on tokens: indentation of deeply nested values would grow with the square of the depth.
  */
 export function plainJson(text: string): string {
   return isJson(text) ? rewritten(text) : unescaped(text);
 }
 
-/** Deeper levels are indented no further. */
+/** The deepest indentation; deeper levels share it. */
 const MAX_INDENT = 8;
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},:]|[^\s"[\]{},:]+/g;
 
@@ -19,7 +19,7 @@ function isJson(text: string): boolean {
   }
 }
 
-/** Numbers of a list stand in a row; members, texts and what contains others each begin a line. */
+/** Writes numbers of a list on one line. Members, texts and containers start a line each. */
 function rewritten(text: string): string {
   const parts: string[] = [];
   let depth = 0;

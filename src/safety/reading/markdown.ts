@@ -1,27 +1,31 @@
 import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
 
-/** Code, as CommonMark fences or spans it: what is in it is shown, not rendered. */
+/** Code blocks and spans of CommonMark. Their content is shown, not rendered. */
 const CODE =
   /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))[^`\n]*\n[\s\S]*?(?:^ {0,3}\1[^\n]*$|(?![\s\S]))|(?<!`)(`{1,3})(?!`)[^`\n]+\2(?!`)/gm;
 const AUTOLINK = /<(https?:\/\/[^\s<>]{1,2000})>/g;
 /**
- * A tag with a comment in it. HTML ends it at the first `>`, Markdown takes it for no tag and hides up to `-->`: what either
- * hides is hidden.
+ * A tag that contains a comment. HTML ends it at the first `>`; Markdown does not see a tag and hides text up to `-->`.
+ * Text that either one hides counts as hidden.
  */
 const TAG_WITH_COMMENT = /<\/?[a-z](?:[^<>"']|"[^"<]{0,1000}"|'[^'<]{0,1000}'){0,1000}<!--[^>]*>?/gi;
-/** `[//]: # (…)`: a definition that nothing refers to, used as a comment. */
+/** `[//]: # (…)`: a link definition without a reference, used as a comment. */
 const HIDDEN_DEFINITION = /^ {0,3}\[(?:\/\/|comment|#|_)\][ \t]*:[^\n]*(?:\n[ \t]+[("'][^\n]*)?$/gim;
 const DEFINITION = /^ {0,3}\[([^\]\n]{1,200})\]:[ \t]*<?([^\s<>]{1,2000})>?([^\n]*)$/gm;
-/** Brackets inside one another are left to `sanitize`, which lets no `![` through: bounded, unambiguous, so linear. */
+/**
+ * Leaves nested brackets to `sanitize`, which removes every `![`. So this pattern is bounded, unambiguous and linear.
+ */
 const IMAGE = /!\[([^[\]\n]{0,1000})\](?:\(((?:[^()\n]|\([^()\n]{0,200}\)){0,2000})\)|\[[^[\]\n]{0,200}\])/g;
-/** White space stands at one place of the pattern at a time: two neighbours that both take it would be quadratic. */
+/** Only one place of the pattern matches white space at a time; two neighbours would make it quadratic. */
 const LINK =
   /(?<!!)\[([^[\]\n]{1,500})\]\([ \t]*(?:<?((?:[^\s()<>]|\([^\s()]{0,200}\)){1,2000})>?((?:[ \t]+["'(][^\n]{0,500}?["')])?)[ \t]*)?\)/g;
-/** Stands for a piece of code while the rest is read as HTML; a noncharacter, which `normalise` lets nowhere else. */
+/**
+ * The placeholder for code while the rest is read as HTML. It is a noncharacter, and `normalise` removes all others.
+ */
 const PLACE = "\ufddf";
 const PLACED = /\ufddf(\d{1,7})\ufddf/g;
 
-/** What a reader of rendered Markdown sees, still as Markdown: no comments, pictures, titles or hidden HTML. */
+/** The visible part of rendered Markdown, still as Markdown: no comments, images, titles or hidden HTML. */
 export function visibleMarkdown(markdown: string): VisibleText {
   const hidden: Hidden[] = [];
   const links: { text: string; url: string }[] = [];

@@ -1,40 +1,39 @@
 /**
- * The output view of a text: the same words in every script, without what a reader cannot see and without what a model
- * could take for the frame of its conversation. Nothing here judges meaning.
+ * The output view of a text: the same words, without invisible characters and without chat-template tokens. It does not
+ * judge meaning.
  */
 
 export interface Normalised {
   readonly text: string;
-  /** What invisible characters spelled out, where they spelled something. */
+  /** Text that invisible characters spelled out. */
   readonly smuggled: readonly string[];
-  /** Places where something invisible stood between two Latin letters, soft hyphens apart. */
+  /** The number of places with an invisible character between two Latin letters, soft hyphens excluded. */
   readonly split_words: number;
-  /** Characters taken out that steer what is shown and are not shown themselves: zero width, bidi, tags. */
+  /** The number of removed characters that are invisible and change the display: zero width, bidi, tags. */
   readonly unseen: number;
-  /** Frames of a conversation that are frames no more, by their words; a few of each kind. */
+  /** Chat-frame tokens that were rewritten, by their words; a few of each kind. */
   readonly defused: readonly string[];
 }
 
-/** Unicode tag characters: an invisible copy of ASCII. */
+/** Unicode tag characters, an invisible copy of ASCII. */
 const TAGS = /[\u{e0020}-\u{e007e}]{4,}/gu;
-/** Variation selectors in a row carry bytes; a single one only picks a glyph. */
+/** Several variation selectors in a row can carry bytes; a single one only selects a glyph. */
 const SELECTORS = /[\ufe00-\ufe0f\u{e0100}-\u{e01ef}]{4,}/gu;
-/** Joiners and selectors that change what is seen: inside emoji, and between letters of joining scripts. */
+/** Joiners and selectors that change the display: inside emoji, and between letters of joining scripts. */
 const JOINED_EMOJI = /(\p{Extended_Pictographic}[\ufe0f\u{1f3fb}-\u{1f3ff}]?)\u200d(?=\p{Extended_Pictographic})/gu;
 const JOINED_LETTERS =
   /([\p{Script_Extensions=Arabic}\p{Script=Devanagari}\p{Script=Bengali}\p{Script=Gujarati}\p{Script=Gurmukhi}\p{Script=Kannada}\p{Script=Malayalam}\p{Script=Oriya}\p{Script=Sinhala}\p{Script=Tamil}\p{Script=Telugu}\p{Script=Khmer}]|(?!\p{Script=Inherited})\p{M})([\u200c\u200d])(?=[\p{L}\p{M}])/gu;
 const PICTURE_SELECTOR = /([\p{Extended_Pictographic}#*0-9])\ufe0f/gu;
-/** Nobody writes these inside a Latin word but to keep others from finding it; a soft hyphen has its use. */
+/** Honest text never has these inside a Latin word; they hide the word from search. Soft hyphens are allowed. */
 const SPLIT_WORD = /[a-z][\u200b-\u200d\u2060-\u2064\ufeff]+(?=[a-z])/gi;
-/** Stand-ins for the three above while the rest is stripped; noncharacters, which no text may hold. */
+/** Placeholders for the three above while the rest is removed. They are noncharacters, which no text may contain. */
 const KEPT = { "\u200c": "\ufdd0", "\u200d": "\ufdd1", "\ufe0f": "\ufdd2" } as const;
 const UNSTOOD = { "\ufdd0": "\u200c", "\ufdd1": "\u200d", "\ufdd2": "\ufe0f" } as const;
 
-/** What Unicode itself says is not shown (zero width, bidi, tags, fillers, selectors), controls, private use. */
+/** Characters that Unicode defines as invisible (zero width, bidi, tags, fillers, selectors), controls, private use. */
 const UNSEEN = /[\p{Default_Ignorable_Code_Point}\p{Cc}\p{Co}\p{Cs}\ufff9-\ufffb]/gu;
 /**
- * More than the patterns above and below look for: most texts have none of it, and are told so by one look at their code
- * units instead of six at their code points.
+ * A superset of the characters that these patterns look for. One check of code units lets most texts skip six searches.
  */
 const SPECIAL = {
   unseen: anyOf(
@@ -54,11 +53,11 @@ function anyOf(...ranges: readonly string[]): RegExp {
   return new RegExp(`[${ranges.join("")}]`);
 }
 
-/** UAX 15 allows a text 30 marks on one letter; composing sorts them, in time that grows with their square. */
+/** UAX 15 allows 30 marks on one letter. Composing sorts them in quadratic time, so more are removed. */
 const TOO_MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
 const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
 
-/** Strips, composes (NFC) and defuses. Linear. */
+/** Removes invisible characters, composes (NFC), and rewrites chat-template tokens. Linear. */
 export function normalise(text: string): Normalised {
   const has_unseen = SPECIAL.unseen.test(text);
   const seen = has_unseen ? withoutUnseen(text) : text;
@@ -74,7 +73,7 @@ export function normalise(text: string): Normalised {
   };
 }
 
-/** Zero width, bidi and tag characters; not the marks of byte order, soft hyphens and controls of honest pages. */
+/** Zero width, bidi and tag characters, without the byte order marks, soft hyphens and controls of honest pages. */
 const STEERING = /[\u200b-\u200f\u202a-\u202e\u2060-\u2069]|[\u{e0000}-\u{e007f}]/gu;
 
 function steeringIn(text: string): number {
@@ -109,20 +108,23 @@ function mapCodePoints(run: string, change: (code: number) => number): string {
   return Array.from(run, (char) => String.fromCodePoint(change(char.codePointAt(0) ?? 0))).join("");
 }
 
-/** `<|im_start|>` and its kin in every family of models; DeepSeek writes them full width. */
+/** `<|im_start|>` and similar tokens of all model families; DeepSeek writes them in full width. */
 const SPECIAL_TOKEN = /[<\uff1c][|\uff5c]([^<>|\n\uff5c]{1,60})[|\uff5c][>\uff1e]/g;
 const BRACKET_TOKEN = /\[(\/?(?:INST|SYS|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)|gMASK)\]/gi;
-/** Mistral's others and EXAONE's, told by their case: `[args]` and `[think]` are common words. */
+/** Other tokens of Mistral and EXAONE. Case matters, because `[args]` and `[think]` are common words. */
 const EXACT_TOKEN =
   /\[(\/?(?:TOOL_CONTENT|ARGS|CALL_ID|THINK|IMG|IMG_BREAK|IMG_END|AUDIO|BEGIN_AUDIO|PREFIX|MIDDLE|SUFFIX)|\|[a-z_]{1,30}\|)\]|<((?:BOS|EOS|PAD|UNK|CLS|SEP|MASK)_TOKEN|image_soft_token|extra_id_\d{1,3})>/g;
 const DOUBLE_ANGLE = /<<(\/?SYS)>>/gi;
-/** Names of tags that conversations are framed with; other tags are left to be text. */
+/** Tag names that frame conversations. Other tags stay text. */
 const FRAME_TAG =
   /<(\/?(?:s|bos|eos|pad|sop|unk|(?:start|end)_of_(?:turn|text|image)|sep|begin_of_text|system|user|assistant|human|developer|think|thinking|tool_calls?|tool_results?|tool_response|tool_use|(?:[a-z]{1,20}:)?function_(?:calls?|results?)|(?:[a-z]{1,20}:)?invoke|system-reminder|instructions?|system_prompt|unused\d{1,4})(?:\s(?:[^<>\n]|\n(?![ \t]*\n)){0,1000})?)>/gi;
-/** A speaker's label after a blank line begins a turn for models trained on such transcripts. A line stands before the text. */
+/**
+ * A speaker's label after a blank line starts a turn for models trained on such transcripts. Assumes a line before the
+ * text.
+ */
 const TURN_LABEL = /(^(?:[ \t]*\n)?|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
 
-/** Frames of each kind that are told of. */
+/** The most frames of each kind that are reported. */
 const MAX_FRAMES_TOLD = 3;
 
 function framesIn(text: string): string[] {
@@ -133,7 +135,7 @@ function framesIn(text: string): string[] {
   );
 }
 
-/** Rewrites the tokens with round brackets, which frame nothing: the words stay, the power goes. */
+/** Rewrites the tokens with round brackets, which frame nothing. The words stay. */
 function defuseTemplates(text: string): string {
   const framed = /[<[\uff1c]/.test(text)
     ? text

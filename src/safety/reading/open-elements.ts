@@ -1,16 +1,16 @@
 /**
- * The stack of open elements while a page is read: which element closes which, as far as it decides what is hidden
- * with what. Every step is constant time or paid for by what it pops, so nesting cannot make it slow.
+ * The stack of open elements while reading a page. It decides which element closes which, as far as that affects
+ * hiding. Each step takes constant time or time proportional to the elements it pops, so nesting cannot slow it down.
  */
 
-/** The nearest open element of each kind, or -1: lets an implied end tag be found without walking the stack. */
+/** The nearest open element of each kind, or -1. Finds an implied end tag without walking the stack. */
 interface Scope {
   readonly p: number;
   readonly li: number;
   readonly dd: number;
   readonly cell: number;
   readonly row: number;
-  /** The nearest element that end tags do not reach across. */
+  /** The nearest element that end tags cannot cross. */
   readonly barrier: number;
 }
 
@@ -34,14 +34,14 @@ const TABLE_PARTS = new Set("table tr td th tbody thead tfoot caption button".sp
 const FORMATTING = new Set("a b big code em font i nobr s small strike strong tt u".split(" "));
 const NOTHING_OPEN: Scope = { p: -1, li: -1, dd: -1, cell: -1, row: -1, barrier: -1 };
 
-/** Whether an element of this name has no content and no end tag. */
+/** Whether an element with this name is void: no content and no end tag. */
 export function isVoid(name: string): boolean {
   return VOID.has(name);
 }
 
 /**
- * @param isHidden whether a state hides: a hidden formatting element that a block's end tag cuts off goes on after it,
- *   as browsers reopen formatting elements.
+ * @param isHidden whether a state hides. A hidden formatting element that a block's end tag closes continues after it,
+ * because browsers reopen formatting elements.
  */
 export function createOpenElements<State>(root: State, isHidden: (state: State) => boolean) {
   const entries: Entry<State>[] = [];
@@ -55,7 +55,7 @@ export function createOpenElements<State>(root: State, isHidden: (state: State) 
     else indexes.push(index);
   }
 
-  /** Closes everything from `index` up. */
+  /** Closes all elements from `index` up. */
   function popFrom(index: number): void {
     let reopened: Entry<State> | undefined;
     while (entries.length > index) {
@@ -68,7 +68,7 @@ export function createOpenElements<State>(root: State, isHidden: (state: State) 
     if (reopened !== undefined && !isHidden(state())) push(reopened.name, reopened.state);
   }
 
-  /** Closes what an opening `name` ends by implication. */
+  /** Closes the elements that an opening `name` closes by implication. */
   function closeImplied(name: string): void {
     const scope = entries.at(-1)?.scope ?? NOTHING_OPEN;
     if (name === "li" && scope.li >= 0) popFrom(scope.li);

@@ -2,10 +2,10 @@ import { getDocumentProxy } from "unpdf";
 
 const MAX_PAGES = 300;
 const MAX_CHARS = 1_000_000;
-/** Text lower than this, in points, is there for machines. */
+/** Text lower than this, in points, is not meant for people. */
 const MIN_HEIGHT = 2;
 
-/** The parser speaks of every oddity of a document on the console, which is the log's. */
+/** The parser prints warnings to the console, which is the log's output. */
 const QUIET = { verbosity: 0 } as const;
 
 interface TextItem {
@@ -15,9 +15,9 @@ interface TextItem {
 }
 
 /**
- * The text of a PDF, a blank line between pages; null when it cannot be read as one. Long documents are cut. Tiny text
- * is left out; that text has the colour of its ground, or lies under a picture, is not told. Meant for a thread
- * (sanitizer.ts): the parser has no limits of its own.
+ * Returns the text of a PDF, with a blank line between pages, or null when it is not a readable PDF. Cuts long
+ * documents and drops tiny text; it cannot detect text in the background's colour or under an image. Run it only in a
+ * thread (sanitizer.ts), because the parser has no limits.
  */
 export async function pdfText(bytes: Uint8Array): Promise<string | null> {
   try {

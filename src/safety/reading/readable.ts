@@ -6,30 +6,30 @@ import { type Hidden, type VisibleText, visibleText } from "./visible.ts";
 export type ContentKind = "html" | "markdown" | "text";
 
 export interface Readable {
-  /** What a reader sees, in the output view. */
+  /** The visible text, in the output view. */
   readonly text: string;
   readonly hidden: readonly Hidden[];
   readonly links: readonly { text: string; url: string }[];
-  /** What was made harmless in it rather than taken out: how, and what it was. */
+  /** Parts that were rewritten instead of removed: the technique and the original text. */
   readonly defused: readonly { technique: string; excerpt: string }[];
-  /** What the way in which the text is written says against it (detect.ts). */
+  /** Evidence from the way the text is written, in logits (detect.ts). */
   readonly evidence: number;
 }
 
-/** What speaks for an attack besides the words, in the detector's logits. */
+/** Evidence of an attack besides the words, in the detector's logits. */
 const EVIDENCE = { hidden: 1, invisible_characters: 6, split_words: 1.5, many_split_words: 3 } as const;
-/** Fewer words split by invisible characters than this may be a slip of an editor. */
+/** Fewer words split by invisible characters than this may be an editor's error. */
 const MIN_SPLIT_WORDS = 5;
-/** So many are no slip. */
+/** This many are not an error. */
 const MANY_SPLIT_WORDS = 12;
 
-/** The technique of what invisible characters spelled. */
+/** The name of the technique that spells text in invisible characters. */
 const SMUGGLED = "invisible-characters";
 const MAX_LINKS_LISTED = 100;
 const MAX_LINK_TEXT = 80;
 const MAX_LINK_URL = 300;
 
-/** That a text was hidden in this way speaks against it (detect.ts). */
+/** The evidence of hiding a text in this way (detect.ts). */
 export function evidenceOfHiding(technique: string): number {
   return technique === SMUGGLED ? EVIDENCE.invisible_characters : EVIDENCE.hidden;
 }
@@ -39,7 +39,7 @@ function evidenceOfSplitting(split_words: number): number {
   return split_words >= MIN_SPLIT_WORDS ? EVIDENCE.split_words : 0;
 }
 
-/** The first two stages: what is judged. `text` is what a reader sees, in the output view. */
+/** The first two stages. Returns what the detector judges; `text` is the visible text in the output view. */
 export function readable(content: string, kind: ContentKind | "json", base_url?: string): Readable {
   const seen = visible(content, kind);
   const links = absoluteLinks(seen.links, base_url);
@@ -83,7 +83,7 @@ function absoluteLinks(links: VisibleText["links"], base: string | undefined): {
   });
 }
 
-/** Addresses follow the text instead of interrupting its sentences. */
+/** Lists the addresses after the text, so that they do not interrupt sentences. */
 function linkList(links: readonly { text: string; url: string }[]): string {
   const lines = links
     .filter(({ text, url }) => text !== "" && text.length <= MAX_LINK_TEXT && url.length <= MAX_LINK_URL)
@@ -92,7 +92,10 @@ function linkList(links: readonly { text: string; url: string }[]): string {
   return lines.length === 0 ? "" : `\n\nLinks:\n${lines.join("\n")}`;
 }
 
-/** A client that renders what the model repeats would fetch a picture's address, and with it whatever stands there. `<image` is read as `<img`. */
+/**
+ * Breaks live images: a client that renders the model's answer would fetch an image's address with all data in it.
+ * Browsers read `<image` as `<img`.
+ */
 function withoutLiveImages(text: string): string {
   return text.replace(/!\[/g, "! [").replace(/<(?=(?:img|image)\b)/gi, "(");
 }

@@ -1,28 +1,28 @@
 import { cascade, type Declarations, NOTHING_DECLARED, parseDeclarations } from "./hiding-css.ts";
 
-/** Rules of a page's own `<style>` elements, by the simple selectors that decide most hiding. */
+/** The rules of a page's own `<style>` elements, for the simple selectors that cause most hiding. */
 export interface StyleSheet {
-  /** What the rules declare for an element, weaker selectors first overwritten by stronger ones. */
+  /** The declarations for an element. Stronger selectors overwrite weaker ones. */
   match(element: { name: string; id: string; classes: readonly string[] }): Declarations;
   readonly is_empty: boolean;
-  /** Whether any rule is for an element's `id`. */
+  /** Whether any rule selects an `id`. */
   readonly reads_ids: boolean;
 }
 
-/** Beyond this a sheet is not read further: no page that people read needs more. */
+/** The most characters of CSS that are read. Ordinary pages need less. */
 const MAX_CSS_LENGTH = 1_000_000;
-/** Classes of one element that are looked up. */
+/** The most classes of an element that are looked up. */
 const MAX_CLASSES = 32;
 
-/** `tag`, `.class`, `#id`, or a tag with one of these. */
+/** The understood selectors: `tag`, `.class`, `#id`, or a tag with a class or id. */
 const UNDERSTOOD = /^([a-z][\w-]*|\*)?([.#][\w-]+)?$/i;
 const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
-/** Media in which a person reads the page; rules for others (print, a width) are left out. */
+/** Media rules for a screen. Rules for other media (print, a width) are skipped. */
 const SCREEN = /^@(media\s+(only\s+)?(screen|all)|layer|supports)\b[^,(]*$/i;
 
 /**
- * Reads sheets once, by a scan that never goes back. Understood selectors: `tag`, `.class`, `#id` and one of each
- * together (`p.note`); the rest is passed over, so its elements count as visible.
+ * Reads sheets in one forward scan. Understood selectors: `tag`, `.class`, `#id`, or a tag with one of these
+ * (`p.note`). Other rules are skipped, so their elements count as visible.
  */
 export function readStyleSheet(sheets: readonly string[]): StyleSheet {
   const rules = new Map<string, Declarations>();
@@ -47,7 +47,7 @@ export function readStyleSheet(sheets: readonly string[]): StyleSheet {
   };
 }
 
-/** @param isTogether whether some rule is for the element's name together with a class or an id */
+/** @param isTogether whether some rule selects the element's name together with a class or an id */
 function matching(
   rules: ReadonlyMap<string, Declarations>,
   { name, id, classes }: { name: string; id: string; classes: readonly string[] },
@@ -61,7 +61,7 @@ function matching(
   return cascade(keys.map((key) => rules.get(key)).filter((rule) => rule !== undefined));
 }
 
-/** Rules in order, those inside a screen's at-rule included. */
+/** Yields the rules in order, including those inside a screen's at-rule. */
 function* blocks(css: string): Generator<{ selectors: string; body: string }> {
   let start = 0;
   while (start < css.length) {

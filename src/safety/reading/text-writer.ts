@@ -1,4 +1,6 @@
-/** Writes what is seen as Markdown-like text: blocks on lines of their own, white space as a browser collapses it. */
+/**
+ * Writes the visible text as Markdown-like text: each block on its own lines, white space collapsed as in a browser.
+ */
 
 const BLOCKS = new Set(
   (
@@ -16,13 +18,13 @@ const KNOWN_INLINE = new Set(
     "td template textarea tfoot th time track tt u var video wbr path g circle rect text use"
   ).split(" "),
 );
-/** Links kept for one page. */
+/** The most links kept per page. */
 const MAX_LINKS = 500;
 const MAX_URL_LENGTH = 2_000;
 
 /**
- * `<your name>` and `List<T>` are meant to be read, and `<Card title="…">` of MDX is shown with its title; the values of
- * other tags' attributes are not, and no comment is.
+ * Keeps `<your name>` and `List<T>`, which are text, and `<Card title="…">` of MDX with its title. Drops attribute
+ * values of other tags, and comments.
  */
 function placeholder(attributes: ReadonlyMap<string, string>, source: string): string {
   const isComponent = /^<[A-Z]/.test(source);
@@ -30,7 +32,7 @@ function placeholder(attributes: ReadonlyMap<string, string>, source: string): s
   return unseen ? `${/^<[^\s<>/]*/.exec(source)?.[0] ?? "<"}>` : source;
 }
 
-/** @param options.keep_lines text and unknown tags stay as written: the source is Markdown, not a page. */
+/** @param options.keep_lines for Markdown sources: text and unknown tags stay as written */
 export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   const parts: string[] = [];
   const links = new Map<string, string>();
@@ -118,7 +120,7 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
     },
   };
 
-  /** Cells of a row stand on one line, apart. */
+  /** Separates the cells of a row on one line. */
   function cellGap(): void {
     if (pendingBreak === 0 && !atLineStart) put(" | ");
     atLineStart = pendingBreak > 0 || parts.length === 0;
@@ -126,7 +128,7 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   }
 }
 
-/** An address worth keeping: http(s) or relative to the page; no fragments, scripts or data. */
+/** Returns http(s) and relative addresses; drops fragments, scripts and data. */
 function linkTarget(href: string | undefined): string | null {
   const target = href?.trim() ?? "";
   if (target === "" || target.startsWith("#") || target.length > MAX_URL_LENGTH) return null;

@@ -4,53 +4,53 @@ import { createOpenElements, isVoid } from "./open-elements.ts";
 import { readStyleSheet, type StyleSheet } from "./style-sheet.ts";
 import { createTextWriter } from "./text-writer.ts";
 
-/** Something that no reader of the page sees, and what kept it from sight. */
+/** Hidden content and the technique that hides it. */
 export interface Hidden {
   readonly technique: string;
   readonly text: string;
 }
 
 export interface VisibleText {
-  /** Markdown-like: headings, list items, table rows; link texts without their addresses. */
+  /** Markdown-like text: headings, list items, table rows, link texts without addresses. */
   readonly text: string;
-  /** What was left out, attribute texts included, for judging the page by. */
+  /** The removed content including attribute texts, for judging the page. */
   readonly hidden: readonly Hidden[];
-  /** http(s) addresses of the links that can be seen, in order, each once. */
+  /** The http(s) addresses of the visible links, in order, each once. */
   readonly links: readonly { readonly text: string; readonly url: string }[];
 }
 
-/** What an element passes on to what is in it. */
+/** The look that an element passes to its children. */
 interface Look {
-  /** What hides it for good, or null. */
+  /** The technique that hides it with all its children, or null. */
   readonly hidden_by: string | null;
-  /** Undone by a child's `visibility: visible`. */
+  /** Whether it is invisible; a child's `visibility: visible` undoes this. */
   readonly invisible: boolean;
   readonly font_px: number;
   readonly colour: css.Colour | "none";
-  /** "unknown": a picture, or a style sheet that we do not have. */
+  /** "unknown": an image, or an external style sheet. */
   readonly background: css.Colour | "unknown";
 }
 
-/** Elements whose content is never laid out, by the standard's own style sheet or because scripts run. */
+/** Elements whose content browsers never show: by the standard's style sheet, or because scripts run. */
 const NEVER_SEEN = new Map<string, string>([
   ...["script", "style", "template", "noscript", "noembed", "noframes"].map((name) => [name, name] as const),
   ...["iframe", "object", "audio", "video", "canvas", "datalist", "rp", "defs", "metadata", "desc"].map(
     (name) => [name, "fallback-content"] as const,
   ),
 ]);
-/** Attributes that carry prose which is not part of the page's text. */
+/** Attributes with prose that is not part of the page's text. */
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
   /(?:^|\s)(sr-only|visually-hidden|visuallyhidden|screen-reader-text|screen-reader-only)(?:\s|$)/;
 const LOOK_ATTRIBUTES = new Set(["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open"]);
-/** Of an element that says nothing of its look. */
+/** The look of an element without declarations. */
 const PLAIN: OwnLook = { hidden_by: null, invisible: null, font_px: null, colour: null, background: null };
-/** Attribute texts shorter than this instruct nobody. */
+/** Shorter attribute texts cannot instruct a model. */
 const MIN_PROSE = 16;
 
 /**
- * What a reader of the page sees, as text.
- * @param options.keep_lines for HTML inside Markdown: white space and unknown tags stay as written.
+ * Returns the text that a reader of the page sees.
+ * @param options.keep_lines for HTML inside Markdown: white space and unknown tags stay as written
  */
 export function visibleText(html: string, options: { keep_lines: boolean } = { keep_lines: false }): VisibleText {
   const tokens = tokenizeHtml(html, { self_closing: options.keep_lines });
@@ -104,7 +104,7 @@ function ownStyles(tokens: readonly HtmlToken[]): string[] {
   return sheets;
 }
 
-/** Black on white, unless sheets that we do not have may paint the page otherwise. */
+/** Black on white, unless an external sheet may change the page's colours. */
 function initialLook(tokens: readonly HtmlToken[]): Look {
   const hasForeignSheet = tokens.some(
     (token) => token.type === "open" && token.name === "link" && /stylesheet/i.test(token.attributes.get("rel") ?? ""),
@@ -126,7 +126,7 @@ function hiddenBy(look: Look): string | null {
   return look.background !== "unknown" && css.isSameColour(look.colour, look.background) ? "same-colour" : null;
 }
 
-/** What an element says of its own look; null where it says nothing, and what is around it goes on. */
+/** The look that an element sets itself; null fields are inherited. */
 interface OwnLook {
   readonly hidden_by: string | null;
   readonly invisible: boolean | null;
@@ -135,7 +135,7 @@ interface OwnLook {
   readonly background: css.Colour | "unknown" | null;
 }
 
-/** Pages repeat their elements, hostile ones a million times: each kind of element is looked at once. */
+/** Caches the look per kind of element, because a hostile page may repeat an element a million times. */
 function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, outer: Look) => Look {
   const known = new Map<string, OwnLook>();
   const merged = new Map<OwnLook, { outer: Look; look: Look }>();
@@ -163,7 +163,7 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
   };
 }
 
-/** All that `ownLookOf` reads of an element: its `id` only where a sheet may name it. */
+/** The cache key: everything that `ownLookOf` reads. Includes the `id` only if a sheet selects ids. */
 function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads_ids: boolean): string {
   if (attributes.size === 0) return name;
   let key = name;
@@ -185,7 +185,7 @@ function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet:
     colour,
     background,
   };
-  // Pages hide themselves whole until their scripts have run; nobody publishes one that stays so.
+  // Ignored for html and body: pages hide themselves until their scripts have run.
   if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
   return Object.values(own).every((each) => each === null) ? PLAIN : own;
 }
@@ -223,7 +223,7 @@ function hiddenByAttributes(
   const never = NEVER_SEEN.get(name);
   if (never !== undefined) return never;
   const display = css.declared(declared, "display");
-  // As in browsers: the `hidden` attribute gives way to a display of the page's own.
+  // A `display` declaration overrides the `hidden` attribute, as in browsers.
   if (attributes.has("hidden") && (display === undefined || display === "none")) return "hidden-attribute";
   if (attributes.get("aria-hidden")?.toLowerCase() === "true") return "aria-hidden";
   if (SCREEN_READER_ONLY.test(attributes.get("class") ?? "")) return "clipped";

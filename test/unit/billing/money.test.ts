@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import { clawBackTarget } from "../../../src/billing/claw-back.ts";
-import { overageCost, overageStatus } from "../../../src/billing/overage-record.ts";
-import { planChange } from "../../../src/billing/plan-change.ts";
-import { purchasePrice } from "../../../src/billing/purchase-price.ts";
+import { clawBackTarget } from "../../../src/billing/inbox.service.ts";
+import { overageCost, overageStatus } from "../../../src/billing/overage.ts";
+import { planChange } from "../../../src/billing/plan.ts";
+import { purchasePrice } from "../../../src/billing/purchases.service.ts";
 
 const code = (act: () => unknown) => {
   try {

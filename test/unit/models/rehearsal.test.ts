@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ChatMessage, ChatRequest, FunctionTool } from "../../../src/contract/completions.ts";
-import { createRehearsal, REHEARSAL } from "../../../src/models/rehearsal.ts";
-import { rehearsalTokens } from "../../../src/models/rehearsal-tokens.ts";
+import { createRehearsal, REHEARSAL, rehearsalTokens } from "../../../src/models/rehearsal.ts";
 
 const provider = createRehearsal();
 const options = { signal: new AbortController().signal, deadline_ms: Number.POSITIVE_INFINITY };

@@ -1,8 +1,7 @@
 import { createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { lengthPrefixed } from "../../../src/vault/length-prefixed.ts";
-import { isManifestOf, manifestOf } from "../../../src/vault/manifest.ts";
-import { type Place, seal, unseal } from "../../../src/vault/seal.ts";
+import { integrityMacOf, isIntegrityMacOf } from "../../../src/vault/integrity-mac.ts";
+import { lengthPrefixed, type Place, seal, unseal } from "../../../src/vault/seal.ts";
 
 const KEY = { version: 1, bytes: randomBytes(32) };
 const PLACE: Place = { user_id: "u", secret_id: "s", name: "TOKEN", version: 1, allowed_hosts: ["a.example"] };
@@ -64,10 +63,10 @@ test("the layout is the documented one, so that another program could open it", 
   expect(Buffer.concat([decipher.update(sealed.subarray(80)), decipher.final()]).toString()).toBe(VALUE);
 });
 
-test("a manifest fits its entries alone: none added, left out, changed or exchanged", () => {
+test("an integrity MAC fits its entries alone: none added, left out, changed or exchanged", () => {
   const entries = ["a 1 00 f", "b 2 11 f"];
-  const manifest = manifestOf(KEY, entries);
-  expect(isManifestOf(manifest, KEY, entries)).toBe(true);
+  const mac = integrityMacOf(KEY, entries);
+  expect(isIntegrityMacOf(mac, KEY, entries)).toBe(true);
   const others = [
     [],
     ["a 1 00 f"],
@@ -76,6 +75,6 @@ test("a manifest fits its entries alone: none added, left out, changed or exchan
     ["a 1 00 fb 2 11 f"],
     [...entries, ""],
   ];
-  for (const other of others) expect(isManifestOf(manifest, KEY, other), other.join()).toBe(false);
-  expect(isManifestOf(new Uint8Array(), KEY, entries)).toBe(false);
+  for (const other of others) expect(isIntegrityMacOf(mac, KEY, other), other.join()).toBe(false);
+  expect(isIntegrityMacOf(new Uint8Array(), KEY, entries)).toBe(false);
 });

@@ -3,18 +3,18 @@ import type { Crossing } from "./ledger/ledger.types.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import { newId } from "./platform/ids.ts";
 import type { Setback } from "./scheduling/scheduling.types.ts";
-import type { Reflection } from "./vault/vault.types.ts";
+import type { SecretLeak } from "./vault/vault.types.ts";
 
-/** What the rooms report, as notices: none of them knows the room that tells of it. */
+/** Maps module events to notices, so that no module has to import notices. */
 
-/** A message may quote what a provider said. */
+/** Limits a message, because it may quote a provider's answer. */
 const MESSAGE_CHARS = 500;
 
-/** null: whoever talks to an agent has the failure in the answer. */
-export function setbackNotice(setback: Setback): NewNotice | null {
+/** Returns null for a chat run: its failure is already in the chat's answer. */
+export function runFailureNotice(setback: Setback): NewNotice | null {
   const { user_id, agent_id } = setback;
   if (setback.kind === "schedule_paused") {
-    // Only a schedule that was going pauses, so each pause is another occurrence.
+    // A paused schedule cannot pause again, so each pause gets its own key.
     return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason: setback.reason } };
   }
   const { run_id, trigger, error } = setback;
@@ -24,34 +24,34 @@ export function setbackNotice(setback: Setback): NewNotice | null {
   return { user_id, event: "run.failed", dedupe_key: run_id, data };
 }
 
-/** A subscription's next period, paid for. */
+/** A subscription's next period is paid. */
 export function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal): NewNotice {
   const data = { plan_id, period_start, period_end };
   return { user_id, event: "subscription.renewed", dedupe_key: period_start, data };
 }
 
-/** A secret that a site sent back. Each version is, once. */
-export function reflectionNotice({ user_id, id, name, version, run_id }: Reflection): NewNotice {
+/** A site returned a secret (a secret leak). Each version of the secret gives one notice. */
+export function secretLeakNotice({ user_id, id, name, version, run_id }: SecretLeak): NewNotice {
   const data = { secret_id: id, secret_name: name, run_id };
   return { user_id, event: "secret.reflected", dedupe_key: `${id}:${version}`, data };
 }
 
-/** A threshold, named by the entry that crossed it. */
-export function crossingNotice(crossing: Crossing): NewNotice {
+/** A threshold alert, identified by the ledger entry that crossed the threshold. */
+export function thresholdNotice(crossing: Crossing): NewNotice {
   const { user_id, kind, percent } = crossing;
-  const told = { user_id, dedupe_key: `${crossing.seq}:${percent}` };
+  const base = { user_id, dedupe_key: `${crossing.seq}:${percent}` };
   switch (kind) {
     case "balance": {
       const { granted_tokens, remaining_tokens } = crossing;
-      return { ...told, event: "balance.low", data: { percent, granted_tokens, remaining_tokens } };
+      return { ...base, event: "balance.low", data: { percent, granted_tokens, remaining_tokens } };
     }
     case "overage": {
       const { cap_tokens, used_tokens } = crossing;
-      return { ...told, event: "overage.cap_near", data: { percent, cap_tokens, used_tokens } };
+      return { ...base, event: "overage.cap_near", data: { percent, cap_tokens, used_tokens } };
     }
     case "key_budget": {
       const { api_key_id, budget_tokens, spent_tokens } = crossing;
-      return { ...told, event: "key_budget.near", data: { percent, api_key_id, budget_tokens, spent_tokens } };
+      return { ...base, event: "key_budget.near", data: { percent, api_key_id, budget_tokens, spent_tokens } };
     }
   }
 }

@@ -5,42 +5,42 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
-import { createAsIfPaid } from "./as-if-paid.ts";
 import { createPaymentsStore, type PaymentsStore } from "./payments.store.ts";
 import type { Payer, Payments, Provider, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
+import { createSimulatedPayments } from "./simulated-payments.ts";
 import { createSubscriptionsStore, type SubscriptionsStore } from "./subscriptions.store.ts";
 
-/** What billing is given. */
+/** The dependencies of billing. */
 export interface BillingOptions {
   db: Db;
   clock: Clock;
   ledger: Ledger;
   plans: readonly Plan[];
   payments: Payments;
-  people: Pick<Accounts, "user">;
+  users: Pick<Accounts, "user">;
   log: Pick<Log, "warn">;
 }
 
-/** What every part of billing works with. */
-export interface BillingRoom extends BillingOptions {
+/** The stores and providers that all parts of billing share. */
+export interface BillingContext extends BillingOptions {
   accounts: BillingAccountsStore;
   subscriptions: SubscriptionsStore;
   orders: PaymentsStore;
-  /** The operator's hand: as if paid. */
+  /** Simulated payments for what the operator gives. */
   operator: Payments;
-  /** Who moves the money of what was begun with `provider`; null when that is no longer configured. */
+  /** The payments of `provider`; null when it is no longer configured. */
   paymentsOf(provider: Provider): Payments | null;
   payerOf(user_id: string): Promise<Payer>;
-  /** Keeps the customer that a provider has named. */
+  /** Stores the customer id that the provider returned. */
   rememberCustomer(user_id: string, provider: Provider, started: Started): Promise<void>;
 }
 
-/** The stores and the providers, put together. */
-export function createRoom(options: BillingOptions): BillingRoom {
+/** Creates the shared stores and providers. */
+export function createBillingContext(options: BillingOptions): BillingContext {
   const { db, payments } = options;
   const accounts = createBillingAccountsStore(db);
-  const operator = createAsIfPaid("operator");
+  const operator = createSimulatedPayments("operator");
   return {
     ...options,
     accounts,
@@ -52,7 +52,7 @@ export function createRoom(options: BillingOptions): BillingRoom {
       return provider === payments.provider ? payments : null;
     },
     async payerOf(user_id) {
-      const [account, email] = await Promise.all([accounts.find(user_id), emailOf(options.people, user_id)]);
+      const [account, email] = await Promise.all([accounts.find(user_id), emailOf(options.users, user_id)]);
       const known = account?.customer_provider === payments.provider ? account.customer_reference : null;
       return { user_id, email, customer_reference: known };
     },
@@ -66,10 +66,10 @@ export function createRoom(options: BillingOptions): BillingRoom {
   };
 }
 
-/** Where the user gets receipts; null once they are erased. */
-async function emailOf(people: Pick<Accounts, "user">, user_id: string): Promise<string | null> {
+/** The user's address for receipts; null once the user is erased. */
+async function emailOf(users: Pick<Accounts, "user">, user_id: string): Promise<string | null> {
   try {
-    return (await people.user(user_id)).email;
+    return (await users.user(user_id)).email;
   } catch (error) {
     if (error instanceof PurserError && error.code === "not_found") return null;
     throw error;
