@@ -5,6 +5,7 @@ import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { createSignIn } from "./accounts/sign-in.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
+import { APPLY_WITH_STEPS } from "./agents/statements.store.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
 import { createAsIfPaid } from "./billing/as-if-paid.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
@@ -85,7 +86,10 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const clock = settable ?? createSystemClock();
 
   const accounts = await createAccounts({ db, clock });
-  const ledger = observedLedger(createLedger({ db, clock, invariants: PAYMENT_INVARIANTS }), { metrics, log });
+  const ledger = observedLedger(
+    createLedger({ db, clock, invariants: PAYMENT_INVARIANTS, with_riders: APPLY_WITH_STEPS }),
+    { metrics, log },
+  );
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const signIn = await createSignIn({

@@ -15,6 +15,7 @@ import { createAgentCache } from "./agent-cache.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { countOutcome, type DueAgent, lockCounted, selectDueAgents } from "./outcome.store.ts";
 import { modelCallStart } from "./run-work.ts";
+import { RUN_NOW_STATEMENTS } from "./statements.store.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** schedule_paused_reason while tokens are waited for. */
@@ -106,7 +107,7 @@ export function createRuns(deps: {
     await scheduling.pauseSchedule(agent, reason, tx);
     log.info({ agent_id, reason }, "a schedule is being paused");
   };
-  scheduling.onRunNow("admit_run_nows");
+  scheduling.onRunNow(RUN_NOW_STATEMENTS);
   scheduling.onRunEnd(async (ending, tx) => {
     const counted = await lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
@@ -114,7 +115,7 @@ export function createRuns(deps: {
         if (isCounted(run) && counted.has(run.agent_id) && run.status !== "cancelled") await drawConsequences(run, tx);
       }
     };
-  }, "finish_steps_of_agents");
+  }, true);
 
   const cache = createAgentCache();
   /** What may run for all that is known here: what is doubtful is looked at anew, with its 404, 409, 402 and 400. */

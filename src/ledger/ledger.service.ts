@@ -41,20 +41,25 @@ const RETRY_MS = [0, 100, 400, 1_500, 5_000];
 /** Rows that an export reads at once. */
 const EXPORT_ROWS = 1_000;
 
-/** The ledger over a migrated database. `invariants`: what its audit checks beside its own. */
+/**
+ * The ledger over a migrated database. `invariants`: what its audit checks beside its own. `with_riders`: the statement for
+ * batches with riders, see applyOperations.
+ */
 export function createLedger({
   db,
   clock,
   invariants = [],
+  with_riders = null,
 }: {
   db: Db;
   clock: Clock;
   invariants?: readonly Invariant[];
+  with_riders?: string | null;
 }): Ledger {
   const listeners: ((user_id: string) => Promise<void>)[] = [];
   const crossing_listeners: OnCrossing[] = [];
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
-    apply: (operations) => applyOperations(db, operations, clock.now()),
+    apply: (operations) => applyOperations(db, operations, clock.now(), with_riders),
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,
     // the call was made, and its cost is known nowhere else

@@ -110,20 +110,32 @@ export async function insertManualRuns(
   });
 }
 
-/** Why run-nows are refused, in order; null: they may be queued. `admit` names the SQL function that decides. */
+/** Why run-nows are refused, in order; null: they may be queued. */
 export async function admitRunNows(
   tx: Tx,
-  admit: string,
+  { refuse }: RunNowStatements,
   runs: readonly NewRun[],
   now: Instant,
 ): Promise<(string | null)[]> {
   const [row] = await tx.query<{ refusals: (string | null)[] }>({
-    name: admit,
-    text: `select array_to_json(${admit}($1::jsonb, $2)) as refusals`,
+    name: "run_refuse",
+    text: refuse,
     values: [jsonbText(runs), now],
   });
   return row?.refusals ?? [];
 }
+
+/**
+ * Statements that decide on run-nows and may ask other modules: `refuse` takes (runs, now) and returns `refusals`;
+ * `begin` takes what BEGIN_RUNS takes.
+ */
+export interface RunNowStatements {
+  refuse: string;
+  begin: string;
+}
+
+const BEGIN_RUNS = `select begin_runs($1::jsonb, null, $2, $3, $4, $5, $6, $7) as refusals,
+  case when $8 then set_config('synchronous_commit', 'off', true) end`;
 
 /**
  * Begins run-nows with a worker of this node, in one round trip: why each is refused, or null, in order. Null when there
@@ -133,7 +145,14 @@ export async function admitRunNows(
 export async function beginRunNows(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
-  { admit, worker_id, most, limits, lease_ms, now }: Omit<Claiming, "reserved_only"> & { admit: string | null },
+  {
+    statements,
+    worker_id,
+    most,
+    limits,
+    lease_ms,
+    now,
+  }: Omit<Claiming, "reserved_only"> & { statements: RunNowStatements | null },
 ): Promise<(string | null)[] | null> {
   const rows = runs.map(({ is_awaited: _, ...run }) => ({ ...run, priority: PRIORITY.manual }));
   const places = [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user];
@@ -141,9 +160,8 @@ export async function beginRunNows(
   const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
     name: "run_begin",
     of_calls: true,
-    text: `select begin_run_nows($1, $2, $3, $4, $5, $6, $7, $8) as refusals,
-      case when $9 then set_config('synchronous_commit', 'off', true) end`,
-    values: [jsonbText(rows), admit, ...places, lease_ms, now, is_quiet],
+    text: statements?.begin ?? BEGIN_RUNS,
+    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet],
   });
   return row?.refusals ?? null;
 }

@@ -23,6 +23,12 @@ describe("what a release applies", () => {
     expect(namesOf(changedDefinitions(known, [], "1.0.0"))).toEqual(["verdict", "charge"]);
   });
 
+  it("a type after the types that it names", () => {
+    const couple = { ...definition("couple", "p1", "type"), text: "create type couple as (\n  one single\n);" };
+    const both = changedDefinitions([couple, definition("single", "s1", "type")], [], "1.0.0");
+    expect(namesOf(both)).toEqual(["single", "couple"]);
+  });
+
   it.each([
     ["an older release", "0.9.0"],
     ["the same release", "1.0.0"],
