@@ -20,7 +20,8 @@ begin
   perform ledger_expire(of_user, instant);
   if of_bucket is null then
     perform ledger_post(of_user, 'clawback', -asked, null, 0, asked, of_reason, instant);
-    return query insert into reversal values (of_user, of_key, null, asked, asked, of_reason, instant) returning *;
+    return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, null, asked, asked, of_reason, instant) returning *;
     return;
   end if;
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
@@ -44,5 +45,6 @@ begin
     perform ledger_post(of_user, 'clawback', -owed, null, 0, owed, of_reason, instant);
   end if;
   perform ledger_note_balance(of_user);
-  return query insert into reversal values (of_user, of_key, of_bucket, taken, owed, of_reason, instant) returning *;
+  return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, of_bucket, taken, owed, of_reason, instant) returning *;
 end $$;

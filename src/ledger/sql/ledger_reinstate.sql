@@ -24,7 +24,8 @@ begin
     if let_off > 0 then
       perform ledger_post(of_user, 'adjustment', let_off, null, 0, -let_off, of_reason, instant);
     end if;
-    return query insert into reversal values (of_user, of_key, null, -let_off, -let_off, of_reason, instant) returning *;
+    return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, null, -let_off, -let_off, of_reason, instant) returning *;
     return;
   end if;
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
@@ -47,5 +48,6 @@ begin
       perform ledger_post(of_user, 'expiry', -back, of_bucket, -back, 0, 'Expired', instant);
     end if;
   end if;
-  return query insert into reversal values (of_user, of_key, of_bucket, -given, -let_off, of_reason, instant) returning *;
+  return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, of_bucket, -given, -let_off, of_reason, instant) returning *;
 end $$;
