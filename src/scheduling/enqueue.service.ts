@@ -7,7 +7,7 @@ import { newId } from "../platform/ids.ts";
 import * as runStore from "./run.store.ts";
 import { claimedOf, recordOf } from "./run-record.ts";
 import type { Offer } from "./run-signals.ts";
-import type { ClaimedRun, Enqueued, NewRun } from "./scheduling.types.ts";
+import type { ClaimedRun, Enqueued, NewRun, RunNowStatements } from "./scheduling.types.ts";
 
 /** Runs by hand that one user may have in the queue. Due runs are never refused. */
 const MAX_QUEUED_MANUAL = 1_000;
@@ -22,7 +22,7 @@ type Asked = NewRun & { id: string };
 /** The ways into the queue, for runs that somebody asks for. */
 export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; offer(): Offer | null }) {
   const { db, clock, lease_ms } = deps;
-  let statements: runStore.RunNowStatements | null = null;
+  let statements: RunNowStatements | null = null;
 
   /** Begins the whole batch with this node's worker, or nothing of it; null when that has no places for all. */
   const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
@@ -81,7 +81,7 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
 
   return {
     /** Sets the statements that decide on run-nows, in the transaction that queues or begins them. */
-    onRunNow(decide: runStore.RunNowStatements): void {
+    onRunNow(decide: RunNowStatements): void {
       statements = decide;
     },
     /**

@@ -1,5 +1,6 @@
 import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
 import { jsonbText } from "../platform/storable.ts";
 import type {
   ClaimLimits,
@@ -8,12 +9,14 @@ import type {
   NewRun,
   RunFinish,
   RunLease,
+  RunNowStatements,
   StepFinish,
   StepStart,
 } from "./scheduling.types.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch: of a stale one it changes nothing. */
 
+const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
 /** Runs given back in one go; the rest follows a second later. */
 const REAP_BATCH = 500;
 /** Lower goes first: somebody waits for a chat, nobody for a schedule. */
@@ -124,18 +127,6 @@ export async function admitRunNows(
   });
   return row?.refusals ?? [];
 }
-
-/**
- * Statements that decide on run-nows and may ask other modules: `refuse` takes (runs, now) and returns `refusals`;
- * `begin` takes what BEGIN_RUNS takes.
- */
-export interface RunNowStatements {
-  refuse: string;
-  begin: string;
-}
-
-const BEGIN_RUNS = `select begin_runs($1::jsonb, null, $2, $3, $4, $5, $6, $7) as refusals,
-  case when $8 then set_config('synchronous_commit', 'off', true) end`;
 
 /**
  * Begins run-nows with a worker of this node, in one round trip: why each is refused, or null, in order. Null when there
