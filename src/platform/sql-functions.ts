@@ -67,7 +67,7 @@ export function changedDefinitions(
   return [...inOrderOfUse(types), ...changed.filter(({ kind }) => kind === "function")];
 }
 
-/** Types, each after those that its text names. */
+/** Orders types so that each comes after the types in its text. */
 function inOrderOfUse(types: readonly SqlDefinition[]): SqlDefinition[] {
   const ordered = new Set<SqlDefinition>();
   const add = (type: SqlDefinition) => {

@@ -77,7 +77,7 @@ export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
     },
     /**
      * Subscribes to the end of runs that were at work. With `ends_with_step`, a run may end with its last step, without
-     * the listener: the statement that carries out the riders takes `ends` from the steps that the listener must hear of.
+     * the listener: the statement that carries out the riders removes `ends` from steps that need the listener.
      */
     onRunEnd(listener: OnRunEnd, ends_with_step = false): void {
       ends.listeners.push(listener);

@@ -1,4 +1,4 @@
--- Why run-nows are refused that are to be queued: what the ledger knows of their users, then what is known of their agents.
+-- Decides on run-nows before they are queued: which users can pay (ledger), then which agents may run (agents).
 with payers as materialized (
   select array(
       select user_id from (select distinct user_id from jsonb_to_recordset($1::jsonb) as run(user_id uuid)) as users

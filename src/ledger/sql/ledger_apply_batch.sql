@@ -11,7 +11,7 @@
 -- made 0.67 to 0.94 of the pairs a second (1 to 256 callers). A call that passes records costs 3 to 5 us, and a settle
 -- made seven. What runs once a batch, or seldom, is apart: ledger_lock, ledger_write_*, budgets, refusals, thresholds.
 --
--- The planner's settings make each join look up its rows by primary key, whatever the tables' sizes were when a session
+-- The planner's settings make each join look up its rows by primary key, independent of the table sizes when a session
 -- planned it, and keep it from planning again for every batch.
 create or replace function ledger_apply_batch(operations json, instant timestamptz, hold_seconds integer, verdicts jsonb)
 returns json language plpgsql
@@ -27,7 +27,7 @@ declare
   accounts account[];
   a account;
   a_place integer := 0;
-  -- their open buckets, each bucket at the same place of every array, oldest first; those of a are first to last
+  -- their open buckets, each bucket at the same place of every array, oldest first; the buckets of a are first to last
   bucket_owners uuid[];
   bucket_ids uuid[];
   bucket_sources text[];
@@ -39,7 +39,7 @@ declare
   first integer;
   last integer;
   i integer;
-  -- a hold: what it asks for, what is still to be found, what it pins
+  -- a hold: its amount, its budgets, and the slices that it pins
   amount bigint;
   minimum bigint;
   refusal text;
@@ -51,7 +51,7 @@ declare
   slice_places integer[];
   slice_buckets uuid[];
   slice_tokens bigint[];
-  -- a settle: what it costs now, what of that is still to be paid, and its entries to be
+  -- a settle: its cost now, the unpaid part of it, and its future entries
   payable bigint;
   unmet bigint;
   part bigint;
@@ -71,14 +71,14 @@ declare
   calling text;
   reached integer;
   spent_before bigint;
-  -- what is written at the end
+  -- rows to write
   new_holds hold[];
   ended_users uuid[];
   ended_holds uuid[];
   entries entry[];
   events usage_event[];
   crossings crossing[];
-  -- of each API key once: what this batch adds, and, where a budget asked for it, what it had used before
+  -- each API key once: the tokens that this batch adds, and for a budget, its use before the batch
   key_users uuid[];
   key_ids uuid[];
   key_spent bigint[];
@@ -89,8 +89,6 @@ declare
   key_use record;
   changed bigint;
 begin
-  -- Lock the accounts, in one order everywhere, and read them and their open buckets. What has expired is closed first:
-  -- from there on an expired bucket has nothing but what is held.
   select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id) into account_ids, is_twice
     from json_to_recordset(operations) as o(user_id uuid, hold_id uuid);
   if is_twice then
@@ -230,9 +228,9 @@ begin
       continue;
     end if;
 
-    -- A settle pays its cost out of the hold first; a release, or a settle that its rider refuses, pays nothing. A hold
-    -- that has expired is settled as what was last known of its call, when anything was; a settle that comes after that
-    -- pays the rest. What was last known may have been an estimate above the real cost: that charge stands.
+    -- A release, or a settle whose rider says no, pays nothing. A hold whose lease has run out is settled by the progress
+    -- of its call, if there is any, and a later settle pays the rest. Progress may be an estimate above the real cost: then
+    -- nothing is paid back.
     if op.kind = 'expire' and op.is_dead is not true then
       outcomes := outcomes || json_build_object('status', 'released');
       continue;
@@ -258,7 +256,7 @@ begin
     leg_places := '{}';
     leg_tokens := '{}';
 
-    -- 1. held slices; what is left of a slice goes to who has clawed it back, or expires with its bucket
+    -- 1. held slices; the unspent part of a slice goes to a claw-back that waits for it, or expires with its bucket
     if op.is_held then
       for leg in 1 .. cardinality(op.slice_buckets) loop
         i := array_position(bucket_ids, op.slice_buckets[leg], first);
@@ -319,7 +317,7 @@ begin
         end if;
       end if;
     end if;
-    -- 3. free tokens, in one entry with those of the same bucket that were held
+    -- 3. free tokens, in one entry with the held tokens of the same bucket
     if unmet > 0 then
       for i in first .. last loop
         exit when unmet = 0;
@@ -337,7 +335,7 @@ begin
           unmet := unmet - take;
         end if;
       end loop;
-      -- 4. what overage the cap still allows
+      -- 4. overage, as far as the cap allows it
       take := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - overage - a.overage_held, 0)));
       overage := overage + take;
       unmet := unmet - take;
@@ -348,7 +346,7 @@ begin
       leg_places := leg_places || null::integer;
       leg_tokens := leg_tokens || overage;
     end if;
-    -- 5. what nobody can pay is borne by the operator, and said
+    -- 5. the operator absorbs the rest, with an entry
     if unmet > 0 then
       leg_types := leg_types || 'absorbed'::text;
       leg_places := leg_places || null::integer;
@@ -381,7 +379,7 @@ begin
       end if;
     end loop;
 
-    -- What thresholds of the balance that has crossed. They are remembered, since more than charges moves it.
+    -- Crossed thresholds of the balance. The account remembers them, because not only charges move the balance.
     reached := ledger_used_percent(a.granted, a.posted);
     if reached > a.told_percent then
       crossings := crossings || ledger_balance_crossings(op.user_id, a.seq, case when is_charge then op.hold_id end,
@@ -446,7 +444,7 @@ begin
   if key_ids is not null then
     perform ledger_write_keys(key_users, key_ids, key_spent, key_held);
   end if;
-  -- A lost hold costs nobody anything, so a batch of holds alone need not wait for the disk.
+  -- A lost hold costs nothing, so a batch of holds alone does not wait for the disk.
   if entries is null and events is null and ended_holds is null then
     perform set_config('synchronous_commit', 'off', true);
   end if;

@@ -1,6 +1,6 @@
--- Takes back up to `amount` of a grant, once per key: first what is free, then what expired unspent (which is gone
--- already, and is only called by its new name), then what calls hold, as soon as they let go of it. What was spent
--- becomes debt; so does all of what was used as overage, which no grant gave (no bucket).
+-- Takes back up to `asked` tokens of a grant, once per key. It takes free tokens first, then tokens that expired unspent
+-- (their expiry is reversed), then tokens that calls hold, when the holds end. Spent tokens become debt. Without a bucket,
+-- overage is taken back, and all of it becomes debt.
 create or replace function ledger_claw_back(
   of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
 ) returns setof reversal language plpgsql as $$

@@ -1,5 +1,5 @@
--- Locks the accounts of a batch in the order of their ids, as every writer does, and reads them. What has expired is
--- closed first: after that, an expired bucket has only tokens that are held.
+-- Locks the accounts of a batch in the order of their ids, as every writer does, and reads them. Expired buckets are closed
+-- first: after that, an expired bucket has only held tokens.
 --
 -- The caller reads the buckets with a statement of its own. One statement for both lost updates, because it reads the
 -- buckets as they were before it waited for the lock: after 3,200 charges of 1 token a bucket had fallen by 128.

@@ -1,6 +1,6 @@
--- Gives back up to `amount` of what was clawed back of a grant, once per key: first calls may keep what they hold, then
--- debt is let off, and the rest returns to the bucket, where it expires at once if the bucket has. Of overage, only what
--- debt is let off is given back.
+-- Gives back up to `asked` tokens that were clawed back of a grant, once per key. Calls may keep tokens that they hold, then
+-- debt is reduced, and the rest returns to the bucket, where it expires at once if the bucket has expired. Without a bucket,
+-- only debt is reduced.
 create or replace function ledger_reinstate(
   of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
 ) returns setof reversal language plpgsql as $$

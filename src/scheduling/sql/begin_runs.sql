@@ -1,9 +1,8 @@
--- Begins run-nows with the worker of the node that they are asked of, when there are places for them and for all that
--- waits, so that none of these could have wanted them; else null, and nothing is written. `refusals`
--- says in order why a run does not begin, or null. Answers the same; null: it has begun, and the intent of its first_step
--- is written.
+-- Begins run-nows with the worker of this node, if there are places for them and for all queued runs, so that no queued run
+-- waits because of them; otherwise returns null and writes nothing. `refusals` says in order why a run does not begin, or
+-- null. Returns the same array; null: the run has begun, and the intent of its first_step is written.
 --
--- The planner's settings make each lookup one by index, whatever the tables' sizes were when a session planned it.
+-- The planner's settings make each lookup use an index, independent of the table sizes when a session planned it.
 create or replace function begin_runs(
   runs jsonb, refusals text[], domain_now timestamptz, claimer text, most integer, total_limit integer, user_limit integer,
   lease_ms integer
