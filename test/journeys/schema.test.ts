@@ -1,4 +1,7 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { dumpSchema } from "../../migrations/schema.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { readDefinitions } from "../../src/platform/sql-functions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -20,6 +23,10 @@ const restart = async () => {
   await db.close();
   db = await database.open();
 };
+
+it("schema.sql is the schema of a database on this storage (npm run schema writes it)", async () => {
+  expect(await dumpSchema(db)).toBe(readFileSync(join(import.meta.dirname, "../../schema.sql"), "utf8"));
+});
 
 describe("the SQL functions of a database", () => {
   const OTHER = "create or replace function ledger_used_percent(granted bigint, posted bigint) returns integer";
