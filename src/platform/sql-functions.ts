@@ -81,6 +81,11 @@ function inOrderOfUse(types: readonly SqlDefinition[]): SqlDefinition[] {
   return [...ordered];
 }
 
+/** The retired functions that a release drops. */
+export function droppedFunctions(retired: readonly RetiredFunction[], release: string): RetiredFunction[] {
+  return retired.filter(({ dropped_in }) => compareReleases(release, dropped_in) >= 0);
+}
+
 /** Orders releases `1.2.3` by their numbers. A pre-release counts as its release. */
 export function compareReleases(one: string, other: string): number {
   const numbers = (release: string) => (release.split("-")[0] ?? "").split(".").map(Number);
@@ -112,7 +117,7 @@ export async function applyDefinitions(
   const changed = changedDefinitions(definitions, rows, release);
   const is_newer = rows.every((row) => compareReleases(row.release, release) < 0);
   if (changed.length === 0 && !is_newer) return;
-  const dropped = retired.filter(({ dropped_in }) => compareReleases(release, dropped_in) >= 0);
+  const dropped = droppedFunctions(retired, release);
   await connection.query({ text: "begin" });
   try {
     await connection.script("set local check_function_bodies = off");
