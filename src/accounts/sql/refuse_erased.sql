@@ -1,7 +1,6 @@
--- Nothing of an erased user appears again, whatever was still under way. Erasing locks the user's row before it deletes
--- anything; who inserts holds the row in share, so that the deletion comes after it, or finds it locked or erased, and
--- inserts nothing: `drop` leaves the row out in silence, where more hangs on the transaction; else it fails. Nobody waits
--- for an erasure, so nobody can stand in a circle with it.
+-- Stops inserts for an erased user, also from work that was under way. Erasing locks the user's row first. An insert shares
+-- that lock: if it can not get it, or the user is erased, `drop` leaves the row out silently (more depends on the
+-- transaction) and `fail` raises an error. No insert waits for an erasure, so there is no deadlock with it.
 create or replace function refuse_erased() returns trigger language plpgsql as $$
 begin
   perform from users where id = new.user_id and erased_at is null for key share skip locked;

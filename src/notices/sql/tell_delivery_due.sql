@@ -1,4 +1,4 @@
--- Every node hears of a delivery as soon as what it tells of is committed.
+-- Tells every node of a new delivery when it is committed.
 create or replace function tell_delivery_due() returns trigger language plpgsql as $$
 begin
   perform pg_notify('notice_due', '');
