@@ -5,7 +5,7 @@ import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
-import { estimateCounts, estimateTokens, isTextOver, promptText } from "../models/token-count.ts";
+import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
 import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
@@ -154,7 +154,7 @@ export async function release(ledger: Ledger, { caller, hold_id }: CompletionCal
 function refuseTooLong({ model, request, input_tokens, media_tokens }: ProviderRequest): void {
   // The hold's estimate is the higher one: most requests need no closer look.
   if (input_tokens <= model.context_window) return;
-  if (estimateTokens(promptText(request)) + media_tokens > model.context_window) {
+  if (estimateTokens(billedText(request)) + media_tokens > model.context_window) {
     throw errors.contextLengthExceeded(model.context_window);
   }
 }
