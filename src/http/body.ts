@@ -2,7 +2,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { errors, PurserError } from "../errors.ts";
 import { type BodyShare, createBodyBudget } from "./body-budget.ts";
-import { bodyLimitsOf } from "./body-limits.ts";
+import { bodyLimitsOf, TEXT_BYTES } from "./body-limits.ts";
 import { createJsonParser } from "./json-parser.ts";
 import { createJsonScan, type JsonLimits } from "./json-scan.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
@@ -11,8 +11,6 @@ const JSON_MEDIA = "application/json";
 const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 /** Declared bodies up to this size are read in one piece. */
 const ONE_PIECE_BYTES = 65_536;
-/** A larger body is parsed in a thread. */
-const THREAD_BYTES = 262_144;
 
 interface Reading {
   limit: number;
@@ -79,7 +77,7 @@ export function jsonBodies(
       throw error instanceof PurserError ? error : errors.requestTimeout();
     });
     const type = c.req.header("Content-Type") ?? "";
-    const is_large = bytes.length > THREAD_BYTES;
+    const is_large = bytes.length > TEXT_BYTES;
     const sent = is_large ? null : utf8Text(bytes);
     const is_empty = sent !== null && sent.trim() === "";
     if (!is_empty && !JSON_TYPE.test(type)) throw errors.unsupportedMediaType();

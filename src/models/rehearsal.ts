@@ -47,7 +47,7 @@ interface Generation {
 /** The way to the rehearsal model; it needs no network and no key. */
 export function createRehearsal(): Provider {
   return {
-    prepare(call) {
+    async prepare(call) {
       const input_tokens = rehearsalTokens(promptText(call.request)).length;
       return { ...call, input_tokens, media_tokens: 0, likely_tokens: input_tokens };
     },
