@@ -1,7 +1,7 @@
 import { setImmediate } from "node:timers/promises";
 import { monotonicMs } from "./clock.ts";
 
-/** What is written out in one go, in characters; the worst of it takes a few milliseconds. */
+/** Characters that are written without a pause; the worst take a few milliseconds. */
 const PIECE_CHARS = 65_536;
 const VALUE_WEIGHT = 8;
 const PAUSE_AFTER_MS = 8;
