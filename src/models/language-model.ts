@@ -2,6 +2,7 @@ import { fetch as providerFetch } from "undici";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
+import { jsonBytes } from "../platform/json-bytes.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { generatedText } from "./generated-text.ts";
 import {
@@ -46,9 +47,9 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
     ]),
   });
   return {
-    prepare(call) {
-      const bytes = Buffer.byteLength(JSON.stringify(call.request));
-      return { ...call, ...heldInput(call, bytes) };
+    async prepare(call) {
+      const { length } = await jsonBytes(call.request);
+      return { ...call, ...heldInput(call, length) };
     },
 
     async complete(request, options) {
