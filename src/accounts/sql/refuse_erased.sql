@@ -1,7 +1,7 @@
--- Nothing of an erased user appears again, whatever was still under way. Erasing locks the user's row before it deletes
--- anything; who inserts holds the row in share, so that the deletion comes after it, or finds it locked or erased, and
--- inserts nothing: `drop` leaves the row out in silence, where more hangs on the transaction; else it fails. Nobody waits
--- for an erasure, so nobody can stand in a circle with it.
+-- No row of an erased user is inserted after the erasure, whatever was running. Erasing locks the user's row before it
+-- deletes anything. An insert takes a share lock on it: either the deletion comes later, or the insert finds the user
+-- locked or erased and inserts nothing. With `drop` it skips the row silently, otherwise it fails. No insert waits for
+-- an erasure, so no deadlock is possible.
 create or replace function refuse_erased() returns trigger language plpgsql as $$
 begin
   perform from users where id = new.user_id and erased_at is null for key share skip locked;
