@@ -1,4 +1,4 @@
--- Every node hears of a delivery as soon as what it tells of is committed.
+-- Notifies every node of a delivery when its notice is committed.
 create or replace function tell_delivery_due() returns trigger language plpgsql as $$
 begin
   perform pg_notify('notice_due', '');
