@@ -3,9 +3,9 @@ import { globSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 /**
- * Builds the console into console/dist, unless what is there was built from the same sources. `npm ci` does it, and
- * `npm start` and `npm run demo` do where that was not allowed. A failure is told and hinders nothing else: without the
- * console there is still the API.
+ * Builds the console into console/dist if its sources have changed. `npm ci` runs it, and `npm start` and `npm run demo`
+ * too, because some systems skip install scripts. A failure is reported and does not stop the start: the API works
+ * without the console.
  */
 const folder = import.meta.dirname;
 const root = join(folder, "..");
@@ -34,7 +34,7 @@ function builtFrom(): string | null {
 try {
   const wanted = sources();
   if (builtFrom() !== wanted) {
-    // whoever builds, a test as well, gets React as it is for use
+    // A test may build too. Its build must be the production build.
     process.env.NODE_ENV = "production";
     const { build } = await import("vite");
     await build({ configFile: join(folder, "vite.config.ts"), logLevel: "error" });

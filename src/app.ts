@@ -237,14 +237,14 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
         completionRoutes(completions),
         agentsRoutes({ agents }),
         webhookKeyRoutes({ agents, webhook_keys }),
-        noticesRoutes({ notices }),
+        noticesRoutes({ notices, agentNames: agents.names }),
         // Its own threads, so that test requests of users do not delay runs.
         safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
         signInRoutes({ signIn, address, eraseUser }),
         vaultRoutes({ vault }),
         accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
         billingRoutes({ accounts, ledger, billing }),
-        ledgerExportRoutes({ ledger }),
+        ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
         paymentsRoutes({ billing }),
         ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
         operatorRoutes({

@@ -168,6 +168,7 @@ const settings = record({
   margin: number().positive("must be above 0").max(1_000, "must be at most 1000").default(1),
   limits: record({
     requests_per_minute: count(1).default(LIMITS.requests_per_minute),
+    session_requests_per_minute: count(1).default(LIMITS.session_requests_per_minute),
     concurrent_runs_per_user: count(1).default(LIMITS.concurrent_runs_per_user),
     concurrent_runs: count(1).default(LIMITS.concurrent_runs),
     body_bytes: count(1_024).default(LIMITS.body_bytes),

@@ -27,9 +27,13 @@ export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
 export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;
-/** contract 9: defaults of `limits`; fallback_after_seconds is an addition: `auto` waits no longer for one model. */
+/**
+ * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (`auto` waits no longer for one model) and
+ * session_requests_per_minute (a limit for signed-in browsers, apart from the API keys).
+ */
 export const LIMITS = {
   requests_per_minute: 600,
+  session_requests_per_minute: 600,
   concurrent_runs_per_user: 10,
   concurrent_runs: 50,
   body_bytes: 4_194_304,

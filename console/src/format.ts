@@ -1,24 +1,27 @@
 import { TOKENS_PER_CENT } from "../../src/constants.ts";
 
-/** Numbers, times and words as people read them, in their own language's format. */
+/** Numbers, times and words for people. */
 
-const whole = new Intl.NumberFormat();
-const exact = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 });
-const compact = new Intl.NumberFormat(undefined, { notation: "compact", maximumFractionDigits: 1 });
+/** The console's texts are English, so dates and numbers are too: in the browser's English, such as en-GB, if it has one. */
+export const LOCALE = navigator.languages?.find((language) => /^en\b/i.test(language)) ?? "en";
+
+const whole = new Intl.NumberFormat(LOCALE);
+const exact = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 6 });
+const compact = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumFractionDigits: 1 });
 
 export const number = (value: number): string => whole.format(value);
 /** A decimal that the API gives as text, with all its digits. */
 export const decimal = (text: string): string => exact.format(text as Intl.StringNumericLiteral);
-/** For tiles and axes: 1.2M. The exact figure belongs beside it or in a title. */
+/** For tiles and axes: 1.2M. Show the exact figure beside it. */
 export const short = (value: number): string =>
   Math.abs(value) < 10_000 ? whole.format(value) : compact.format(value);
 
-/** What tokens cost at the standard rate. */
+/** The price of tokens at the standard rate. */
 export function dollars(tokens: number): string {
   return money(tokens / TOKENS_PER_CENT, "usd");
 }
 
-/** An amount of cents; below a dollar with the digits that matter. */
+/** An amount in cents. Amounts below a dollar have more digits. */
 export function money(cents: number, currency: string): string {
   const small = cents !== 0 && Math.abs(cents) < 100;
   if (small && Math.abs(cents) < 1) {
@@ -28,9 +31,9 @@ export function money(cents: number, currency: string): string {
       currencyDisplay: "narrowSymbol",
       maximumSignificantDigits: 2,
     } as const;
-    return new Intl.NumberFormat(undefined, digits).format(cents / 100);
+    return new Intl.NumberFormat(LOCALE, digits).format(cents / 100);
   }
-  return new Intl.NumberFormat(undefined, {
+  return new Intl.NumberFormat(LOCALE, {
     style: "currency",
     currency,
     currencyDisplay: "narrowSymbol",
@@ -39,25 +42,25 @@ export function money(cents: number, currency: string): string {
   }).format(cents / 100);
 }
 
-const dateTime = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const thisYear = new Intl.DateTimeFormat(undefined, {
+const dateTime = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle: "short" });
+const thisYear = new Intl.DateTimeFormat(LOCALE, {
   month: "short",
   day: "numeric",
   hour: "2-digit",
   minute: "2-digit",
 });
-const dateOnly = new Intl.DateTimeFormat(undefined, { dateStyle: "medium" });
-/** Date and time in this browser's zone; the year where it is another one. */
+const dateOnly = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium" });
+/** Date and time in the browser's zone, with the year unless it is the current year. */
 export function instant(at: string): string {
   const date = new Date(at);
   return (date.getFullYear() === new Date().getFullYear() ? thisYear : dateTime).format(date);
 }
 export const day = (at: string): string => dateOnly.format(new Date(at));
-const monthAndDay = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", timeZone: "UTC" });
-/** A day of UTC, such as `2026-03-01`, without its year. */
+const monthAndDay = new Intl.DateTimeFormat(LOCALE, { month: "short", day: "numeric", timeZone: "UTC" });
+/** A UTC day such as `2026-03-01`, without its year. */
 export const dayOfYear = (date: string): string => monthAndDay.format(new Date(date));
 
-const relative = new Intl.RelativeTimeFormat(undefined, { numeric: "auto" });
+const relative = new Intl.RelativeTimeFormat(LOCALE, { numeric: "auto" });
 const STEPS: [Intl.RelativeTimeFormatUnit, number][] = [
   ["year", 31_557_600_000],
   ["month", 2_629_800_000],
@@ -73,7 +76,7 @@ export function ago(at: string): string {
   return unit === "second" && Math.abs(ms) < 45_000 ? "just now" : relative.format(Math.round(ms / length), unit);
 }
 
-/** The time between two instants: 850 ms, 12.4 s, 3 min 20 s. In whole seconds (`s`) for what is still being counted. */
+/** The time between two instants: 850 ms, 12.4 s, 3 min 20 s. The unit `s` gives whole seconds, for a running timer. */
 export function duration(from: string, to: string, unit: "ms" | "s" = "ms"): string {
   const ms = Math.max(0, Date.parse(to) - Date.parse(from));
   if (ms < 60_000 && unit === "s") return `${Math.floor(ms / 1000)} s`;
@@ -82,7 +85,7 @@ export function duration(from: string, to: string, unit: "ms" | "s" = "ms"): str
   return `${Math.floor(ms / 60_000)} min ${Math.floor((ms % 60_000) / 1000)} s`;
 }
 
-/** `snake_case` as words, the first one capital. */
+/** `snake_case` as words, with a capital first letter. */
 export function words(name: string): string {
   const text = name.replaceAll("_", " ");
   return text.charAt(0).toUpperCase() + text.slice(1);

@@ -1,18 +1,19 @@
-import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useQuery } from "@tanstack/react-query";
 import { Link, Outlet, useRouterState } from "@tanstack/react-router";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { keyInUse } from "./api/client.ts";
-import { plansQuery, profileQuery } from "./api/queries.ts";
+import { modelsQuery, plansQuery, profileQuery } from "./api/queries.ts";
 import { leaveKey, signOut } from "./api/session.ts";
 import { day, short } from "./format.ts";
 import { OWN_ZONE, zoneName } from "./schedule-words.ts";
-import { Badge, Button, Callout, Skeleton } from "./ui/basics.tsx";
+import { Badge, Button, Callout, Skeleton, segmentClass } from "./ui/basics.tsx";
 import { Icon, type IconName, Logo } from "./ui/icons.tsx";
-import { ThemeChoice } from "./ui/theme.tsx";
+import { ProblemNotice } from "./ui/problem.tsx";
+import { SavedNotice } from "./ui/saved.tsx";
 
-/** The frame of every page: where one can go, what is left, and who one is. */
+/** The layout of every signed-in page: navigation, balance and account. It needs no answer of the API to be shown. */
 
-const PLACES = [
+const PAGES = [
   ["/", "Overview", "overview"],
   ["/agents", "Agents", "agents"],
   ["/secrets", "Secrets", "secrets"],
@@ -21,8 +22,11 @@ const PLACES = [
   ["/notices", "Notices", "notices"],
 ] as const satisfies readonly (readonly [string, string, IconName])[];
 
-const PLACE =
+const ENTRY =
   "flex items-center gap-2.5 rounded-md px-2.5 py-1.5 text-muted hover:bg-sunken hover:text-ink aria-[current=page]:bg-accent-soft aria-[current=page]:text-accent";
+
+/** The built-in model, which answers from a script. */
+const REHEARSAL = "purser/rehearsal";
 
 export function Layout() {
   const [menu_open, setMenuOpen] = useState(false);
@@ -33,7 +37,7 @@ export function Layout() {
     if (seen.current === path) return;
     seen.current = path;
     setMenuOpen(false);
-    main.current?.focus({ preventScroll: true }); // so that readers begin where the new page does
+    main.current?.focus({ preventScroll: true }); // Screen readers continue at the new page.
   }, [path]);
   return (
     <div className="min-h-dvh md:grid md:grid-cols-[15rem_minmax(0,1fr)]">
@@ -50,7 +54,7 @@ export function Layout() {
         <Button
           kind="quiet"
           aria-expanded={menu_open}
-          aria-controls="places"
+          aria-controls="navigation"
           onClick={() => setMenuOpen(!menu_open)}
           icon={menu_open ? "close" : "menu"}
         >
@@ -58,29 +62,50 @@ export function Layout() {
         </Button>
       </header>
       <aside
-        id="places"
-        aria-label="Places and account"
+        id="navigation"
+        aria-label="Navigation and account"
         className={`${menu_open ? "" : "max-md:hidden"} border-line bg-panel max-md:border-b md:sticky md:top-0 md:h-dvh md:border-r`}
       >
-        <Places />
+        <Navigation />
       </aside>
       <main
         ref={main}
         id="main"
         tabIndex={-1}
-        className="mx-auto w-full max-w-6xl min-w-0 px-4 py-6 outline-none md:px-8 md:py-8"
+        className="mx-auto w-full max-w-6xl min-w-0 px-4 py-6 wrap-anywhere outline-none md:px-8 md:py-8"
       >
-        <Banners />
-        <Suspense fallback={<Skeleton lines={6} />}>
-          <Outlet />
-        </Suspense>
+        <Page />
       </main>
+      <SavedNotice />
     </div>
   );
 }
 
-function Places() {
-  const { data: profile } = useSuspenseQuery(profileQuery);
+/** The page, or the reason why the profile could not be loaded. */
+function Page() {
+  const profile = useQuery(profileQuery);
+  if (profile.data === undefined) {
+    if (!profile.isError) return <Skeleton lines={6} />;
+    return (
+      <div className="max-w-2xl space-y-4">
+        <title>Something went wrong · Purser</title>
+        <h1 className="text-xl font-semibold">Your account could not be loaded</h1>
+        <ProblemNotice error={profile.error} onRetry={() => void profile.refetch()} />
+      </div>
+    );
+  }
+  return (
+    <>
+      <Banners debt={profile.data.balance.debt} />
+      <Suspense fallback={<Skeleton lines={6} />}>
+        <Outlet />
+      </Suspense>
+    </>
+  );
+}
+
+function Navigation() {
+  const { data: profile } = useQuery({ ...profileQuery, enabled: false });
   return (
     <div className="flex h-full flex-col gap-1 overflow-y-auto p-3">
       <Link
@@ -90,77 +115,122 @@ function Places() {
         <Logo /> Purser
       </Link>
       <nav aria-label="Main" className="space-y-0.5">
-        {PLACES.map(([to, name, icon]) => (
+        {PAGES.map(([to, name, icon]) => (
           <Link
             key={to}
             to={to}
             activeOptions={{ exact: to === "/", includeSearch: false }}
-            className={`${PLACE} font-medium`}
+            className={`${ENTRY} font-medium`}
           >
             <Icon name={icon} /> {name}
           </Link>
         ))}
-        <a href="/docs" className={`${PLACE} font-medium`}>
+        <a href="/docs" className={`${ENTRY} font-medium`}>
           <Icon name="reference" /> API reference
         </a>
       </nav>
       <div className="mt-auto space-y-3 pt-6">
-        <Link to="/billing" className="block rounded-lg border border-line px-3 py-2.5 hover:bg-sunken">
-          <span className="block text-xs text-muted">Balance</span>
-          <span className="text-base font-semibold">{short(profile.token_balance)}</span>{" "}
-          <span className="text-muted">tokens</span>
-          {profile.is_trial && profile.trial_ends_at !== null && (
-            <span className="block text-xs text-muted">Trial until {day(profile.trial_ends_at)}</span>
-          )}
-        </Link>
+        {profile !== undefined && (
+          <Link to="/billing" className="block rounded-lg border border-line px-3 py-2.5 hover:bg-sunken">
+            <span className="block text-xs text-muted">Balance</span>
+            <span className="text-base font-semibold">{short(profile.token_balance)}</span>{" "}
+            <span className="text-muted">tokens</span>
+            {profile.is_trial && profile.trial_ends_at !== null && (
+              <span className="block text-xs text-muted">Trial until {day(profile.trial_ends_at)}</span>
+            )}
+          </Link>
+        )}
         <ThemeChoice />
-        <p className="px-2.5 text-xs text-muted">
-          Times are {OWN_ZONE === "UTC" ? "UTC" : `${zoneName(OWN_ZONE)} time`}
-        </p>
-        <Person email={profile.email} />
+        <p className="px-2.5 text-xs text-muted">Time zone: {OWN_ZONE === "UTC" ? "UTC" : zoneName(OWN_ZONE)}</p>
+        <Account email={profile?.email ?? "Your account"} />
       </div>
     </div>
   );
 }
 
-function Person({ email }: { email: string }) {
+function Account({ email }: { email: string }) {
   const with_key = keyInUse() !== null;
   return (
     <div className="border-t border-line pt-2">
       {with_key ? (
         <p className="px-2.5 py-1 text-sm text-muted">
           <span className="block truncate">{email}</span>
-          with an API key, until this tab is reloaded
+          with an API key, until you reload this tab
         </p>
       ) : (
-        <Link to="/account" className={PLACE}>
+        <Link to="/account" className={ENTRY}>
           <Icon name="person" /> <span className="truncate">{email}</span>
         </Link>
       )}
-      <button type="button" className={`${PLACE} w-full`} onClick={() => void (with_key ? leaveKey() : signOut())}>
+      <button type="button" className={`${ENTRY} w-full`} onClick={() => void (with_key ? leaveKey() : signOut())}>
         <Icon name="leave" /> {with_key ? "Forget the key" : "Sign out"}
       </button>
     </div>
   );
 }
 
-/** What concerns every page: payments that move no money, debt. */
-function Banners() {
-  const { data: profile } = useSuspenseQuery(profileQuery);
+/** Messages that concern every page: no model provider, simulated payments, debt. */
+function Banners({ debt }: { debt: number }) {
   const { data: offer } = useQuery(plansQuery);
+  const { data: models } = useQuery(modelsQuery);
+  const no_provider = models?.every(({ id }) => id === REHEARSAL) === true;
   return (
     <div className="space-y-3 empty:hidden [&:not(:empty)]:mb-5">
-      {profile.balance.debt > 0 && (
+      {no_provider && (
+        <Callout tone="warn" icon="provider">
+          <strong className="font-semibold">No model provider is connected.</strong> Agents answer with a script, the
+          built-in model <code>{REHEARSAL}</code>. To connect a provider, the operator sets its API key, such as{" "}
+          <code>OPENAI_API_KEY</code> or <code>ANTHROPIC_API_KEY</code>, and restarts the service.
+        </Callout>
+      )}
+      {debt > 0 && (
         <Callout tone="warn" icon="billing">
-          {short(profile.balance.debt)} tokens of a refunded payment had been spent already. The next tokens you buy
-          repay them first.
+          You spent {short(debt)} tokens of a payment that was later refunded. The next tokens you buy repay them first.
         </Callout>
       )}
       {offer?.payments === "sandbox" && (
-        <p className="-mt-3 text-sm text-muted">
-          <Badge tone="accent">Sandbox</Badge> What is bought here moves no money.
+        <p className="text-sm text-muted">
+          <Badge tone="accent">Sandbox</Badge> Payments are simulated. Purchases move no money.
         </p>
       )}
     </div>
+  );
+}
+
+const THEMES = [
+  ["system", "Auto"],
+  ["light", "Light"],
+  ["dark", "Dark"],
+] as const;
+const STORAGE_KEY = "purser.theme";
+
+/** Light, dark, or the system's setting. The browser stores the choice. */
+function ThemeChoice() {
+  const [theme, setTheme] = useState<string>(document.documentElement.dataset.theme ?? "system");
+  const choose = (chosen: string) => {
+    if (chosen === "system") {
+      delete document.documentElement.dataset.theme;
+      localStorage.removeItem(STORAGE_KEY);
+    } else {
+      document.documentElement.dataset.theme = chosen;
+      localStorage.setItem(STORAGE_KEY, chosen);
+    }
+    setTheme(chosen);
+  };
+  return (
+    <fieldset className="flex justify-between rounded-lg bg-sunken p-0.5">
+      <legend className="sr-only">Theme</legend>
+      {THEMES.map(([value, name]) => (
+        <button
+          key={value}
+          type="button"
+          aria-pressed={theme === value}
+          className={`flex-1 ${segmentClass(theme === value)}`}
+          onClick={() => choose(value)}
+        >
+          {name}
+        </button>
+      ))}
+    </fieldset>
   );
 }

@@ -1,16 +1,16 @@
 import { type ComponentType, createElement, use } from "react";
 import { ApiError } from "./api/problem.ts";
 
-/** A reload that did not help is not tried again this soon. */
+/** Least time between two reloads. */
 const RELOAD_PAUSE_MS = 10_000;
 const RELOADED = "purser.reloaded";
 
 /**
- * A page whose code is loaded when it is first gone to. When that fails, the page that one is on stays, and its link works
- * again as soon as the service does; where the service answers, it has a new version, and the document is loaded anew.
- * @param isGoing whether one is going to a page; where a link is only pointed at, nothing on the page is to be lost.
+ * A page whose code loads on the first visit. If that fails and the service does not answer, the current page stays. If the
+ * service answers, it has a newer version, and the browser reloads the document.
+ * @param isNavigating false: the pointer is only over a link. Then the document is not reloaded.
  */
-export function lazyPage(load: () => Promise<object>, name: string, isGoing: () => boolean) {
+export function lazyPage(load: () => Promise<object>, name: string, isNavigating: () => boolean) {
   let page: ComponentType | undefined;
   let loading: Promise<void> | undefined;
   const preload = (): Promise<void> => {
@@ -20,7 +20,7 @@ export function lazyPage(load: () => Promise<object>, name: string, isGoing: () 
       },
       async () => {
         loading = undefined;
-        if (isGoing()) await reloadIfNewer();
+        if (isNavigating()) await reloadIfNewer();
         throw ApiError.unreachable();
       },
     );

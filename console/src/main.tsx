@@ -9,7 +9,7 @@ import "./styles.css";
 
 followSession(router);
 const root = document.getElementById("root");
-if (root === null) throw new Error("index.html has no root");
+if (root === null) throw new Error("index.html has no element with the id root");
 createRoot(root).render(
   <StrictMode>
     <QueryClientProvider client={queryClient}>

@@ -1,135 +1,144 @@
-/** Models answer in Markdown: as much of it as is common, as blocks and spans to show. Pure; what it does not know stays text. */
+import { fromMarkdown } from "mdast-util-from-markdown";
+import { gfmFromMarkdown } from "mdast-util-gfm";
+import { gfm } from "micromark-extension-gfm";
 
-export type Block =
-  | { kind: "paragraph" | "quote" | "heading" | "code"; text: string }
-  | { kind: "rule" }
-  | { kind: "list"; items: Item[] }
-  | { kind: "table"; head: string[]; rows: string[][] };
-interface Item {
-  /** As it was written, so that numbers stay what they are: `•` or `3.` */
-  mark: string;
-  depth: number;
-  text: string;
+/** A part of a Markdown text, ready to render: it holds no HTML, and only addresses that are safe to open. */
+export interface MarkdownNode {
+  kind: Kind;
+  /** Of `text`, `code` and `codeBlock`. */
+  text?: string;
+  /** Of `link`: http, https or mailto. */
+  url?: string;
+  /** First number of an ordered list. */
+  start?: number;
+  /** State of a task list item. */
+  checked?: boolean;
+  children?: MarkdownNode[];
 }
-export type Span = { kind: "text" | "code" | "strong" | "emphasis" | "address"; text: string };
+type Kind =
+  | "root"
+  | "paragraph"
+  | "heading"
+  | "quote"
+  | "list"
+  | "orderedList"
+  | "item"
+  | "table"
+  | "row"
+  | "cell"
+  | "codeBlock"
+  | "rule"
+  | "text"
+  | "code"
+  | "strong"
+  | "emphasis"
+  | "deleted"
+  | "break"
+  | "link";
 
-const FENCE = /^\s*(```+|~~~+)/;
-const HEADING = /^#{1,6}\s+(.*)$/s;
-/** The signs that may close a heading. */
-const HEADING_END = /(^|\s)#+$/;
-const RULE = /^\s*([-*_])(?:\s*\1){2,}\s*$/;
-const ITEM = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/s;
-const QUOTE = /^\s*>\s?(.*)$/;
-const ROW = /^\s*\|.*\|\s*$/;
-const ROW_BELOW_HEAD = /^\s*\|(?:\s*:?-+:?\s*\|)+\s*$/;
-const DEEPEST = 4;
+type Root = ReturnType<typeof fromMarkdown>;
+type Content = Root["children"][number];
+type Definitions = ReadonlyMap<string, string>;
 
-export function blocksOf(markdown: string): Block[] {
-  const lines = markdown.split(/\r?\n/);
-  const blocks: Block[] = [];
-  for (let at = 0; at < lines.length; ) {
-    const [block, next] = blockAt(lines, at);
-    if (block !== null) blocks.push(block);
-    at = next;
-  }
-  return blocks;
-}
+/** A longer text stays plain. */
+const MOST_CHARS = 100_000;
+/** Deeper parts become plain text. */
+const MOST_DEPTH = 24;
 
-/** The block that begins at a line, and the line after it. */
-function blockAt(lines: string[], at: number): [Block | null, number] {
-  const line = lines[at] ?? "";
-  if (line.trim() === "") return [null, at + 1];
-  const fence = FENCE.exec(line)?.[1];
-  if (fence !== undefined) {
-    const end = endOf(lines, at + 1, (other) => !other.trimStart().startsWith(fence));
-    return [{ kind: "code", text: lines.slice(at + 1, end).join("\n") }, end + 1];
+/** Parses GitHub-flavoured Markdown; null: show the text as it is. Run it in the worker: some texts take seconds. */
+export function parseMarkdown(text: string): MarkdownNode | null {
+  if (text.length > MOST_CHARS) return null;
+  try {
+    const root = fromMarkdown(text, { extensions: [gfm()], mdastExtensions: [gfmFromMarkdown()] });
+    return { kind: "root", children: convertAll(root.children, definitionsIn(root), 0) };
+  } catch (error) {
+    // Thousands of nested quotes exceed the parser's stack.
+    if (error instanceof RangeError) return null;
+    throw error;
   }
-  const heading = HEADING.exec(line)?.[1];
-  if (heading !== undefined)
-    return [{ kind: "heading", text: heading.trimEnd().replace(HEADING_END, "").trimEnd() }, at + 1];
-  if (RULE.test(line)) return [{ kind: "rule" }, at + 1];
-  if (QUOTE.test(line)) {
-    const end = endOf(lines, at, (other) => QUOTE.test(other));
-    const quoted = lines.slice(at, end).map((other) => QUOTE.exec(other)?.[1] ?? "");
-    return [{ kind: "quote", text: quoted.join("\n") }, end];
-  }
-  if (ROW.test(line) && ROW_BELOW_HEAD.test(lines[at + 1] ?? "")) {
-    const end = endOf(lines, at + 2, (other) => ROW.test(other));
-    return [{ kind: "table", head: cells(line), rows: lines.slice(at + 2, end).map(cells) }, end];
-  }
-  if (ITEM.test(line)) {
-    const end = endOf(lines, at, (other) => ITEM.test(other) || (/^\s+\S/.test(other) && !FENCE.test(other)));
-    return [{ kind: "list", items: itemsOf(lines.slice(at, end)) }, end];
-  }
-  const end = endOf(lines, at + 1, (other) => !begins(other));
-  return [{ kind: "paragraph", text: lines.slice(at, end).join("\n") }, end];
 }
 
-function endOf(lines: string[], from: number, goesOn: (line: string) => boolean): number {
-  let end = from;
-  while (end < lines.length && goesOn(lines[end] ?? "")) end++;
-  return end;
+/** Targets of `[text][label]` links by label. */
+function definitionsIn(root: Root): Definitions {
+  const definitions = root.children.filter((node) => node.type === "definition");
+  return new Map(definitions.map(({ identifier, url }) => [identifier, url]));
 }
 
-/** Whether a line ends the paragraph above it. */
-const begins = (line: string) =>
-  line.trim() === "" || [FENCE, HEADING, RULE, QUOTE, ITEM, ROW].some((kind) => kind.test(line));
+function convertAll(nodes: readonly Content[], definitions: Definitions, depth: number): MarkdownNode[] {
+  return nodes.flatMap((node) => convert(node, definitions, depth));
+}
 
-const cells = (row: string) =>
-  row
-    .trim()
-    .slice(1, -1)
-    .split("|")
-    .map((cell) => cell.trim());
+const CONTAINERS: Partial<Record<Content["type"], Kind>> = {
+  paragraph: "paragraph",
+  heading: "heading",
+  blockquote: "quote",
+  table: "table",
+  tableRow: "row",
+  tableCell: "cell",
+  strong: "strong",
+  emphasis: "emphasis",
+  delete: "deleted",
+  footnoteDefinition: "paragraph",
+};
 
-function itemsOf(lines: string[]): Item[] {
-  const items: Item[] = [];
-  for (const line of lines) {
-    const [, indent = "", number, text = ""] = ITEM.exec(line) ?? [];
-    const last = items.at(-1);
-    if (ITEM.test(line)) {
-      const depth = Math.min(DEEPEST, Math.floor(indent.replaceAll("\t", "  ").length / 2));
-      items.push({ mark: number === undefined ? "•" : `${number}.`, depth, text });
-    } else if (last !== undefined) last.text += `\n${line.trim()}`;
+function convert(node: Content, definitions: Definitions, depth: number): MarkdownNode[] {
+  if (depth > MOST_DEPTH) return [textNode("…")];
+  const inside = () => ("children" in node ? convertAll(node.children, definitions, depth + 1) : []);
+  const container = CONTAINERS[node.type];
+  if (container !== undefined) return [{ kind: container, children: inside() }];
+  switch (node.type) {
+    case "text":
+    case "html":
+      return [textNode(node.value)];
+    case "inlineCode":
+      return [{ kind: "code", text: node.value }];
+    case "code":
+      return [{ kind: "codeBlock", text: node.value }];
+    case "thematicBreak":
+      return [{ kind: "rule" }];
+    case "break":
+      return [{ kind: "break" }];
+    case "list":
+      return [
+        node.ordered === true
+          ? { kind: "orderedList", start: node.start ?? 1, children: inside() }
+          : { kind: "list", children: inside() },
+      ];
+    case "listItem":
+      return [
+        { kind: "item", ...(typeof node.checked === "boolean" && { checked: node.checked }), children: inside() },
+      ];
+    case "link":
+      return linkNodes(inside(), node.url);
+    case "linkReference":
+      return linkNodes(inside(), definitions.get(node.identifier) ?? null);
+    case "image":
+      return linkNodes([textNode(node.alt ?? "")], node.url);
+    case "imageReference":
+      return linkNodes([textNode(node.alt ?? "")], definitions.get(node.identifier) ?? null);
+    case "footnoteReference":
+      return [textNode(`[${node.identifier}]`)];
+    default:
+      return [];
   }
-  return items;
 }
 
-// What is looked for has a bounded length, so that no text takes long, however it is made. No address holds characters that
-// turn the direction of writing or are not shown: it would look like another.
-const SPANS = [
-  /(?<tick>`{1,3})(?<code>[^\n]{1,400}?)\k<tick>/,
-  /\*\*(?<strong>[^\n]{1,400}?)\*\*/,
-  /\*(?<emphasis>[^\s*](?:[^\n*]{0,398}[^\s*])?)\*/,
-  /!?\[(?<label>[^\]\n]{0,300})\]\((?<target>[^\s()\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]{1,2000})(?: "[^"\n]{0,300}")?\)/,
-  /(?<address>https?:\/\/[^\s<>()[\]"`|\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]{1,2000})/,
-];
-const SPAN = new RegExp(SPANS.map(({ source }) => source).join("|"), "g");
+const textNode = (text: string): MarkdownNode => ({ kind: "text", text });
 
 /**
- * The spans of a text. A link's address is always shown, beside what it is called: what a page has talked a model into
- * writing is to be seen before it is followed. Pictures are addresses too: nothing is loaded.
+ * The label, then the address as a link: a page may have misled the model, so the person sees the target before they
+ * open it. Images are not loaded.
  */
-export function spansOf(text: string): Span[] {
-  const spans: Span[] = [];
-  let from = 0;
-  const upTo = (end: number) => end > from && spans.push({ kind: "text", text: text.slice(from, end) });
-  for (const match of text.matchAll(SPAN)) {
-    const { code, strong, emphasis, label, target, address } = match.groups ?? {};
-    upTo(match.index);
-    from = match.index + match[0].length;
-    if (code !== undefined) spans.push({ kind: "code", text: code });
-    else if (strong !== undefined) spans.push({ kind: "strong", text: strong });
-    else if (emphasis !== undefined) spans.push({ kind: "emphasis", text: emphasis });
-    else if (address !== undefined) {
-      const bare = address.replace(/[.,;:!?'*_]+$/, "");
-      spans.push({ kind: "address", text: bare });
-      from -= address.length - bare.length;
-    } else {
-      if (label !== undefined && label !== "" && label !== target) spans.push({ kind: "text", text: `${label} ` });
-      spans.push({ kind: /^https?:\/\//i.test(target ?? "") ? "address" : "text", text: target ?? "" });
-    }
-  }
-  upTo(text.length);
-  return spans;
+function linkNodes(label: MarkdownNode[], url: string | null): MarkdownNode[] {
+  if (url === null) return label;
+  const link: MarkdownNode = isSafe(url) ? { kind: "link", url, text: url } : textNode(url);
+  const shown = label.map(({ text = "" }) => text).join("");
+  const is_address = [url, url.replace(/^https?:\/\//, ""), url.replace(/^mailto:/, "")].includes(shown);
+  return shown === "" || is_address ? [link] : [...label, textNode(" "), link];
 }
+
+/** Invisible characters, and characters that change the writing direction, make an address look like another. */
+const DECEPTIVE = /[\s\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f]/;
+
+const isSafe = (url: string): boolean =>
+  /^(https?:\/\/|mailto:)/i.test(url) && !DECEPTIVE.test(url) && URL.canParse(url);

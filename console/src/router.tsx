@@ -3,23 +3,49 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
-import { NotFound, PagePartProblem, PageProblem } from "./page-problem.tsx";
-import { choice, flag, text, whole } from "./search.ts";
+import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
-/** Every page with its address. What a page shows is in its address, so that it can be kept, sent and gone back to. */
+/** Every page with its address. The address holds the filters and tabs of a page, so a person can bookmark and share it. */
 
-const isGoing = (): boolean => router.state.status === "pending";
-const page = (load: () => Promise<object>, name: string) => lazyPage(load, name, isGoing);
+/** Readers of the address's search part. They ignore values that they do not know. */
+type Search = Record<string, unknown>;
 
-const root = createRootRoute({ component: Outlet, errorComponent: PageProblem, notFoundComponent: NotFound });
+function choice<const Name extends string, const Option extends string | number>(
+  search: Search,
+  name: Name,
+  options: readonly Option[],
+): { [N in Name]?: Option } {
+  const found = options.find((option) => option === search[name]);
+  return (found === undefined ? {} : { [name]: found }) as { [N in Name]?: Option };
+}
 
-/** Where nobody needs to be signed in. */
+function text<const Name extends string>(search: Search, name: Name): { [N in Name]?: string } {
+  const value = search[name];
+  const found = typeof value === "string" || typeof value === "number" ? String(value) : "";
+  return (found === "" ? {} : { [name]: found }) as { [N in Name]?: string };
+}
+
+function whole<const Name extends string>(search: Search, name: Name): { [N in Name]?: number } {
+  const value = search[name];
+  return (Number.isSafeInteger(value) ? { [name]: value } : {}) as { [N in Name]?: number };
+}
+
+function flag<const Name extends string>(search: Search, name: Name): { [N in Name]?: true } {
+  return (search[name] === true ? { [name]: true } : {}) as { [N in Name]?: true };
+}
+
+const isNavigating = (): boolean => router.state.status === "pending";
+const page = (load: () => Promise<object>, name: string) => lazyPage(load, name, isNavigating);
+
+const root = createRootRoute({ component: Outlet, errorComponent: ConsoleProblem, notFoundComponent: NotFound });
+
+/** A page that needs no sign-in. */
 const open = <Path extends string>(path: Path, load: () => Promise<object>, name: string) =>
   createRoute({
     getParentRoute: () => root,
     path,
     component: page(load, name),
-    validateSearch: (search: Record<string, unknown>) => ({ ...text(search, "next"), ...text(search, "search") }),
+    validateSearch: (search: Search) => ({ ...text(search, "next"), ...text(search, "search") }),
   });
 const signInPages = () => import("./pages/sign-in.tsx");
 const openRoutes = [
@@ -31,15 +57,16 @@ const openRoutes = [
   open("/operator", () => import("./pages/operator.tsx"), "OperatorPage"),
 ] as const;
 
-const house = createRoute({
+const signedIn = createRoute({
   getParentRoute: () => root,
-  id: "house",
+  id: "signed-in",
   component: Layout,
   beforeLoad: async ({ location }) => {
     try {
       await queryClient.ensureQueryData(profileQuery);
     } catch (error) {
-      if (asProblem(error).status !== 401) throw error;
+      // The layout shows any other failure beside its navigation.
+      if (asProblem(error).status !== 401) return;
       const next = location.href === "/" ? {} : { next: location.href };
       throw redirect({ to: "/sign-in", search: next });
     }
@@ -47,65 +74,65 @@ const house = createRoute({
 });
 
 const overview = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/",
   component: page(() => import("./pages/overview.tsx"), "OverviewPage"),
-  validateSearch: (search: Record<string, unknown>) => ({
+  validateSearch: (search: Search) => ({
     ...choice(search, "days", [7, 30, 90]),
     ...choice(search, "by", ["model", "agent", "key"]),
   }),
 });
 const agents = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/agents",
   component: page(() => import("./pages/agents.tsx"), "AgentsPage"),
 });
 const newAgent = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/agents/new",
   component: page(() => import("./pages/agent-editor.tsx"), "NewAgentPage"),
 });
 const agent = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/agents/$id",
   component: page(() => import("./pages/agent.tsx"), "AgentPage"),
-  validateSearch: (search: Record<string, unknown>) => ({
+  validateSearch: (search: Search) => ({
     ...choice(search, "tab", ["runs", "schedule", "settings"]),
     ...choice(search, "status", ["queued", "running", "succeeded", "failed", "cancelled"]),
     ...choice(search, "trigger", ["schedule", "manual", "chat"]),
   }),
 });
 const editAgent = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/agents/$id/edit",
   component: page(() => import("./pages/agent-editor.tsx"), "EditAgentPage"),
 });
 const run = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/agents/$id/runs/$run_id",
   component: page(() => import("./pages/run.tsx"), "RunPage"),
-  validateSearch: (search: Record<string, unknown>): { why?: "all" | number } => ({
+  validateSearch: (search: Search): { why?: "all" | number } => ({
     ...choice(search, "why", ["all"]),
     ...whole(search, "why"),
   }),
 });
 const chat = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/agents/$id/chat",
   component: page(() => import("./pages/chat.tsx"), "ChatPage"),
-  validateSearch: (search: Record<string, unknown>) => text(search, "thread"),
+  validateSearch: (search: Search) => text(search, "thread"),
 });
 const secrets = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/secrets",
   component: page(() => import("./pages/secrets.tsx"), "SecretsPage"),
-  validateSearch: (search: Record<string, unknown>) => text(search, "uses"),
+  validateSearch: (search: Search) => text(search, "uses"),
 });
 const billing = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/billing",
   component: page(() => import("./pages/billing.tsx"), "BillingPage"),
-  validateSearch: (search: Record<string, unknown>) => ({
+  validateSearch: (search: Search) => ({
     ...choice(search, "tab", ["balance", "ledger", "plans", "overage", "purchases"]),
     ...choice(search, "type", ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"]),
     ...text(search, "agent_id"),
@@ -119,18 +146,18 @@ const billing = createRoute({
   }),
 });
 const keys = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/keys",
   component: page(() => import("./pages/keys.tsx"), "KeysPage"),
 });
 const notices = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/notices",
   component: page(() => import("./pages/notices.tsx"), "NoticesPage"),
-  validateSearch: (search: Record<string, unknown>) => text(search, "event"),
+  validateSearch: (search: Search) => text(search, "event"),
 });
 const account = createRoute({
-  getParentRoute: () => house,
+  getParentRoute: () => signedIn,
   path: "/account",
   component: page(() => import("./pages/account.tsx"), "AccountPage"),
 });
@@ -151,9 +178,9 @@ const pages = [
 ] as const;
 
 export const router = createRouter({
-  routeTree: root.addChildren([house.addChildren([...pages]), ...openRoutes]),
+  routeTree: root.addChildren([signedIn.addChildren([...pages]), ...openRoutes]),
   defaultPreload: "intent",
-  defaultErrorComponent: PagePartProblem,
+  defaultErrorComponent: PageProblem,
   scrollRestoration: true,
 });
 

@@ -1,30 +1,30 @@
 import { words } from "./format.ts";
 
-/** What the API says in codes about runs, as people say it. */
+/** Plain words for the API's codes about runs. */
 
 const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
-/** Whether a run of this status changes no more. */
+/** Whether the status is final. */
 export const hasEnded = (status: string): boolean => ENDED.has(status);
 
 const FAILURES: Record<string, string> = {
   timeout: "it took too long",
   max_steps: "it took too many steps",
-  budget_exceeded: "it came to its cap",
-  insufficient_tokens: "there were not enough tokens",
-  worker_lost: "the process that worked on it was lost",
-  model_unavailable: "its model was not available",
+  budget_exceeded: "it reached its token limit",
+  insufficient_tokens: "the account has too few tokens",
+  worker_lost: "the worker process stopped",
+  model_unavailable: "the model was unavailable",
   tool_failed: "a tool failed",
-  effect_unknown: "nobody knows whether an act was carried out",
-  unsafe_content: "what it read gave it orders",
-  secret_reflected: "a site sent a secret back",
-  egress_refused: "that address is not allowed",
-  internal: "something went wrong here",
+  effect_unknown: "the outcome of a tool call is unknown",
+  unsafe_content: "a page contained instructions for the model",
+  secret_reflected: "a site returned a secret",
+  egress_refused: "the address is not allowed",
+  internal: "the service had an internal error",
 };
 
 /** Why a run or a step failed, in a few words. */
 export const failure = (code: string): string => FAILURES[code] ?? words(code).toLowerCase();
 
-/** That an answer is cut off, and by what; null: it is whole. */
+/** Why an answer is cut off; null: it is complete. */
 export function cutOff(step: { type: string; result?: unknown } | undefined): string | null {
   if (step?.type !== "model") return null;
   const { finish_reason } = (step.result ?? {}) as { finish_reason?: string };
@@ -37,17 +37,17 @@ const TECHNIQUES: Record<string, string> = {
   "visibility-hidden": "Invisible",
   "hidden-attribute": "Hidden",
   "aria-hidden": "Hidden from readers",
-  "off-screen": "Outside the page",
-  "zero-size": "Without size",
+  "off-screen": "Positioned outside the page",
+  "zero-size": "Zero size",
   "tiny-font": "Too small to read",
   "invisible-characters": "Invisible characters",
-  clipped: "Cut away",
+  clipped: "Clipped",
   transparent: "Transparent",
-  comment: "A comment",
+  comment: "Comment",
 };
 
-/** How a text that the safety layer took out was written. */
+/** How a removed text was hidden or written. */
 export function technique(name: string): string {
-  if (name.startsWith("instruction: ")) return "An order to the model";
+  if (name.startsWith("instruction: ")) return "Instruction to the model";
   return TECHNIQUES[name] ?? words(name.replaceAll("-", "_"));
 }

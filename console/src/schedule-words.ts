@@ -1,6 +1,7 @@
 import type { ScheduleSpec } from "../../src/scheduling/next-run.ts";
+import { LOCALE } from "./format.ts";
 
-/** The schedule's fields of an agent, as the API has them. */
+/** An agent's schedule fields, as the API returns them. */
 export interface ScheduleFields {
   schedule_enabled: boolean;
   schedule_interval: "daily" | "weekly" | "monthly" | null;
@@ -10,10 +11,10 @@ export interface ScheduleFields {
   schedule_timezone: string;
 }
 
-/** The zone that this browser is set to. */
+/** The browser's time zone. */
 export const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** What the schedule says, for the function that the service itself schedules by; null when it is not complete. */
+/** The schedule for the service's own next-run function; null: a field is missing. */
 export function specOf(fields: ScheduleFields): ScheduleSpec | null {
   const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = fields;
   if (interval === null || time === null || time === "") return null;
@@ -45,11 +46,11 @@ const ordinals = new Intl.PluralRules("en", { type: "ordinal" });
 const ordinal = (value: number) => `${value}${ENDINGS[ordinals.select(value)] ?? "th"}`;
 const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** The place in a zone's name: "New York". */
+/** The city in a zone's name: "New York". */
 export const zoneName = (zone: string): string => (zone.split("/").at(-1) ?? zone).replaceAll("_", " ");
 
-/** An instant as the clock on a wall in `zone` shows it. */
+/** An instant in the local time of `zone`. */
 export function wallTime(at: string, zone: string): string {
   const options = { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" } as const;
-  return new Intl.DateTimeFormat(undefined, { ...options, timeZone: zone }).format(new Date(at));
+  return new Intl.DateTimeFormat(LOCALE, { ...options, timeZone: zone }).format(new Date(at));
 }

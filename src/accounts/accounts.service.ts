@@ -138,6 +138,11 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       await authentication.flushLastUsed();
       return (await store.keys(user_id, page)).map(keyRecord);
     },
+    /** Returns the names of the user's keys among `ids`, revoked ones included. */
+    async keyNames(user_id: string, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+      if (ids.length === 0) return new Map();
+      return new Map((await store.keyNames(user_id, ids)).map(({ id, name }) => [id, name]));
+    },
     /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget. */
     async createApiKey(caller: Caller, wanted: NewApiKey): Promise<ApiKey & { key: string }> {
       const own = await ownKey(caller);

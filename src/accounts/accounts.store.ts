@@ -118,6 +118,11 @@ export function createAccountsStore(db: Db) {
         .where("user_id", "=", user_id)
         .where("id", "=", id)
         .executeTakeFirst(),
+    keyNames: (user_id: string, ids: readonly string[]) =>
+      db.query<{ id: string; name: string }>({
+        text: "select id, name from api_key where user_id = $1 and id = any($2::uuid[])",
+        values: [user_id, ids],
+      }),
     revokeKey: (tx: Tx, { user_id, id }: Pick<ApiKeyRow, "user_id" | "id">, revoked_at: Instant) =>
       tables(tx)
         .updateTable("api_key")

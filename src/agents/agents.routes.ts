@@ -4,6 +4,7 @@ import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
 import * as threadContract from "../contract/threads.ts";
+import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { unlessAborted } from "../platform/unless-aborted.ts";
@@ -30,9 +31,18 @@ function addAgents(router: HttpRouter, agents: Agents): void {
     return c.json(shownTo(caller, await agents.create(caller, c.req.valid("json"))), 201);
   });
   router.openapi(contract.listAgents, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
+    const { limit, cursor, name, sort } = c.req.valid("query");
+    const { user_id } = c.get("caller");
+    if (sort !== undefined) {
+      if (name !== undefined)
+        throw errors.invalidValue("name", "name cannot be combined with sort. Leave one of them out.");
+      const found = await agents.nextRuns(user_id, { limit, after: nextRunIn(cursor) });
+      const next_cursor = found.next === null ? null : encodeCursor(`${found.next.next_run_at} ${found.next.agent_id}`);
+      const shown = found.agents.map((agent) => shownTo(c.get("caller"), agent));
+      return c.json({ agents: shown, next_cursor }, 200);
+    }
     const before_id = decodeCursor(cursor, UUID_KEY);
-    const records = await agents.list(c.get("caller").user_id, { limit: limit + 1, before_id });
+    const records = await agents.list(user_id, { limit: limit + 1, before_id, name: name ?? null });
     const { page, next_cursor } = pageOf(records, limit, (agent) => agent.id);
     return c.json({ agents: page.map((agent) => shownTo(c.get("caller"), agent)), next_cursor }, 200);
   });
@@ -63,6 +73,19 @@ function addAgents(router: HttpRouter, agents: Agents): void {
     const { page, next_cursor } = pageOf(rows, limit, (occurrence) => occurrence.at);
     return c.json({ occurrences: page, next_cursor }, 200);
   });
+}
+
+const NEXT_RUN_KEY = {
+  test(key: string): boolean {
+    const [at = "", id = "", ...rest] = key.split(" ");
+    return rest.length === 0 && INSTANT_KEY.test(at) && UUID_KEY.test(id);
+  },
+};
+
+/** The position in a list by next run that a cursor names. */
+function nextRunIn(cursor: string | undefined) {
+  const [next_run_at, agent_id] = decodeCursor(cursor, NEXT_RUN_KEY)?.split(" ") ?? [];
+  return next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };
 }
 
 function addRuns(router: HttpRouter, agents: Agents): void {

@@ -1,3 +1,4 @@
+import type { AgentNames } from "../contract/agent-name.ts";
 import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
 import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
@@ -10,7 +11,7 @@ import type { EventFeed } from "../platform/event-stream.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { ClaimedRun, ClaimLimits, RunFinish } from "../scheduling/scheduling.types.ts";
+import type { ClaimedRun, ClaimLimits, NextRun, RunFinish } from "../scheduling/scheduling.types.ts";
 import {
   type AgentConfig,
   changedConfig,
@@ -128,6 +129,8 @@ export function createAgents(deps: AgentsDeps) {
   return {
     create: crud.create,
     list: crud.list,
+    nextRuns: crud.nextRuns,
+    names: crud.names,
     get: crud.get,
     version: crud.version,
     update: crud.update,
@@ -257,8 +260,24 @@ function createCrud(
       return { ...config, agent_id, version, created_at };
     },
     /** Newest first; `before_id` is the last one seen. */
-    async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<AgentRecord[]> {
+    async list(user_id: string, page: Parameters<AgentsStore["agents"]>[1]): Promise<AgentRecord[]> {
       return records(user_id, await store.agents(user_id, page));
+    },
+    /** Agents whose schedule is active and not paused, soonest first, from beyond `after`; `next` is null at the end. */
+    async nextRuns(user_id: string, { limit, after }: { limit: number; after: NextRun | null }) {
+      const due = await scheduling.nextRuns(user_id, { limit: limit + 1, after });
+      const page = due.slice(0, limit);
+      const rows = await Promise.all(page.map(({ agent_id }) => store.agent(user_id, agent_id)));
+      const agents = await records(
+        user_id,
+        rows.filter((row) => row !== undefined),
+      );
+      return { agents, next: due.length > limit ? (page.at(-1) ?? null) : null };
+    },
+    /** Names of the user's agents among `ids`, deleted ones included. */
+    async names(user_id: string, ids: readonly string[]): Promise<AgentNames> {
+      if (ids.length === 0) return new Map();
+      return new Map((await store.names(user_id, ids)).map(({ id, name, deleted }) => [id, { name, deleted }]));
     },
     /** 400 for what does not go together, and for a model that is not on offer. */
     async create(caller: Caller, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {

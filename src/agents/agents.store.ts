@@ -47,6 +47,13 @@ async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentR
 /** An agent that was deleted, and when. */
 export type DeletedAgent = Pick<AgentRow, "user_id" | "id"> & { deleted_at: Instant };
 
+interface AgentPage {
+  limit: number;
+  before_id: string | null;
+  /** null: every name. */
+  name: string | null;
+}
+
 export function createAgentsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   const live = (sql: Sql, user_id: string) =>
@@ -62,10 +69,23 @@ export function createAgentsStore(db: Db) {
     agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
-    agents: (user_id: string, page: { limit: number; before_id: string | null }) => {
-      const query = live(db, user_id).orderBy("id", "desc").limit(page.limit);
-      return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
+    /** Newest first; `name` is a part of the name, in any case. */
+    agents: (user_id: string, { limit, before_id, name }: AgentPage) => {
+      let query = live(db, user_id).orderBy("id", "desc").limit(limit);
+      if (before_id !== null) query = query.where("id", "<", before_id);
+      if (name !== null)
+        query = query.where((is) =>
+          is(is.fn("strpos", [is.fn("lower", ["name"]), is.val(name.toLowerCase())]), ">", 0),
+        );
+      return query.execute();
     },
+    /** Deleted agents included, while their records are kept. */
+    names: (user_id: string, ids: readonly string[]) =>
+      db.query<{ id: string; name: string; deleted: boolean }>({
+        name: "agent_names",
+        text: "select id, name, deleted_at is not null as deleted from agent where user_id = $1 and id = any($2::uuid[])",
+        values: [user_id, ids],
+      }),
     updateAgent: (tx: Tx, row: AgentRow) => {
       const { user_id, id, ...set } = stored(row);
       return tables(tx).updateTable("agent").set(set).where("user_id", "=", user_id).where("id", "=", id).execute();

@@ -1,5 +1,6 @@
 import type { z } from "@hono/zod-openapi";
 import { RATE_SCALE } from "../constants.ts";
+import { type AgentNames, withAgentNames } from "../contract/agent-name.ts";
 import type { explanationSchema } from "../contract/ledger-export.ts";
 import type { ChargeRecord, HoldEstimate, SettledCharge } from "../ledger/ledger.types.ts";
 
@@ -9,12 +10,12 @@ type Explained = Omit<Explanation, "request_id" | "others">;
 const DECIMALS = String(RATE_SCALE).length - 1;
 
 /** Explains the charges of a request, newest first. Returns null when there are none. */
-export function explain(request_id: string, charges: readonly ChargeRecord[]): Explanation | null {
-  const [newest, ...others] = charges.map(explainCharge);
+export function explain(request_id: string, charges: readonly ChargeRecord[], names: AgentNames): Explanation | null {
+  const [newest, ...others] = charges.map((charge) => explainCharge(charge, names));
   return newest === undefined ? null : { request_id, ...newest, others };
 }
 
-function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord): Explained {
+function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord, names: AgentNames): Explained {
   const { slices = [], ...amounts } = hold ?? {};
   const priced = charge === null ? [] : pricedParts(charge);
   const exact_micro = priced.reduce((sum, { micro }) => sum + micro, 0n);
@@ -33,7 +34,7 @@ function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord): Ex
     absorbed_tokens: charge?.absorbed_tokens ?? null,
     from_progress: charge?.from_progress ?? false,
     estimated: charge !== null && (charge.from_progress || estimate?.is_usage_estimated === true),
-    legs: charge?.entries ?? [],
+    legs: withAgentNames(charge?.entries ?? [], names),
     created_at: charge?.created_at ?? null,
   };
 }

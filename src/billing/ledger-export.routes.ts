@@ -1,3 +1,4 @@
+import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
 import * as contract from "../contract/ledger-export.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
@@ -9,15 +10,38 @@ import { explain } from "./explanation.ts";
 /** The most charges explained for one request id. All calls of a run share its id. */
 const MOST_CHARGES = 100;
 
+interface LedgerExportDeps {
+  ledger: Ledger;
+  agentNames: AgentNamesOf;
+  /** Names of a user's API keys by id, revoked ones included. */
+  keyNames(user_id: string, ids: readonly string[]): Promise<ReadonlyMap<string, string>>;
+}
+
 /** Usage, ledger entries and explanations, page by page or as a CSV file. */
-export function ledgerExportRoutes({ ledger }: { ledger: Ledger }): HttpRouter {
+export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExportDeps): HttpRouter {
   const router = createRouter();
 
   router.openapi(contract.getUsage, async (c) => {
     const { user_id } = c.get("caller");
     const { days, format } = c.req.valid("query");
     if (format === "csv") return csv("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
-    return c.json(await ledger.usage(user_id, days), 200);
+    const { agent_breakdown, api_key_breakdown, ...usage } = await ledger.usage(user_id, days);
+    const [agents, keys] = await Promise.all([
+      agentNames(user_id, agentIdsIn(agent_breakdown)),
+      keyNames(
+        user_id,
+        api_key_breakdown.flatMap(({ api_key_id }) => api_key_id ?? []),
+      ),
+    ]);
+    const named = {
+      ...usage,
+      agent_breakdown: withAgentNames(agent_breakdown, agents),
+      api_key_breakdown: api_key_breakdown.map((share) => ({
+        ...share,
+        api_key_name: keys.get(share.api_key_id ?? "") ?? null,
+      })),
+    };
+    return c.json(named, 200);
   });
   router.openapi(contract.listTransactions, async (c) => {
     const { user_id } = c.get("caller");
@@ -32,12 +56,14 @@ export function ledgerExportRoutes({ ledger }: { ledger: Ledger }): HttpRouter {
       before_seq: before === null ? null : Number(before),
     });
     const { page, next_cursor } = pageOf(entries, limit, (entry) => entry.seq);
-    return c.json({ transactions: page, next_cursor }, 200);
+    const names = await agentNames(user_id, agentIdsIn(page));
+    return c.json({ transactions: withAgentNames(page, names), next_cursor }, 200);
   });
   router.openapi(contract.explainCharge, async (c) => {
     const { request_id } = c.req.valid("param");
-    const charges = await ledger.charges(c.get("caller").user_id, request_id, MOST_CHARGES);
-    const explanation = explain(request_id, charges);
+    const { user_id } = c.get("caller");
+    const charges = await ledger.charges(user_id, request_id, MOST_CHARGES);
+    const explanation = explain(request_id, charges, await agentNames(user_id, agentIdsIn(charges)));
     // A call that was denied, or failed before any output, cost nothing and has no charge to explain.
     if (explanation === null) throw errors.notFound("A charge for this request");
     return c.json(explanation, 200);

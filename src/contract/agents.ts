@@ -145,7 +145,15 @@ export const listAgents = createRoute({
   tags,
   summary: "The caller's agents, newest first",
   ...needs("agents:read"),
-  request: { query: listQuerySchema },
+  request: {
+    query: listQuerySchema.extend({
+      name: textSchema(200).optional().openapi({ description: "a part of the name, in upper or lower case" }),
+      sort: z.literal("next_run_at").optional().openapi({
+        description:
+          "the agents that will run by schedule, soonest first; paused schedules are left out. Not with `name`",
+      }),
+    }),
+  },
   responses: {
     200: json(z.object({ agents: z.array(agentSchema), next_cursor: nextCursorSchema }), "a page of agents"),
     ...failures(400, 403),

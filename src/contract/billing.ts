@@ -1,4 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { agentNameFields } from "./agent-name.ts";
 import { needs } from "./caller.ts";
 import {
   failures,
@@ -71,6 +72,7 @@ export const transactionSchema = z
     hash: z.string().openapi({ description: "SHA-256 over this entry and the hash of the one before" }),
   })
   .openapi("Transaction");
+export const listedTransactionSchema = transactionSchema.extend(agentNameFields).openapi("ListedTransaction");
 
 const usageCounts = { tokens: z.number().int(), cost_tokens: tokensSchema, requests: z.number().int() };
 
@@ -80,8 +82,14 @@ export const usageSchema = z
     total_cost_tokens: tokensSchema,
     daily_usage: z.array(z.object({ date: z.string().openapi({ format: "date" }), ...usageCounts })),
     model_breakdown: z.array(z.object({ model_name: z.string(), ...usageCounts })),
-    agent_breakdown: z.array(z.object({ agent_id: uuidSchema.nullable(), ...usageCounts })),
-    api_key_breakdown: z.array(z.object({ api_key_id: uuidSchema.nullable(), ...usageCounts })),
+    agent_breakdown: z.array(z.object({ agent_id: uuidSchema.nullable(), ...agentNameFields, ...usageCounts })),
+    api_key_breakdown: z.array(
+      z.object({
+        api_key_id: uuidSchema.nullable(),
+        api_key_name: z.string().nullable().openapi({ description: "null: no key; a revoked key keeps its name" }),
+        ...usageCounts,
+      }),
+    ),
   })
   .openapi("UsageSummary");
 

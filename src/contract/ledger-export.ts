@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../constants.ts";
-import { ENTRY_TYPES, transactionSchema, usageSchema } from "./billing.ts";
+import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
 import { needs } from "./caller.ts";
 import {
   boundInput,
@@ -79,7 +79,7 @@ const chargeFields = {
   estimated: z.boolean().openapi({
     description: "the counts are estimates: the provider reported no usable ones, or the caller disconnected first",
   }),
-  legs: z.array(transactionSchema).openapi({ description: "the ledger's lines of the charge" }),
+  legs: z.array(listedTransactionSchema).openapi({ description: "the ledger's lines of the charge" }),
   created_at: instantSchema.nullable(),
 };
 
@@ -136,7 +136,7 @@ export const listTransactions = createRoute({
   },
   responses: {
     200: jsonOrCsv(
-      z.object({ transactions: z.array(transactionSchema), next_cursor: nextCursorSchema }),
+      z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema }),
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
     ...failures(400, 403),

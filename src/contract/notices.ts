@@ -1,4 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { agentNameFields } from "./agent-name.ts";
 import { needs } from "./caller.ts";
 import {
   failures,
@@ -78,6 +79,8 @@ export const noticeSchema = z
   })
   .openapi("Notice");
 export type Notice = z.infer<typeof noticeSchema>;
+/** With the name of the agent that `data.agent_id` names. */
+const listedNoticeSchema = noticeSchema.extend(agentNameFields).openapi("ListedNotice");
 
 const tags = ["Notices"];
 
@@ -128,7 +131,7 @@ export const listNotices = createRoute({
   ...needs("billing:read"),
   request: { query: listQuerySchema.extend({ event: eventSchema.optional() }) },
   responses: {
-    200: json(z.object({ notices: z.array(noticeSchema), next_cursor: nextCursorSchema }), "a page of notices"),
+    200: json(z.object({ notices: z.array(listedNoticeSchema), next_cursor: nextCursorSchema }), "a page of notices"),
     ...failures(400, 403),
   },
 });

@@ -11,6 +11,8 @@ const JSON_MEDIA = "application/json";
 const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 /** Declared bodies up to this size are read in one piece. */
 const ONE_PIECE_BYTES = 65_536;
+/** Beyond its limit a body is read this far, so that its sender gets the 413 instead of a closed connection. */
+const MAX_DROPPED_BYTES = 1_048_576;
 /** A larger body is parsed in a thread. */
 const THREAD_BYTES = 262_144;
 
@@ -31,9 +33,9 @@ async function readStream(request: Request, { limit, json, share }: Reading): Pr
   try {
     for await (const chunk of stream ?? []) {
       bytes += chunk.byteLength;
-      if (bytes > limit) throw errors.bodyTooLarge(limit);
-      // The rest of a rejected body is read and dropped: many clients read no answer before they have sent it all.
-      if (fault !== null) continue;
+      if (bytes > limit + MAX_DROPPED_BYTES) break;
+      // The rest of a rejected body is read and dropped: many clients read no answer before they have sent everything.
+      if (fault !== null || bytes > limit) continue;
       share.take(chunk.byteLength);
       fault = scan(chunk);
       if (fault === null) chunks.push(chunk);
@@ -42,6 +44,7 @@ async function readStream(request: Request, { limit, json, share }: Reading): Pr
   } finally {
     share.endUpload();
   }
+  if (bytes > limit) throw errors.bodyTooLarge(limit);
   if (fault !== null) throw errors.bodyTooComplex(fault);
   return Buffer.concat(chunks);
 }

@@ -22,10 +22,12 @@ const TYPES: Record<string, string> = {
 };
 const COMPRESSIBLE = /^(text\/|image\/svg)/;
 
-/** Replaces the general headers: the console loads nothing from other sites, and no other page may frame it. */
+/** Hash of the one inline style sheet: Radix Select uses it to hide the scroll bar of its list. */
+const SELECT_STYLE = "'sha256-441zG27rExd4/il+NvIqyL8zFx5XmyNQtE381kSkUJk='";
+/** Replaces the general headers: the console uses only this service, and no other page may frame it. */
 const HEADERS = {
   "Content-Security-Policy":
-    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+    `default-src 'none'; script-src 'self'; style-src 'self' ${SELECT_STYLE}; font-src 'self'; img-src 'self' data:; connect-src 'self'; ` +
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
   "Cross-Origin-Opener-Policy": "same-origin",
   "Referrer-Policy": "same-origin",

@@ -11,6 +11,7 @@ import type { PublicAddress } from "../platform/public-address.ts";
 import { jsonBodies } from "./body.ts";
 import { LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body-limits.ts";
 import { createClientAddress } from "./client-address.ts";
+import { compressJson } from "./compress.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
@@ -44,7 +45,7 @@ export interface HttpOptions {
   /** Null: the operator API answers 404. */
   admin_key: string | null;
   idempotency: IdempotencyStore;
-  limits: { requests_per_minute: number; body_bytes: number };
+  limits: { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
   log: Log;
   metrics: Metrics;
 }
@@ -55,6 +56,7 @@ export interface HttpOptions {
  */
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
+  app.use(compressJson());
   app.use("/api/v1/*", guard(options));
   const clientAddress = createClientAddress(options.trusted_proxies);
   app.use(
@@ -63,8 +65,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   );
   app.use(`${SIGN_IN}*`, rateLimit(SIGN_IN_PER_MINUTE, clientAddress));
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
-  const { requests_per_minute } = options.limits;
-  app.use("/api/v1/*", usersOnly(rateLimit(requests_per_minute, (c) => c.get("caller").user_id)));
+  app.use("/api/v1/*", usersOnly(userRateLimit(options.limits)));
   app.post(LEAKED_KEYS, rateLimit(LEAKED_KEYS_PER_MINUTE, clientAddress));
   app.post(STRIPE_WEBHOOK, rateLimit(STRIPE_PER_MINUTE, clientAddress));
   const callerOf = (c: Context<HttpEnv>) => (isPublic(c.req) ? clientAddress(c) : c.get("caller").user_id);
@@ -139,6 +140,14 @@ function signInContext(
 
 function isPublic({ method, path }: HonoRequest): boolean {
   return path.startsWith(SIGN_IN) || (method === "POST" && PUBLIC_POSTS.has(path));
+}
+
+/** A user's API keys share one limit and the console's sessions another: a busy program does not lock its owner out. */
+function userRateLimit(limits: HttpOptions["limits"]): MiddlewareHandler<HttpEnv> {
+  const userId = (c: Context<HttpEnv>) => c.get("caller").user_id;
+  const ofKeys = rateLimit(limits.requests_per_minute, userId);
+  const ofSessions = rateLimit(limits.session_requests_per_minute, userId);
+  return (c, next) => (c.get("caller").api_key_id === null ? ofSessions(c, next) : ofKeys(c, next));
 }
 
 function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<HttpEnv> {

@@ -1,20 +1,21 @@
+import { type AgentNamesOf, agentIdsIn, agentNameOf } from "../contract/agent-name.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import * as contract from "../contract/notices.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Notices } from "./notices.service.ts";
 
-export function noticesRoutes({ notices }: { notices: Notices }) {
+export function noticesRoutes({ notices, agentNames }: { notices: Notices; agentNames: AgentNamesOf }) {
   const router = createRouter();
 
   router.openapi(contract.listNotices, async (c) => {
     const { limit, cursor, event } = c.req.valid("query");
     const page_of = { event: event ?? null, limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) };
-    const { page, next_cursor } = pageOf(
-      await notices.list(c.get("caller").user_id, page_of),
-      limit,
-      (notice) => notice.id,
-    );
-    return c.json({ notices: page, next_cursor }, 200);
+    const { user_id } = c.get("caller");
+    const { page, next_cursor } = pageOf(await notices.list(user_id, page_of), limit, (notice) => notice.id);
+    const agentOf = ({ data }: (typeof page)[number]) => (typeof data.agent_id === "string" ? data.agent_id : null);
+    const names = await agentNames(user_id, agentIdsIn(page.map((notice) => ({ agent_id: agentOf(notice) }))));
+    const listed = page.map((notice) => ({ ...notice, ...agentNameOf(names, agentOf(notice)) }));
+    return c.json({ notices: listed, next_cursor }, 200);
   });
   router.openapi(contract.listWebhookEndpoints, async (c) => {
     const { limit, cursor } = c.req.valid("query");

@@ -2,6 +2,7 @@ import type { Weekday } from "../constants.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type { ScheduleSpec } from "./next-run.ts";
+import type { NextRun } from "./scheduling.types.ts";
 
 /** Schedules and occurrences. */
 
@@ -155,6 +156,22 @@ export async function selectSchedules(sql: Sql, user_id: string, agent_ids: read
     text: `select ${COLUMNS} from schedule
       where user_id = $1 and agent_id in (select id::uuid from jsonb_array_elements_text($2::jsonb) as agent(id))`,
     values: [user_id, JSON.stringify(agent_ids)],
+  });
+}
+
+/** Active schedules of a user that are not paused, by their next run, from beyond `after`. */
+export async function selectNextRuns(
+  sql: Sql,
+  user_id: string,
+  { limit, after }: { limit: number; after: NextRun | null },
+): Promise<NextRun[]> {
+  return sql.query<NextRun>({
+    name: "schedule_next_runs",
+    text: `select agent_id, next_run_at from schedule
+      where user_id = $1 and active and paused_reason is null
+        and ($2::timestamptz is null or (next_run_at, agent_id) > ($2, $3::uuid))
+      order by next_run_at, agent_id limit $4`,
+    values: [user_id, after?.next_run_at ?? null, after?.agent_id ?? null, limit],
   });
 }
 

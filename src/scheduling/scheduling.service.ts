@@ -22,6 +22,7 @@ import type {
   ClaimLimits,
   EndingRun,
   LeaseState,
+  NextRun,
   OnRunEnd,
   OnSetback,
   RunFinish,
@@ -128,6 +129,9 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
         rows.map(({ agent_id, next_run_at, paused_reason }) => [agent_id, { next_run_at, paused_reason }]),
       );
     },
+    /** Schedules of a user that will run, soonest first, from beyond `after`: paused and inactive ones are left out. */
+    nextRuns: (user_id: string, page: { limit: number; after: NextRun | null }) =>
+      scheduleStore.selectNextRuns(db, user_id, page),
     /** What became of the agent's due instants, newest first; `before` is the `at` of the last one seen. */
     occurrences: (agent: AgentKey, page: { limit: number; before: Instant | null }): Promise<OccurrenceRecord[]> =>
       scheduleStore.selectOccurrences(db, agent, page),

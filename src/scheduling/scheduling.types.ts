@@ -6,6 +6,12 @@ export interface AgentKey {
   agent_id: string;
 }
 
+/** When an agent runs next. */
+export interface NextRun {
+  agent_id: string;
+  next_run_at: Instant;
+}
+
 /** A run to be queued. */
 export interface NewRun extends AgentKey {
   /** The version that the run is pinned to. */

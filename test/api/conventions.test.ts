@@ -1,5 +1,6 @@
 import { request as httpRequest } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { openBrowser } from "../support/browser.ts";
 import { ask } from "../support/lab.ts";
 import { ADMIN_KEY, type Answer, type Client, type Service, startService } from "../support/service.ts";
 
@@ -269,6 +270,24 @@ describe("limits (contract 2)", () => {
     }
     expect((await modest.get("/api/v1/users/me")).status).toBe(200);
     expect((await limited.admin.get("/api/v1/admin/users")).status).toBe(200);
+    await limited.stop();
+  });
+
+  it("a user's API keys and the console's sessions are counted apart: neither can use up the other's requests", async () => {
+    const limits = { requests_per_minute: 3, session_requests_per_minute: 2 };
+    const limited = await startService({ config: { limits } });
+    const person = openBrowser(limited.url);
+    await person.post("/auth/sign-up/email", { email: "ada@example.com", password: "a long enough password" });
+    const { key } = (await person.post("/api-keys", { name: "program" })).body;
+    const program = limited.as(key);
+    const statuses = async (ask: () => Promise<Answer>, times: number) => {
+      const found: number[] = [];
+      for (let index = 0; index < times; index += 1) found.push((await ask()).status);
+      return found;
+    };
+    expect(await statuses(() => program.get("/api/v1/users/me"), 4)).toEqual([200, 200, 200, 429]);
+    expect(await statuses(() => person.get("/users/me"), 2)).toEqual([200, 429]);
+    expect((await person.get("/users/me")).headers.get("ratelimit-limit")).toBe("2");
     await limited.stop();
   });
 });

@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
+import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // The two pages with the most to fill in: an agent's, and the operator's.
@@ -35,11 +35,11 @@ const secret = (name: string) => person("POST", "/secrets", { name, value: `valu
 
 /** Each way in which a secret is sent: its choice, what has to be named, and what the API then holds. */
 const WAYS = [
-  ["bearer", null, "", { type: "bearer" }],
-  ["basic", "User name", "ada", { type: "basic", username: "ada" }],
+  ["bearer token", null, "", { type: "bearer" }],
+  ["password (basic)", "User name", "ada", { type: "basic", username: "ada" }],
   ["header", "Header", "X-Api-Key", { type: "header", name: "X-Api-Key" }],
-  ["query", "Parameter", "api_key", { type: "query", name: "api_key" }],
-  ["hmac", "Header of the signature", "X-Signature", { type: "hmac", header: "X-Signature" }],
+  ["query parameter", "Parameter", "api_key", { type: "query", name: "api_key" }],
+  ["signature of the body (HMAC)", "Header of the signature", "X-Signature", { type: "hmac", header: "X-Signature" }],
 ] as const;
 
 it("every setting of every tool can be given in the editor, and stays as it is when the agent is saved again", async () => {
@@ -52,24 +52,24 @@ it("every setting of every tool can be given in the editor, and stays as it is w
   const web = page.getByRole("region", { name: "Read the web" });
   await web.getByLabel("Only these hosts").fill("example.com, *.example.org");
   await web.getByLabel("Methods", { exact: true }).fill("get, post");
-  await web.getByLabel("Calls a run, at most").fill("7");
+  await web.getByLabel("Most calls per run").fill("7");
   await web.getByRole("switch", { name: "Strict safety" }).click();
   for (const [place, [way, label, name]] of WAYS.entries()) {
-    await web.getByRole("button", { name: "Use a secret" }).click();
+    await web.getByRole("button", { name: "Add secret" }).click();
     const use = web.getByRole("group").nth(place);
-    await use.getByLabel("Secret", { exact: true }).selectOption(place % 2 === 0 ? "FIRST" : "SECOND");
-    await use.getByLabel("Sent", { exact: true }).selectOption(way);
+    await choose(use.getByLabel("Secret", { exact: true }), place % 2 === 0 ? "FIRST" : "SECOND");
+    await choose(use.getByLabel("Sent as"), way);
     if (label !== null) await use.getByLabel(label, { exact: true }).fill(name);
-    await use.getByLabel("To these hosts only").fill("api.example.com:8443");
+    await use.getByLabel("Only to these hosts").fill("api.example.com:8443");
     await use.getByLabel("Paths").fill("/v1/*, /v2/*");
-    await use.getByLabel("With these methods").fill("get, post");
+    await use.getByLabel("Only with these methods").fill("get, post");
   }
 
   await page.getByRole("switch", { name: "Send webhooks" }).click();
   const webhooks = page.getByRole("region", { name: "Send webhooks" });
   await webhooks.getByLabel("Addresses").fill("https://example.com/one\nhttps://example.com/two");
-  await webhooks.getByLabel("Signed with").selectOption("SECOND");
-  await webhooks.getByLabel("Calls a run, at most").fill("2");
+  await choose(webhooks.getByLabel("Signed with"), "SECOND");
+  await webhooks.getByLabel("Most calls per run").fill("2");
   await webhooks.getByRole("switch", { name: "Strict safety for answers" }).click();
 
   await page.getByRole("switch", { name: "Use MCP servers" }).click();
@@ -77,11 +77,11 @@ it("every setting of every tool can be given in the editor, and stays as it is w
   await mcp.getByLabel("Name").fill("calendar");
   await mcp.getByLabel("Address").fill("https://mcp.example.com/mcp");
   await mcp.getByLabel("Only these tools").fill("list, find");
-  await mcp.getByRole("switch", { name: "Its tools only read" }).click();
-  await mcp.getByRole("button", { name: "Use a secret" }).click();
-  await mcp.getByLabel("Secret", { exact: true }).selectOption("FIRST");
-  await mcp.getByLabel("Calls a run, at most").fill("9");
-  await page.getByRole("button", { name: "Make the agent" }).click();
+  await mcp.getByRole("switch", { name: "Read-only tools" }).click();
+  await mcp.getByRole("button", { name: "Add secret" }).click();
+  await choose(mcp.getByLabel("Secret", { exact: true }), "FIRST");
+  await mcp.getByLabel("Most calls per run").fill("9");
+  await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "Well equipped", level: 1 }).waitFor();
 
   const {
@@ -122,11 +122,11 @@ it("every setting of every tool can be given in the editor, and stays as it is w
 
   await page.getByRole("link", { name: "Edit" }).click();
   await page.getByLabel("Description").fill("changed");
-  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Save agent" }).click();
   await shows(page, "changed");
   await page.getByRole("link", { name: "Settings" }).click();
   await shows(page, "reads example.com, *.example.org");
-  await shows(page, "uses list, find of calendar, which only read");
+  await shows(page, "uses list, find of calendar, read only");
   const again = await person("GET", `/agents/${agent.id}`);
   expect(again).toMatchObject({ description: "changed", tools_config: wanted });
 });
@@ -143,16 +143,16 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
   await person("POST", "/secrets", { name: "STAYS", value: "a value" });
   await person("DELETE", `/secrets/${gone.id}`);
   await page.goto(`${service.url}/agents/${id}/edit`);
-  const use = page.getByRole("group", { name: "A secret, and where it is sent" });
-  await shows(page, "There is no secret of this name any more");
-  const save = page.getByRole("button", { name: "Save" });
+  const use = page.getByRole("group", { name: "Secret" });
+  await shows(page, "This secret does not exist");
+  const save = page.getByRole("button", { name: "Save agent" });
   /** Each field with what it is given, what is said there, and what is right. */
   const slips = [
     ["Secret", null, /GONE/, "STAYS"],
     ["Header", "Host", /header/i, "X-Api-Key"],
-    ["To these hosts only", "api.example.com, https://x", /host/, "api.example.com"],
+    ["Only to these hosts", "api.example.com, https://x", /host/, "api.example.com"],
     ["Paths", "/v1, v2", /\//, "/v1"],
-    ["With these methods", "GET, BREW", /GET/, "GET"],
+    ["Only with these methods", "GET, BREW", /GET/, "GET"],
   ] as const;
   for (const [label, given, said, right] of slips) {
     const field = use.getByLabel(label, { exact: true });
@@ -163,7 +163,7 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
     expect(await field.getAttribute("aria-invalid"), label).toBe("true");
     expect(await use.locator(`#${await field.getAttribute("id")}-error`).textContent(), label).toMatch(said);
     expect(await field.evaluate((element) => element === document.activeElement), `${label} has the focus`).toBe(true);
-    await (label === "Secret" ? field.selectOption(right) : field.fill(right));
+    await (label === "Secret" ? choose(field, right) : field.fill(right));
   }
   await save.click();
   await page.getByRole("heading", { name: "Reader", level: 1 }).waitFor();
@@ -173,9 +173,9 @@ it("the preview of a schedule says what happens where the clocks change", async 
   await signUp(page, service, "clocks@example.com");
   await page.clock.setFixedTime("2026-03-27T12:00:00Z");
   await page.goto(`${service.url}/agents/new`);
-  await page.getByRole("switch", { name: "Run by itself" }).click();
+  await page.getByRole("switch", { name: "Run by schedule" }).click();
   await page.getByLabel("Time", { exact: true }).fill("02:30");
-  await page.getByLabel("Time zone").selectOption("Europe/Berlin");
+  await choose(page.getByLabel("Time zone"), "Europe/Berlin");
   const runs = page.getByRole("listitem").filter({ hasText: "in UTC" });
   expect(await runs.allTextContents()).toEqual([
     expect.stringMatching(/^Sat,? 28 Mar, 02:30.*28 Mar, 01:30 in UTC$/),
@@ -189,17 +189,17 @@ it("the preview of a schedule says what happens where the clocks change", async 
 it("the operator finds, makes, supplies, suspends and erases users, moves the test clock and audits", async () => {
   await service.newUser();
   await page.goto(`${service.url}/operator`);
-  await page.getByLabel("Operator's key").fill("not the key");
+  await page.getByLabel("Operator key").fill("not the key");
   await page.getByRole("button", { name: "Enter" }).click();
   await page.getByRole("alert").getByText("Request id").waitFor();
-  await page.getByLabel("Operator's key").fill(ADMIN_KEY);
+  await page.getByLabel("Operator key").fill(ADMIN_KEY);
   await page.getByRole("button", { name: "Enter" }).click();
   await page.getByRole("heading", { name: "Users" }).waitFor();
 
   await page.getByRole("button", { name: "New user" }).click();
   await page.getByLabel("E-mail").fill("grace@example.com");
   await page.getByRole("switch", { name: "With a trial" }).click();
-  await page.getByRole("button", { name: "Make the user" }).click();
+  await page.getByRole("button", { name: "Create user" }).click();
   const key = await page.getByRole("textbox", { name: "First API key" }).inputValue();
   await page.getByRole("button", { name: "I have copied it" }).click();
   const grace = service.as(key);
@@ -207,7 +207,7 @@ it("the operator finds, makes, supplies, suspends and erases users, moves the te
   await page.getByRole("searchbox", { name: "Find users" }).fill("GRACE@");
   await page.getByRole("row", { name: /user1@example.com/ }).waitFor({ state: "detached" });
   const row = page.getByRole("row", { name: /grace@example.com/ });
-  const choose = async (act: string) => {
+  const act = async (act: string) => {
     await row.getByRole("button").click();
     await page.getByRole("menuitem", { name: act }).click();
   };
@@ -215,41 +215,41 @@ it("the operator finds, makes, supplies, suspends and erases users, moves the te
     await page.getByRole("dialog").getByRole("button", { name: act, exact: true }).click();
     await page.getByRole("dialog").waitFor({ state: "detached" });
   };
-  await choose("Grant tokens");
+  await act("Grant tokens");
   await page.getByLabel("Tokens", { exact: true }).fill("1000");
-  await confirm("Grant");
+  await confirm("Grant tokens");
   await row.getByRole("cell", { name: "1,000", exact: true }).waitFor();
-  await choose("Give a plan");
-  await page.getByLabel("Plan", { exact: true }).selectOption("pro");
-  await confirm("Give the plan");
+  await act("Give a plan");
+  await choose(page.getByLabel("Plan", { exact: true }), "Pro · 55,000,000 per month");
+  await confirm("Give plan");
   await row.getByRole("cell", { name: "55,001,000" }).waitFor();
 
-  await choose("Suspend");
-  await confirm("Suspend");
+  await act("Suspend user");
+  await confirm("Suspend user");
   await row.getByText("suspended").waitFor();
   expect((await grace.get("/api/v1/users/me")).status).toBe(403);
-  await choose("Serve again");
-  await confirm("Serve again");
+  await act("Resume user");
+  await confirm("Resume user");
   await row.getByText("suspended").waitFor({ state: "detached" });
   expect((await grace.get("/api/v1/users/me")).status).toBe(200);
 
   await shows(page, "2026-03-01T09:00:00");
   await page.getByRole("button", { name: "+1 day" }).click();
   await shows(page, "2026-03-02T09:00:00");
-  await page.getByLabel("Set it to").fill("2026-04-02T10:30");
-  await page.getByRole("button", { name: "Set the clock" }).click();
+  await page.getByLabel("New time").fill("2026-04-02T10:30");
+  await page.getByRole("button", { name: "Set clock" }).click();
   await shows(page, "2026-04-02T10:30:00");
   await row.getByRole("cell", { name: "110,001,000" }).waitFor(); // the plan was renewed on the way
 
-  await choose("Erase");
-  const erase = page.getByRole("dialog").getByRole("button", { name: "Erase for ever" });
+  await act("Erase user");
+  const erase = page.getByRole("dialog").getByRole("button", { name: "Erase user" });
   expect(await erase.isDisabled()).toBe(true);
-  await page.getByLabel("To go on, type the address").fill("grace@example.com");
-  await confirm("Erase for ever");
-  await shows(page, "No user is like that");
+  await page.getByLabel("To confirm, type the e-mail address").fill("grace@example.com");
+  await confirm("Erase user");
+  await shows(page, "No users match this search");
   expect((await grace.get("/api/v1/users/me")).status).toBe(401);
-  await page.getByRole("button", { name: "Audit now" }).click();
-  await shows(page, "Every invariant holds.");
+  await page.getByRole("button", { name: "Run audit" }).click();
+  await shows(page, "All balances match the ledger.");
 });
 
 it("what was changed in an agent is not lost by leaving it without saving, unless one says so", async () => {
@@ -270,22 +270,22 @@ it("a downgrade says when the plan becomes which, and is taken back by keeping t
   await person("POST", "/billing/subscription", { plan_id: "pro" });
   await person("POST", "/billing/subscription", { plan_id: "starter" });
   await page.goto(`${service.url}/billing?tab=plans`);
-  await shows(page, "becomes Starter on");
+  await shows(page, "changes to Starter on");
   expect(await page.getByRole("button", { name: "Next plan: Starter" }).isDisabled()).toBe(true);
-  await page.getByRole("button", { name: "Keep it: Pro" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Keep it" }).click();
+  await page.getByRole("button", { name: "Keep plan: Pro" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Keep plan" }).click();
   await shows(page, "renews on");
   expect((await person("GET", "/billing/subscription")).pending_plan_id).toBeNull();
   await person("POST", "/billing/subscription", { plan_id: "starter" });
   await person("DELETE", "/billing/subscription");
   await page.reload();
   await shows(page, "ends on");
-  expect(await page.getByText("becomes Starter").count()).toBe(0);
+  expect(await page.getByText("changes to Starter").count()).toBe(0);
 });
 
 it("that the payments are a sandbox is said before anything was bought, and where there are none nothing is sold", async () => {
   await signUp(page, service, "sandbox@example.com");
-  await shows(page, "What is bought here moves no money.");
+  await shows(page, "Purchases move no money.");
   await page.goto(`${service.url}/billing?tab=plans`);
   await page.getByRole("button", { name: "Subscribe: Starter" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Subscribe" }).click();
@@ -295,9 +295,9 @@ it("that the payments are a sandbox is said before anything was bought, and wher
   await service.restart({ PURSER_PAYMENTS: "none" });
   await context.addCookies(cookies.map(({ name, value }) => ({ name, value, url: service.url })));
   await page.goto(`${service.url}/billing?tab=plans`);
-  await shows(page, "Nothing can be bought here");
+  await shows(page, "You cannot buy tokens here");
   expect(await page.getByRole("button", { name: "Buy tokens" }).isDisabled()).toBe(true);
-  expect(await page.getByText("What is bought here moves no money.").count()).toBe(0);
+  expect(await page.getByText("Purchases move no money.").count()).toBe(0);
 });
 
 it("a person signs up by a link and sets the password on its page; another spelling of the mailbox is told that it gets no trial", async () => {

@@ -93,12 +93,12 @@ const PAGES = [
 /** Pages with the button that opens what they ask. */
 const DIALOGS = [
   ["/secrets", "New secret"],
-  ["/secrets", "Change STRIPE_KEY"],
+  ["/secrets", "Edit STRIPE_KEY"],
   ["/keys", "New key"],
   ["/keys", "Rotate Website"],
   ["/notices", "New endpoint"],
   ["/billing?tab=plans", "Upgrade now: Pro"],
-  ["/agents/{agent}", "Delete the agent"],
+  ["/agents/{agent}", "Delete agent"],
 ] as const;
 
 const LOOKS = [
@@ -174,11 +174,11 @@ describe.concurrent("in light, in dark and on a phone", () => {
 
   it("the operator's page has nothing that axe-core objects to", () =>
     inWindow("/operator", async (page) => {
-      await page.getByLabel("Operator's key").fill(ADMIN_KEY);
+      await page.getByLabel("Operator key").fill(ADMIN_KEY);
       await page.getByRole("button", { name: "Enter" }).click();
       await page.getByRole("row", { name: /pages@example.com/ }).waitFor();
-      await page.getByRole("button", { name: "Audit now" }).click();
-      await page.getByText("Every invariant holds").waitFor();
+      await page.getByRole("button", { name: "Run audit" }).click();
+      await page.getByText("All balances match the ledger").waitFor();
       await lookAt(page, "the operator's page");
       await page.getByRole("button", { name: "Manage pages@example.com" }).click();
       expect(await violations(page)).toEqual([]);
@@ -186,7 +186,7 @@ describe.concurrent("in light, in dark and on a phone", () => {
 
   it("what does not exist is told within the frame, with the request's id", () =>
     inWindow("/agents/0198aaaa-0000-7000-8000-000000000000", async (page) => {
-      await page.getByRole("heading", { name: "It is not here" }).waitFor();
+      await page.getByRole("heading", { name: "Not found" }).waitFor();
       await page.getByText("Request id").waitFor();
       await page.getByRole("navigation", { name: "Main" }).waitFor();
       await lookAt(page, "a page of nothing");

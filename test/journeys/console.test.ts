@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, PASSWORD, signUp } from "../support/console.ts";
+import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
 import { completion, ended, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -80,7 +80,7 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByRole("link", { name: "API keys" }).click();
   await page.getByRole("button", { name: "New key" }).first().click();
   await page.getByLabel("Name").fill("Website");
-  await page.getByRole("button", { name: "Make the key" }).click();
+  await page.getByRole("button", { name: "Create API key" }).click();
   const key = await page.getByRole("textbox", { name: "API key" }).inputValue();
   expect((await service.as(key).get("/api/v1/users/me")).body.email).toBe("ada@example.com");
   await page.getByRole("button", { name: "I have copied it" }).click();
@@ -88,10 +88,10 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByRole("link", { name: "Agents", exact: true }).click();
   await page.getByRole("link", { name: "New agent" }).first().click();
   await page.getByLabel("Name", { exact: true }).fill("Morning reader");
-  await page.getByLabel("What it does on each run").fill("Tell me what matters.");
+  await page.getByLabel("Task of each run").fill("Tell me what matters.");
   await page.getByRole("switch", { name: "Choose the model for each run" }).click();
-  await page.getByLabel("Model", { exact: true }).selectOption("lab/small");
-  await page.getByRole("button", { name: "Make the agent" }).click();
+  await choose(page.getByLabel("Model", { exact: true }), "Lab small · 1 in, 2 out");
+  await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "Morning reader", level: 1 }).waitFor();
 
   const gate = Promise.withResolvers<void>();
@@ -106,24 +106,24 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await shows(page, "Nothing much happened.");
   await page.getByRole("heading", { name: "Output" }).waitFor();
   await page.getByRole("button", { name: "Run again" }).waitFor();
-  await page.getByRole("link", { name: "Why step 1 cost that" }).click();
-  await page.getByRole("dialog").getByText("Estimated before").waitFor();
+  await page.getByRole("link", { name: "Explain the cost of step 1" }).click();
+  await page.getByRole("dialog").getByText("Estimate", { exact: true }).waitFor();
   await page.getByRole("button", { name: "Close" }).click();
 
   await page.getByRole("link", { name: "← Morning reader" }).click();
   await page.getByRole("link", { name: "Edit" }).click();
-  await page.getByRole("switch", { name: "Run by itself" }).click();
-  await page.getByLabel("How often").selectOption("weekly");
-  await page.getByLabel("Day", { exact: true }).selectOption("friday");
+  await page.getByRole("switch", { name: "Run by schedule" }).click();
+  await choose(page.getByLabel("How often"), "Every week");
+  await choose(page.getByLabel("Day", { exact: true }), "Friday");
   await page.getByLabel("Time", { exact: true }).fill("07:30");
-  await page.getByLabel("Time zone").selectOption("America/New_York");
+  await choose(page.getByLabel("Time zone"), "America/New York");
   await shows(page, "Every Friday at 07:30, New York time");
   const preview = await page
     .getByRole("listitem")
     .filter({ hasText: /^Fri .*07:30/ })
     .allTextContents();
   expect(preview).toHaveLength(5);
-  await page.getByRole("button", { name: "Save" }).click();
+  await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("heading", { name: "Morning reader", level: 1, exact: true }).waitFor();
   await shows(page, "Every Friday at 07:30, New York time");
 
@@ -131,7 +131,7 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByRole("button", { name: "New secret" }).first().click();
   await page.getByLabel("Name").fill("STRIPE_KEY");
   await page.getByLabel("Value").fill("sk_live_4eC39HqLyjWDarjtT1zdp7dc");
-  await page.getByRole("button", { name: "Store it" }).click();
+  await page.getByRole("button", { name: "Save secret" }).click();
   await page.getByRole("row", { name: /STRIPE_KEY/ }).waitFor();
   expect(await page.content()).not.toContain("4eC39HqLyjWDarjtT1");
 
@@ -139,17 +139,17 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByRole("button", { name: "Buy tokens" }).click();
   await page.getByRole("button", { name: "$25" }).click();
   await shows(page, "15,625,000 tokens");
-  await page.getByRole("button", { name: "Buy", exact: true }).click();
-  await shows(page, "This is a sandbox: no money was moved.");
+  await page.getByRole("dialog").getByRole("button", { name: "Buy tokens" }).click();
+  await shows(page, "Payments are simulated: no money was moved.");
   await page.getByRole("button", { name: "Done" }).click();
   await page.getByRole("row", { name: /15,625,000/ }).waitFor();
 
   await page.getByRole("link", { name: "Ledger" }).click();
   await page.getByRole("row", { name: /lab\/small/ }).waitFor();
-  await page.getByRole("link", { name: /^Why line/ }).click();
-  const why = page.getByRole("dialog", { name: "Why did this cost that?" });
-  await why.getByRole("row", { name: /^In / }).waitFor();
-  expect((await why.getByRole("row").allTextContents()).join(" ")).toMatch(/Out\d+2\d+ Billed\d+/);
+  await page.getByRole("link", { name: /^Explain line/ }).click();
+  const why = page.getByRole("dialog", { name: "Cost explained" });
+  await why.getByRole("row", { name: /^Input / }).waitFor();
+  expect((await why.getByRole("row").allTextContents()).join(" ")).toMatch(/Output\d+2\d+ Billed\d+/);
   expect(page.url()).toContain("why=");
   await page.keyboard.press("Escape");
   await why.waitFor({ state: "detached" });
@@ -202,7 +202,7 @@ it("without tokens a run is refused with the ways out, and one of them leads on"
   await page.getByRole("link", { name: "Poor reader", exact: true }).click();
   await page.getByRole("button", { name: "Run now" }).click();
   await page.getByRole("alert").getByRole("link", { name: "Buy tokens" }).click();
-  await page.getByRole("button", { name: "Buy", exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Buy tokens" }).click();
   await page.getByRole("button", { name: "Done" }).click();
   await page.getByRole("link", { name: "Agents", exact: true }).click();
   await page.getByRole("link", { name: "Poor reader", exact: true }).click();
@@ -236,7 +236,7 @@ it("what one tab changes the other shows when it is looked at again", async () =
   const other = await context.newPage();
   await other.goto(`${service.url}/agents/${id}/edit`);
   await other.getByLabel("Name", { exact: true }).fill("After");
-  await other.getByRole("button", { name: "Save" }).click();
+  await other.getByRole("button", { name: "Save agent" }).click();
   await other.getByRole("heading", { name: "After", level: 1 }).waitFor();
   await page.reload();
   await page.getByRole("heading", { name: "After", level: 1 }).waitFor();
@@ -270,12 +270,12 @@ it("deleting an agent asks first, and Escape keeps it", async () => {
   await signUp(page, service, "delete@example.com");
   const { id } = await agent({ name: "Ephemeral" });
   await page.goto(`${service.url}/agents/${id}`);
-  await page.getByRole("button", { name: "Delete the agent" }).click();
+  await page.getByRole("button", { name: "Delete agent" }).click();
   await page.getByRole("dialog", { name: "Delete Ephemeral?" }).waitFor();
   await page.keyboard.press("Escape");
   await page.getByRole("dialog").waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "Delete the agent" }).click();
-  await page.getByRole("dialog").getByRole("button", { name: "Delete the agent" }).click();
+  await page.getByRole("button", { name: "Delete agent" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Delete agent" }).click();
   await shows(page, "No agents yet");
 });
 
@@ -343,7 +343,7 @@ it("while the service is away a page says so, keeps what was typed, and goes on 
   await page.getByRole("link", { name: "Secrets" }).click();
   await shows(page, "The service cannot be reached.");
   await page.getByRole("navigation", { name: "Main" }).waitFor();
-  await editing.getByRole("button", { name: "Save" }).click();
+  await editing.getByRole("button", { name: "Save agent" }).click();
   const said = editing.getByRole("alert").getByText("The service cannot be reached.");
   await said.waitFor();
   const { y = -1 } = (await said.boundingBox()) ?? {};
@@ -352,14 +352,16 @@ it("while the service is away a page says so, keeps what was typed, and goes on 
   await context.unroute(/\/(api|livez|assets\/secrets)/);
   await page.getByRole("button", { name: "Try again" }).click();
   await page.getByRole("heading", { name: "Secrets", level: 1 }).waitFor();
-  await editing.getByRole("button", { name: "Save" }).click();
+  await editing.getByRole("button", { name: "Save agent" }).click();
   await shows(editing, "typed before");
 
   await context.route(/\/events$/, (route) => route.abort());
   await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
-  await shows(page, "The service cannot be reached at the moment.");
+  await shows(page, "The service cannot be reached, so this page may be out of date.");
   await context.unroute(/\/events$/);
-  await page.getByText("The service cannot be reached at the moment.").waitFor({ state: "detached" });
+  await page
+    .getByText("The service cannot be reached, so this page may be out of date.")
+    .waitFor({ state: "detached" });
   gate.resolve();
   await shows(page, "Here at last.");
   complaints = complaints.filter((complaint) => !complaint.includes("cannot be reached"));
@@ -368,13 +370,13 @@ it("while the service is away a page says so, keeps what was typed, and goes on 
 it("deleting one's account takes the password, and nothing is left to sign in to", async () => {
   await signUp(page, service, "gone@example.com");
   await page.getByRole("link", { name: "gone@example.com" }).click();
-  await page.getByRole("button", { name: "Delete the account" }).click();
+  await page.getByRole("button", { name: "Delete account" }).click();
   const dialog = page.getByRole("dialog", { name: "Delete gone@example.com?" });
   await dialog.getByLabel("Your password").fill("not my password");
-  await dialog.getByRole("button", { name: "Delete for ever" }).click();
+  await dialog.getByRole("button", { name: "Delete account" }).click();
   await dialog.getByText("This is not your present password.").first().waitFor();
   await dialog.getByLabel("Your password").fill(PASSWORD);
-  await dialog.getByRole("button", { name: "Delete for ever" }).click();
+  await dialog.getByRole("button", { name: "Delete account" }).click();
   await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
   await page.getByLabel("E-mail").fill("gone@example.com");
   await page.getByLabel("Password").fill(PASSWORD);

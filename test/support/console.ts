@@ -2,7 +2,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
-import type { BrowserContext, Page } from "playwright-core";
+import type { BrowserContext, Locator, Page } from "playwright-core";
 import type { Service } from "./service.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -21,6 +21,12 @@ export async function signUp(page: Page, service: Service, email: string): Promi
   await page.getByLabel("Password").fill(PASSWORD);
   await page.getByRole("button", { name: "Create account" }).click();
   await page.getByRole("heading", { name: "Overview" }).waitFor();
+}
+
+/** Opens a list by its field and chooses the option of this text. */
+export async function choose(field: Locator, option: string): Promise<void> {
+  await field.click();
+  await field.page().getByRole("option", { name: option, exact: true }).click();
 }
 
 /** The session's cookie, for requests beside the page. */

@@ -16,8 +16,8 @@ import type * as webhookKey from "../../../src/contract/webhook-key.ts";
 import { ApiError, problemOf } from "./problem.ts";
 
 /**
- * The API's client, typed from the contract itself: only types are imported, so nothing of the service is in the bundle,
- * and a change of the contract that the console has not followed fails its type check.
+ * The API client. Its types come from the contract, so a changed contract fails the console's type check. Only types are
+ * imported: the bundle contains no service code.
  */
 
 type Contract = typeof accounts &
@@ -45,7 +45,7 @@ type JsonOf<Response> = Response extends { content: { "application/json": { sche
   : undefined;
 type Success = 200 | 201 | 202 | 204;
 
-/** What an endpoint answers when it succeeds. */
+/** An endpoint's successful answer. */
 export type Answer<E extends EndpointName> = Endpoint[E] extends { responses: infer Responses }
   ? { [S in Success & Named<Responses>]: JsonOf<Responses[S & keyof Responses]> }[Success & Named<Responses>]
   : never;
@@ -54,7 +54,7 @@ type Part<E extends EndpointName, Name extends string> = Endpoint[E] extends {
 }
   ? z.output<Schema>
   : never;
-/** The body that an endpoint takes. */
+/** An endpoint's request body. */
 export type Body<E extends EndpointName> = Endpoint[E] extends {
   request: { body: { content: { "application/json": { schema: infer Schema extends z.ZodType } } } };
 }
@@ -70,7 +70,7 @@ export interface CallOptions<E extends EndpointName> {
   signal?: AbortSignal | undefined;
 }
 
-/** How requests are signed: by the session's cookie, or by a key that lives in this tab's memory only. */
+/** Requests carry the session cookie, or this API key, which only the tab's memory holds. */
 let api_key: string | null = null;
 export const keyInUse = (): string | null => api_key;
 export function signWith(key: string | null): void {
@@ -78,12 +78,12 @@ export function signWith(key: string | null): void {
 }
 
 let onUnauthorized: () => void = () => {};
-/** Tells who is to know that the session has ended. */
+/** Subscribes to the end of the session. */
 export function whenUnauthorized(listener: () => void): void {
   onUnauthorized = listener;
 }
 
-/** One request to the service; throws ApiError. `key` is used instead of the tab's own. */
+/** One request to the service; throws ApiError. `key` replaces the tab's own key. */
 export async function send(path: string, init: RequestInit & { key?: string } = {}): Promise<Response> {
   const { key = api_key, ...request } = init;
   const headers = new Headers(request.headers);
@@ -102,7 +102,7 @@ export async function send(path: string, init: RequestInit & { key?: string } = 
   throw new ApiError(await problemOf(response));
 }
 
-/** The address of an endpoint with its parameters filled in. */
+/** An endpoint's address with its parameters. */
 export function addressOf(
   path: string,
   params: Record<string, unknown> = {},

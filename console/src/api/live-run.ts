@@ -3,17 +3,17 @@ import { addressOf, send } from "./client.ts";
 import { eventsOf, type ServerEvent } from "./events.ts";
 import { queryClient, type RunDetail, runQuery, type Step, stale } from "./queries.ts";
 
-/** After a stream that broke off, the next attempt is made this much later. */
+/** Delay before the next attempt after a lost connection. */
 const RECONNECT_MS = 1000;
 
 interface LiveRun {
-  /** What the model is saying at the moment: it stands in no record. */
+  /** Text of the current model call. The run record does not have it yet. */
   preview: string;
-  /** The service cannot be heard; it is tried again. */
+  /** The connection is lost; the next attempt follows. */
   cut_off: boolean;
 }
 
-/** Follows a run through its events, which change the run as the pages have read it, until it has ended. */
+/** Follows a run by its events until it ends, and updates the cached run. */
 export function useLiveRun(id: string, run_id: string, ended: boolean): LiveRun {
   const [preview, setPreview] = useState("");
   const [cut_off, setCutOff] = useState(false);
@@ -43,7 +43,7 @@ interface Following {
   onCutOff: (cut_off: boolean) => void;
 }
 
-/** Reads the run's events to its end, over as many connections as it takes. */
+/** Reads the run's events to the end, and reconnects after each lost connection. */
 async function follow({ id, run_id, signal, onEvent, onCutOff }: Following) {
   let last_id: string | null = null;
   let finished = false;
@@ -62,7 +62,7 @@ async function follow({ id, run_id, signal, onEvent, onCutOff }: Following) {
         finished ||= event.event === "run.finished";
       }
     } catch {
-      // the record tells what was missed, and the next connection what comes
+      // The record has the missed steps; the next connection brings new events.
       if (!signal.aborted) onCutOff(true);
     }
     if (signal.aborted) return;
@@ -71,13 +71,13 @@ async function follow({ id, run_id, signal, onEvent, onCutOff }: Following) {
   }
 }
 
-/** The run after one of its events. */
+/** The run with one event applied. */
 function after(run: RunDetail, event: string, data: Record<string, unknown>): RunDetail {
   if (event === "run.started") return { ...run, status: "running", started_at: String(data.started_at) };
   if (event === "run.cancelling") return { ...run, status: "cancelling" };
   if (event === "run.finished") return { ...run, ...(data as Partial<RunDetail>), steps: run.steps };
   if (event !== "step.started" && event !== "step.finished") return run;
-  // told again after a reconnection: what is known of the step is newer
+  // A repeated event after a reconnection: the cached step is newer.
   if (event === "step.started" && run.steps.some((step) => step.index === data.index)) return run;
   const fresh = { ...STARTED, ...data } as Step;
   const status = run.status === "queued" ? "running" : run.status;

@@ -1,16 +1,18 @@
-/** What went wrong, as the page shows it. */
+/** A failed request as the page shows it. */
 export interface Problem {
-  /** HTTP status; 0 when no answer came. */
+  /** HTTP status; 0: no answer. */
   status: number;
   code: string;
   message: string;
-  /** The field that is at fault. */
+  /** The field that is wrong. */
   param: string | null;
   request_id: string | null;
   metadata: Record<string, unknown>;
+  /** Seconds until a retry can succeed. */
+  retry_after_s: number | null;
 }
 
-/** A request that did not succeed. */
+/** A request failed. */
 export class ApiError extends Error {
   readonly problem: Problem;
   constructor(problem: Problem) {
@@ -19,29 +21,46 @@ export class ApiError extends Error {
     this.problem = problem;
   }
   static unreachable(): ApiError {
-    const message =
-      "The service cannot be reached. Check that it is running and that you are connected; then try again.";
-    return new ApiError({ status: 0, code: "unreachable", message, param: null, request_id: null, metadata: {} });
+    return new ApiError(
+      localProblem(
+        "unreachable",
+        "The service cannot be reached. Check that it is running and that you are connected; then try again.",
+      ),
+    );
   }
 }
 
-/** The problem in an answer that is not a success. */
+const localProblem = (code: string, message: string): Problem => ({
+  status: 0,
+  code,
+  message,
+  param: null,
+  request_id: null,
+  metadata: {},
+  retry_after_s: null,
+});
+
+/** The problem that a failed answer describes. */
 export async function problemOf(response: Response): Promise<Problem> {
   const body = (await response.json().catch(() => null)) as { error?: Partial<Problem> } | null;
-  const told = body?.error ?? {};
+  const sent = body?.error ?? {};
+  const retry_after_s = Number(response.headers.get("Retry-After") ?? Number.NaN);
   return {
     status: response.status,
-    code: told.code ?? String(response.status),
-    message: told.message ?? `The service answered ${response.status}. Try again in a moment.`,
-    param: told.param ?? null,
-    request_id: told.request_id ?? response.headers.get("X-Request-Id"),
-    metadata: told.metadata ?? {},
+    code: sent.code ?? String(response.status),
+    message:
+      sent.code === "rate_limited"
+        ? "You have sent too many requests in a short time. Wait a moment, then try again."
+        : (sent.message ?? `The service answered ${response.status}. Try again in a moment.`),
+    param: sent.param ?? null,
+    request_id: sent.request_id ?? response.headers.get("X-Request-Id"),
+    metadata: sent.metadata ?? {},
+    retry_after_s: Number.isFinite(retry_after_s) ? Math.ceil(retry_after_s) : null,
   };
 }
 
-/** Anything thrown, as a problem. */
+/** Any thrown value as a problem. */
 export function asProblem(thrown: unknown): Problem {
   if (thrown instanceof ApiError) return thrown.problem;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
-  return { status: 0, code: "console", message, param: null, request_id: null, metadata: {} };
+  return localProblem("console", thrown instanceof Error ? thrown.message : String(thrown));
 }

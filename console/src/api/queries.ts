@@ -3,7 +3,7 @@ import { hasEnded } from "../run-words.ts";
 import { type Answer, type CallOptions, call } from "./client.ts";
 import { ApiError } from "./problem.ts";
 
-/** What the pages read. A key begins with what is read, so that a change can say what it made stale. */
+/** Queries of the pages. Each key begins with a name, and a change marks the queries under a name as stale. */
 
 export type Agent = Answer<"GET /api/v1/agents/{id}">;
 export type Run = Answer<"GET /api/v1/agents/{id}/runs">["runs"][number];
@@ -15,23 +15,27 @@ export type UsageSummary = Exclude<Answer<"GET /api/v1/users/me/usage">, undefin
 export type Transaction = Answer<"GET /api/v1/users/me/transactions">["transactions"][number];
 export type Plan = Answer<"GET /api/v1/billing/plans">["plans"][number];
 
-/** Pages of this many entries; the most that a list gives at once. */
+/** Entries in a page of a list, and the most that the API returns at once. */
 const PAGE = 25;
 const MOST = 100;
-/** How often a list is read again in which something goes on. */
+/** A menu offers at most this many full pages. */
+const MENU_PAGES = 10;
+/** How often a list with unfinished runs is reloaded. */
 const LIVE_LIST_MS = 2000;
 
 export const queryClient = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
-      // What the service has answered stands; only what did not reach it is tried again.
+      // An answer of the service is final; only requests without an answer are repeated.
       retry: (failures, error) => failures < 2 && error instanceof ApiError && error.problem.status === 0,
     },
+    // Without a network the request fails and the form says so.
+    mutations: { networkMode: "always" },
   },
 });
 
-/** Makes all that was read under these names be read again. */
+/** Reloads all queries under these names. */
 export function stale(...names: string[]): Promise<unknown> {
   return Promise.all(names.map((name) => queryClient.invalidateQueries({ queryKey: [name] })));
 }
@@ -41,7 +45,7 @@ export const profileQuery = queryOptions({
   queryFn: ({ signal }) => call("GET /api/v1/users/me", { signal }),
 });
 
-/** What signing up takes here, and who is signed in. */
+/** The sign-up settings of the service, and the signed-in user. */
 export const sessionQuery = queryOptions({
   queryKey: ["session"],
   queryFn: ({ signal }) => call("GET /api/v1/auth/get-session", { signal }),
@@ -59,18 +63,40 @@ export const usageQuery = (days: number) =>
     queryFn: ({ signal }) => call("GET /api/v1/users/me/usage", { query: { days }, signal }),
   });
 
-/** Enough agents, keys and secrets to give names to ids and to fill menus. */
-export const agentNamesQuery = queryOptions({
-  queryKey: ["agents", "names"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: MOST }, signal })).agents,
+/** Agents whose name contains a text. */
+export const foundAgentsQuery = (name: string) =>
+  queryOptions({
+    queryKey: ["agents", "found", name],
+    queryFn: ({ signal }) =>
+      call("GET /api/v1/agents", { query: { limit: PAGE, ...(name === "" ? {} : { name }) }, signal }),
+  });
+/** Agents that run next by schedule. */
+export const nextRunsQuery = (limit: number) =>
+  queryOptions({
+    queryKey: ["agents", "next runs", limit],
+    queryFn: async ({ signal }) =>
+      (await call("GET /api/v1/agents", { query: { limit, sort: "next_run_at" }, signal })).agents,
+  });
+/** Whether the user has an agent. */
+export const hasAgentsQuery = queryOptions({
+  queryKey: ["agents", "any"],
+  queryFn: async ({ signal }) => (await call("GET /api/v1/agents", { query: { limit: 1 }, signal })).agents.length > 0,
 });
-export const keyNamesQuery = queryOptions({
-  queryKey: ["keys", "names"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/api-keys", { query: { limit: MOST }, signal })).api_keys,
-});
+/** All names of secrets, for menus. `complete` is false if there are more than a menu can offer. */
 export const secretNamesQuery = queryOptions({
   queryKey: ["secrets", "names"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/secrets", { query: { limit: MOST }, signal })).secrets,
+  queryFn: async ({ signal }) => {
+    const names: string[] = [];
+    let cursor: string | null = null;
+    for (let page = 0; page < MENU_PAGES; page++) {
+      const query: { limit: number; cursor?: string } = { limit: MOST, ...(cursor === null ? {} : { cursor }) };
+      const { secrets, next_cursor } = await call("GET /api/v1/secrets", { query, signal });
+      names.push(...secrets.map(({ name }) => name));
+      if (next_cursor === null) return { names, complete: true };
+      cursor = next_cursor;
+    }
+    return { names, complete: false };
+  },
 });
 
 export const agentQuery = (id: string) =>
@@ -90,7 +116,7 @@ interface Page<Row> {
   next_cursor: string | null;
 }
 
-/** A list that is read page by page. `fetchPage` gets the query of one page. */
+/** A list with pages. `fetchPage` loads one page. */
 export function listOf<Row>(
   queryKey: unknown[],
   fetchPage: (page: { limit: number; cursor?: string }, signal: AbortSignal) => Promise<Page<Row>>,
@@ -112,7 +138,7 @@ export const agentsQuery = listOf(["agents", "list"], async (query, signal) => {
 });
 
 type RunFilters = Pick<NonNullable<CallOptions<"GET /api/v1/agents/{id}/runs">["query"]>, "status" | "trigger">;
-/** Read again now and then as long as one of the runs goes on. */
+/** Reloads at intervals while a run is unfinished. */
 export const runsQuery = (id: string, filters: RunFilters): List<Run> => ({
   ...listOf(["runs", id, "list", filters], async (page, signal) => {
     const options = { params: { id }, query: { ...filters, ...page }, signal };
@@ -136,15 +162,13 @@ export const threadsQuery = (id: string) =>
     return { rows: threads, next_cursor };
   });
 
+export type ThreadMessage = Answer<"GET /api/v1/agents/{id}/threads/{thread_id}">["messages"][number];
+/** The messages of a conversation. The first page is the newest; the pages after it go back to the beginning. */
 export const threadQuery = (id: string, thread_id: string) =>
-  queryOptions({
-    queryKey: ["thread", id, thread_id],
-    queryFn: ({ signal }) =>
-      call("GET /api/v1/agents/{id}/threads/{thread_id}", {
-        params: { id, thread_id },
-        query: { limit: MOST },
-        signal,
-      }),
+  listOf<ThreadMessage>(["thread", id, thread_id], async (page, signal) => {
+    const options = { params: { id, thread_id }, query: page, signal };
+    const { messages, next_cursor } = await call("GET /api/v1/agents/{id}/threads/{thread_id}", options);
+    return { rows: messages, next_cursor };
   });
 
 export const secretsQuery = listOf(["secrets", "list"], async (query, signal) => {
@@ -181,7 +205,7 @@ export const bucketsQuery = (include: "closed" | undefined) =>
     return { rows: buckets, next_cursor };
   });
 
-/** Filters of the ledger, as the address bar keeps them too. */
+/** Filters of the ledger. The page address holds them too. */
 export type LedgerFilters = Pick<
   NonNullable<CallOptions<"GET /api/v1/users/me/transactions">["query"]>,
   "type" | "agent_id" | "run_id" | "from" | "to"
@@ -198,13 +222,13 @@ export const purchasesQuery = listOf(["purchases"], async (query, signal) => {
   return { rows: purchases, next_cursor };
 });
 
-/** The plans, and how people pay here. */
+/** The plans, and the payment mode of the service. */
 export const plansQuery = queryOptions({
   queryKey: ["plans"],
   queryFn: ({ signal }) => call("GET /api/v1/billing/plans", { signal }),
   staleTime: 300_000,
 });
-/** The request that a run's charges go by; null when nothing was charged. */
+/** The request id of a run's charges; null: no charge. */
 export const runChargesQuery = (run_id: string) =>
   queryOptions({
     queryKey: ["transactions", "request of", run_id],

@@ -10,22 +10,22 @@ type Router = typeof consoleRouter;
 const tabs = "BroadcastChannel" in globalThis ? new BroadcastChannel("purser.session") : null;
 
 let router: Router | null = null;
-let looking = false;
+let reloading = false;
 
-/** Signed in or out in another tab, or the session has ended: this tab looks anew. */
+/** Reloads the data when another tab signs in or out, or the session ends. */
 export function followSession(of: Router): void {
   router = of;
-  tabs?.addEventListener("message", () => void lookAnew());
+  tabs?.addEventListener("message", () => void reloadSession());
   whenUnauthorized(() => {
     const known = queryClient.getQueryData(profileQuery.queryKey) !== undefined;
     signWith(null);
-    if (known) void lookAnew();
+    if (known) void reloadSession();
   });
 }
 
-async function lookAnew(): Promise<void> {
-  if (looking) return;
-  looking = true;
+async function reloadSession(): Promise<void> {
+  if (reloading) return;
+  reloading = true;
   try {
     await queryClient.fetchQuery({ ...profileQuery, staleTime: 0 });
     queryClient.removeQueries({ type: "inactive" });
@@ -33,18 +33,18 @@ async function lookAnew(): Promise<void> {
   } catch (error) {
     if (asProblem(error).status === 401) await toSignIn(router?.state.location.href);
   } finally {
-    looking = false;
+    reloading = false;
   }
 }
 
-/** To the sign-in page, and what was read is forgotten once no page shows it any more. `next`: where to go on afterwards. */
+/** Opens the sign-in page and clears the cache. `next` is the page to open after sign-in. */
 async function toSignIn(next?: string): Promise<void> {
   const away = next !== undefined && !next.startsWith("/sign-in");
   await router?.navigate({ to: "/sign-in", search: away ? { next } : {} });
   queryClient.clear();
 }
 
-/** Does what signs somebody in, and tells the other tabs. */
+/** Signs in by `work` and notifies the other tabs. */
 async function enter<Value>(work: Promise<Value>): Promise<Value> {
   const value = await work;
   signWith(null);
@@ -80,14 +80,14 @@ export const deleteAccount = (current_password: string) =>
 export const signOut = () => leave(call("POST /api/v1/auth/sign-out"));
 export const signOutEverywhere = () => leave(call("POST /api/v1/auth/sign-out-everywhere"));
 
-/** Works with an API key, which is kept in this tab's memory only. Rejects when the key is refused. */
+/** Uses an API key instead of a session. Only this tab's memory holds it. Throws if the key is not valid. */
 export async function signInWithKey(key: string): Promise<void> {
   await call("GET /api/v1/users/me", { key });
   queryClient.clear();
   signWith(key);
 }
 
-/** Forgets the key of this tab. */
+/** Removes the API key from this tab's memory. */
 export async function leaveKey(): Promise<void> {
   signWith(null);
   await toSignIn();

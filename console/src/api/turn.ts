@@ -3,7 +3,7 @@ import { addressOf, send } from "./client.ts";
 import { eventsOf } from "./events.ts";
 import { ApiError, type Problem } from "./problem.ts";
 
-/** A turn of a conversation as far as it has come. */
+/** The current turn of a conversation. */
 export interface Turn {
   question: string;
   answer: string;
@@ -21,19 +21,19 @@ interface Chunk {
   error?: Partial<Problem>;
 }
 
-/** A name for a new conversation. `crypto.randomUUID` is not there on plain http. */
+/** An id for a new conversation. Pages on plain http have no `crypto.randomUUID`. */
 const newThread = (): string =>
   `console-${[...crypto.getRandomValues(new Uint32Array(3))].map((part) => part.toString(36)).join("")}`;
-/** Whether a conversation was named by the console: such a name tells a person nothing. */
+/** Whether the console made the id: it means nothing to a person. */
 export const isOwnName = (thread_id: string): boolean => thread_id.startsWith("console-");
 
-/** Asks the agent, hears its answer as it is generated, and can stop it. `onEnd` is told of a turn that succeeded. */
+/** Sends a question, streams the answer and can stop it. `onEnd` runs after a successful turn. */
 export function useTurn(id: string, thread: string | undefined, onEnd: (thread_id: string) => Promise<void>) {
   const [turn, setTurn] = useState<Turn | null>(null);
-  const under_way = useRef<AbortController>(null);
+  const current_request = useRef<AbortController>(null);
   const change = (to: (turn: Turn) => Partial<Turn>) => setTurn((old) => (old === null ? old : { ...old, ...to(old) }));
 
-  const hear = async (question: string, thread_id: string, signal: AbortSignal) => {
+  const stream = async (question: string, thread_id: string, signal: AbortSignal) => {
     const body = JSON.stringify({ messages: [{ role: "user", content: question }], stream: true, thread_id });
     const response = await send(addressOf("/api/v1/agents/{id}/chat", { id }), { method: "POST", body, signal });
     for await (const { data } of eventsOf(response)) {
@@ -52,24 +52,25 @@ export function useTurn(id: string, thread: string | undefined, onEnd: (thread_i
   const ask = async (question: string) => {
     const thread_id = thread ?? newThread();
     const left = new AbortController();
-    under_way.current = left;
+    current_request.current = left;
     setTurn({ question, answer: "", going: true, stopped: false, error: null, run_id: null, cost_tokens: null });
     try {
-      await hear(question, thread_id, left.signal);
+      await stream(question, thread_id, left.signal);
       await onEnd(thread_id);
       change(() => ({ going: false }));
     } catch (error) {
       change(() => (left.signal.aborted ? { going: false, stopped: true } : { going: false, error }));
     }
   };
-  return { turn, ask, stop: () => under_way.current?.abort(), clear: () => setTurn(null) };
+  return { turn, ask, stop: () => current_request.current?.abort(), clear: () => setTurn(null) };
 }
 
 const UNKNOWN: Problem = {
   status: 0,
   code: "cut_off",
-  message: "The answer broke off. Try again.",
+  message: "The connection to the service was lost before the answer was complete. Try again.",
   param: null,
   request_id: null,
   metadata: {},
+  retry_after_s: null,
 };

@@ -1,13 +1,13 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
+import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { profileQuery } from "../api/queries.ts";
 import { changePassword, deleteAccount, signOutEverywhere } from "../api/session.ts";
 import { day } from "../format.ts";
-import { useAct } from "../ui/act.ts";
-import { Button, Callout, Card, Facts, PageHeader } from "../ui/basics.tsx";
+import { Button, Card, Facts, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
 
 export function AccountPage() {
   const { data: profile } = useSuspenseQuery(profileQuery);
@@ -18,11 +18,11 @@ export function AccountPage() {
       <PageHeader title="Your account" />
       <div className="grid items-start gap-4 lg:grid-cols-2">
         <div className="space-y-4">
-          <Card title="You">
+          <Card title="Profile">
             <Facts
               facts={[
                 ["E-mail", profile.email],
-                ["Here since", day(profile.created_at)],
+                ["Member since", day(profile.created_at)],
                 ["Plan", profile.plan ?? (profile.is_trial ? "trial" : "none")],
                 [
                   "Id",
@@ -35,27 +35,32 @@ export function AccountPage() {
           </Card>
           <Card title="Sessions">
             <p className="mb-3 text-muted">
-              If you have signed in where you should not have, end every session, this one included.
+              If you left a session open on another computer, end all sessions, also this one.
             </p>
             <Button onClick={() => setOpen("leave")}>Sign out everywhere</Button>
           </Card>
         </div>
         <div className="space-y-4">
           <PasswordCard />
-          <Card title="Delete the account">
+          <Card title="Delete account">
             <p className="mb-3 text-muted">
-              Your agents, secrets, keys and tokens are destroyed, and a plan ends. Take your ledger with you first: it
-              is under Usage and billing.
+              This deletes your agents, secrets, keys and tokens, and ends your plan. Download your ledger first, under
+              Usage and billing.
             </p>
             <Button kind="danger" onClick={() => setOpen("delete")}>
-              Delete the account
+              Delete account
             </Button>
           </Card>
         </div>
       </div>
       {open === "leave" && (
-        <Confirm title="Sign out everywhere?" act="Sign out everywhere" onClose={close} onAct={signOutEverywhere}>
-          Every browser has to sign in again. API keys and schedules go on.
+        <Confirm
+          title="Sign out everywhere?"
+          action="Sign out everywhere"
+          onClose={close}
+          onConfirm={signOutEverywhere}
+        >
+          Every browser must sign in again. API keys and schedules keep working.
         </Confirm>
       )}
       {open === "delete" && <DeleteAccount email={profile.email} onClose={close} />}
@@ -65,18 +70,13 @@ export function AccountPage() {
 
 function DeleteAccount({ email, onClose }: { email: string; onClose: () => void }) {
   const [password, setPassword] = useState("");
-  const { act, busy, error } = useAct();
-  const erase = (event: FormEvent) => {
-    event.preventDefault();
-    void act(() => deleteAccount(password));
-  };
+  const erasure = useMutation({ mutationFn: () => deleteAccount(password) });
   return (
     <Dialog title={`Delete ${email}?`} onClose={onClose}>
-      <FormErrorProvider value={error}>
-        <form onSubmit={erase} className="space-y-4">
+      <FormErrorProvider value={erasure.error}>
+        <form onSubmit={onSubmit(erasure.mutate)} className="space-y-4">
           <p className="text-pretty text-muted">
-            What is left of your tokens is lost, and nothing can be brought back. The service keeps your ledger, without
-            your name.
+            You lose your remaining tokens. This cannot be undone. The service keeps your ledger without your name.
           </p>
           <TextField
             label="Your password"
@@ -87,8 +87,8 @@ function DeleteAccount({ email, onClose }: { email: string; onClose: () => void 
             value={password}
             onValue={setPassword}
           />
-          <FormEnd error={error} busy={busy} onCancel={onClose} cancel="Keep it" kind="danger">
-            Delete for ever
+          <FormEnd error={erasure.error} busy={erasure.isPending} onCancel={onClose} kind="danger">
+            Delete account
           </FormEnd>
         </form>
       </FormErrorProvider>
@@ -99,23 +99,19 @@ function DeleteAccount({ email, onClose }: { email: string; onClose: () => void 
 function PasswordCard() {
   const [current, setCurrent] = useState("");
   const [next, setNext] = useState("");
-  const [changed, setChanged] = useState(false);
-  const { act, busy, error } = useAct();
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    setChanged(false);
-    void act(async () => {
-      await changePassword(current, next);
-      setChanged(true);
+  const change = useMutation({
+    mutationFn: () => changePassword(current, next),
+    onSuccess: () => {
       setCurrent("");
       setNext("");
-    });
-  };
+      confirmSaved("Password changed");
+    },
+  });
   return (
-    <Card title="Password" note="A change ends your other sessions.">
-      <form onSubmit={save} className="space-y-4">
+    <Card title="Password" note="A new password ends your other sessions.">
+      <form onSubmit={onSubmit(change.mutate)} className="space-y-4">
         <TextField
-          label="Present password"
+          label="Current password"
           type="password"
           autoComplete="current-password"
           required
@@ -131,14 +127,9 @@ function PasswordCard() {
           value={next}
           onValue={setNext}
         />
-        {error !== null && <ProblemNotice error={error} />}
-        {changed && (
-          <Callout tone="good" icon="check">
-            Your password is changed.
-          </Callout>
-        )}
-        <Button type="submit" busy={busy}>
-          Change the password
+        {change.error !== null && <ProblemNotice error={change.error} />}
+        <Button type="submit" busy={change.isPending}>
+          Change password
         </Button>
       </form>
     </Card>

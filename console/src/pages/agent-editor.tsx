@@ -1,62 +1,60 @@
-import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
-import { type FormEvent, useCallback, useRef, useState } from "react";
+import { useCallback, useRef, useState } from "react";
+import { AGENT_LIMITS } from "../../../src/constants.ts";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
-import { bodyOf, type Draft, draftOf, EMPTY_DRAFT } from "../parts/draft.ts";
-import { LimitFields } from "../parts/limit-fields.tsx";
+import { bodyOf, type Draft, draftOf, EMPTY_DRAFT, type LimitName } from "../parts/draft.ts";
 import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
-import { useAct } from "../ui/act.ts";
 import { Button, buttonClass, Card, PageHeader } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { AreaField, FormErrorProvider, SelectField, TextField, Toggle } from "../ui/fields.tsx";
+import { AreaField, FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { SelectField } from "../ui/select.tsx";
 
 export function NewAgentPage() {
   return <Editor agent={null} />;
 }
 
 export function EditAgentPage() {
-  const { id } = useParams({ from: "/house/agents/$id/edit" });
+  const { id } = useParams({ from: "/signed-in/agents/$id/edit" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   return <Editor key={agent.version} agent={agent} />;
 }
 
-/** Changes the draft; what is not named stays. */
+/** Changes fields of the draft. */
 export type Change = (changes: Partial<Draft>) => void;
 
 function Editor({ agent }: { agent: Agent | null }) {
   const [draft, setDraft] = useState<Draft>(agent === null ? EMPTY_DRAFT : draftOf(agent));
-  const { act, busy, error } = useAct();
   const navigate = useNavigate();
   const saved_as = useRef(draft);
   const changed = useCallback(() => JSON.stringify(saved_as.current) !== JSON.stringify(draft), [draft]);
   const leaving = useBlocker({ shouldBlockFn: changed, enableBeforeUnload: changed, withResolver: true });
   const change: Change = (changes) => setDraft((old) => ({ ...old, ...changes }));
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
+  const save = useMutation({
+    mutationFn: () => {
       const body = bodyOf(draft);
-      const saved =
-        agent === null
-          ? await call("POST /api/v1/agents", { body })
-          : await call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
+      return agent === null
+        ? call("POST /api/v1/agents", { body })
+        : call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body });
+    },
+    onSuccess: async (saved) => {
       saved_as.current = draft;
       queryClient.setQueryData(agentQuery(saved.id).queryKey, saved);
-      await navigate({
-        to: "/agents/$id",
-        params: { id: saved.id },
-        search: saved.schedule_enabled ? { tab: "schedule" } : {},
-      });
+      confirmSaved(agent === null ? "Agent created" : "Agent saved");
+      const search = saved.schedule_enabled ? { tab: "schedule" as const } : {};
+      await navigate({ to: "/agents/$id", params: { id: saved.id }, search });
       await stale("agents");
-    });
-  };
+    },
+  });
   return (
-    <FormErrorProvider value={error}>
+    <FormErrorProvider value={save.error}>
       <PageHeader title={agent === null ? "New agent" : `Edit ${agent.name}`} />
-      <form onSubmit={save} className="max-w-3xl space-y-4">
-        <Card title="What it is">
+      <form onSubmit={onSubmit(save.mutate)} className="max-w-3xl space-y-4">
+        <Card title="Name and state">
           <div className="space-y-4">
             <TextField
               label="Name"
@@ -73,34 +71,34 @@ function Editor({ agent }: { agent: Agent | null }) {
               maxLength={2000}
               value={draft.description}
               onValue={(description) => change({ description })}
-              hint="For you, in lists. The model does not see it."
+              hint="Shown in lists. The model does not see it."
             />
             <Toggle
               label="Enabled"
               checked={draft.is_active}
               onChecked={(is_active) => change({ is_active })}
-              hint="A disabled agent neither runs nor chats."
+              hint="A disabled agent does not run and does not chat."
             />
           </div>
         </Card>
-        <Card title="What it does">
+        <Card title="Instructions">
           <div className="space-y-4">
             <AreaField
-              label="Who it is"
+              label="Role"
               param="system_prompt"
               value={draft.system_prompt}
               onValue={(system_prompt) => change({ system_prompt })}
               placeholder="You read pages for a busy person. Be brief."
-              hint="The system prompt: it stands before every run and chat."
+              hint="The system prompt. The model reads it first in every run and chat."
             />
             <AreaField
-              label="What it does on each run"
+              label="Task of each run"
               param="run_prompt"
               required={draft.schedule_enabled}
               value={draft.run_prompt}
               onValue={(run_prompt) => change({ run_prompt })}
               placeholder="Read https://example.com/news and tell me what matters."
-              hint="Needed for “Run now” and for a schedule. A chat does without."
+              hint="“Run now” and a schedule need it. A chat does not."
             />
           </div>
         </Card>
@@ -109,7 +107,7 @@ function Editor({ agent }: { agent: Agent | null }) {
         <ScheduleFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
         <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">
-          {error !== null && <ProblemNotice error={error} />}
+          {save.error !== null && <ProblemNotice error={save.error} />}
           <div className="flex justify-end gap-2">
             <Link
               to={agent === null ? "/agents" : "/agents/$id"}
@@ -118,8 +116,8 @@ function Editor({ agent }: { agent: Agent | null }) {
             >
               Cancel
             </Link>
-            <Button type="submit" kind="primary" busy={busy}>
-              {agent === null ? "Make the agent" : "Save"}
+            <Button type="submit" kind="primary" busy={save.isPending}>
+              {agent === null ? "Create agent" : "Save agent"}
             </Button>
           </div>
         </div>
@@ -127,12 +125,12 @@ function Editor({ agent }: { agent: Agent | null }) {
       {leaving.status === "blocked" && (
         <Confirm
           title="Leave without saving?"
-          act="Leave"
+          action="Leave"
           keep="Stay"
-          onAct={async () => leaving.proceed()}
+          onConfirm={async () => leaving.proceed()}
           onClose={() => leaving.reset()}
         >
-          What you have changed here would be lost.
+          You would lose your changes.
         </Confirm>
       )}
     </FormErrorProvider>
@@ -152,7 +150,7 @@ function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
           label="Choose the model for each run"
           checked={draft.auto_route}
           onChecked={(auto_route) => change({ auto_route })}
-          hint="The cheapest one that is good enough for the task. The run shows which, and why."
+          hint="Purser chooses the cheapest model that suits the task. The run shows the choice and its reason."
         />
         {!draft.auto_route && (
           <SelectField
@@ -161,10 +159,44 @@ function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
             required
             value={draft.model_id}
             onValue={(model_id) => change({ model_id })}
-            options={[["", "Choose one"], ...options]}
-            hint="The rates are billed tokens for each token in and out."
+            options={[["", "Choose a model"], ...options]}
+            hint="The rates are billed tokens for each input and output token."
           />
         )}
+      </div>
+    </Card>
+  );
+}
+
+const LIMITS: [LimitName, string, string][] = [
+  ["max_cost_tokens_per_run", "Tokens per run", "no limit"],
+  ["max_cost_tokens_per_month", "Tokens per month", "no limit"],
+  ["max_steps", "Steps per run", String(AGENT_LIMITS.max_steps)],
+  ["max_run_seconds", "Seconds per run", String(AGENT_LIMITS.max_run_seconds)],
+  [
+    "max_consecutive_failures",
+    "Failures in a row before the schedule pauses",
+    String(AGENT_LIMITS.max_consecutive_failures),
+  ],
+];
+
+function LimitFields({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <Card title="Limits" note="The agent makes no call that could exceed a limit.">
+      <div className="grid items-end gap-4 sm:grid-cols-2">
+        {LIMITS.map(([name, label, usual]) => (
+          <TextField
+            key={name}
+            label={label}
+            param={`limits.${name}`}
+            type="number"
+            min={1}
+            inputMode="numeric"
+            placeholder={usual}
+            value={draft.limits[name]}
+            onValue={(value) => change({ limits: { ...draft.limits, [name]: value } })}
+          />
+        ))}
       </div>
     </Card>
   );

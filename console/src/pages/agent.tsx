@@ -1,4 +1,4 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
@@ -6,30 +6,30 @@ import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } 
 import { ago, duration, instant, number } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
 import { OWN_ZONE, scheduleInWords, wallTime, zoneName } from "../schedule-words.ts";
-import { useAct } from "../ui/act.ts";
-import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
+import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { SelectField } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
-import { Tabs } from "../ui/tabs.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { SelectField } from "../ui/select.tsx";
+import { WithTooltip } from "../ui/tooltip.tsx";
 
-/** One agent: its runs, when it runs, and what it is. */
+/** One agent: its runs, schedule and settings. */
 export function AgentPage() {
-  const { id } = useParams({ from: "/house/agents/$id" });
-  const { tab = "runs" } = useSearch({ from: "/house/agents/$id" });
+  const { id } = useParams({ from: "/signed-in/agents/$id" });
+  const { tab = "runs" } = useSearch({ from: "/signed-in/agents/$id" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const navigate = useNavigate();
-  const { act, busy, error } = useAct();
   const [deleting, setDeleting] = useState(false);
 
-  const runNow = () =>
-    act(async () => {
-      const run = await call("POST /api/v1/agents/{id}/runs", { params: { id } });
+  const start = useMutation({
+    mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
+    onSuccess: async (run) => {
       await stale("runs", "agents");
       await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: run.id } });
-    });
+    },
+  });
   const remove = async () => {
     await call("DELETE /api/v1/agents/{id}", { params: { id } });
     await navigate({ to: "/agents" });
@@ -38,7 +38,13 @@ export function AgentPage() {
   return (
     <>
       <PageHeader title={agent.name} note={agent.description ?? undefined}>
-        <Button kind="primary" icon="play" busy={busy} disabled={!agent.is_active} onClick={runNow}>
+        <Button
+          kind="primary"
+          icon="play"
+          busy={start.isPending}
+          disabled={!agent.is_active}
+          onClick={() => start.mutate()}
+        >
           Run now
         </Button>
         <Link to="/agents/$id/chat" params={{ id }} className={buttonClass()}>
@@ -47,28 +53,20 @@ export function AgentPage() {
         <Link to="/agents/$id/edit" params={{ id }} className={buttonClass()}>
           <Icon name="edit" /> Edit
         </Link>
-        <Button
-          kind="danger"
-          onClick={() => setDeleting(true)}
-          aria-label="Delete the agent"
-          title="Delete the agent"
-          className="px-2"
-        >
-          <Icon name="trash" />
-        </Button>
+        <WithTooltip text="Delete agent">
+          <Button kind="danger" onClick={() => setDeleting(true)} aria-label="Delete agent" className="px-2">
+            <Icon name="trash" />
+          </Button>
+        </WithTooltip>
       </PageHeader>
       <div className="mb-4 space-y-3 empty:hidden">
-        {error !== null && <ProblemNotice error={error} />}
+        {start.error !== null && <ProblemNotice error={start.error} />}
         {!agent.is_active && (
           <Callout tone="warn" icon="stop">
-            This agent is disabled: it does not run and does not chat. Edit it to enable it.
+            This agent is disabled. It does not run and does not chat. Edit it to enable it.
           </Callout>
         )}
-        {agent.schedule_status === "paused" && (
-          <Callout tone="warn" icon="clock">
-            Its schedule is paused: {agent.schedule_paused_reason}. <Resume agent={agent} />
-          </Callout>
-        )}
+        {agent.schedule_status === "paused" && <Paused agent={agent} />}
       </div>
       <Tabs
         label="Parts of the agent"
@@ -90,41 +88,46 @@ export function AgentPage() {
           },
         ]}
       />
-      {tab === "runs" && <Runs id={id} onRun={runNow} busy={busy} />}
+      {tab === "runs" && <Runs id={id} onRun={() => start.mutate()} busy={start.isPending} />}
       {tab === "schedule" && <Schedule agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
       {deleting && (
         <Confirm
           title={`Delete ${agent.name}?`}
-          act="Delete the agent"
-          onAct={remove}
+          action="Delete agent"
+          saved="Agent deleted"
+          onConfirm={remove}
           onClose={() => setDeleting(false)}
         >
-          Its schedule ends and its runs are cancelled. Its history can no longer be read; what it cost stays in your
-          ledger. This cannot be undone.
+          This ends its schedule, cancels its runs and deletes its history. Its charges stay in your ledger. This cannot
+          be undone.
         </Confirm>
       )}
     </>
   );
 }
 
-/** Saving the schedule anew resumes one that was paused. */
-function Resume({ agent }: { agent: Agent }) {
-  const { act, busy, error } = useAct();
-  const resume = () =>
-    act(async () => {
-      for (const schedule_enabled of [false, true]) {
-        await call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body: { schedule_enabled } });
-      }
+/** Says why the schedule is paused. One button resumes it. */
+function Paused({ agent }: { agent: Agent }) {
+  const resume = useMutation({
+    mutationFn: () => call("PUT /api/v1/agents/{id}", { params: { id: agent.id }, body: { schedule_enabled: true } }),
+    onSuccess: async () => {
       await stale("agents");
-    });
+      confirmSaved("Schedule resumed");
+    },
+  });
   return (
-    <>
-      <button type="button" className="link" disabled={busy} onClick={resume}>
-        Resume it
-      </button>
-      {error !== null && <ProblemNotice error={error} />}
-    </>
+    <Callout tone="warn" icon="clock">
+      <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
+        <p className="min-w-60 flex-1">
+          The schedule is paused, so the agent does not run by itself. Reason: {agent.schedule_paused_reason}.
+        </p>
+        <Button icon="play" busy={resume.isPending} onClick={() => resume.mutate()}>
+          Resume schedule
+        </Button>
+      </div>
+      {resume.error !== null && <ProblemNotice error={resume.error} />}
+    </Callout>
   );
 }
 
@@ -145,10 +148,10 @@ const runColumns = (id: string): Column<Run>[] => [
   {
     title: "Started by",
     wide: true,
-    cell: (run) => ({ schedule: "its schedule", manual: "you", chat: "a chat" })[run.trigger],
+    cell: (run) => ({ schedule: "schedule", manual: "you", chat: "chat" })[run.trigger],
   },
   {
-    title: "Took",
+    title: "Duration",
     wide: true,
     numeric: true,
     cell: (run) =>
@@ -163,10 +166,10 @@ const STATUSES = [
   ANY,
   ...(["queued", "running", "succeeded", "failed", "cancelled"] as const).map((status) => [status, status] as const),
 ];
-const TRIGGERS = [ANY, ["manual", "you"], ["schedule", "its schedule"], ["chat", "a chat"]] as const;
+const TRIGGERS = [ANY, ["manual", "you"], ["schedule", "schedule"], ["chat", "chat"]] as const;
 
 function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {
-  const { status, trigger } = useSearch({ from: "/house/agents/$id" });
+  const { status, trigger } = useSearch({ from: "/signed-in/agents/$id" });
   const navigate = useNavigate({ from: "/agents/$id" });
   const filtered = status !== undefined || trigger !== undefined;
   return (
@@ -207,20 +210,20 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
         keyOf={(run) => run.id}
         empty={
           filtered ? (
-            <Empty icon="play" title="No run is like that">
+            <Empty icon="play" title="No runs match these filters">
               Choose other filters.
             </Empty>
           ) : (
             <Empty
               icon="play"
-              title="It has not run yet"
+              title="No runs yet"
               action={
                 <Button kind="primary" icon="play" busy={busy} onClick={onRun}>
-                  Run it now
+                  Start first run
                 </Button>
               }
             >
-              Run it and watch each step as it happens.
+              Run the agent and watch each step.
             </Empty>
           )
         }
@@ -229,8 +232,8 @@ function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolea
   );
 }
 
-/** A reason with its instants by the reader's clock, and the run that it names to be followed. */
-function Why({ reason, agent_id }: { reason: string; agent_id: string }) {
+/** A reason with its times in the browser's zone and links to the runs that it names. */
+function Reason({ reason, agent_id }: { reason: string; agent_id: string }) {
   return reason.split(/(\d{4}-\d\d-\d\dT[\d:.]+Z|[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12})/).map((part, nth) => {
     if (nth % 2 === 0) return part;
     if (part.endsWith("Z")) return wallTime(part, OWN_ZONE);
@@ -248,26 +251,28 @@ function Schedule({ agent }: { agent: Agent }) {
   const columns: Column<Occurrence>[] = [
     { title: "Due", cell: ({ at }) => <span className="whitespace-nowrap">{wallTime(at, OWN_ZONE)}</span> },
     {
-      title: "What became of it",
+      title: "Result",
       cell: ({ state, run_id }) =>
         run_id === null ? (
           <Badge tone="warn">{state}</Badge>
         ) : (
           <Link to="/agents/$id/runs/$run_id" params={{ id: agent.id, run_id }} className="link">
-            it ran
+            run
           </Link>
         ),
     },
-    { title: "Why", cell: ({ reason }) => <Why reason={reason ?? ""} agent_id={agent.id} /> },
+    { title: "Reason", cell: ({ reason }) => <Reason reason={reason ?? ""} agent_id={agent.id} /> },
   ];
   return (
     <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,20rem)_1fr]">
-      <Card title="When it runs" note={scheduleInWords(agent)}>
-        {agent.upcoming_runs.length === 0 ? (
+      <Card title="Next runs" note={scheduleInWords(agent)}>
+        {agent.schedule_status === "paused" ? (
+          <p className="text-muted">None while the schedule is paused.</p>
+        ) : agent.upcoming_runs.length === 0 ? (
           <p className="text-muted">
-            Nothing is due.{" "}
+            None.{" "}
             <Link to="/agents/$id/edit" params={{ id: agent.id }} className="link">
-              Give it a schedule
+              Set a schedule
             </Link>
           </p>
         ) : (
@@ -286,15 +291,15 @@ function Schedule({ agent }: { agent: Agent }) {
           </ol>
         )}
       </Card>
-      <Card title="Each time it was due" note="Why it ran, or did not" flush>
+      <Card title="Past due times" note="Each with its run, or the reason why there was none" flush>
         <PagedTable
           label="Occurrences"
           query={occurrencesQuery(agent.id)}
           columns={columns}
           keyOf={({ at }) => at}
           empty={
-            <Empty icon="clock" title="It was never due">
-              Once its schedule comes round, each time is recorded here.
+            <Empty icon="clock" title="No due times yet">
+              Purser records each due time of the schedule here.
             </Empty>
           }
         />

@@ -5,17 +5,20 @@ import { scheduleInWords } from "../schedule-words.ts";
 import { Badge, buttonClass, Card, Empty, PageHeader, Status } from "../ui/basics.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { WithTooltip } from "../ui/tooltip.tsx";
 
 const COLUMNS: Column<Agent>[] = [
   {
     title: "Agent",
     cell: (agent) => (
       <>
-        <Link to="/agents/$id" params={{ id: agent.id }} className="font-medium hover:underline">
+        <Link to="/agents/$id" params={{ id: agent.id }} className="font-medium wrap-anywhere hover:underline">
           {agent.name}
         </Link>{" "}
         {!agent.is_active && <Badge>disabled</Badge>}
-        {agent.description !== null && <p className="line-clamp-1 max-w-md text-sm text-muted">{agent.description}</p>}
+        {agent.description !== null && (
+          <p className="line-clamp-1 max-w-md text-sm wrap-anywhere text-muted">{agent.description}</p>
+        )}
       </>
     ),
   },
@@ -63,29 +66,30 @@ const COLUMNS: Column<Agent>[] = [
     title: "",
     numeric: true,
     cell: (agent) => (
-      <Link
-        to="/agents/$id/chat"
-        params={{ id: agent.id }}
-        className={buttonClass("quiet", "px-2")}
-        aria-label={`Chat with ${agent.name}`}
-        title="Chat"
-      >
-        <Icon name="chat" />
-      </Link>
+      <WithTooltip text="Chat">
+        <Link
+          to="/agents/$id/chat"
+          params={{ id: agent.id }}
+          className={buttonClass("quiet", "px-2")}
+          aria-label={`Chat with ${agent.name}`}
+        >
+          <Icon name="chat" />
+        </Link>
+      </WithTooltip>
     ),
   },
 ];
 
 export function AgentsPage() {
-  const make = (
+  const create = (
     <Link to="/agents/new" className={buttonClass("primary")}>
       <Icon name="plus" /> New agent
     </Link>
   );
   return (
     <>
-      <PageHeader title="Agents" note="Assistants with a standing task: run on demand, in a chat, or at a time.">
-        {make}
+      <PageHeader title="Agents" note="An agent does a recurring task: on demand, in a chat or by a schedule.">
+        {create}
       </PageHeader>
       <Card flush>
         <PagedTable
@@ -94,8 +98,8 @@ export function AgentsPage() {
           columns={COLUMNS}
           keyOf={(agent) => agent.id}
           empty={
-            <Empty icon="agents" title="No agents yet" action={make}>
-              Give one a name, say what it is to do, and try it in a chat. A schedule can come later.
+            <Empty icon="agents" title="No agents yet" action={create}>
+              Name an agent, describe its task and try it in a chat. You can add a schedule later.
             </Empty>
           }
         />

@@ -7,8 +7,7 @@ import { LedgerTab } from "../parts/ledger.tsx";
 import { OverageTab } from "../parts/overage.tsx";
 import { PlansTab } from "../parts/plans.tsx";
 import { PurchasesTab, TopUp } from "../parts/purchases.tsx";
-import { Button, PageHeader } from "../ui/basics.tsx";
-import { Tabs } from "../ui/tabs.tsx";
+import { Button, PageHeader, Tabs } from "../ui/basics.tsx";
 
 const TABS = [
   ["balance", "Balance"],
@@ -18,14 +17,14 @@ const TABS = [
   ["purchases", "Purchases"],
 ] as const;
 
-/** What there is, where it went, and how to get more. */
+/** Balance, ledger, plans, overage and purchases. */
 export function BillingPage() {
-  const { tab = "balance", top_up } = useSearch({ from: "/house/billing" });
+  const { tab = "balance", top_up } = useSearch({ from: "/signed-in/billing" });
   const { data: profile } = useSuspenseQuery(profileQuery);
   const { data: subscription } = useQuery(subscriptionQuery);
   const { data: offer } = useQuery(plansQuery);
   const navigate = useNavigate({ from: "/billing" });
-  const buying = (open: boolean) =>
+  const showTopUp = (open: boolean) =>
     void navigate({ search: (old) => ({ ...old, top_up: open || undefined }) as never, replace: !open });
   return (
     <>
@@ -37,8 +36,8 @@ export function BillingPage() {
           kind="primary"
           icon="plus"
           disabled={offer?.payments === "none"}
-          title={offer?.payments === "none" ? "This service has no payments set up: ask whoever runs it" : undefined}
-          onClick={() => buying(true)}
+          title={offer?.payments === "none" ? "This service has no payments. Ask its operator for tokens." : undefined}
+          onClick={() => showTopUp(true)}
         >
           Buy tokens
         </Button>
@@ -57,7 +56,7 @@ export function BillingPage() {
       {tab === "plans" && <PlansTab subscription={subscription} />}
       {tab === "overage" && <OverageTab />}
       {tab === "purchases" && <PurchasesTab />}
-      {top_up === true && <TopUp onClose={() => buying(false)} />}
+      {top_up === true && <TopUp onClose={() => showTopUp(false)} />}
     </>
   );
 }

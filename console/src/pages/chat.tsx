@@ -1,25 +1,26 @@
-import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
+import { useInfiniteQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type KeyboardEvent, type ReactNode, useEffect, useRef, useState } from "react";
+import { type KeyboardEvent, type ReactNode, useEffect, useLayoutEffect, useRef, useState } from "react";
 import { call } from "../api/client.ts";
-import { agentQuery, stale, threadQuery, threadsQuery } from "../api/queries.ts";
+import { agentQuery, stale, type ThreadMessage, threadQuery, threadsQuery } from "../api/queries.ts";
 import { isOwnName, useTurn } from "../api/turn.ts";
 import { ago, instant, number } from "../format.ts";
 import { Button, Card, Empty, PageHeader, Spinner } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
-import { useFirstPage } from "../ui/first-page.ts";
+import { onSubmit } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
+import { useFirstPage } from "../ui/list.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
-/** Talking with an agent. The service keeps the thread; what is shown is what it has kept, and the turn under way. */
+/** A chat with an agent: the stored conversation and the current turn. */
 export function ChatPage() {
-  const { id } = useParams({ from: "/house/agents/$id/chat" });
-  const { thread } = useSearch({ from: "/house/agents/$id/chat" });
+  const { id } = useParams({ from: "/signed-in/agents/$id/chat" });
+  const { thread } = useSearch({ from: "/signed-in/agents/$id/chat" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
-  const [forgetting, setForgetting] = useState(false);
+  const [deleting, setDeleting] = useState(false);
   const navigate = useNavigate();
-  const forget = async () => {
+  const remove = async () => {
     if (thread === undefined) return;
     await call("DELETE /api/v1/agents/{id}/threads/{thread_id}", { params: { id, thread_id: thread } });
     await navigate({ to: "/agents/$id/chat", params: { id } });
@@ -27,7 +28,7 @@ export function ChatPage() {
   };
   return (
     <>
-      <nav aria-label="Where you are" className="mb-1 text-sm text-muted">
+      <nav aria-label="Breadcrumb" className="mb-1 text-sm text-muted">
         <Link to="/agents/$id" params={{ id }} className="hover:underline">
           ← {agent.name}
         </Link>
@@ -38,8 +39,8 @@ export function ChatPage() {
             <Link to="/agents/$id/chat" params={{ id }} className="link">
               New conversation
             </Link>
-            <Button kind="quiet" icon="trash" onClick={() => setForgetting(true)}>
-              Forget this one
+            <Button kind="quiet" icon="trash" onClick={() => setDeleting(true)}>
+              Delete conversation
             </Button>
           </>
         )}
@@ -48,9 +49,15 @@ export function ChatPage() {
         <Conversation key={thread ?? "new"} id={id} thread={thread} />
         <Threads id={id} thread={thread} />
       </div>
-      {forgetting && (
-        <Confirm title="Forget this conversation?" act="Forget it" onAct={forget} onClose={() => setForgetting(false)}>
-          The agent will not remember it. Its runs and what they cost stay in the history.
+      {deleting && (
+        <Confirm
+          title="Delete this conversation?"
+          action="Delete conversation"
+          saved="Conversation deleted"
+          onConfirm={remove}
+          onClose={() => setDeleting(false)}
+        >
+          The agent forgets it. Its runs and their charges stay in the history.
         </Confirm>
       )}
     </>
@@ -62,7 +69,7 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
   return (
     <Card title="Conversations" flush>
       {rows.length === 0 ? (
-        <p className="px-4 pb-4 text-muted">{isPending ? "Loading" : "None yet."}</p>
+        <p className="px-4 pb-4 text-muted">{isPending ? "Loading" : "No conversations yet."}</p>
       ) : (
         <ul className="pb-1.5">
           {rows.map(({ id: thread_id, created_at, updated_at }) => (
@@ -86,7 +93,7 @@ function Threads({ id, thread }: { id: string; thread: string | undefined }) {
 }
 
 function Conversation({ id, thread }: { id: string; thread: string | undefined }) {
-  const kept = useQuery({ ...threadQuery(id, thread ?? ""), enabled: thread !== undefined });
+  const kept = useInfiniteQuery({ ...threadQuery(id, thread ?? ""), enabled: thread !== undefined });
   const navigate = useNavigate();
   const { turn, ask, stop, clear } = useTurn(id, thread, async (thread_id) => {
     await stale("thread", "threads", "profile", "runs");
@@ -94,29 +101,41 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
       await navigate({ to: "/agents/$id/chat", params: { id }, search: { thread: thread_id }, replace: true });
   });
   const end = useRef<HTMLDivElement>(null);
-  const messages = (kept.data?.messages ?? []).filter(
-    ({ role, content }) => (role === "user" || role === "assistant") && typeof content === "string" && content !== "",
-  );
+  const pages = kept.data?.pages ?? [];
+  const messages = pages.toReversed().flatMap(({ rows }) => rows.filter(isShown));
+  const newest = pages[0]?.rows.length ?? 0;
+  const loadEarlier = useLoadEarlier(pages.length, () => kept.fetchNextPage());
   const known = turn?.run_id !== null && messages.some(({ run_id }) => run_id === turn?.run_id);
   const shown = known ? null : turn;
-  // biome-ignore lint/correctness/useExhaustiveDependencies: what has come since is a reason to scroll
+  // biome-ignore lint/correctness/useExhaustiveDependencies: new text scrolls to the end
   useEffect(() => {
     end.current?.scrollIntoView({ block: "nearest" });
-  }, [messages.length, shown?.answer]);
+  }, [newest, shown?.answer]);
   const empty = messages.length === 0 && shown === null && !kept.isLoading;
   return (
     <section className="flex min-h-[65dvh] flex-col rounded-xl border border-line bg-panel">
       <div className="flex-1 space-y-4 p-4" role="log" aria-label="Conversation">
-        {kept.isError && <ProblemNotice error={kept.error} onRetry={() => void kept.refetch()} />}
+        {kept.isError && (
+          <ProblemNotice
+            error={kept.error}
+            onRetry={() => void (kept.isFetchNextPageError ? kept.fetchNextPage() : kept.refetch())}
+          />
+        )}
+        {kept.hasNextPage && (
+          <div className="text-center">
+            <Button kind="quiet" busy={kept.isFetchingNextPage} onClick={loadEarlier}>
+              Load earlier messages
+            </Button>
+          </div>
+        )}
         {empty && (
-          <Empty icon="chat" title="Say something">
-            Each turn is a run of the agent: it is metered, it can be stopped, and its steps can be looked at
-            afterwards.
+          <Empty icon="chat" title="Write a message">
+            Each answer is a run of the agent. You can stop it, and you see its cost and its steps.
           </Empty>
         )}
         {messages.map(({ role, content, run_id }, place) => (
-          // biome-ignore lint/suspicious/noArrayIndexKey: a turn can have several messages of one run; they only grow
-          <Message key={`${run_id} ${place}`} by={role === "user" ? "user" : "agent"}>
+          // biome-ignore lint/suspicious/noArrayIndexKey: counted from the end, so earlier messages keep the keys
+          <Message key={`${run_id} ${messages.length - place}`} by={role === "user" ? "user" : "agent"}>
             {role === "user" ? String(content) : <Markdown text={String(content)} />}
             {role === "assistant" && <RunLink id={id} run_id={run_id} />}
           </Message>
@@ -135,7 +154,7 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
                 )}
                 {shown.stopped && (
                   <span className="block text-sm text-muted">
-                    Stopped. What was said until then is billed and not kept.
+                    Stopped. This part of the answer is billed and not stored.
                   </span>
                 )}
                 {!shown.going && <RunLink id={id} run_id={shown.run_id} cost={shown.cost_tokens} />}
@@ -158,12 +177,29 @@ function Conversation({ id, thread }: { id: string; thread: string | undefined }
   );
 }
 
+const isShown = ({ role, content }: ThreadMessage) =>
+  (role === "user" || role === "assistant") && typeof content === "string" && content !== "";
+
+/** Loads the page before the first message. The messages on the screen keep their position. */
+function useLoadEarlier(pages: number, fetchPage: () => Promise<unknown>) {
+  const height = useRef<number | null>(null);
+  // biome-ignore lint/correctness/useExhaustiveDependencies: runs after a page was added
+  useLayoutEffect(() => {
+    if (height.current !== null) scrollBy(0, document.documentElement.scrollHeight - height.current);
+    height.current = null;
+  }, [pages]);
+  return () => {
+    height.current = document.documentElement.scrollHeight;
+    void fetchPage();
+  };
+}
+
 function Message({ by, children }: { by: "user" | "agent"; children: ReactNode }) {
   const own = by === "user";
   return (
     <div className={own ? "flex justify-end" : ""}>
       <div
-        className={`max-w-[85%] break-words ${own ? "rounded-2xl rounded-br-md bg-accent-soft px-3.5 py-2 whitespace-pre-wrap" : ""}`}
+        className={`max-w-[85%] min-w-0 wrap-anywhere ${own ? "rounded-2xl rounded-br-md bg-accent-soft px-3.5 py-2 whitespace-pre-wrap" : ""}`}
       >
         <span className="sr-only">{own ? "You:" : "Agent:"} </span>
         {children}
@@ -180,15 +216,14 @@ function RunLink({ id, run_id, cost = null }: { id: string; run_id: string | nul
       params={{ id, run_id }}
       className="mt-1 flex w-fit items-center gap-1 text-xs text-muted hover:underline"
     >
-      {cost === null ? "its run" : `${number(cost)} tokens, its run`} <Icon name="arrow" className="size-3" />
+      {cost === null ? "View run" : `${number(cost)} tokens, view run`} <Icon name="arrow" className="size-3" />
     </Link>
   );
 }
 
 function Composer({ going, onAsk, onStop }: { going: boolean; onAsk: (text: string) => void; onStop: () => void }) {
   const [text, setText] = useState("");
-  const submit = (event?: FormEvent) => {
-    event?.preventDefault();
+  const submit = () => {
     if (text.trim() === "" || going) return;
     onAsk(text.trim());
     setText("");
@@ -200,7 +235,7 @@ function Composer({ going, onAsk, onStop }: { going: boolean; onAsk: (text: stri
   };
   return (
     <form
-      onSubmit={submit}
+      onSubmit={onSubmit(submit)}
       className="sticky bottom-0 flex items-end gap-2 rounded-b-xl border-t border-line bg-panel p-3"
     >
       <textarea

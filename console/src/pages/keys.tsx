@@ -1,14 +1,15 @@
-import { type FormEvent, useState } from "react";
+import { useMutation } from "@tanstack/react-query";
+import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
 import { ago, count, day, number } from "../format.ts";
-import { useAct } from "../ui/act.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, SelectField, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { Select, SelectField } from "../ui/select.tsx";
 
 const AREAS = [
   ["agents", "Agents and runs"],
@@ -17,12 +18,11 @@ const AREAS = [
   ["billing", "Usage and billing"],
   ["keys", "API keys"],
 ] as const;
-const RIGHTS = ["none", "read", "write"] as const;
-type Right = (typeof RIGHTS)[number];
+type Right = "none" | "read" | "write";
 type Rights = Record<(typeof AREAS)[number][0], Right>;
 const ALL: Rights = { agents: "write", chat: "write", secrets: "write", billing: "write", keys: "write" };
 
-/** Writing includes reading. */
+/** The write right includes the read right. */
 const scopesOf = (rights: Rights) =>
   AREAS.flatMap(([area]) => {
     const right = rights[area];
@@ -43,7 +43,7 @@ export function KeysPage() {
       title: "Key",
       cell: (key) => (
         <>
-          <span className="font-medium">{key.name}</span>{" "}
+          <span className="font-medium wrap-anywhere">{key.name}</span>{" "}
           {key.revoked_at !== null ? (
             <Badge tone="bad">revoked</Badge>
           ) : (
@@ -58,7 +58,7 @@ export function KeysPage() {
         </>
       ),
     },
-    { title: "May", wide: true, cell: (key) => <Scopes scopes={key.scopes} /> },
+    { title: "Rights", wide: true, cell: (key) => <Scopes scopes={key.scopes} /> },
     {
       title: "Spent",
       wide: true,
@@ -95,7 +95,7 @@ export function KeysPage() {
         ),
     },
   ];
-  const make = (
+  const create = (
     <Button kind="primary" icon="plus" onClick={() => setOpen({ what: "new" })}>
       New key
     </Button>
@@ -104,9 +104,9 @@ export function KeysPage() {
     <>
       <PageHeader
         title="API keys"
-        note="For programs. Any OpenAI client works with this service's address and one of these."
+        note="For programs. Any OpenAI client works with this service's address and an API key."
       >
-        {make}
+        {create}
       </PageHeader>
       <Card flush>
         <PagedTable
@@ -115,8 +115,8 @@ export function KeysPage() {
           columns={columns}
           keyOf={(key) => key.id}
           empty={
-            <Empty icon="keys" title="No keys yet" action={make}>
-              Make one for each program, with no more rights than it needs and, if you like, a budget.
+            <Empty icon="keys" title="No keys yet" action={create}>
+              Create one for each program. Give it only the rights that it needs, and a budget if you like.
             </Empty>
           }
         />
@@ -126,14 +126,15 @@ export function KeysPage() {
       {open?.what === "revoke" && (
         <Confirm
           title={`Revoke ${open.key.name}?`}
-          act="Revoke the key"
+          action="Revoke key"
+          saved="API key revoked"
           onClose={close}
-          onAct={async () => {
+          onConfirm={async () => {
             await call("DELETE /api/v1/api-keys/{id}", { params: { id: open.key.id } });
             await stale("keys");
           }}
         >
-          Programs that use it are refused within a second. This cannot be undone.
+          Requests with this key fail within a second. This cannot be undone.
         </Confirm>
       )}
     </>
@@ -157,7 +158,7 @@ function Spent({ of: key }: { of: ApiKey }) {
 
 function Scopes({ scopes }: { scopes: readonly string[] }) {
   const all = AREAS.every(([area]) => scopes.includes(`${area}:write`) && scopes.includes(`${area}:read`));
-  if (all) return <>everything</>;
+  if (all) return <>all rights</>;
   const areas = AREAS.filter(([area]) => scopes.some((scope) => scope.startsWith(`${area}:`)));
   return <>{areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`)).join(", ")}</>;
 }
@@ -168,32 +169,32 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const [expires, setExpires] = useState("");
   const [budget, setBudget] = useState("");
   const [key, setKey] = useState<string | null>(null);
-  const { act, busy, error } = useAct();
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
+  const save = useMutation({
+    mutationFn: () => {
       const body = {
         name,
         scopes: scopesOf(rights),
         ...(expires === "" ? {} : { expires_at: new Date(`${expires}T23:59:59`).toISOString() }),
         ...(budget === "" ? {} : { budget_tokens: Number(budget) }),
       };
-      const created = await call("POST /api/v1/api-keys", { body });
+      return call("POST /api/v1/api-keys", { body });
+    },
+    onSuccess: (created) => {
       setKey(created.key);
-      await stale("keys");
-    });
-  };
+      return stale("keys");
+    },
+  });
   if (key !== null) {
     return (
-      <Dialog title="Your new key" onClose={onClose}>
+      <Dialog title="API key created" onClose={onClose}>
         <ShownOnce label="API key" text={key} onDone={onClose} />
       </Dialog>
     );
   }
   return (
     <Dialog title="New API key" onClose={onClose}>
-      <FormErrorProvider value={error}>
-        <form onSubmit={save} className="space-y-4">
+      <FormErrorProvider value={save.error}>
+        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
           <TextField
             label="Name"
             param="name"
@@ -202,10 +203,10 @@ function NewKey({ onClose }: { onClose: () => void }) {
             value={name}
             onValue={setName}
             placeholder="Website"
-            hint="What it is for, so that you know it again."
+            hint="The program that uses the key."
           />
           <fieldset>
-            <legend className="mb-1 font-medium">What it may do</legend>
+            <legend className="mb-1 font-medium">Rights</legend>
             <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
               {AREAS.map(([area, title]) => (
                 <RightChoice
@@ -219,12 +220,12 @@ function NewKey({ onClose }: { onClose: () => void }) {
           </fieldset>
           <div className="grid gap-4 sm:grid-cols-2">
             <TextField
-              label="Good until"
+              label="Valid until"
               param="expires_at"
               type="date"
               value={expires}
               onValue={setExpires}
-              hint="For ever unless given."
+              hint="Empty: the key does not expire."
             />
             <TextField
               label="Budget in tokens"
@@ -234,11 +235,11 @@ function NewKey({ onClose }: { onClose: () => void }) {
               inputMode="numeric"
               value={budget}
               onValue={setBudget}
-              placeholder="no cap"
+              placeholder="no limit"
             />
           </div>
-          <FormEnd error={error} busy={busy} onCancel={onClose}>
-            Make the key
+          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
+            Create API key
           </FormEnd>
         </form>
       </FormErrorProvider>
@@ -246,26 +247,23 @@ function NewKey({ onClose }: { onClose: () => void }) {
   );
 }
 
+const RIGHT_NAMES = [
+  ["none", "none"],
+  ["read", "read"],
+  ["write", "read and write"],
+] as const;
+
 function RightChoice({ title, right, onRight }: { title: string; right: Right; onRight: (right: Right) => void }) {
   return (
     <>
       <span>{title}</span>
-      <select
-        aria-label={title}
-        className="control w-auto pr-8"
-        value={right}
-        onChange={(event) => onRight(event.target.value as Right)}
-      >
-        <option value="none">no</option>
-        <option value="read">read</option>
-        <option value="write">read and write</option>
-      </select>
+      <Select aria-label={title} className="w-40" value={right} options={RIGHT_NAMES} onValue={onRight} />
     </>
   );
 }
 
 const GRACE = [
-  ["0", "at once"],
+  ["0", "immediately"],
   ["3600", "in an hour"],
   ["86400", "in a day"],
   ["604800", "in a week"],
@@ -274,28 +272,27 @@ const GRACE = [
 function Rotate({ api_key, onClose }: { api_key: ApiKey; onClose: () => void }) {
   const [grace, setGrace] = useState<(typeof GRACE)[number][0]>("3600");
   const [key, setKey] = useState<string | null>(null);
-  const { act, busy, error } = useAct();
-  const rotate = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
-      const rotated = await call("POST /api/v1/api-keys/{id}/rotate", {
+  const rotate = useMutation({
+    mutationFn: () =>
+      call("POST /api/v1/api-keys/{id}/rotate", {
         params: { id: api_key.id },
         body: { grace_seconds: Number(grace) },
-      });
+      }),
+    onSuccess: (rotated) => {
       setKey(rotated.key);
-      await stale("keys");
-    });
-  };
+      return stale("keys");
+    },
+  });
   return (
     <Dialog title={`Rotate ${api_key.name}`} onClose={onClose}>
       {key !== null ? (
         <ShownOnce label="API key" text={key} onDone={onClose} />
       ) : (
-        <form onSubmit={rotate} className="space-y-4">
-          <p className="text-muted">The key gets a new secret; its rights, budget and history stay.</p>
-          <SelectField label="The old one ends" value={grace} options={GRACE} onValue={setGrace} />
-          <FormEnd error={error} busy={busy} onCancel={onClose}>
-            Rotate
+        <form onSubmit={onSubmit(rotate.mutate)} className="space-y-4">
+          <p className="text-muted">The key gets a new value. Its rights, budget and history stay.</p>
+          <SelectField label="The old value ends" value={grace} options={GRACE} onValue={setGrace} />
+          <FormEnd error={rotate.error} busy={rotate.isPending} onCancel={onClose}>
+            Rotate key
           </FormEnd>
         </form>
       )}

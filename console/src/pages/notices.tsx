@@ -1,15 +1,16 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
-import { agentNamesQuery, endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
+import { endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
 import { instant, number } from "../format.ts";
-import { useAct } from "../ui/act.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, SelectField, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { SelectField } from "../ui/select.tsx";
+import { WithTooltip } from "../ui/tooltip.tsx";
 
 type Notice = Answer<"GET /api/v1/notices">["notices"][number];
 type Endpoint = Answer<"GET /api/v1/webhook-endpoints">["webhook_endpoints"][number];
@@ -21,33 +22,32 @@ const EVENTS: Record<Event, string> = {
   "key_budget.near": "A key nears its budget",
   "run.failed": "A run failed",
   "schedule.paused": "A schedule was paused",
-  "secret.reflected": "A site sent a secret back",
+  "secret.reflected": "A site returned a secret",
   "subscription.renewed": "The plan was renewed",
 };
 
 const isEvent = (name: string | undefined): name is Event => name !== undefined && name in EVENTS;
 
-/** The part of a notice that tells most in a line. */
+/** The most useful detail of a notice, in one line. */
 function detail({ data }: Notice): string {
-  const told = data.error_message ?? data.reason ?? data.plan_id;
-  if (told !== undefined) return String(told);
+  const text = data.error_message ?? data.reason ?? data.plan_id;
+  if (text !== undefined) return String(text);
   return typeof data.percent === "number" ? `${number(data.percent)} % used` : "";
 }
 
-/** Where one can act on it. */
-function Where({ notice: { event, data } }: { notice: Notice }) {
-  const { data: agents } = useQuery(agentNamesQuery);
+/** A link to the page where the person can act. */
+function NoticeLink({ notice: { event, data, agent_name, agent_deleted } }: { notice: Notice }) {
   if (typeof data.agent_id === "string") {
     const id = data.agent_id;
-    const name = agents?.find((agent) => agent.id === id)?.name;
-    if (agents !== undefined && name === undefined) return <>an agent that is deleted</>;
+    const name = agent_name ?? "an agent";
+    if (agent_deleted) return <span className="wrap-anywhere">{name} (deleted)</span>;
     return typeof data.run_id === "string" ? (
-      <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: data.run_id }} className="link">
-        {name ?? "The run"}
+      <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: data.run_id }} className="link wrap-anywhere">
+        {name}
       </Link>
     ) : (
-      <Link to="/agents/$id" params={{ id }} search={{ tab: "schedule" }} className="link">
-        {name ?? "The agent"}
+      <Link to="/agents/$id" params={{ id }} search={{ tab: "schedule" }} className="link wrap-anywhere">
+        {name}
       </Link>
     );
   }
@@ -73,12 +73,12 @@ function Where({ notice: { event, data } }: { notice: Notice }) {
 const NOTICES: Column<Notice>[] = [
   { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
   {
-    title: "What",
+    title: "Event",
     cell: (notice) => (
       <>
         <span className="font-medium">{EVENTS[notice.event]}</span> <span className="text-muted">·</span>{" "}
-        <Where notice={notice} />
-        <span className="block text-sm break-words text-muted">{detail(notice)}</span>
+        <NoticeLink notice={notice} />
+        <span className="block text-sm wrap-anywhere text-muted">{detail(notice)}</span>
       </>
     ),
   },
@@ -87,7 +87,7 @@ const NOTICES: Column<Notice>[] = [
     wide: true,
     cell: ({ deliveries }) =>
       deliveries.length === 0 ? (
-        <span className="whitespace-nowrap text-muted">here only</span>
+        <span className="whitespace-nowrap text-muted">not sent</span>
       ) : (
         <span className="flex flex-wrap gap-1">
           {deliveries.map((delivery) => (
@@ -104,47 +104,49 @@ const NOTICES: Column<Notice>[] = [
   },
 ];
 
-/** What you were told of, and the programs that are told too. */
+/** Notices, and the webhook endpoints that receive them. */
 export function NoticesPage() {
-  const { event } = useSearch({ from: "/house/notices" });
+  const { event } = useSearch({ from: "/signed-in/notices" });
   const navigate = useNavigate({ from: "/notices" });
   const wanted = isEvent(event) ? event : undefined;
-  const [making, setMaking] = useState(false);
-  const [ending, setEnding] = useState<Endpoint | null>(null);
+  const [creating, setCreating] = useState(false);
+  const [deleted, setDeleted] = useState<Endpoint | null>(null);
   const endpoints: Column<Endpoint>[] = [
     { title: "Address", cell: ({ url }) => <code className="text-sm break-all">{url}</code> },
-    { title: "Told of", wide: true, cell: ({ events }) => events.map((event) => EVENTS[event]).join(", ") },
-    { title: "State", cell: ({ status }) => <Badge tone={status === "enabled" ? "good" : "warn"}>{status}</Badge> },
+    { title: "Events", wide: true, cell: ({ events }) => events.map((event) => EVENTS[event]).join(", ") },
+    { title: "Status", cell: ({ status }) => <Badge tone={status === "enabled" ? "good" : "warn"}>{status}</Badge> },
     {
       title: "",
       numeric: true,
       cell: (endpoint) => (
-        <Button
-          kind="quiet"
-          icon="trash"
-          className="px-2"
-          aria-label={`Delete ${endpoint.url}`}
-          onClick={() => setEnding(endpoint)}
-        />
+        <WithTooltip text="Delete endpoint">
+          <Button
+            kind="quiet"
+            icon="trash"
+            className="px-2"
+            aria-label={`Delete ${endpoint.url}`}
+            onClick={() => setDeleted(endpoint)}
+          />
+        </WithTooltip>
       ),
     },
   ];
-  const make = (
-    <Button icon="plus" onClick={() => setMaking(true)}>
+  const create = (
+    <Button icon="plus" onClick={() => setCreating(true)}>
       New endpoint
     </Button>
   );
   return (
     <>
-      <PageHeader title="Notices" note="What happened that you may want to act on." />
+      <PageHeader title="Notices" note="Events that may need your action." />
       <div className="space-y-4">
         <Card flush>
           <div className="border-b border-line px-4 py-3">
             <SelectField
-              label="About"
+              label="Event"
               className="w-full sm:w-64"
               value={wanted ?? ""}
-              options={[["", "everything"], ...Object.entries(EVENTS)]}
+              options={[["", "all"], ...Object.entries(EVENTS)]}
               onValue={(chosen) => void navigate({ search: chosen === "" ? {} : { event: chosen }, replace: true })}
             />
           </div>
@@ -154,16 +156,16 @@ export function NoticesPage() {
             columns={NOTICES}
             keyOf={({ id }) => id}
             empty={
-              <Empty icon="notices" title={wanted === undefined ? "Nothing to report" : "Nothing of that kind"}>
-                Failed runs, paused schedules, a low balance: you will read of them here.
+              <Empty icon="notices" title={wanted === undefined ? "No notices yet" : "No notices of this event"}>
+                Failed runs, paused schedules and a low balance appear here.
               </Empty>
             }
           />
         </Card>
         <Card
           title="Webhook endpoints"
-          note="Programs that are told as well, signed by Standard Webhooks"
-          actions={make}
+          note="Your programs that receive notices, signed by Standard Webhooks"
+          actions={create}
           flush
         >
           <PagedTable
@@ -171,22 +173,23 @@ export function NoticesPage() {
             query={endpointsQuery}
             columns={endpoints}
             keyOf={({ id }) => id}
-            empty={<p className="px-4 pb-5 text-muted">None. Notices stand here only.</p>}
+            empty={<p className="px-4 pb-5 text-muted">None. Notices appear only on this page.</p>}
           />
         </Card>
       </div>
-      {making && <NewEndpoint onClose={() => setMaking(false)} />}
-      {ending !== null && (
+      {creating && <NewEndpoint onClose={() => setCreating(false)} />}
+      {deleted !== null && (
         <Confirm
           title="Delete this endpoint?"
-          act="Delete the endpoint"
-          onClose={() => setEnding(null)}
-          onAct={async () => {
-            await call("DELETE /api/v1/webhook-endpoints/{id}", { params: { id: ending.id } });
+          action="Delete endpoint"
+          saved="Endpoint deleted"
+          onClose={() => setDeleted(null)}
+          onConfirm={async () => {
+            await call("DELETE /api/v1/webhook-endpoints/{id}", { params: { id: deleted.id } });
             await stale("endpoints", "notices");
           }}
         >
-          {ending.url} is told nothing any more, and what was still to be delivered there is dropped.
+          {deleted.url} receives no more notices. Pending deliveries are cancelled.
         </Confirm>
       )}
     </>
@@ -197,15 +200,13 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
   const [url, setUrl] = useState("");
   const [events, setEvents] = useState<Event[]>(["run.failed", "schedule.paused", "balance.low"]);
   const [secret, setSecret] = useState<string | null>(null);
-  const { act, busy, error } = useAct();
-  const save = (submitted: FormEvent) => {
-    submitted.preventDefault();
-    void act(async () => {
-      const created = await call("POST /api/v1/webhook-endpoints", { body: { url, events } });
+  const save = useMutation({
+    mutationFn: () => call("POST /api/v1/webhook-endpoints", { body: { url, events } }),
+    onSuccess: (created) => {
       setSecret(created.secret);
-      await stale("endpoints");
-    });
-  };
+      return stale("endpoints");
+    },
+  });
   const toggle = (event: Event) =>
     setEvents(events.includes(event) ? events.filter((other) => other !== event) : [...events, event]);
   return (
@@ -213,8 +214,8 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
       {secret !== null ? (
         <ShownOnce label="Signing secret" text={secret} onDone={onClose} />
       ) : (
-        <FormErrorProvider value={error}>
-          <form onSubmit={save} className="space-y-4">
+        <FormErrorProvider value={save.error}>
+          <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
             <TextField
               label="Address"
               param="url"
@@ -225,7 +226,7 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
               placeholder="https://example.com/hook"
             />
             <fieldset>
-              <legend className="mb-1 font-medium">Tell it when</legend>
+              <legend className="mb-1 font-medium">Events</legend>
               <div className="space-y-1.5">
                 {(Object.keys(EVENTS) as Event[]).map((event) => (
                   <label key={event} className="flex items-center gap-2">
@@ -240,8 +241,8 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
                 ))}
               </div>
             </fieldset>
-            <FormEnd error={error} busy={busy} onCancel={onClose} disabled={events.length === 0}>
-              Make it
+            <FormEnd error={save.error} busy={save.isPending} onCancel={onClose} disabled={events.length === 0}>
+              Create endpoint
             </FormEnd>
           </form>
         </FormErrorProvider>

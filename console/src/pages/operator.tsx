@@ -1,20 +1,21 @@
+import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, queryClient } from "../api/queries.ts";
 import { day, number } from "../format.ts";
-import { NewUser, UserActs } from "../parts/operator-acts.tsx";
-import { Audit, Invoices, TestClock } from "../parts/operator-house.tsx";
-import { useAct } from "../ui/act.ts";
+import { Audit, Invoices, TestClock } from "../parts/system-panel.tsx";
+import { NewUser, UserActions } from "../parts/user-actions.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { TextField } from "../ui/fields.tsx";
+import { onSubmit, TextField } from "../ui/fields.tsx";
 import { Logo } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { SavedNotice } from "../ui/saved.tsx";
 
 type User = Answer<"GET /api/v1/admin/users/{id}">;
 
-/** For who runs the service. The operator's key stays in this page's memory. */
+/** The operator's page. Only the page's memory holds the operator key. */
 export function OperatorPage() {
   const [key, setKey] = useState<string | null>(null);
   return (
@@ -34,37 +35,34 @@ export function OperatorPage() {
           </Button>
         )}
       </header>
-      <main>{key === null ? <KeyForm onKey={setKey} /> : <House api_key={key} />}</main>
+      <main>{key === null ? <KeyForm onKey={setKey} /> : <System api_key={key} />}</main>
+      <SavedNotice />
     </div>
   );
 }
 
 function KeyForm({ onKey }: { onKey: (key: string) => void }) {
   const [key, setKey] = useState("");
-  const { act, busy, error } = useAct();
-  const enter = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
-      await call("GET /api/v1/admin/users", { key: key.trim(), query: { limit: 1 } });
-      onKey(key.trim());
-    });
-  };
+  const check = useMutation({
+    mutationFn: () => call("GET /api/v1/admin/users", { key: key.trim(), query: { limit: 1 } }),
+    onSuccess: () => onKey(key.trim()),
+  });
   return (
     <div className="mx-auto max-w-md">
       <PageHeader title="Operator" note="Users, grants and the audit of every balance." />
       <Card>
-        <form onSubmit={enter} className="space-y-4">
+        <form onSubmit={onSubmit(check.mutate)} className="space-y-4">
           <TextField
-            label="Operator's key"
+            label="Operator key"
             type="password"
             autoComplete="off"
             required
             value={key}
             onValue={setKey}
-            hint="PURSER_ADMIN_KEY of this service. It stays in this page's memory."
+            hint="The service's PURSER_ADMIN_KEY. Only this page's memory holds it."
           />
-          {error !== null && <ProblemNotice error={error} />}
-          <Button type="submit" kind="primary" busy={busy} className="w-full">
+          {check.error !== null && <ProblemNotice error={check.error} />}
+          <Button type="submit" kind="primary" busy={check.isPending} className="w-full">
             Enter
           </Button>
         </form>
@@ -73,12 +71,12 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
   );
 }
 
-function House({ api_key }: { api_key: string }) {
-  const [making, setMaking] = useState(false);
+function System({ api_key }: { api_key: string }) {
+  const [creating, setCreating] = useState(false);
   return (
     <>
       <PageHeader title="Operator">
-        <Button kind="primary" icon="plus" onClick={() => setMaking(true)}>
+        <Button kind="primary" icon="plus" onClick={() => setCreating(true)}>
           New user
         </Button>
       </PageHeader>
@@ -88,7 +86,7 @@ function House({ api_key }: { api_key: string }) {
         <Audit api_key={api_key} />
         <Invoices api_key={api_key} />
       </div>
-      {making && <NewUser api_key={api_key} onClose={() => setMaking(false)} />}
+      {creating && <NewUser api_key={api_key} onClose={() => setCreating(false)} />}
     </>
   );
 }
@@ -116,7 +114,7 @@ function Users({ api_key }: { api_key: string }) {
     { title: "Balance", numeric: true, cell: (user) => number(user.token_balance) },
     { title: "Plan", wide: true, cell: (user) => user.plan ?? <span className="text-muted">none</span> },
     { title: "Since", wide: true, cell: (user) => day(user.created_at) },
-    { title: "", numeric: true, cell: (user) => <UserActs user={user} api_key={api_key} /> },
+    { title: "", numeric: true, cell: (user) => <UserActions user={user} api_key={api_key} /> },
   ];
   const find = (text: string) =>
     void navigate({ search: text === "" ? {} : { search: text }, replace: true, resetScroll: false });
@@ -128,7 +126,7 @@ function Users({ api_key }: { api_key: string }) {
         <input
           type="search"
           aria-label="Find users"
-          placeholder="part of an address, or an id"
+          placeholder="part of an e-mail address, or an id"
           className="control max-w-64"
           value={search}
           onChange={(event) => find(event.target.value)}
@@ -143,11 +141,11 @@ function Users({ api_key }: { api_key: string }) {
         empty={
           search === "" ? (
             <Empty icon="person" title="No users yet">
-              People sign up themselves, or you make them here.
+              People sign up, or you create users here.
             </Empty>
           ) : (
-            <Empty icon="person" title="No user is like that">
-              Search by a part of the address, or by the whole id.
+            <Empty icon="person" title="No users match this search">
+              Search by a part of the e-mail address, or by the full id.
             </Empty>
           )
         }

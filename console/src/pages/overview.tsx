@@ -2,8 +2,8 @@ import { useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import {
-  agentNamesQuery,
-  keyNamesQuery,
+  hasAgentsQuery,
+  nextRunsQuery,
   noticesQuery,
   profileQuery,
   type UsageSummary,
@@ -11,20 +11,22 @@ import {
 } from "../api/queries.ts";
 import { ago, count, day, dollars, number, short } from "../format.ts";
 import { OWN_ZONE, scheduleInWords, wallTime } from "../schedule-words.ts";
-import { buttonClass, Card, Empty, PageHeader, Skeleton } from "../ui/basics.tsx";
-import { Meter, segmentClass, UsageChart } from "../ui/chart.tsx";
-import { useFirstPage } from "../ui/first-page.ts";
+import { buttonClass, Card, Empty, PageHeader, Skeleton, segmentClass } from "../ui/basics.tsx";
+import { Meter, UsageChart } from "../ui/chart.tsx";
+import { useFirstPage } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
 const WINDOWS = [7, 30, 90] as const;
-/** The present pace is that of the last week. */
+/** The forecast uses the usage of the last week. */
 const PACE_DAYS = 7;
+/** Rows of the list of next runs. */
+const NEXT_RUNS = 6;
 
 export function OverviewPage() {
-  const { days = 30, by = "model" } = useSearch({ from: "/house/" });
+  const { days = 30, by = "model" } = useSearch({ from: "/signed-in/" });
   const usage = useQuery(usageQuery(days));
   const windows = (
-    <nav aria-label="Window of time" className="flex rounded-lg bg-sunken p-0.5">
+    <nav aria-label="Period" className="flex rounded-lg bg-sunken p-0.5">
       {WINDOWS.map((window) => (
         <Link
           key={window}
@@ -58,7 +60,7 @@ export function OverviewPage() {
   );
 }
 
-/** Days until the balance is spent at the pace of the last week; null when nothing was spent. */
+/** Days until the balance is spent at the rate of the last week; null: no usage. */
 function daysLeft(balance: number, usage: UsageSummary): number | null {
   const week = usage.daily_usage.slice(-PACE_DAYS);
   const spent = week.reduce((sum, { cost_tokens }) => sum + cost_tokens, 0);
@@ -75,13 +77,9 @@ function Tiles({ usage, days }: { usage: UsageSummary | undefined; days: number 
         {short(profile.token_balance)}
       </Tile>
       <Tile
-        term="Lasts"
+        term="Lasts for"
         note={
-          usage === undefined
-            ? ""
-            : left === null
-              ? "nothing spent in the last 7 days"
-              : "at the pace of the last 7 days"
+          usage === undefined ? "" : left === null ? "no usage in the last 7 days" : "at the rate of the last 7 days"
         }
       >
         {usage === undefined ? "…" : left === null ? "—" : left > 365 ? "over a year" : count(Math.floor(left), "day")}
@@ -105,7 +103,7 @@ function balanceNote(profile: {
   is_trial: boolean;
   trial_ends_at: string | null;
 }): string {
-  if (profile.balance.held > 0) return `${number(profile.balance.held)} held by calls in flight`;
+  if (profile.balance.held > 0) return `${number(profile.balance.held)} held for running calls`;
   if (profile.is_trial && profile.trial_ends_at !== null) return `trial until ${day(profile.trial_ends_at)}`;
   return `tokens, worth ${dollars(profile.token_balance)}`;
 }
@@ -123,35 +121,40 @@ function Tile({ term, note, children }: { term: string; note: string; children: 
 }
 
 interface Share {
+  id: string;
   name: string;
   cost_tokens: number;
   requests: number;
 }
 
-function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: "model" | "agent" | "key" }) {
-  const { data: agents } = useQuery(agentNamesQuery);
-  const { data: keys } = useQuery(keyNamesQuery);
-  const named = (list: { id: string; name: string }[] | undefined, id: string | null, none: string) =>
-    id === null ? none : (list?.find((entry) => entry.id === id)?.name ?? `deleted (${id.slice(-6)})`);
-  const shares: Share[] =
-    usage === undefined
-      ? []
-      : {
-          model: () => usage.model_breakdown.map((share) => ({ ...share, name: share.model_name })),
-          agent: () =>
-            usage.agent_breakdown.map((share) => ({
-              ...share,
-              name: named(agents, share.agent_id, "without an agent"),
-            })),
-          key: () =>
-            usage.api_key_breakdown.map((share) => ({
-              ...share,
-              name: named(keys, share.api_key_id, "console and schedules"),
-            })),
-        }[by]();
+type Grouping = "model" | "agent" | "key";
+
+function sharesOf(usage: UsageSummary, by: Grouping): Share[] {
+  if (by === "model")
+    return usage.model_breakdown.map((share) => ({ ...share, id: share.model_name, name: share.model_name }));
+  if (by === "agent") return usage.agent_breakdown.map((share) => ({ ...share, ...agentLabel(share) }));
+  return usage.api_key_breakdown.map((share) => ({
+    ...share,
+    id: share.api_key_id ?? "",
+    name:
+      share.api_key_id === null
+        ? "console and schedules"
+        : (share.api_key_name ?? `key …${share.api_key_id.slice(-6)}`),
+  }));
+}
+
+function agentLabel(share: UsageSummary["agent_breakdown"][number]) {
+  const { agent_id, agent_name, agent_deleted } = share;
+  if (agent_id === null) return { id: "", name: "without an agent" };
+  const name = agent_name ?? `agent …${agent_id.slice(-6)}`;
+  return { id: agent_id, name: agent_deleted ? `${name} (deleted)` : name };
+}
+
+function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: Grouping }) {
+  const shares = usage === undefined ? [] : sharesOf(usage, by);
   const total = shares.reduce((sum, share) => sum + share.cost_tokens, 0);
   const views = (
-    <nav aria-label="Broken down by" className="flex rounded-lg bg-sunken p-0.5">
+    <nav aria-label="Group by" className="flex rounded-lg bg-sunken p-0.5">
       {(["model", "agent", "key"] as const).map((view) => (
         <Link
           key={view}
@@ -168,15 +171,15 @@ function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: "model"
     </nav>
   );
   return (
-    <Card title="Where they went" actions={views}>
+    <Card title="Usage by" actions={views}>
       {usage === undefined ? (
         <Skeleton />
       ) : shares.length === 0 ? (
-        <p className="py-6 text-center text-muted">Nothing was used in this window.</p>
+        <p className="py-6 text-center text-muted">No usage in this period.</p>
       ) : (
         <ul className="space-y-3">
           {shares.slice(0, 8).map((share) => (
-            <li key={share.name}>
+            <li key={share.id}>
               <div className="mb-1 flex justify-between gap-3">
                 <span className="truncate">{share.name}</span>
                 <span className="text-muted">{short(share.cost_tokens)}</span>
@@ -191,18 +194,23 @@ function Breakdown({ usage, by }: { usage: UsageSummary | undefined; by: "model"
 }
 
 function NextRuns() {
-  const { data: agents } = useQuery(agentNamesQuery);
-  const due = (agents ?? [])
-    .flatMap((agent) => (agent.next_run_at === null ? [] : [{ ...agent, next_run_at: agent.next_run_at }]))
-    .sort((one, other) => one.next_run_at.localeCompare(other.next_run_at))
-    .slice(0, 6);
+  const { data: agents, error, refetch } = useQuery(nextRunsQuery(NEXT_RUNS));
+  const due = (agents ?? []).flatMap(({ next_run_at, ...agent }) =>
+    next_run_at === null ? [] : [{ ...agent, next_run_at }],
+  );
   return (
     <Card title="Next runs" className="lg:col-span-2" flush>
       {agents === undefined ? (
-        <Skeleton />
+        error === null ? (
+          <Skeleton />
+        ) : (
+          <div className="p-4">
+            <ProblemNotice error={error} onRetry={() => void refetch()} />
+          </div>
+        )
       ) : due.length === 0 ? (
-        <Empty icon="clock" title="Nothing is scheduled">
-          Give an agent a schedule, and its next runs stand here.
+        <Empty icon="clock" title="No scheduled runs">
+          Set a schedule for an agent. Its next run appears here.
         </Empty>
       ) : (
         <ul>
@@ -213,14 +221,11 @@ function NextRuns() {
                   to="/agents/$id"
                   params={{ id: agent.id }}
                   search={{ tab: "schedule" }}
-                  className="font-medium hover:underline"
+                  className="font-medium wrap-anywhere hover:underline"
                 >
                   {agent.name}
                 </Link>
-                <span className="block text-sm text-muted">
-                  {scheduleInWords(agent)}
-                  {agent.schedule_status === "paused" && " · paused"}
-                </span>
+                <span className="block text-sm text-muted">{scheduleInWords(agent)}</span>
               </span>
               <span className="text-right whitespace-nowrap">
                 {wallTime(agent.next_run_at, OWN_ZONE)}
@@ -236,28 +241,31 @@ function NextRuns() {
 
 function Failures() {
   const { rows, isPending } = useFirstPage(noticesQuery({ event: "run.failed" }));
-  const { data: agents } = useQuery(agentNamesQuery);
   return (
     <Card title="Recent failures" flush>
       {isPending ? (
         <Skeleton />
       ) : rows.length === 0 ? (
-        <p className="px-4 pt-2 pb-8 text-center text-muted">No run has failed.</p>
+        <p className="px-4 pt-2 pb-8 text-center text-muted">No failed runs.</p>
       ) : (
         <ul>
-          {rows.slice(0, 5).map(({ id, data, created_at }) => (
+          {rows.slice(0, 5).map(({ id, data, created_at, agent_name, agent_deleted }) => (
             <li key={id} className="border-t border-line px-4 py-2.5">
               <div className="flex justify-between gap-3">
-                <Link
-                  to="/agents/$id/runs/$run_id"
-                  params={{ id: String(data.agent_id), run_id: String(data.run_id) }}
-                  className="truncate font-medium hover:underline"
-                >
-                  {agents?.find((agent) => agent.id === data.agent_id)?.name ?? "A run"}
-                </Link>
+                {agent_deleted ? (
+                  <span className="truncate font-medium">{agent_name ?? "An agent"} (deleted)</span>
+                ) : (
+                  <Link
+                    to="/agents/$id/runs/$run_id"
+                    params={{ id: String(data.agent_id), run_id: String(data.run_id) }}
+                    className="truncate font-medium hover:underline"
+                  >
+                    {agent_name}
+                  </Link>
+                )}
                 <span className="text-sm whitespace-nowrap text-muted">{ago(created_at)}</span>
               </div>
-              <p className="line-clamp-2 text-sm text-bad">{String(data.error_message)}</p>
+              <p className="line-clamp-2 text-sm wrap-anywhere text-bad">{String(data.error_message)}</p>
             </li>
           ))}
         </ul>
@@ -266,28 +274,28 @@ function Failures() {
   );
 }
 
-/** For who has no agent yet: what there is to do. */
+/** The first steps of a new user. */
 function FirstSteps() {
-  const { data: agents } = useQuery(agentNamesQuery);
-  if (agents === undefined || agents.length > 0) return null;
+  const { data: has_agents } = useQuery(hasAgentsQuery);
+  if (has_agents !== false) return null;
   return (
     <Card className="mb-4">
       <Empty
         icon="agents"
-        title="Welcome. Make your first agent"
+        title="Create your first agent"
         action={
           <>
             <Link to="/agents/new" className={buttonClass("primary")}>
-              Make an agent
+              Create agent
             </Link>
             <Link to="/keys" className={buttonClass()}>
-              Get an API key
+              Create API key
             </Link>
           </>
         }
       >
-        An agent is an assistant with a standing task: it reads pages, answers in a chat, and runs by itself at the
-        times you choose. Or call the API with a key; it speaks OpenAI's language.
+        An agent does a recurring task. It reads web pages, answers in a chat, and runs at the times you choose.
+        Programs can call the API with an API key and any OpenAI client.
       </Empty>
     </Card>
   );

@@ -1,4 +1,4 @@
-import { useSuspenseQuery } from "@tanstack/react-query";
+import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { call } from "../api/client.ts";
@@ -8,32 +8,31 @@ import { ago, count, duration, instant, number } from "../format.ts";
 import { ExplainRun } from "../parts/explain.tsx";
 import { StepCard } from "../parts/step.tsx";
 import { cutOff, failure, hasEnded } from "../run-words.ts";
-import { useAct } from "../ui/act.ts";
 import { Button, Callout, Card, Facts, PageHeader, Spinner, Status } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Markdown } from "../ui/markdown.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
-const WHY: Record<string, string> = { schedule: "by its schedule", manual: "by you", chat: "by a chat" };
+const STARTED_BY: Record<string, string> = { schedule: "by schedule", manual: "by you", chat: "by chat" };
 
-/** One run, live while it goes on. */
+/** One run. The page follows it until it ends. */
 export function RunPage() {
-  const { id, run_id } = useParams({ from: "/house/agents/$id/runs/$run_id" });
-  const { why } = useSearch({ from: "/house/agents/$id/runs/$run_id" });
+  const { id, run_id } = useParams({ from: "/signed-in/agents/$id/runs/$run_id" });
+  const { why } = useSearch({ from: "/signed-in/agents/$id/runs/$run_id" });
   const { data: agent } = useSuspenseQuery(agentQuery(id));
   const { data: run } = useSuspenseQuery(runQuery(id, run_id));
   const ended = hasEnded(run.status);
   const { preview, cut_off } = useLiveRun(id, run_id, ended);
   const navigate = useNavigate();
-  const { act, busy, error } = useAct();
   const [cancelling, setCancelling] = useState(false);
-  const again = () =>
-    act(async () => {
-      const next = await call("POST /api/v1/agents/{id}/runs", { params: { id } });
+  const again = useMutation({
+    mutationFn: () => call("POST /api/v1/agents/{id}/runs", { params: { id } }),
+    onSuccess: async (next) => {
       await stale("agents");
       await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: next.id } });
-    });
+    },
+  });
   const cancel = async () => {
     await call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id, run_id } });
     await stale("runs");
@@ -41,7 +40,7 @@ export function RunPage() {
   const title = `Run of ${agent.name}`;
   return (
     <>
-      <nav aria-label="Where you are" className="mb-1 text-sm text-muted">
+      <nav aria-label="Breadcrumb" className="mb-1 text-sm text-muted">
         <Link to="/agents/$id" params={{ id }} className="hover:underline">
           ← {agent.name}
         </Link>
@@ -52,28 +51,34 @@ export function RunPage() {
           <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
             <Status status={run.status} />
             <span>
-              {instant(run.queued_at)}, {WHY[run.trigger]}
+              {instant(run.queued_at)}, started {STARTED_BY[run.trigger]}
             </span>
           </span>
         }
       >
         {ended ? (
           run.trigger !== "chat" && (
-            <Button icon="play" kind="primary" busy={busy} disabled={!agent.is_active} onClick={again}>
+            <Button
+              icon="play"
+              kind="primary"
+              busy={again.isPending}
+              disabled={!agent.is_active}
+              onClick={() => again.mutate()}
+            >
               Run again
             </Button>
           )
         ) : (
           <Button icon="stop" kind="danger" disabled={run.status === "cancelling"} onClick={() => setCancelling(true)}>
-            Cancel
+            Cancel run
           </Button>
         )}
       </PageHeader>
       <div className="mb-4 space-y-3 empty:hidden">
-        {error !== null && <ProblemNotice error={error} />}
+        {again.error !== null && <ProblemNotice error={again.error} />}
         {cut_off && (
           <Callout tone="warn" icon="warning">
-            The service cannot be reached at the moment. What is shown may be out of date; it goes on by itself.
+            The service cannot be reached, so this page may be out of date. It reconnects automatically.
           </Callout>
         )}
       </div>
@@ -93,8 +98,14 @@ export function RunPage() {
         />
       )}
       {cancelling && (
-        <Confirm title="Cancel this run?" act="Cancel the run" onAct={cancel} onClose={() => setCancelling(false)}>
-          It stops at once. What it has used so far is billed; its steps stay to be read.
+        <Confirm
+          title="Cancel this run?"
+          action="Cancel run"
+          keep="Keep running"
+          onConfirm={cancel}
+          onClose={() => setCancelling(false)}
+        >
+          The run stops immediately. Its usage so far is billed, and its steps stay visible.
         </Confirm>
       )}
     </>
@@ -106,9 +117,9 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
     return (
       <div className="rounded-xl border border-bad/30 bg-bad-soft px-4 py-3.5">
         <h2 className="font-semibold text-bad">
-          It {run.status === "cancelled" ? "was cancelled" : "failed"}: {failure(run.error.code)}
+          Run {run.status === "cancelled" ? "cancelled" : "failed"}: {failure(run.error.code)}
         </h2>
-        <p className="mt-1 break-words">{run.error.message}</p>
+        <p className="mt-1 wrap-anywhere">{run.error.message}</p>
         <p className="mt-1 text-xs text-muted">
           <code>{run.error.code}</code> · run <code className="select-all break-all">{run.id}</code>
         </p>
@@ -119,7 +130,7 @@ function Outcome({ run, preview, ended }: { run: RunDetail; preview: string; end
   const cut = ended ? cutOff(run.steps.at(-1)) : null;
   if (cut === null && (text === null || text === "")) return null;
   return (
-    <Card title={ended ? "Output" : "Answering"}>
+    <Card title={ended ? "Output" : "Answer so far"}>
       {cut !== null && <p className="mb-2 text-warn">{cut}</p>}
       {text !== null && text !== "" && <Markdown text={text} />}
     </Card>
@@ -136,12 +147,12 @@ function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
         ))}
         {!ended && run.steps.every((step) => step.status !== "running") && (
           <li className="flex items-center gap-2.5 rounded-xl border border-dashed border-line px-4 py-3 text-muted">
-            <Spinner /> {run.status === "queued" ? "Waiting for its turn" : "Going on"}
+            <Spinner /> {run.status === "queued" ? "In the queue" : "Running"}
           </li>
         )}
         {ended && run.steps.length === 0 && (
           <li className="rounded-xl border border-line bg-panel px-4 py-3 text-muted">
-            It ended before its first step.
+            The run ended before its first step.
           </li>
         )}
       </ol>
@@ -149,14 +160,14 @@ function Steps({ run, ended }: { run: RunDetail; ended: boolean }) {
   );
 }
 
-function wasDue({ scheduled_for, started_at }: RunDetail): [string, string][] {
+function dueFact({ scheduled_for, started_at }: RunDetail): [string, string][] {
   if (scheduled_for === null) return [];
   const late = started_at !== null && Date.parse(started_at) - Date.parse(scheduled_for) >= 60_000;
-  return [["Was due", `${instant(scheduled_for)}${late ? `, began ${duration(scheduled_for, started_at)} late` : ""}`]];
+  return [["Due", `${instant(scheduled_for)}${late ? `, started ${duration(scheduled_for, started_at)} late` : ""}`]];
 }
 
-/** The time of a run, counted on while it goes on. */
-function Took({ from, to }: { from: string; to: string | null }) {
+/** The duration of a run, updated each second until it ends. */
+function Duration({ from, to }: { from: string; to: string | null }) {
   const [now, setNow] = useState(() => new Date().toISOString());
   useEffect(() => {
     if (to !== null) return;
@@ -173,19 +184,19 @@ interface Routing {
   fallbacks: { model: string; reason: string }[];
 }
 
-/** Of an agent whose model is chosen for each run. */
+/** The reason for the choice of the model. */
 function WhyThisModel({ routing: { candidates, chosen, reason, fallbacks } }: { routing: Routing }) {
   const others = candidates.filter((model) => model !== chosen);
   return (
     <div className="mt-4 border-t border-line pt-3">
       <h3 className="font-medium">Why {chosen}</h3>
-      <p className="text-sm text-pretty text-muted">{reason}</p>
+      <p className="text-sm text-pretty wrap-anywhere text-muted">{reason}</p>
       {fallbacks.map(({ model, reason: why }) => (
         <p key={model} className="text-sm text-warn">
-          {model} was tried before: {why}
+          {model} failed before: {why}
         </p>
       ))}
-      {others.length > 0 && <p className="text-sm text-muted">Would have done too: {others.join(", ")}</p>}
+      {others.length > 0 && <p className="text-sm text-muted">Other candidates: {others.join(", ")}</p>}
     </div>
   );
 }
@@ -210,9 +221,9 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
                     search={{ why: "all" }}
                     resetScroll={false}
                     className="link"
-                    aria-label="Why the run cost that"
+                    aria-label="Explain the cost of the run"
                   >
-                    why?
+                    explain
                   </Link>
                 </>
               )}
@@ -220,11 +231,14 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
           ],
           ["Tokens", `${number(usage.input_tokens)} in, ${number(usage.output_tokens)} out`],
           ["Model", run.model_id ?? "—"],
-          ["Took", run.started_at === null ? "—" : <Took key="took" from={run.started_at} to={run.finished_at} />],
-          ...wasDue(run),
+          [
+            "Duration",
+            run.started_at === null ? "—" : <Duration key="duration" from={run.started_at} to={run.finished_at} />,
+          ],
+          ...dueFact(run),
           ...(run.finished_at === null ? [] : [["Ended", ago(run.finished_at)] as [string, string]]),
-          ["Agent's version", number(run.agent_version)],
-          ...(run.attempt > 1 ? [["Attempt", `${number(run.attempt)}: a worker was lost`] as [string, string]] : []),
+          ["Agent version", number(run.agent_version)],
+          ...(run.attempt > 1 ? [["Attempt", `${number(run.attempt)}, after a lost worker`] as [string, string]] : []),
         ]}
       />
       {routing !== null && <WhyThisModel routing={routing} />}
@@ -233,7 +247,7 @@ function Figures({ run, agent_id }: { run: RunDetail; agent_id: string }) {
         search={{ tab: "ledger", run_id: run.id, agent_id }}
         className="link mt-4 inline-flex items-center gap-1.5"
       >
-        Its lines in the ledger <Icon name="arrow" className="size-3.5" />
+        View charges <Icon name="arrow" className="size-3.5" />
       </Link>
     </Card>
   );

@@ -1,20 +1,22 @@
+import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { type Secret, secretsQuery, secretUsesQuery, stale } from "../api/queries.ts";
 import { ago, instant, words } from "../format.ts";
-import { useAct } from "../ui/act.ts";
 import { Badge, Button, buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { AreaField, FormErrorProvider, TextField, toList } from "../ui/fields.tsx";
+import { AreaField, FormErrorProvider, onSubmit, TextField, toList } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { WithTooltip } from "../ui/tooltip.tsx";
 
-type Open = { what: "new" } | { what: "change" | "delete"; secret: Secret } | null;
+type Open = { what: "new" } | { what: "edit" | "delete"; secret: Secret } | null;
 
-/** Credentials for the agents' tools. Values go in and never come out. */
+/** Credentials for the agents' tools. No page shows a stored value. */
 export function SecretsPage() {
-  const { uses } = useSearch({ from: "/house/secrets" });
+  const { uses } = useSearch({ from: "/signed-in/secrets" });
   const navigate = useNavigate();
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
@@ -23,10 +25,10 @@ export function SecretsPage() {
       title: "Secret",
       cell: (secret) => (
         <>
-          <code className="font-medium">{secret.name}</code>{" "}
-          {secret.reflected_at !== null && <Badge tone="bad">sent back by a site</Badge>}
+          <code className="font-medium break-all">{secret.name}</code>{" "}
+          {secret.reflected_at !== null && <Badge tone="bad">returned by a site</Badge>}
           <code className="block text-sm whitespace-nowrap text-muted md:hidden">{secret.masked_value}</code>
-          {secret.description !== "" && <p className="text-sm text-muted">{secret.description}</p>}
+          {secret.description !== "" && <p className="text-sm wrap-anywhere text-muted">{secret.description}</p>}
         </>
       ),
     },
@@ -36,13 +38,13 @@ export function SecretsPage() {
       cell: (secret) => <code className="text-sm whitespace-nowrap text-muted">{secret.masked_value}</code>,
     },
     {
-      title: "May be sent to",
+      title: "Allowed hosts",
       wide: true,
       cell: (secret) =>
         secret.allowed_hosts === null ? (
-          <span className="text-muted">where an agent is set up to</span>
+          <span className="text-muted">the hosts in the agents' settings</span>
         ) : (
-          secret.allowed_hosts.join(", ") || "nowhere"
+          secret.allowed_hosts.join(", ") || "none"
         ),
     },
     {
@@ -56,31 +58,34 @@ export function SecretsPage() {
       numeric: true,
       cell: (secret) => (
         <span className="flex justify-end gap-1">
-          <Link
-            to="/secrets"
-            search={{ uses: secret.id }}
-            className={buttonClass("quiet", "px-2")}
-            aria-label={`Uses of ${secret.name}`}
-            title="Uses"
-          >
-            <Icon name="clock" />
-          </Link>
-          <Button
-            kind="quiet"
-            icon="edit"
-            className="px-2"
-            aria-label={`Change ${secret.name}`}
-            title="Change"
-            onClick={() => setOpen({ what: "change", secret })}
-          />
-          <Button
-            kind="quiet"
-            icon="trash"
-            className="px-2"
-            aria-label={`Delete ${secret.name}`}
-            title="Delete"
-            onClick={() => setOpen({ what: "delete", secret })}
-          />
+          <WithTooltip text="View uses">
+            <Link
+              to="/secrets"
+              search={{ uses: secret.id }}
+              className={buttonClass("quiet", "px-2")}
+              aria-label={`Uses of ${secret.name}`}
+            >
+              <Icon name="clock" />
+            </Link>
+          </WithTooltip>
+          <WithTooltip text="Edit secret">
+            <Button
+              kind="quiet"
+              icon="edit"
+              className="px-2"
+              aria-label={`Edit ${secret.name}`}
+              onClick={() => setOpen({ what: "edit", secret })}
+            />
+          </WithTooltip>
+          <WithTooltip text="Delete secret">
+            <Button
+              kind="quiet"
+              icon="trash"
+              className="px-2"
+              aria-label={`Delete ${secret.name}`}
+              onClick={() => setOpen({ what: "delete", secret })}
+            />
+          </WithTooltip>
         </span>
       ),
     },
@@ -94,7 +99,7 @@ export function SecretsPage() {
     <>
       <PageHeader
         title="Secrets"
-        note="Credentials for your agents' tools. A value is sealed as it arrives and never shown again, to you or to a model."
+        note="Credentials for your agents' tools. The service encrypts each value and never shows it again, not to you and not to a model."
       >
         {store}
       </PageHeader>
@@ -106,25 +111,26 @@ export function SecretsPage() {
           keyOf={(secret) => secret.id}
           empty={
             <Empty icon="secrets" title="No secrets yet" action={store}>
-              Store the key of an API that an agent is to call; then choose it under the agent's tools, with the hosts
-              it may be sent to.
+              Store the key of an API that an agent calls. Then choose the secret in the agent's tools, with the hosts
+              that may receive it.
             </Empty>
           }
         />
       </Card>
       {open?.what === "new" && <SecretForm secret={null} onClose={close} />}
-      {open?.what === "change" && <SecretForm secret={open.secret} onClose={close} />}
+      {open?.what === "edit" && <SecretForm secret={open.secret} onClose={close} />}
       {open?.what === "delete" && (
         <Confirm
           title={`Delete ${open.secret.name}?`}
-          act="Delete the secret"
+          action="Delete secret"
+          saved="Secret deleted"
           onClose={close}
-          onAct={async () => {
+          onConfirm={async () => {
             await call("DELETE /api/v1/secrets/{id}", { params: { id: open.secret.id } });
             await stale("secrets");
           }}
         >
-          Its value is destroyed. Steps of agents that need it fail from then on, and say so. This cannot be undone.
+          This deletes the value. Steps that need the secret fail and name it. This cannot be undone.
         </Confirm>
       )}
       {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/secrets" })} />}
@@ -137,35 +143,34 @@ function SecretForm({ secret, onClose }: { secret: Secret | null; onClose: () =>
   const [description, setDescription] = useState(secret?.description ?? "");
   const [value, setValue] = useState("");
   const [hosts, setHosts] = useState(secret?.allowed_hosts?.join(", ") ?? "");
-  const { act, busy, error } = useAct();
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
+  const save = useMutation({
+    mutationFn: () => {
       const allowed_hosts = hosts.trim() === "" ? null : toList(hosts);
-      if (secret === null) await call("POST /api/v1/secrets", { body: { name, description, value, allowed_hosts } });
-      else {
-        const body = { description, allowed_hosts, ...(value === "" ? {} : { value }) };
-        await call("PATCH /api/v1/secrets/{id}", { params: { id: secret.id }, body });
-      }
+      if (secret === null) return call("POST /api/v1/secrets", { body: { name, description, value, allowed_hosts } });
+      const body = { description, allowed_hosts, ...(value === "" ? {} : { value }) };
+      return call("PATCH /api/v1/secrets/{id}", { params: { id: secret.id }, body });
+    },
+    onSuccess: async () => {
       await stale("secrets");
+      confirmSaved("Secret saved");
       onClose();
-    });
-  };
+    },
+  });
   return (
-    <Dialog title={secret === null ? "New secret" : `Change ${secret.name}`} onClose={onClose}>
-      <FormErrorProvider value={error}>
-        <form onSubmit={save} className="space-y-4" autoComplete="off">
+    <Dialog title={secret === null ? "New secret" : `Edit ${secret.name}`} onClose={onClose}>
+      <FormErrorProvider value={save.error}>
+        <form onSubmit={onSubmit(save.mutate)} className="space-y-4" autoComplete="off">
           {secret === null && (
             <TextField
               label="Name"
               param="name"
               required
               pattern="[A-Za-z_][A-Za-z0-9_]{0,63}"
-              title="Letters, digits and _, not beginning with a digit"
+              title="Letters, digits and _; the first character is not a digit"
               value={name}
               onValue={setName}
               placeholder="STRIPE_KEY"
-              hint="Agents refer to it by this name."
+              hint="Agents use the secret by this name."
             />
           )}
           <AreaField
@@ -176,20 +181,20 @@ function SecretForm({ secret, onClose }: { secret: Secret | null; onClose: () =>
             required={secret === null}
             value={value}
             onValue={setValue}
-            placeholder={secret === null ? "" : `left as it is: ${secret.masked_value}`}
-            hint="Sealed as it arrives. It cannot be looked at again, only replaced."
+            placeholder={secret === null ? "" : `unchanged: ${secret.masked_value}`}
+            hint="The service encrypts the value. You can replace it but not read it."
           />
           <TextField label="Description" param="description" value={description} onValue={setDescription} />
           <TextField
-            label="May be sent to"
+            label="Allowed hosts"
             param="allowed_hosts"
             value={hosts}
             onValue={setHosts}
-            placeholder="wherever an agent is set up to"
-            hint="Hosts, parted by commas. Allowing more later needs the value again."
+            placeholder="the hosts in the agents' settings"
+            hint="Separate hosts by commas. To add a host later, enter the value again."
           />
-          <FormEnd error={error} busy={busy} onCancel={onClose}>
-            {secret === null ? "Store it" : "Save"}
+          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
+            Save secret
           </FormEnd>
         </form>
       </FormErrorProvider>
@@ -202,27 +207,27 @@ type Use = Answer<"GET /api/v1/secrets/{id}/uses">["uses"][number];
 function Uses({ id, onClose }: { id: string; onClose: () => void }) {
   const columns: Column<Use>[] = [
     { title: "When", cell: ({ used_at }) => <span className="md:whitespace-nowrap">{instant(used_at)}</span> },
-    { title: "For", cell: ({ host }) => <code className="text-sm">{host}</code> },
+    { title: "Host", cell: ({ host }) => <code className="text-sm break-all">{host}</code> },
     {
-      title: "By",
+      title: "Tool",
       cell: ({ tool, agent_id, run_id }) =>
         agent_id === null || run_id === null ? (
           tool
         ) : (
           <Link to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id }} className="link">
-            {tool}, in a run
+            {tool}, view run
           </Link>
         ),
     },
     {
-      title: "Outcome",
+      title: "Result",
       cell: ({ outcome }) => (
         <Badge tone={outcome === "opened" ? "good" : "bad"}>{outcome === "opened" ? "used" : words(outcome)}</Badge>
       ),
     },
   ];
   return (
-    <Dialog title="When it was used" onClose={onClose} wide>
+    <Dialog title="Uses of the secret" onClose={onClose} wide>
       <div className="-mx-5 -my-4">
         <PagedTable
           label="Uses of the secret"
@@ -230,8 +235,8 @@ function Uses({ id, onClose }: { id: string; onClose: () => void }) {
           columns={columns}
           keyOf={(use) => use.id}
           empty={
-            <Empty icon="clock" title="It was never used">
-              Each time a tool uses it, or is refused it, is recorded here.
+            <Empty icon="clock" title="No uses yet">
+              Purser records each use and each denied use here.
             </Empty>
           }
         />

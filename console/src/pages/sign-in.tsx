@@ -1,15 +1,14 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useRouterState, useSearch } from "@tanstack/react-router";
 import { type FormEvent, type ReactNode, useEffect, useRef, useState } from "react";
 import { sessionQuery } from "../api/queries.ts";
 import { requestPasswordReset, resetPassword, signIn, signInWithKey, signUp, verifyEmail } from "../api/session.ts";
-import { useAct } from "../ui/act.ts";
 import { Button, Callout } from "../ui/basics.tsx";
 import { TextField } from "../ui/fields.tsx";
 import { Logo } from "../ui/icons.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
-/** The pages for those who are not signed in. */
+/** Pages that need no sign-in: sign-in, sign-up, verification and password reset. */
 
 function Frame({ title, children, foot }: { title: string; children: ReactNode; foot: ReactNode }) {
   return (
@@ -33,25 +32,25 @@ interface FormProps {
   children: ReactNode;
 }
 function Form({ act: label, onAct, children }: FormProps) {
-  const { act, busy, error } = useAct();
+  const submission = useMutation({ mutationFn: onAct });
   const form = useRef<HTMLFormElement>(null);
   useEffect(() => form.current?.querySelector("input")?.focus(), []);
   const submit = (event: FormEvent) => {
     event.preventDefault();
-    void act(onAct);
+    submission.mutate();
   };
   return (
     <form ref={form} onSubmit={submit} className="space-y-4">
       {children}
-      {error !== null && <ProblemNotice error={error} />}
-      <Button type="submit" kind="primary" busy={busy} className="w-full">
+      {submission.error !== null && <ProblemNotice error={submission.error} />}
+      <Button type="submit" kind="primary" busy={submission.isPending} className="w-full">
         {label}
       </Button>
     </form>
   );
 }
 
-/** Only to pages of the console: `next` comes from the address bar. */
+/** Allows pages of the console only: `next` comes from the address bar. */
 const inside = (next: string | undefined) => (next !== undefined && /^\/(?![/\\])/.test(next) ? next : "/");
 
 export function SignInPage() {
@@ -75,7 +74,7 @@ export function SignInPage() {
       </p>
       <p>
         <Link to="/operator" className="text-sm hover:underline">
-          You run this service? The operator's page
+          Operator page
         </Link>
       </p>
     </>
@@ -85,7 +84,7 @@ export function SignInPage() {
       {next !== undefined && (
         <div className="mb-4">
           <Callout tone="accent" icon="clock">
-            Sign in to go on where you were.
+            Sign in to continue.
           </Callout>
         </div>
       )}
@@ -99,7 +98,7 @@ export function SignInPage() {
             value={key}
             onValue={setKey}
             placeholder="purser_live_…"
-            hint="Kept in this tab's memory only: a reload forgets it."
+            hint="Only this tab's memory holds it. A reload removes it."
           />
         ) : (
           <>
@@ -136,7 +135,7 @@ const back = (
   </p>
 );
 
-/** Where a link is to be found. */
+/** Says where the person finds the link. */
 function LinkSent({ email, delivery, children }: { email: string; delivery: "mail" | "log"; children: ReactNode }) {
   return (
     <p className="text-pretty">
@@ -145,7 +144,7 @@ function LinkSent({ email, delivery, children }: { email: string; delivery: "mai
           We have sent a link to <strong>{email}</strong>.
         </>
       ) : (
-        "This service has no mail server: its operator finds your link in the service's log."
+        "This service has no mail server. The operator finds your link in the service's log."
       )}{" "}
       {children}
     </p>
@@ -242,7 +241,7 @@ function NewPassword(props: { label: string; value: string; onValue: (value: str
   );
 }
 
-/** The token of a mailed link. It stands behind the `#`, which browsers tell no server. */
+/** The token of a link from an e-mail. It follows the `#`, which browsers do not send to a server. */
 const useLinkToken = () =>
   useRouterState({ select: (state) => new URLSearchParams(state.location.hash).get("token") ?? "" });
 

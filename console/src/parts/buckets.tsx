@@ -13,11 +13,13 @@ const SOURCES = { subscription: "Plan", top_up: "Top-up", bonus: "Bonus" } as co
 
 const COLUMNS: Column<Bucket>[] = [
   {
-    title: "From",
+    title: "Source",
     cell: ({ source, note }) => (
       <>
         <span className="font-medium">{SOURCES[source]}</span>
-        {note !== null && note !== SOURCES[source] && <span className="block text-sm text-muted">{note}</span>}
+        {note !== null && note !== SOURCES[source] && (
+          <span className="block text-sm wrap-anywhere text-muted">{note}</span>
+        )}
       </>
     ),
   },
@@ -29,7 +31,7 @@ const COLUMNS: Column<Bucket>[] = [
           {number(remaining)} <span className="text-muted">of {number(original_amount)}</span>
         </span>
         <Meter label="Left in this bucket" value={remaining} of={original_amount} />
-        {held > 0 && <span className="text-sm text-muted">{number(held)} held by calls in flight</span>}
+        {held > 0 && <span className="text-sm text-muted">{number(held)} held for running calls</span>}
       </div>
     ),
   },
@@ -48,19 +50,19 @@ const COLUMNS: Column<Bucket>[] = [
   },
 ];
 
-/** The buckets in the order in which they are spent. */
+/** The buckets in the order of their use. */
 export function BucketsTab() {
-  const { closed } = useSearch({ from: "/house/billing" });
+  const { closed } = useSearch({ from: "/signed-in/billing" });
   const { data: profile } = useSuspenseQuery(profileQuery);
   const { balance } = profile;
   const other = (
     <Link to="/billing" search={closed === true ? {} : { closed: true }} replace className="link text-sm">
-      {closed === true ? "Only open ones" : "Closed ones too"}
+      {closed === true ? "Show open buckets only" : "Show closed buckets too"}
     </Link>
   );
   return (
     <div className="grid items-start gap-4 lg:grid-cols-[minmax(0,1fr)_18rem]">
-      <Card title="Buckets" note="Spent from the top" actions={other} flush>
+      <Card title="Buckets" note="Used from the top" actions={other} flush>
         <PagedTable
           label="Buckets"
           query={bucketsQuery(closed === true ? "closed" : undefined)}
@@ -68,17 +70,17 @@ export function BucketsTab() {
           keyOf={(bucket) => bucket.id}
           empty={
             <Empty icon="billing" title="No tokens">
-              Buy some, or subscribe to a plan: what you get stands here with its expiry.
+              Buy tokens or subscribe to a plan. Your tokens appear here with their expiry.
             </Empty>
           }
         />
       </Card>
-      <Card title="The sum">
+      <Card title="Total">
         <Facts
           facts={[
             ["Unexpired", number(balance.posted)],
             ["Held", `− ${number(balance.held)}`],
-            ["Can be spent", <strong key="available">{number(balance.available)}</strong>],
+            ["Available", <strong key="available">{number(balance.available)}</strong>],
             ...(balance.debt === 0 ? [] : [["Debt", number(balance.debt)] as [string, string]]),
           ]}
         />

@@ -3,10 +3,10 @@ import type { Agent } from "../api/queries.ts";
 import { OWN_ZONE, type ScheduleFields } from "../schedule-words.ts";
 import { toList } from "../ui/fields.tsx";
 
-/** An agent as the editor holds it: text where people type, so that half-typed things have a place. */
+/** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
 
 export type Inject = "bearer" | "basic" | "header" | "query" | "hmac";
-/** A secret that a tool may use: which, how it is sent, and where to. `name` is the user name, header or parameter. */
+/** How a tool sends a secret, and to which hosts. `name` is the user name, header or parameter. */
 export interface SecretUse {
   secret: string;
   inject: Inject;
@@ -19,7 +19,7 @@ export interface McpServer {
   name: string;
   url: string;
   tools: string;
-  /** It only reads: its tools stay usable once outside content is in the run. */
+  /** Its tools only read, so they stay usable after the run has read outside content. */
   reads_only: boolean;
   auth: SecretUse | null;
 }
@@ -46,7 +46,7 @@ export interface Draft extends ScheduleFields {
   mcp_enabled: boolean;
   mcp_servers: McpServer[];
   mcp_calls: string;
-  /** Tools' settings as they were: what the editor has no field for stays. */
+  /** The saved tool settings. Settings without a field in the editor stay unchanged. */
   tools_kept: Agent["tools_config"];
   limits: Record<LimitName, string>;
 }
@@ -110,7 +110,7 @@ function secretUse(auth: Omit<Auth, "hosts"> & { hosts?: string[] | undefined })
   };
 }
 
-/** Without hosts, which only an MCP server's own may be, it is the server's. */
+/** The credential for the API. An MCP server without hosts uses its own host. */
 function authOf({ secret, inject: type, name, hosts, paths, methods }: SecretUse): Auth {
   const inject = {
     bearer: { type },
@@ -126,13 +126,13 @@ function authOf({ secret, inject: type, name, hosts, paths, methods }: SecretUse
   } as Auth;
 }
 
-/** What of these is filled in, as lists. */
+/** The filled-in fields as lists. */
 function definedLists(texts: Record<string, string>): Record<string, string[]> {
   const lists = Object.entries(texts).map(([name, text]) => [name, toList(text)] as const);
   return Object.fromEntries(lists.filter(([, entries]) => entries.length > 0));
 }
 
-/** The draft of an agent as it is. */
+/** The draft of a saved agent. */
 export function draftOf(agent: Agent): Draft {
   const { web_fetch, send_webhook, mcp } = agent.tools_config;
   const text = (limit: number | null | undefined) => String(limit ?? "");
@@ -233,7 +233,7 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
   return tools as Agent["tools_config"];
 }
 
-/** What is sent of a draft. */
+/** The request body of a draft. */
 export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
   const scheduled = draft.schedule_enabled;
   const { schedule_interval: interval } = draft;

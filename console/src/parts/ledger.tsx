@@ -1,13 +1,15 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { addressOf, send } from "../api/client.ts";
-import { agentNamesQuery, type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
+import { type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
 import { instant, number, words } from "../format.ts";
-import { useAct } from "../ui/act.ts";
+import { AgentPicker } from "../ui/agent-picker.tsx";
 import { Button, Card, Empty } from "../ui/basics.tsx";
-import { SelectField, TextField } from "../ui/fields.tsx";
+import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { SelectField } from "../ui/select.tsx";
 import { ExplainRequest } from "./explain.tsx";
 
 const TYPES = ["grant", "usage", "expiry", "refund", "clawback", "overage", "absorbed", "adjustment"] as const;
@@ -18,20 +20,20 @@ const COLUMNS: Column<Transaction>[] = [
   { title: "#", wide: true, numeric: true, cell: ({ seq }) => <span className="text-muted">{number(seq)}</span> },
   { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
   {
-    title: "What",
-    cell: ({ type, model, description, agent_id, run_id, request_id, seq }) => (
+    title: "Type",
+    cell: ({ type, model, description, agent_id, agent_name, agent_deleted, run_id, request_id, seq }) => (
       <>
         <span className="font-medium">{words(type)}</span>
-        <span className="block text-sm break-words text-muted">
+        <span className="block text-sm wrap-anywhere text-muted">
           {model ?? description}
-          {agent_id !== null && run_id !== null && (
-            <>
-              {" · "}
-              <Link to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id }} className="link">
-                its run
-              </Link>
-            </>
+          {agent_id !== null && " · "}
+          {agent_id !== null && run_id !== null && !agent_deleted && (
+            <Link to="/agents/$id/runs/$run_id" params={{ id: agent_id, run_id }} className="link">
+              {agent_name ?? "view run"}
+            </Link>
           )}
+          {agent_id !== null && run_id === null && !agent_deleted && agent_name}
+          {agent_deleted && `${agent_name ?? "agent"} (deleted)`}
           {request_id !== null && CHARGES.has(type) && (
             <>
               {" · "}
@@ -41,9 +43,9 @@ const COLUMNS: Column<Transaction>[] = [
                 search={(old) => ({ ...old, why: request_id, line: seq })}
                 resetScroll={false}
                 className="link"
-                aria-label={`Why line ${seq} cost that`}
+                aria-label={`Explain line ${seq}`}
               >
-                why?
+                explain
               </Link>
             </>
           )}
@@ -63,7 +65,7 @@ const COLUMNS: Column<Transaction>[] = [
   { title: "Balance", wide: true, numeric: true, cell: ({ balance_after }) => number(balance_after) },
 ];
 
-/** Days in the address as instants: `to` is the whole day. */
+/** The days in the address as instants. `to` includes the whole day. */
 function filtersOf(search: {
   type?: string;
   agent_id?: string;
@@ -86,56 +88,55 @@ function filtersOf(search: {
   ) as LedgerFilters;
 }
 
-/** Every line, with filters that stand in the address, and all of it to take away. */
+/** All ledger lines, with filters and a CSV download. */
 export function LedgerTab() {
-  const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/house/billing" });
+  const { type, agent_id, run_id, from, to, why, line } = useSearch({ from: "/signed-in/billing" });
   const navigate = useNavigate({ from: "/billing" });
-  const { data: agents } = useQuery(agentNamesQuery);
-  const { act, busy, error } = useAct();
   const search = Object.fromEntries(
     Object.entries({ type, agent_id, run_id, from, to }).filter(([, value]) => value !== undefined),
   );
   const filters = filtersOf(search);
   const set = (name: string) => (value: string) =>
     void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
-  const download = () =>
-    act(async () => {
+  const download = useMutation({
+    mutationFn: async () => {
       const response = await send(addressOf("/api/v1/users/me/transactions", {}, { ...filters, format: "csv" }));
       const link = document.createElement("a");
       link.href = URL.createObjectURL(await response.blob());
       link.download = "purser-ledger.csv";
       link.click();
       URL.revokeObjectURL(link.href);
-    });
+    },
+    onSuccess: () => confirmSaved("Ledger downloaded"),
+  });
   return (
     <Card flush>
       <div className="grid grid-cols-2 items-end gap-3 border-b border-line px-4 py-3 sm:flex sm:flex-wrap">
         <SelectField
-          label="What"
+          label="Type"
           className="w-full sm:w-36"
           value={type ?? ""}
           options={[["", "all"], ...TYPES.map((name) => [name, words(name)] as const)]}
           onValue={set("type")}
         />
-        <SelectField
-          label="Agent"
-          className="w-full sm:w-44"
-          value={agent_id ?? ""}
-          options={[["", "all"], ...(agents ?? []).map(({ id, name }) => [id, name] as const)]}
-          onValue={set("agent_id")}
-        />
+        <AgentPicker label="Agent" className="w-full sm:w-44" value={agent_id ?? ""} onValue={set("agent_id")} />
         <TextField label="From" type="date" className="w-full sm:w-40" value={from ?? ""} onValue={set("from")} />
         <TextField label="To" type="date" className="w-full sm:w-40" value={to ?? ""} onValue={set("to")} />
         {run_id !== undefined && (
           <Button icon="close" onClick={() => set("run_id")("")}>
-            One run only
+            Show all runs
           </Button>
         )}
-        <Button icon="download" className="max-sm:col-span-2 sm:ml-auto" busy={busy} onClick={download}>
-          CSV
+        <Button
+          icon="download"
+          className="max-sm:col-span-2 sm:ml-auto"
+          busy={download.isPending}
+          onClick={() => download.mutate()}
+        >
+          Download CSV
         </Button>
       </div>
-      {error !== null && <ProblemNotice error={error} />}
+      {download.error !== null && <ProblemNotice error={download.error} />}
       {why !== undefined && (
         <ExplainRequest
           request_id={why}
@@ -151,8 +152,8 @@ export function LedgerTab() {
         columns={COLUMNS}
         keyOf={(entry) => entry.id}
         empty={
-          <Empty icon="billing" title="No line is like that">
-            Every token that is granted or taken has its line here. Choose other filters.
+          <Empty icon="billing" title="No lines match these filters">
+            The ledger has a line for each grant and each charge. Choose other filters.
           </Empty>
         }
       />

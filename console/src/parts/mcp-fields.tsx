@@ -8,13 +8,13 @@ interface McpFieldsProps {
   onServers: (servers: McpServer[]) => void;
 }
 
-/** The MCP servers whose tools an agent has. */
+/** The MCP servers of an agent. */
 export function McpFields({ servers, onServers }: McpFieldsProps) {
   return (
     <div className="space-y-4">
       {servers.map((server, place) => (
         <ServerFields
-          // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no other identity
+          // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no id
           key={place}
           place={place}
           server={server}
@@ -23,7 +23,7 @@ export function McpFields({ servers, onServers }: McpFieldsProps) {
         />
       ))}
       <Button icon="plus" onClick={() => onServers([...servers, NO_SERVER])}>
-        Add a server
+        Add server
       </Button>
     </div>
   );
@@ -47,7 +47,7 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
         value={server.name}
         onValue={(name) => onChange({ name })}
         placeholder="calendar"
-        hint="Its tools are called by it, such as calendar__list."
+        hint="Tool names begin with it, such as calendar__list."
       />
       <TextField
         label="Address"
@@ -63,14 +63,14 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
         param={`${param}.tools`}
         value={server.tools}
         onValue={(tools) => onChange({ tools })}
-        placeholder="all that it has"
+        placeholder="all tools"
       />
       <div className="sm:self-end sm:pb-1.5">
         <Toggle
-          label="Its tools only read"
+          label="Read-only tools"
           checked={server.reads_only}
           onChecked={(reads_only) => onChange({ reads_only })}
-          hint="They stay usable after a page was read. Else they are refused from then on."
+          hint="Read-only tools stay usable after the agent has read a web page. Other tools do not."
         />
       </div>
       {server.auth !== null && (
@@ -78,7 +78,7 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
           <SecretUseFields
             param={`${param}.auth`}
             use={server.auth}
-            own_host="the server's own"
+            own_host="the server's host"
             methods="all"
             onChange={(auth) => onChange({ auth })}
             onRemove={() => onChange({ auth: null })}
@@ -88,11 +88,11 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
       <div className="flex flex-wrap gap-2 sm:col-span-2">
         {server.auth === null && (
           <Button icon="plus" onClick={() => onChange({ auth: NO_SECRET_USE })}>
-            Use a secret
+            Add secret
           </Button>
         )}
         <Button kind="quiet" icon="trash" onClick={onRemove}>
-          Remove the server
+          Remove server
         </Button>
       </div>
     </fieldset>

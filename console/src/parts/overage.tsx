@@ -1,42 +1,44 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { overageQuery, queryClient, stale } from "../api/queries.ts";
 import { day, dollars, money, number } from "../format.ts";
-import { useAct } from "../ui/act.ts";
 import { Button, buttonClass, Card, Empty, Facts, Skeleton } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
-import { FormErrorProvider, TextField, Toggle } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
 
 type Overage = Answer<"GET /api/v1/billing/overage">;
 
-/** Going on past the plan's tokens, within a cap. */
+/** Usage beyond the plan's tokens, up to a cap. */
 export function OverageTab() {
-  const { data: overage, error, isError, refetch } = useQuery(overageQuery);
-  if (isError) return <ProblemNotice error={error} onRetry={() => void refetch()} />;
-  if (overage === undefined) return <Skeleton lines={4} />;
+  const { data: overage, error, refetch } = useQuery(overageQuery);
+  if (overage === undefined) {
+    return error === null ? <Skeleton lines={4} /> : <ProblemNotice error={error} onRetry={() => void refetch()} />;
+  }
   if (!overage.eligible && !overage.enabled) {
     return (
       <Card flush>
         <Empty
           icon="billing"
-          title="Overage comes with a plan"
+          title="Overage needs a plan"
           action={
             <Link to="/billing" search={{ tab: "plans" }} className={buttonClass("primary")}>
               See plans
             </Link>
           }
         >
-          Subscribers can let their agents go on when the plan's tokens are used up, up to a cap, billed as used.
+          With a plan, your agents can keep running after the plan's tokens are used up. You set a cap and pay for the
+          usage.
         </Empty>
       </Card>
     );
   }
   return (
     <div className="grid items-start gap-4 lg:grid-cols-2">
-      <Switching overage={overage} />
+      <OverageSettings overage={overage} />
       <Card title="This period" note={overage.period_end === null ? undefined : `until ${day(overage.period_end)}`}>
         <div className="mb-4">
           <p className="mb-1.5">
@@ -47,9 +49,9 @@ export function OverageTab() {
         </div>
         <Facts
           facts={[
-            ["Due", money(overage.amount_due_cents, "usd")],
-            ["Invoiced already", money(overage.invoiced_cents, "usd")],
-            ["Held by calls", number(overage.held_tokens)],
+            ["Amount due", money(overage.amount_due_cents, "usd")],
+            ["Already invoiced", money(overage.invoiced_cents, "usd")],
+            ["Held for running calls", number(overage.held_tokens)],
             ["Left", number(overage.remaining_tokens)],
           ]}
         />
@@ -58,37 +60,42 @@ export function OverageTab() {
   );
 }
 
-function Switching({ overage }: { overage: Overage }) {
-  const { act, busy, error } = useAct();
+function OverageSettings({ overage }: { overage: Overage }) {
   const [cap, setCap] = useState(overage.cap_tokens === null ? "" : String(overage.cap_tokens));
-  const keep = async (changed: Overage) => {
+  const store = (changed: Overage) => {
     queryClient.setQueryData(overageQuery.queryKey, changed);
-    await stale("profile");
+    return stale("profile");
   };
-  const turn = (enable: boolean) =>
-    act(async () =>
-      keep(await call(enable ? "POST /api/v1/billing/overage/enable" : "POST /api/v1/billing/overage/disable")),
-    );
-  const saveCap = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () =>
-      keep(await call("PUT /api/v1/billing/overage", { body: { cap_tokens: cap === "" ? null : Number(cap) } })),
-    );
-  };
+  const enable = useMutation({
+    mutationFn: (enabled: boolean) =>
+      call(enabled ? "POST /api/v1/billing/overage/enable" : "POST /api/v1/billing/overage/disable"),
+    onSuccess: (changed) => {
+      confirmSaved(changed.enabled ? "Overage enabled" : "Overage disabled");
+      return store(changed);
+    },
+  });
+  const saveCap = useMutation({
+    mutationFn: () => call("PUT /api/v1/billing/overage", { body: { cap_tokens: cap === "" ? null : Number(cap) } }),
+    onSuccess: (changed) => {
+      confirmSaved("Cap saved");
+      return store(changed);
+    },
+  });
+  const error = saveCap.error ?? enable.error;
   return (
     <Card title="Overage">
       <div className="space-y-4">
         <Toggle
-          label="Go on past the plan's tokens"
+          label="Continue beyond the plan's tokens"
           checked={overage.enabled}
-          disabled={busy || (!overage.enabled && !overage.eligible)}
-          onChecked={(enable) => void turn(enable)}
-          hint="Billed as used, at 6,250 tokens a cent, and never beyond the cap."
+          disabled={enable.isPending || (!overage.enabled && !overage.eligible)}
+          onChecked={(enabled) => enable.mutate(enabled)}
+          hint="You pay one cent for 6,250 tokens, never more than the cap."
         />
         <FormErrorProvider value={error}>
-          <form onSubmit={saveCap} className="flex items-end gap-2">
+          <form onSubmit={onSubmit(saveCap.mutate)} className="flex items-end gap-2">
             <TextField
-              label="Cap a period, in tokens"
+              label="Cap per period, in tokens"
               param="cap_tokens"
               type="number"
               min={0}
@@ -98,11 +105,11 @@ function Switching({ overage }: { overage: Overage }) {
               onValue={setCap}
               placeholder="the plan's tokens"
             />
-            <Button type="submit" busy={busy}>
-              Set the cap
+            <Button type="submit" busy={saveCap.isPending}>
+              Save cap
             </Button>
           </form>
-          {cap !== "" && <p className="text-sm text-muted">At most {dollars(Number(cap))} a period.</p>}
+          {cap !== "" && <p className="text-sm text-muted">At most {dollars(Number(cap))} per period.</p>}
         </FormErrorProvider>
         {error !== null && <ProblemNotice error={error} />}
       </div>

@@ -10,11 +10,12 @@ import { ProblemNotice } from "../ui/problem.tsx";
 type Subscription = Answer<"GET /api/v1/billing/subscription">;
 const CHANGED = ["subscription", "profile", "buckets", "transactions", "overage", "plans"];
 
-/** The plans on offer, and the one that is subscribed. */
+/** The plans on offer and the current plan. */
 export function PlansTab({ subscription }: { subscription: Subscription | undefined }) {
   const offer = useQuery(plansQuery);
   const [cancelling, setCancelling] = useState(false);
-  if (offer.isError) return <ProblemNotice error={offer.error} onRetry={() => void offer.refetch()} />;
+  if (offer.data === undefined && offer.isError)
+    return <ProblemNotice error={offer.error} onRetry={() => void offer.refetch()} />;
   if (offer.data === undefined || subscription === undefined) return <Skeleton lines={6} />;
   const { plans, payments } = offer.data;
   const nameOf = (id: string | null) => plans.find((plan) => plan.id === id)?.name ?? id;
@@ -24,15 +25,15 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
     <div className="space-y-4">
       {subscription.status === "past_due" && (
         <Callout tone="bad" icon="warning">
-          The last payment failed. Check the payment method; the plan ends if it stays unpaid.
+          The last payment failed. Check the payment method. Without a payment the plan ends.
         </Callout>
       )}
       {payments === "none" && <NoPayments />}
       {subscription.checkout_url !== undefined && (
         <Callout tone="accent" icon="billing">
-          The plan begins once it is paid.{" "}
+          The plan starts after the payment.{" "}
           <a className="link" href={subscription.checkout_url}>
-            Go to the checkout
+            Go to checkout
           </a>
         </Callout>
       )}
@@ -41,12 +42,16 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
           <div className="flex flex-wrap items-center justify-between gap-3">
             <p>
               <strong>{nameOf(subscription.plan_id)}</strong>{" "}
-              {subscription.cancel_at_period_end ? "ends" : pending === null ? "renews" : `becomes ${nameOf(pending)}`}{" "}
+              {subscription.cancel_at_period_end
+                ? "ends"
+                : pending === null
+                  ? "renews"
+                  : `changes to ${nameOf(pending)}`}{" "}
               on {day(subscription.current_period_end)}.
             </p>
             {!subscription.cancel_at_period_end && (
               <Button kind="danger" onClick={() => setCancelling(true)}>
-                Cancel the plan
+                Cancel plan
               </Button>
             )}
           </div>
@@ -66,41 +71,43 @@ export function PlansTab({ subscription }: { subscription: Subscription | undefi
         ))}
       </ul>
       <p className="max-w-3xl text-pretty text-muted">
-        Unused plan tokens roll over. An upgrade takes effect at once, with the difference in tokens for the rest of the
-        period; a downgrade at the period's end.
+        Unused plan tokens roll over. An upgrade takes effect immediately and grants the difference in tokens for the
+        rest of the period. A downgrade takes effect at the end of the period.
       </p>
       {cancelling && (
         <Confirm
           title="Cancel the plan?"
-          act="Cancel at the period's end"
+          action="Cancel plan"
+          keep="Keep plan"
+          saved="Plan cancelled"
           onClose={() => setCancelling(false)}
-          onAct={async () => {
+          onConfirm={async () => {
             await call("DELETE /api/v1/billing/subscription");
             await stale(...CHANGED);
           }}
         >
-          It stays until the end of the period you have paid for, and then ends. Your tokens stay until they expire.
+          The plan ends after the period that you have paid for. Your tokens stay until they expire.
         </Confirm>
       )}
     </div>
   );
 }
 
-/** Where nobody can pay, the buttons are off, and this says why. */
+/** Says why the buttons are disabled on a service without payments. */
 export function NoPayments() {
   return (
     <Callout tone="warn" icon="billing">
-      Nothing can be bought here: this service has no payments set up. Ask whoever runs it for tokens or a plan.
+      You cannot buy tokens here: this service has no payments. Ask its operator for tokens or a plan.
     </Callout>
   );
 }
 
 interface PlanCardProps {
   plan: Plan;
-  /** The plan that is subscribed. */
+  /** The id of the current plan. */
   current: string | null;
   ending: boolean;
-  /** The plan that it becomes at the period's end. */
+  /** The id of the next plan, from the end of the period. */
   pending: string | null;
   plans: readonly Plan[];
   payments: "stripe" | "sandbox" | "none";
@@ -111,7 +118,7 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
   const price = plans.find(({ id }) => id === current)?.price_cents;
   const change = own ? "keep" : price === undefined ? "subscribe" : plan.price_cents > price ? "upgrade" : "downgrade";
   const settled = own ? !ending && pending === null : plan.id === pending;
-  const label = settled ? (own ? "Your plan" : "Next plan") : LABELS[change];
+  const label = settled ? (own ? "Current plan" : "Next plan") : LABELS[change];
   const subscribe = async () => {
     const back = `${location.origin}/billing?tab=plans`;
     const { checkout_url } = await call("POST /api/v1/billing/subscription", {
@@ -120,18 +127,18 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
     if (checkout_url !== undefined) location.assign(checkout_url);
     await stale(...CHANGED);
   };
-  const monthly = `${money(plan.price_cents, plan.currency)} a ${plan.interval}`;
+  const monthly = `${money(plan.price_cents, plan.currency)} per ${plan.interval}`;
   return (
     <li className={`flex flex-col rounded-xl border bg-panel p-4 ${own ? "border-accent" : "border-line"}`}>
       <h2 className="flex items-center justify-between font-semibold">
-        {plan.name} {own && <Badge tone="accent">yours</Badge>} {plan.id === pending && <Badge>next</Badge>}
+        {plan.name} {own && <Badge tone="accent">current</Badge>} {plan.id === pending && <Badge>next</Badge>}
       </h2>
       <p className="mt-2">
         <span className="text-2xl font-semibold tracking-tight">{money(plan.price_cents, plan.currency)}</span>{" "}
-        <span className="text-muted">a {plan.interval}</span>
+        <span className="text-muted">per {plan.interval}</span>
       </p>
       <p className="mt-2">{number(plan.included_tokens)} tokens</p>
-      <p className="mb-4 text-sm text-muted">roll over for {count(plan.rollover_months, "month")}</p>
+      <p className="mb-4 text-sm text-muted">Unused tokens roll over for {count(plan.rollover_months, "month")}</p>
       <Button
         kind={change === "subscribe" || change === "upgrade" ? "primary" : "plain"}
         className="mt-auto"
@@ -144,20 +151,21 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
       {asking && (
         <Confirm
           title={`${label}: ${plan.name}`}
-          act={change === "subscribe" && payments === "stripe" ? "Go to the checkout" : LABELS[change]}
+          action={change === "subscribe" && payments === "stripe" ? "Go to checkout" : LABELS[change]}
           kind="primary"
           onClose={() => setAsking(false)}
-          onAct={subscribe}
+          saved="Plan saved"
+          onConfirm={subscribe}
         >
           {
             {
-              keep: `${plan.name} goes on at ${monthly}, and neither ends nor changes.`,
-              subscribe: `${number(plan.included_tokens)} tokens for ${monthly}, renewing until you cancel.`,
-              upgrade: `At once: you pay the difference for the rest of this period and get its tokens; then ${monthly}.`,
-              downgrade: `At the end of this period: then ${monthly}. Until then everything stays as it is.`,
+              keep: `${plan.name} continues at ${monthly}. It does not end and does not change.`,
+              subscribe: `${number(plan.included_tokens)} tokens for ${monthly}. The plan renews until you cancel it.`,
+              upgrade: `The change is immediate. You pay the difference for the rest of this period and get its tokens. Then the plan costs ${monthly}.`,
+              downgrade: `The change takes effect at the end of this period. Then the plan costs ${monthly}.`,
             }[change]
           }
-          {payments === "sandbox" && " This is a sandbox: no money is moved."}
+          {payments === "sandbox" && " Payments are simulated: no money is moved."}
         </Confirm>
       )}
     </li>
@@ -165,7 +173,7 @@ function PlanCard({ plan, current, ending, pending, plans, payments }: PlanCardP
 }
 
 const LABELS = {
-  keep: "Keep it",
+  keep: "Keep plan",
   subscribe: "Subscribe",
   upgrade: "Upgrade now",
   downgrade: "Downgrade",

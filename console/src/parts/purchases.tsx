@@ -1,12 +1,12 @@
-import { type FormEvent, useRef, useState } from "react";
+import { useMutation } from "@tanstack/react-query";
+import { useRef, useState } from "react";
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../../../src/constants.ts";
 import { type Answer, call } from "../api/client.ts";
 import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
-import { useAct } from "../ui/act.ts";
 import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
 import { Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 
 type Purchase = Answer<"GET /api/v1/billing/purchases/{id}">;
@@ -22,7 +22,7 @@ const COLUMNS: Column<Purchase>[] = [
         {sandbox === true && <Badge>sandbox</Badge>}
         {status === "pending" && checkout_url !== null && (
           <a href={checkout_url} className="link">
-            Go to the checkout
+            Go to checkout
           </a>
         )}
       </span>
@@ -36,7 +36,7 @@ const COLUMNS: Column<Purchase>[] = [
       <>
         {money(amount_cents, currency)}
         {refunded_cents > 0 && (
-          <span className="block text-sm text-muted">{money(refunded_cents, currency)} given back</span>
+          <span className="block text-sm text-muted">{money(refunded_cents, currency)} refunded</span>
         )}
       </>
     ),
@@ -55,11 +55,11 @@ const INVOICE_COLUMNS: Column<Invoice>[] = [
         {sandbox === true && <Badge>sandbox</Badge>}
         {checkout_url !== null && (
           <a href={checkout_url} className="link">
-            Pay it
+            Pay invoice
           </a>
         )}
         {status === "open" && collected_by === "operator" && (
-          <span className="text-sm text-muted">whoever runs this service asks for it</span>
+          <span className="text-sm text-muted">the operator collects it</span>
         )}
       </span>
     ),
@@ -68,18 +68,18 @@ const INVOICE_COLUMNS: Column<Invoice>[] = [
   { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
 ];
 
-/** What was paid, and what overage is to be paid. */
+/** Top-ups and overage invoices. */
 export function PurchasesTab() {
   return (
     <div className="space-y-4">
       <Purchases />
-      <Card title="Overage" note="Invoiced at a period's end, or once there is much of it" flush>
+      <Card title="Overage" note="Invoiced at the end of a period, or earlier for a large amount" flush>
         <PagedTable
           label="Invoices of overage"
           query={invoicesQuery}
           columns={INVOICE_COLUMNS}
           keyOf={(invoice) => invoice.id}
-          empty={<p className="px-4 pb-5 text-muted">Nothing was invoiced.</p>}
+          empty={<p className="px-4 pb-5 text-muted">No invoices yet.</p>}
         />
       </Card>
     </div>
@@ -95,8 +95,8 @@ function Purchases() {
         columns={COLUMNS}
         keyOf={(purchase) => purchase.id}
         empty={
-          <Empty icon="billing" title="Nothing bought yet">
-            Top-ups stand here, with what became of them.
+          <Empty icon="billing" title="No top-ups yet">
+            Your top-ups appear here with their status.
           </Empty>
         }
       />
@@ -106,39 +106,39 @@ function Purchases() {
 
 const AMOUNTS = [5, 10, 25, 50];
 
-/** A name for one intention to buy: sent again, it buys nothing twice. */
+/** An idempotency key: a repeated request does not buy twice. */
 const newKey = () => [...crypto.getRandomValues(new Uint32Array(4))].map((part) => part.toString(36)).join("-");
 
 /** Buys tokens for an amount of dollars. */
 export function TopUp({ onClose }: { onClose: () => void }) {
   const [amount, setAmount] = useState("10");
   const [bought, setBought] = useState<Purchase | null>(null);
-  const intention = useRef({ amount, key: newKey() });
-  const { act, busy, error } = useAct();
+  const attempt = useRef({ amount, key: newKey() });
   const cents = Math.round(Number(amount) * 100);
   const valid = Number.isFinite(cents) && cents >= PURCHASE_CENTS.min && cents <= PURCHASE_CENTS.max;
-  const buy = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
-      if (intention.current.amount !== amount) intention.current = { amount, key: newKey() };
+  const buy = useMutation({
+    mutationFn: () => {
+      if (attempt.current.amount !== amount) attempt.current = { amount, key: newKey() };
       const back = `${location.origin}/billing?tab=purchases`;
-      const purchase = await call("POST /api/v1/billing/purchase", {
+      return call("POST /api/v1/billing/purchase", {
         body: { amount_cents: cents, success_url: back, cancel_url: back },
-        headers: { "Idempotency-Key": intention.current.key },
+        headers: { "Idempotency-Key": attempt.current.key },
       });
+    },
+    onSuccess: async (purchase) => {
       if (purchase.checkout_url !== null) return location.assign(purchase.checkout_url);
       setBought(purchase);
       await stale("profile", "buckets", "transactions", "purchases", "agents");
-    });
-  };
+    },
+  });
   if (bought !== null) {
     return (
-      <Dialog title="Bought" onClose={onClose}>
+      <Dialog title="Tokens bought" onClose={onClose}>
         <div className="space-y-4">
           <Callout tone="good" icon="check">
-            {number(bought.tokens)} tokens are in your account.
+            Your account has {number(bought.tokens)} more tokens.
           </Callout>
-          {bought.sandbox === true && <p className="text-muted">This is a sandbox: no money was moved.</p>}
+          {bought.sandbox === true && <p className="text-muted">Payments are simulated: no money was moved.</p>}
           <div className="flex justify-end">
             <Button kind="primary" onClick={onClose}>
               Done
@@ -150,8 +150,8 @@ export function TopUp({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Buy tokens" onClose={onClose}>
-      <FormErrorProvider value={error}>
-        <form onSubmit={buy} className="space-y-4">
+      <FormErrorProvider value={buy.error}>
+        <form onSubmit={onSubmit(buy.mutate)} className="space-y-4">
           <div className="flex gap-2">
             {AMOUNTS.map((dollars) => (
               <Button
@@ -179,14 +179,14 @@ export function TopUp({ onClose }: { onClose: () => void }) {
           <p aria-live="polite">
             {valid ? (
               <>
-                <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong>, good for 12 months.
+                <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong>, valid for 12 months.
               </>
             ) : (
-              <span className="text-muted">The least is $1.</span>
+              <span className="text-muted">The minimum is $1.</span>
             )}
           </p>
-          <FormEnd error={error} busy={busy} onCancel={onClose} disabled={!valid}>
-            Buy
+          <FormEnd error={buy.error} busy={buy.isPending} onCancel={onClose} disabled={!valid}>
+            Buy tokens
           </FormEnd>
         </form>
       </FormErrorProvider>

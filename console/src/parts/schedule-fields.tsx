@@ -3,7 +3,8 @@ import { upcoming } from "../../../src/scheduling/next-run.ts";
 import { ago, words } from "../format.ts";
 import { OWN_ZONE, scheduleInWords, specOf, wallTime, zoneName } from "../schedule-words.ts";
 import { Card } from "../ui/basics.tsx";
-import { SelectField, TextField, Toggle } from "../ui/fields.tsx";
+import { TextField, Toggle } from "../ui/fields.tsx";
+import { SelectField } from "../ui/select.tsx";
 import type { Draft } from "./draft.ts";
 
 const INTERVALS = [
@@ -12,11 +13,11 @@ const INTERVALS = [
   ["monthly", "Every month"],
 ] as const;
 const DAYS = [
-  ...Array.from({ length: 31 }, (_, day) => [String(day + 1), `on the ${day + 1}.`] as const),
-  ["last", "on the last day"] as const,
+  ...Array.from({ length: 31 }, (_, day) => [String(day + 1), String(day + 1)] as const),
+  ["last", "last day"] as const,
 ];
 const ZONES = ["UTC", OWN_ZONE, ...Intl.supportedValuesOf("timeZone")];
-/** The zones to choose from. Browsers know some by an older name, so the one that is chosen is always among them. */
+/** The time zones, with the chosen zone: a browser may know it only by another name. */
 const zones = (chosen: string) =>
   [...new Set([chosen, ...ZONES])].map((zone) => [zone, zone.replaceAll("_", " ")] as const);
 
@@ -25,16 +26,16 @@ interface Props {
   change: (changes: Partial<Draft>) => void;
 }
 
-/** When the agent runs by itself, with its next five runs as they would be. */
+/** The schedule, with a preview of the next five runs. */
 export function ScheduleFields({ draft, change }: Props) {
   const { schedule_interval: interval } = draft;
   return (
     <Card title="Schedule">
       <Toggle
-        label="Run by itself"
+        label="Run by schedule"
         checked={draft.schedule_enabled}
         onChecked={(schedule_enabled) => change({ schedule_enabled })}
-        hint="It runs what stands under “What it does on each run”."
+        hint="Each run does the “Task of each run”."
       />
       {draft.schedule_enabled && (
         <div className="mt-4 grid gap-x-8 gap-y-4 md:grid-cols-2">
@@ -62,7 +63,7 @@ export function ScheduleFields({ draft, change }: Props) {
                 value={String(draft.schedule_day_of_month ?? 1)}
                 options={DAYS}
                 onValue={(day) => change({ schedule_day_of_month: day === "last" ? "last" : Number(day) })}
-                hint="In a shorter month it is the month's last day."
+                hint="A shorter month uses its last day."
               />
             )}
             <TextField
@@ -79,7 +80,7 @@ export function ScheduleFields({ draft, change }: Props) {
               value={draft.schedule_timezone}
               options={zones(draft.schedule_timezone)}
               onValue={(schedule_timezone) => change({ schedule_timezone })}
-              hint={`Yours is ${OWN_ZONE}.`}
+              hint={`Your time zone is ${OWN_ZONE}.`}
             />
           </div>
           <Preview draft={draft} />
@@ -89,7 +90,7 @@ export function ScheduleFields({ draft, change }: Props) {
   );
 }
 
-/** By the very function that the service schedules by. A browser without Temporal shows them once the agent is saved. */
+/** Uses the service's own next-run function. A browser without Temporal shows the runs after the agent is saved. */
 function Preview({ draft }: { draft: Draft }) {
   const spec = specOf(draft);
   const runs = spec === null || !("Temporal" in globalThis) ? [] : upcoming(spec, new Date().toISOString(), 5);
@@ -97,7 +98,7 @@ function Preview({ draft }: { draft: Draft }) {
     <div className="rounded-lg bg-sunken p-4" aria-live="polite">
       <p className="font-medium">{scheduleInWords(draft)}</p>
       {runs.length === 0 ? (
-        <p className="mt-1 text-muted">The next runs are shown once it is saved.</p>
+        <p className="mt-1 text-muted">The next runs appear after you save the agent.</p>
       ) : (
         <ol className="mt-2 space-y-1.5">
           {runs.map(({ at, note }) => (

@@ -2,17 +2,18 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { secretNamesQuery } from "../api/queries.ts";
 import { Button } from "../ui/basics.tsx";
-import { SelectField, TextField } from "../ui/fields.tsx";
+import { TextField } from "../ui/fields.tsx";
+import { SelectField } from "../ui/select.tsx";
 import type { Inject, SecretUse } from "./draft.ts";
 
 const INJECTS: readonly (readonly [Inject, string])[] = [
-  ["bearer", "as a bearer token"],
-  ["basic", "as a password (basic)"],
-  ["header", "in a header"],
-  ["query", "in a query parameter"],
-  ["hmac", "to sign the body (HMAC)"],
+  ["bearer", "bearer token"],
+  ["basic", "password (basic)"],
+  ["header", "header"],
+  ["query", "query parameter"],
+  ["hmac", "signature of the body (HMAC)"],
 ];
-/** What has to be named besides the secret. */
+/** The field beside the secret. */
 const NAME_OF: Record<Inject, { label: string; placeholder: string; required: boolean } | null> = {
   bearer: null,
   basic: { label: "User name", placeholder: "may be empty", required: false },
@@ -24,30 +25,30 @@ const NAME_OF: Record<Inject, { label: string; placeholder: string; required: bo
 interface SecretUseProps {
   param: string;
   use: SecretUse;
-  /** What is meant where no host is given; else one has to be. */
+  /** The default host. Without it, the person must enter hosts. */
   own_host?: string;
-  /** What is meant where no method is given. */
+  /** The default methods. */
   methods: string;
   onChange: (use: SecretUse) => void;
   onRemove: () => void;
 }
 
-/** Which secret a tool uses, how it is sent, and where to. */
+/** The secret of a tool, how the tool sends it, and to which hosts. */
 export function SecretUseFields({ param, use, own_host, methods, onChange, onRemove }: SecretUseProps) {
   const name = NAME_OF[use.inject];
   return (
     <fieldset className="grid items-start gap-3 rounded-lg border border-line p-3 sm:grid-cols-2">
-      <legend className="px-1 text-sm text-muted">A secret, and where it is sent</legend>
+      <legend className="px-1 text-sm text-muted">Secret</legend>
       <SecretChoice
         label="Secret"
-        none="Choose one"
+        none="Choose a secret"
         required
         param={`${param}.secret`}
         value={use.secret}
         onValue={(secret) => onChange({ ...use, secret })}
       />
       <SelectField
-        label="Sent"
+        label="Sent as"
         value={use.inject}
         options={INJECTS}
         onValue={(inject) => onChange({ ...use, inject, name: "" })}
@@ -63,7 +64,7 @@ export function SecretUseFields({ param, use, own_host, methods, onChange, onRem
         />
       )}
       <TextField
-        label="To these hosts only"
+        label="Only to these hosts"
         param={`${param}.hosts`}
         required={own_host === undefined}
         value={use.hosts}
@@ -75,10 +76,10 @@ export function SecretUseFields({ param, use, own_host, methods, onChange, onRem
         param={`${param}.paths`}
         value={use.paths}
         onValue={(paths) => onChange({ ...use, paths })}
-        placeholder="all, or such as /v1/*"
+        placeholder="all, or a pattern such as /v1/*"
       />
       <TextField
-        label="With these methods"
+        label="Only with these methods"
         param={`${param}.methods`}
         value={use.methods}
         onValue={(text) => onChange({ ...use, methods: text.toUpperCase() })}
@@ -86,7 +87,7 @@ export function SecretUseFields({ param, use, own_host, methods, onChange, onRem
       />
       <div className="flex items-end self-end">
         <Button kind="quiet" icon="trash" onClick={onRemove}>
-          Do not use it
+          Remove secret
         </Button>
       </div>
     </fieldset>
@@ -102,18 +103,18 @@ interface SecretChoiceProps {
   onValue: (value: string) => void;
 }
 
-/** One of the user's secrets, by name. One that is chosen and no longer exists is marked as such. */
+/** One of the user's secrets, by name. A hint says if the chosen secret does not exist. */
 export function SecretChoice({ label, none, required = false, param, value, onValue }: SecretChoiceProps) {
   const { data: secrets } = useQuery(secretNamesQuery);
-  const names = (secrets ?? []).map((secret) => secret.name);
-  const gone = value !== "" && secrets !== undefined && !names.includes(value);
+  const names = secrets?.names ?? [];
+  const missing = value !== "" && secrets?.complete === true && !names.includes(value);
   const options = [...(value === "" || names.includes(value) ? [] : [value]), ...names];
   const hint =
-    secrets?.length === 0 || gone ? (
+    missing || (secrets?.complete === true && names.length === 0) ? (
       <>
-        {gone ? "There is no secret of this name any more: " : "There is none yet: "}
+        {missing ? "This secret does not exist: " : "You have no secrets yet: "}
         <Link to="/secrets" target="_blank" className="link">
-          store one
+          create a secret
         </Link>
         .
       </>

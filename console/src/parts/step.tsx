@@ -15,7 +15,7 @@ interface AssistantMessage {
   tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
-/** One step of a run: what was asked, what came back, what was taken out of it, what it cost. */
+/** One step of a run: its call, result, removed texts and cost. */
 export function StepCard({ step }: { step: Step }) {
   const tool = step.type === "tool";
   return (
@@ -41,9 +41,9 @@ export function StepCard({ step }: { step: Step }) {
                 search={{ why: step.index }}
                 resetScroll={false}
                 className="link"
-                aria-label={`Why step ${step.index + 1} cost that`}
+                aria-label={`Explain the cost of step ${step.index + 1}`}
               >
-                why?
+                explain
               </Link>
             </>
           )}
@@ -54,7 +54,7 @@ export function StepCard({ step }: { step: Step }) {
         {cutOff(step) !== null && <p className="text-warn">{cutOff(step)}</p>}
         <Removed safety={step.safety} />
         {step.error !== null && (
-          <p className="break-words text-bad">
+          <p className="wrap-anywhere text-bad">
             {words(failure(step.error.code))}: {step.error.message}{" "}
             <code className="text-xs text-muted">{step.error.code}</code>
           </p>
@@ -70,7 +70,7 @@ function ModelAnswer({ message }: { message: AssistantMessage | null }) {
       {typeof message?.content === "string" && message.content !== "" && <Markdown text={message.content} />}
       {message?.tool_calls?.map((call) => (
         <div key={call.id} className="text-muted">
-          asked for <code className="text-ink">{call.function.name}</code> <Arguments of={parsed(call)} />
+          called <code className="text-ink">{call.function.name}</code> <Arguments of={parsed(call)} />
         </div>
       ))}
     </>
@@ -85,7 +85,7 @@ const parsed = ({ function: { arguments: text } }: NonNullable<AssistantMessage[
   }
 };
 
-/** Short ones in a line; of an address the address, and what is long behind a disclosure. */
+/** Short arguments in one line. Long arguments are hidden until opened. */
 function Arguments({ of }: { of: unknown }) {
   const { url, ...rest } = (of !== null && typeof of === "object" ? of : { text: of }) as Record<string, unknown>;
   const others = Object.keys(rest).length === 0 ? "" : JSON.stringify(rest, null, 1);
@@ -116,7 +116,7 @@ function ToolCall({ step }: { step: Step }) {
       {result !== "" && step.error === null && (
         <details>
           <summary className="w-fit text-sm text-muted hover:text-ink">
-            What came back, as the model saw it ({number(result.length)} characters)
+            Result that the model saw ({number(result.length)} characters)
           </summary>
           <pre className="mt-2 max-h-80 overflow-auto rounded-lg bg-sunken p-3 text-sm break-words whitespace-pre-wrap">
             {result}
@@ -127,7 +127,7 @@ function ToolCall({ step }: { step: Step }) {
   );
 }
 
-/** What the safety layer took out of a page, and why. */
+/** The texts that the safety layer removed, with the reasons. */
 function Removed({ safety }: { safety: Step["safety"] }) {
   const { removed = [], verdict } = (safety ?? {}) as { removed?: Removal[]; verdict?: { injected: boolean } };
   if (removed.length === 0) return null;
@@ -136,8 +136,8 @@ function Removed({ safety }: { safety: Step["safety"] }) {
       <h4 className={`flex items-center gap-2 font-medium ${verdict?.injected === true ? "text-warn" : "text-muted"}`}>
         <Icon name="shield" />
         {verdict?.injected === true
-          ? "The page tried to give the model orders. They were taken out:"
-          : "The safety layer took out:"}
+          ? "The page contained instructions for the model. The safety layer removed them:"
+          : "The safety layer removed:"}
       </h4>
       <ul className="mt-1.5 space-y-1.5">
         {removed.slice(0, 10).map(({ technique: name, excerpt }) => (
@@ -145,7 +145,7 @@ function Removed({ safety }: { safety: Step["safety"] }) {
             <span className="font-medium" title={name}>
               {technique(name)}
             </span>
-            <q className="ml-2 break-words text-muted">{excerpt}</q>
+            <q className="ml-2 wrap-anywhere text-muted">{excerpt}</q>
           </li>
         ))}
       </ul>

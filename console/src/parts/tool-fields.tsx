@@ -10,14 +10,14 @@ interface Props {
   change: (changes: Partial<Draft>) => void;
 }
 
-/** What the agent may do, and with which secrets. Only what stands here is ever allowed: no page can add to it. */
+/** The tools of an agent and their secrets. The agent can use no others. A web page cannot add one. */
 export function ToolFields({ draft, change }: Props) {
   return (
-    <Card title="Tools" note="Only what you allow here is possible; nothing that a page says adds to it.">
+    <Card title="Tools" note="The agent can use only these tools. No web page can add one.">
       <div className="divide-y divide-line">
         <Tool
           name="Read the web"
-          hint="Fetches pages. What they say passes the safety layer before the model sees it."
+          hint="Fetches web pages. The safety layer checks each page before the model sees it."
           enabled={draft.fetch_enabled}
           onEnabled={(fetch_enabled) => change({ fetch_enabled })}
         >
@@ -25,7 +25,7 @@ export function ToolFields({ draft, change }: Props) {
         </Tool>
         <Tool
           name="Send webhooks"
-          hint="Posts signed JSON to addresses that you name."
+          hint="Sends signed JSON to the addresses that you enter."
           enabled={draft.webhook_enabled}
           onEnabled={(webhook_enabled) => change({ webhook_enabled })}
         >
@@ -33,7 +33,7 @@ export function ToolFields({ draft, change }: Props) {
         </Tool>
         <Tool
           name="Use MCP servers"
-          hint="Tools that a server of your choice offers. What they bring back passes the safety layer too."
+          hint="Uses the tools of your MCP servers. The safety layer checks their answers too."
           enabled={draft.mcp_enabled}
           onEnabled={(mcp_enabled) =>
             change({ mcp_enabled, mcp_servers: draft.mcp_servers.length === 0 ? [NO_SERVER] : draft.mcp_servers })
@@ -69,7 +69,7 @@ function Tool({ name, hint, enabled, onEnabled, children }: ToolProps) {
 
 interface CallsProps {
   tool: "web_fetch" | "send_webhook" | "mcp";
-  /** Where nothing is given. */
+  /** The default. */
   usual: number;
   value: string;
   onValue: (value: string) => void;
@@ -77,7 +77,7 @@ interface CallsProps {
 function CallsField({ tool, usual, value, onValue }: CallsProps) {
   return (
     <TextField
-      label="Calls a run, at most"
+      label="Most calls per run"
       param={`tools_config.${tool}.max_calls`}
       type="number"
       min={1}
@@ -100,7 +100,7 @@ function FetchFields({ draft, change }: Props) {
         value={draft.fetch_hosts}
         onValue={(fetch_hosts) => change({ fetch_hosts })}
         placeholder="any public host"
-        hint="Such as example.com, *.example.org. Parted by commas."
+        hint="Such as example.com, *.example.org. Separate hosts by commas."
       />
       <div className="grid gap-4 sm:grid-cols-2">
         <TextField
@@ -121,11 +121,11 @@ function FetchFields({ draft, change }: Props) {
         label="Strict safety"
         checked={draft.fetch_strict}
         onChecked={(fetch_strict) => change({ fetch_strict })}
-        hint="A page that tries to give the model orders ends the run, instead of being read without them."
+        hint="A page with instructions for the model ends the run. Otherwise the run continues without the instructions."
       />
       {draft.fetch_auth.map((use, place) => (
         <SecretUseFields
-          // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no other identity
+          // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no id
           key={place}
           param={`tools_config.web_fetch.auth[${place}]`}
           use={use}
@@ -135,7 +135,7 @@ function FetchFields({ draft, change }: Props) {
         />
       ))}
       <Button icon="plus" onClick={() => change({ fetch_auth: [...draft.fetch_auth, NO_SECRET_USE] })}>
-        Use a secret
+        Add secret
       </Button>
     </>
   );
@@ -152,12 +152,12 @@ function WebhookFields({ draft, change }: Props) {
         value={draft.webhook_urls}
         onValue={(webhook_urls) => change({ webhook_urls })}
         placeholder="https://example.com/hook"
-        hint="Exact ones, one a line."
+        hint="Exact addresses, one per line."
       />
       <div className="grid gap-4 sm:grid-cols-2">
         <SecretChoice
           label="Signed with"
-          none="a key of this agent"
+          none="the agent's own key"
           param="tools_config.send_webhook.secret"
           value={draft.webhook_secret}
           onValue={(webhook_secret) => change({ webhook_secret })}
@@ -173,7 +173,7 @@ function WebhookFields({ draft, change }: Props) {
         label="Strict safety for answers"
         checked={draft.webhook_strict}
         onChecked={(webhook_strict) => change({ webhook_strict })}
-        hint="A receiver whose answer tries to give the model orders ends the run."
+        hint="An answer with instructions for the model ends the run."
       />
     </>
   );

@@ -1,7 +1,8 @@
+import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ButtonHTMLAttributes, ReactNode } from "react";
 import { Icon, type IconName } from "./icons.tsx";
 
-/** The small pieces that every page is made of. */
+/** Basic parts of every page. */
 
 const KINDS = {
   primary: "bg-accent text-accent-ink border-transparent hover:brightness-110",
@@ -11,14 +12,14 @@ const KINDS = {
 } as const;
 export type ButtonKind = keyof typeof KINDS;
 
-/** The look of a button, for links that act like one. */
+/** Classes of a button, for links that look like one. */
 export const buttonClass = (kind: ButtonKind = "plain", className = "") =>
   `inline-flex items-center justify-center gap-1.5 rounded-md border px-3 py-1.5 min-h-[calc(2rem+2px)] font-medium leading-5 whitespace-nowrap select-none transition-colors disabled:opacity-55 ${KINDS[kind]} ${className}`;
 
 interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   kind?: ButtonKind;
   icon?: IconName;
-  /** Something is under way: the button waits and says so. */
+  /** The action is in progress: the button is disabled and shows a spinner. */
   busy?: boolean;
 }
 export function Button({
@@ -53,14 +54,14 @@ export function Spinner({ className = "size-4" }: { className?: string }) {
   );
 }
 
-/** The heading of a page; the document's title follows it. */
+/** The page's heading and the document's title. */
 export function PageHeader({ title, note, children }: { title: string; note?: ReactNode; children?: ReactNode }) {
   return (
     <header className="mb-5 flex flex-wrap items-start justify-between gap-x-6 gap-y-3 md:flex-nowrap">
       <title>{`${title} · Purser`}</title>
       <div className="min-w-0">
-        <h1 className="text-xl font-semibold tracking-tight break-words">{title}</h1>
-        {note !== undefined && <div className="mt-0.5 text-muted">{note}</div>}
+        <h1 className="text-xl font-semibold tracking-tight wrap-anywhere">{title}</h1>
+        {note !== undefined && <div className="mt-0.5 wrap-anywhere text-muted">{note}</div>}
       </div>
       {children !== undefined && <div className="flex shrink-0 flex-wrap items-center gap-2">{children}</div>}
     </header>
@@ -72,7 +73,7 @@ interface CardProps {
   note?: ReactNode;
   actions?: ReactNode;
   children: ReactNode;
-  /** Content to the edges: tables and lists. */
+  /** No padding around the content, for tables and lists. */
   flush?: boolean;
   className?: string;
 }
@@ -81,8 +82,8 @@ export function Card({ title, note, actions, children, flush = false, className 
     <section className={`min-w-0 rounded-xl border border-line bg-panel ${className}`}>
       {title !== undefined && (
         <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2 px-4 pt-3.5 pb-2.5">
-          <div>
-            <h2 className="font-semibold">{title}</h2>
+          <div className="min-w-0">
+            <h2 className="font-semibold wrap-anywhere">{title}</h2>
             {note !== undefined && <p className="text-sm text-muted">{note}</p>}
           </div>
           {actions}
@@ -93,7 +94,7 @@ export function Card({ title, note, actions, children, flush = false, className 
   );
 }
 
-/** What a list shows that has nothing yet: what it is for, and what to do next. */
+/** Replaces an empty list: says what the list is for and what to do next. */
 export function Empty({
   icon,
   title,
@@ -137,7 +138,7 @@ export function Badge({ tone = "neutral", children }: { tone?: Tone; children: R
 }
 
 const RUN_TONES: Record<string, Tone> = { running: "accent", cancelling: "warn", succeeded: "good", failed: "bad" };
-/** The state of a run or a step. */
+/** The status of a run or a step. */
 export function Status({ status }: { status: string }) {
   return (
     <Badge tone={RUN_TONES[status] ?? "neutral"}>
@@ -147,7 +148,7 @@ export function Status({ status }: { status: string }) {
   );
 }
 
-/** A message that stays: a banner within the page. */
+/** A permanent message within the page. */
 export function Callout({
   tone,
   icon,
@@ -160,7 +161,7 @@ export function Callout({
   return (
     <div className={`flex items-start gap-2.5 rounded-lg px-3.5 py-2.5 ${TONES[tone]}`}>
       <Icon name={icon} className="mt-0.5 size-4" />
-      <div className="min-w-0 flex-1">{children}</div>
+      <div className="min-w-0 flex-1 wrap-anywhere">{children}</div>
     </div>
   );
 }
@@ -169,23 +170,56 @@ export function Skeleton({ lines = 3 }: { lines?: number }) {
   return (
     <div className="animate-pulse space-y-2.5 p-4" role="status" aria-label="Loading">
       {Array.from({ length: lines }, (_, line) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are alike and never change places
+        // biome-ignore lint/suspicious/noArrayIndexKey: the lines are equal and keep their order
         <div key={line} className="h-4 rounded bg-sunken" />
       ))}
     </div>
   );
 }
 
-/** A term and what it is, in rows. */
+/** Terms and values in rows. */
 export function Facts({ facts }: { facts: [string, ReactNode][] }) {
   return (
     <dl className="grid grid-cols-[auto_1fr] gap-x-5 gap-y-2">
       {facts.map(([term, fact]) => (
         <div key={term} className="contents">
           <dt className="text-muted">{term}</dt>
-          <dd className="min-w-0 break-words">{fact}</dd>
+          <dd className="min-w-0 wrap-anywhere">{fact}</dd>
         </div>
       ))}
     </dl>
   );
 }
+
+interface Tab {
+  name: string;
+  chosen: boolean;
+  to: LinkProps["to"];
+  params?: Record<string, string>;
+  search: Record<string, unknown>;
+}
+
+/** Parts of a page. Each is a link with an address, so it can open in a new tab. */
+export function Tabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
+  return (
+    <nav aria-label={label} className="mb-4 flex gap-1 overflow-x-auto border-b border-line">
+      {tabs.map(({ name, chosen, ...link }) => (
+        <Link
+          key={name}
+          {...(link as LinkProps)}
+          replace
+          resetScroll={false}
+          aria-current={chosen ? "true" : undefined}
+          activeProps={{}}
+          className={`-mb-px border-b-2 px-3 py-2 font-medium whitespace-nowrap max-md:px-2 ${chosen ? "border-accent text-ink" : "border-transparent text-muted hover:text-ink"}`}
+        >
+          {name}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+/** Classes of one choice in a row of choices. */
+export const segmentClass = (chosen: boolean) =>
+  `rounded-md px-2.5 py-1 text-sm font-medium whitespace-nowrap ${chosen ? "bg-panel text-ink shadow-xs ring-1 ring-line" : "text-muted hover:text-ink"}`;

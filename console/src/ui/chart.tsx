@@ -9,18 +9,18 @@ interface Bar {
 }
 
 const [WIDTH, HEIGHT] = [720, 160];
-/** At most this many days are named below the chart. */
+/** The chart labels at most this many days. */
 const NAMED_DAYS = 5;
 
-/** The least round number (2, 4, 6, 8 or 10 times a power of ten) that is not below `value`: half of it is round too. */
+/** Rounds up to 2, 4, 6, 8 or 10 times a power of ten, so that half of it is a round number too. */
 function roundUp(value: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(1, value)));
   return ([2, 4, 6, 8, 10].find((step) => step * power >= value) ?? 10) * power;
 }
 
-/** Billed tokens by day as bars, and, for who reads with ears or wants the figures, as a table. */
+/** Billed tokens by day as bars, and as a table for screen readers and exact figures. */
 export function UsageChart({ days }: { days: readonly Bar[] }) {
-  const [pointed, setPointed] = useState<number | null>(null);
+  const [hovered, setHovered] = useState<number | null>(null);
   const total = days.reduce((sum, bar) => sum + bar.cost_tokens, 0);
   if (total === 0)
     return <p className="py-20 text-center text-muted">No tokens were used in these {days.length} days.</p>;
@@ -46,27 +46,27 @@ export function UsageChart({ days }: { days: readonly Bar[] }) {
             preserveAspectRatio="none"
             className="h-40 w-full overflow-visible"
             role="img"
-            aria-label={`${number(total)} billed tokens in ${days.length} days. The table below has each day.`}
-            onPointerLeave={() => setPointed(null)}
+            aria-label={`${number(total)} billed tokens in ${days.length} days. The table below lists each day.`}
+            onPointerLeave={() => setHovered(null)}
           >
             {[0, HEIGHT / 2].map((y) => (
               <line key={y} x2={WIDTH} y1={y} y2={y} className="stroke-line" vectorEffect="non-scaling-stroke" />
             ))}
             {days.map((bar, place) => (
-              <g key={bar.date} onPointerEnter={() => setPointed(place)}>
+              <g key={bar.date} onPointerEnter={() => setHovered(place)}>
                 <rect x={place * slot} y="0" width={slot} height={HEIGHT} fill="transparent" />
                 <rect
                   x={(place + 0.14) * slot}
                   width={slot * 0.72}
                   y={HEIGHT - height(bar.cost_tokens)}
                   height={height(bar.cost_tokens)}
-                  className={pointed === null || pointed === place ? "fill-accent" : "fill-accent/45"}
+                  className={hovered === null || hovered === place ? "fill-accent" : "fill-accent/45"}
                 />
               </g>
             ))}
             <line x2={WIDTH} y1={HEIGHT} y2={HEIGHT} className="stroke-edge" vectorEffect="non-scaling-stroke" />
           </svg>
-          {pointed !== null && <Tip bar={days[pointed]} at={(pointed + 0.5) / days.length} />}
+          {hovered !== null && <Tip bar={days[hovered]} at={(hovered + 0.5) / days.length} />}
         </div>
         <DayNames days={days} />
       </div>
@@ -98,13 +98,13 @@ export function UsageChart({ days }: { days: readonly Bar[] }) {
               ))}
           </tbody>
         </table>
-        <p className="mt-1 text-muted">Days without requests are left out.</p>
+        <p className="mt-1 text-muted">Days without requests are not listed.</p>
       </details>
     </figure>
   );
 }
 
-/** What the bar that is pointed at says; beside it, so that it stays within the chart. */
+/** Figures of the bar under the pointer. They are beside the bar, so they stay inside the chart. */
 function Tip({ bar, at }: { bar: Bar | undefined; at: number }) {
   if (bar === undefined) return null;
   return (
@@ -121,7 +121,7 @@ function Tip({ bar, at }: { bar: Bar | undefined; at: number }) {
   );
 }
 
-/** Some of the days, below their bars, counted back from the last. */
+/** Labels of some days, counted back from the last. */
 function DayNames({ days }: { days: readonly Bar[] }) {
   const step = Math.ceil(days.length / NAMED_DAYS);
   return (
@@ -143,7 +143,7 @@ function DayNames({ days }: { days: readonly Bar[] }) {
   );
 }
 
-/** How much of a whole is there: what remains of a bucket, what is used of a cap. */
+/** A part of a whole: the rest of a bucket, the used part of a cap. */
 export function Meter({
   label,
   value,
@@ -157,7 +157,7 @@ export function Meter({
 }) {
   const percent = of === 0 ? 0 : Math.min(100, (value / of) * 100);
   return (
-    // biome-ignore lint/a11y/useSemanticElements: browsers let no style near <meter>
+    // biome-ignore lint/a11y/useSemanticElements: browsers do not style <meter>
     <div
       role="meter"
       aria-label={label}
@@ -171,7 +171,3 @@ export function Meter({
     </div>
   );
 }
-
-/** A choice between views, each with its address. */
-export const segmentClass = (chosen: boolean) =>
-  `rounded-md px-2.5 py-1 text-sm font-medium whitespace-nowrap ${chosen ? "bg-panel text-ink shadow-xs ring-1 ring-line" : "text-muted hover:text-ink"}`;

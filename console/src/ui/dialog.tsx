@@ -1,9 +1,10 @@
-import { type ComponentProps, type FormEvent, type ReactNode, useEffect, useId, useRef, useState } from "react";
-import { useAct } from "./act.ts";
+import { useMutation } from "@tanstack/react-query";
+import { type ComponentProps, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Button } from "./basics.tsx";
-import { TextField } from "./fields.tsx";
+import { onSubmit, TextField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 import { ProblemNotice } from "./problem.tsx";
+import { confirmSaved } from "./saved.tsx";
 
 interface DialogProps {
   title: string;
@@ -12,15 +13,15 @@ interface DialogProps {
   wide?: boolean;
 }
 
-/** A modal dialog while it is rendered. The browser's own: it keeps the focus in and gives it back. */
+/** A modal dialog while it is rendered. The browser's own element keeps the focus inside and returns it at the end. */
 export function Dialog({ title, onClose, children, wide = false }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null);
   const title_id = useId();
   useEffect(() => {
     const opener = document.activeElement;
     ref.current?.showModal();
-    // the browser would begin at the button that closes it
-    const field = ref.current?.querySelector<HTMLElement>("form :is(input, textarea, select):not([readonly])");
+    // The browser would focus the close button first.
+    const field = ref.current?.querySelector<HTMLElement>("form :is(input, textarea, [role=combobox]):not([readonly])");
     (field ?? document.getElementById(title_id))?.focus();
     return () => {
       if (opener instanceof HTMLElement) opener.focus();
@@ -35,7 +36,7 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
       className={`m-auto max-h-[90dvh] w-[calc(100%-2rem)] overflow-auto rounded-2xl border border-line bg-panel p-0 shadow-2xl ${wide ? "max-w-2xl" : "max-w-md"}`}
     >
       <div className="flex items-center justify-between gap-4 border-b border-line px-5 py-3.5">
-        <h2 id={title_id} tabIndex={-1} className="min-w-0 text-base font-semibold break-words outline-none">
+        <h2 id={title_id} tabIndex={-1} className="min-w-0 text-base font-semibold wrap-anywhere outline-none">
           {title}
         </h2>
         <Button kind="quiet" className="-mr-2 px-1.5" aria-label="Close" onClick={() => ref.current?.close()}>
@@ -49,36 +50,39 @@ export function Dialog({ title, onClose, children, wide = false }: DialogProps) 
 
 interface ConfirmProps {
   title: string;
-  /** What will happen, and whether it can be undone. */
+  /** Says what will happen and whether it can be undone. */
   children: ReactNode;
-  act: string;
-  /** What the other button says. */
+  /** Verb and object of the action, on its button. */
+  action: string;
+  /** Text of the other button. */
   keep?: string;
   kind?: "danger" | "primary";
-  /** What has to be typed first, for what is worse than a slip. */
+  /** The person must type this first. */
   typed?: string;
-  onAct: () => Promise<unknown>;
+  /** The message after success. */
+  saved?: string;
+  onConfirm: () => Promise<unknown>;
   onClose: () => void;
 }
 
-/** Asks before something is destroyed or paid. */
-export function Confirm({ title, children, act, keep, kind = "danger", typed, onAct, onClose }: ConfirmProps) {
+/** Asks before a deletion or a payment. */
+export function Confirm(props: ConfirmProps) {
+  const { title, children, action, keep = "Cancel", kind = "danger", typed, saved, onConfirm, onClose } = props;
   const [text, setText] = useState("");
-  const { act: attempt, busy, error } = useAct();
-  const confirm = (event: FormEvent) => {
-    event.preventDefault();
-    void attempt(async () => {
-      await onAct();
+  const confirm = useMutation({
+    mutationFn: onConfirm,
+    onSuccess: () => {
       onClose();
-    });
-  };
+      if (saved !== undefined) confirmSaved(saved);
+    },
+  });
   return (
     <Dialog title={title} onClose={onClose}>
-      <form onSubmit={confirm} className="space-y-4">
-        <div className="text-pretty text-muted">{children}</div>
+      <form onSubmit={onSubmit(confirm.mutate)} className="space-y-4">
+        <div className="text-pretty wrap-anywhere text-muted">{children}</div>
         {typed !== undefined && (
           <TextField
-            label="To go on, type the address"
+            label="To confirm, type the e-mail address"
             hint={typed}
             autoComplete="off"
             spellCheck={false}
@@ -87,14 +91,14 @@ export function Confirm({ title, children, act, keep, kind = "danger", typed, on
           />
         )}
         <FormEnd
-          error={error}
-          busy={busy}
+          error={confirm.error}
+          busy={confirm.isPending}
           onCancel={onClose}
-          cancel={keep ?? (kind === "danger" ? "Keep it" : "Cancel")}
+          cancel={keep}
           kind={kind}
           disabled={typed !== undefined && text.trim() !== typed}
         >
-          {act}
+          {action}
         </FormEnd>
       </form>
     </Dialog>
@@ -102,18 +106,18 @@ export function Confirm({ title, children, act, keep, kind = "danger", typed, on
 }
 
 interface FormEndProps {
-  /** What went wrong with the last try; null: nothing. */
+  /** The error of the last attempt; null: none. */
   error: ComponentProps<typeof ProblemNotice>["error"] | null;
   busy: boolean;
   onCancel: () => void;
   cancel?: ReactNode;
   kind?: ComponentProps<typeof Button>["kind"];
   disabled?: boolean;
-  /** What the form does. */
+  /** Text of the submit button. */
   children: ReactNode;
 }
 
-/** The end of a dialog's form: what went wrong, and the two ways out. */
+/** The end of a dialog's form: the error and the two buttons. */
 export function FormEnd({
   error,
   busy,
@@ -126,7 +130,7 @@ export function FormEnd({
   return (
     <>
       {error !== null && <ProblemNotice error={error} />}
-      <div className="flex justify-end gap-2">
+      <div className="flex flex-wrap justify-end gap-2">
         <Button onClick={onCancel}>{cancel}</Button>
         <Button type="submit" kind={kind} busy={busy} disabled={disabled}>
           {children}

@@ -1,32 +1,40 @@
 import { Switch } from "radix-ui";
-import { createContext, type InputHTMLAttributes, type ReactNode, useContext, useEffect, useId } from "react";
+import {
+  createContext,
+  type FormEvent,
+  type InputHTMLAttributes,
+  type ReactNode,
+  useContext,
+  useEffect,
+  useId,
+} from "react";
 import { asProblem, type Problem } from "../api/problem.ts";
 
-/** The error of a form's last attempt, so that each field can show what is said of it. */
+/** The error of a form's last attempt. Each field shows the part that concerns it. */
 const FormError = createContext<unknown>(null);
 export const FormErrorProvider = FormError.Provider;
 
 interface FieldProps {
   label: string;
   hint?: ReactNode;
-  /** The API's name of the field: its errors are shown here. */
+  /** The API's name for the field. The field shows errors about it. */
   param?: string;
   className?: string;
   children: (props: { id: string; "aria-describedby": string | undefined; "aria-invalid": boolean }) => ReactNode;
 }
 
-/** Whether an error is about the field or about a part of it: `hosts[1]` is about `hosts`. */
+/** Whether an error concerns the field or a part of it: `hosts[1]` is a part of `hosts`. */
 const isWithin = (wrong: string | null, param: string) =>
   wrong !== null && (wrong === param || wrong.startsWith(`${param}[`) || wrong.startsWith(`${param}.`));
 
-/** What is wrong, said where it is plain which field is meant. */
+/** The error message beside its field, without the field's name. */
 function atField({ code, param, message }: Problem): string {
-  if (code === "missing_field") return "This is needed.";
-  const told = message.replace(`${param} is not valid: `, "");
-  return told.charAt(0).toUpperCase() + told.slice(1);
+  if (code === "missing_field") return "This field is required.";
+  const text = message.replace(`${param} is not valid: `, "");
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** A label, its control, a hint, and what is wrong with it. */
+/** A label, its control, a hint and the error. */
 export function Field({ label, hint, param, className = "", children }: FieldProps) {
   const id = useId();
   const error = useContext(FormError);
@@ -35,7 +43,7 @@ export function Field({ label, hint, param, className = "", children }: FieldPro
   useEffect(() => {
     if (!wrong || error === null) return;
     const control = document.getElementById(id);
-    control?.scrollIntoView({ block: "center" }); // clear of what is fixed to the window's edges
+    control?.scrollIntoView({ block: "center" }); // away from the fixed bars at the edges
     control?.focus({ preventScroll: true });
   }, [wrong, error, id]);
   const described = [hint !== undefined && `${id}-hint`, wrong && `${id}-error`].filter(Boolean).join(" ");
@@ -122,56 +130,6 @@ export function AreaField({
   );
 }
 
-interface SelectFieldProps<Value extends string> {
-  label: string;
-  hint?: ReactNode;
-  param?: string;
-  value: Value;
-  options: readonly (readonly [Value, string])[];
-  onValue: (value: Value) => void;
-  className?: string;
-  disabled?: boolean;
-  /** The empty value is no choice. */
-  required?: boolean;
-}
-export function SelectField<Value extends string>({
-  label,
-  hint,
-  param,
-  value,
-  options,
-  onValue,
-  className,
-  disabled,
-  required,
-}: SelectFieldProps<Value>) {
-  return (
-    <Field
-      label={label}
-      {...(hint === undefined ? {} : { hint })}
-      {...(param === undefined ? {} : { param })}
-      className={className ?? ""}
-    >
-      {(props) => (
-        <select
-          {...props}
-          disabled={disabled}
-          required={required}
-          className="control pr-8"
-          value={value}
-          onChange={(event) => onValue(event.target.value as Value)}
-        >
-          {options.map(([option, text]) => (
-            <option key={option} value={option}>
-              {text}
-            </option>
-          ))}
-        </select>
-      )}
-    </Field>
-  );
-}
-
 interface ToggleProps {
   label: string;
   hint?: ReactNode;
@@ -207,5 +165,11 @@ export function Toggle({ label, hint, checked, onChecked, disabled = false }: To
   );
 }
 
-/** Text with one entry a line or comma as a list, and back. */
+/** Splits text at commas, spaces and line breaks. */
 export const toList = (text: string): string[] => text.split(/[\s,]+/).filter((entry) => entry !== "");
+
+/** Handles a form's submit event by `submit` instead of the browser. */
+export const onSubmit = (submit: () => void) => (event: FormEvent) => {
+  event.preventDefault();
+  submit();
+};

@@ -5,12 +5,12 @@ import { Button, Skeleton } from "./basics.tsx";
 import { ProblemNotice } from "./problem.tsx";
 
 export interface Column<Row> {
-  /** The heading; an empty one is for actions. */
+  /** The heading; an empty title is for actions. */
   title: string;
   cell: (row: Row) => ReactNode;
-  /** Numbers stand right. */
+  /** Aligned right. */
   numeric?: boolean;
-  /** Left out on a phone, where `first` tells it. */
+  /** Hidden on a phone. */
   wide?: boolean;
 }
 
@@ -25,9 +25,9 @@ export function Table<Row>({ label, columns, rows, keyOf }: TableProps<Row>) {
   const look = ({ numeric, wide }: Column<Row>) =>
     `${numeric === true ? "text-right" : "text-left"} ${wide === true ? "max-md:hidden" : ""}`;
   return (
-    // biome-ignore lint/a11y/noNoninteractiveTabindex: what scrolls must be reachable by keyboard
+    // biome-ignore lint/a11y/noNoninteractiveTabindex: keyboard users must reach a scrolling area
     <section className="relative overflow-x-auto" tabIndex={0} aria-label={label}>
-      <table className="w-full border-collapse">
+      <table className="w-full border-collapse wrap-normal">
         <thead>
           <tr className="border-b border-line text-xs text-muted">
             {columns.map((column) => (
@@ -65,29 +65,38 @@ interface PagedTableProps<Row> extends Omit<TableProps<Row>, "rows"> {
   empty: ReactNode;
 }
 
-/** A list of the API as a table: loading, failed, empty, or with its rows and a button for more. */
+/** A list of the API as a table, with a button for the next page. Rows stay visible when a reload fails. */
 export function PagedTable<Row>({ query, empty, ...table }: PagedTableProps<Row>) {
   const result = useInfiniteQuery(query);
   if (result.isPending) return <Skeleton lines={4} />;
-  if (result.isError) {
-    return (
-      <div className="p-4">
-        <ProblemNotice error={result.error} onRetry={() => result.refetch()} />
-      </div>
-    );
-  }
+  const problem = result.isError && (
+    <div className="p-4">
+      <ProblemNotice
+        error={result.error}
+        onRetry={() => void (result.isFetchNextPageError ? result.fetchNextPage() : result.refetch())}
+      />
+    </div>
+  );
+  if (result.data === undefined) return problem;
   const rows = result.data.pages.flatMap((page) => page.rows);
-  if (rows.length === 0) return <>{empty}</>;
+  if (rows.length === 0) return problem === false ? empty : problem;
   return (
     <>
+      {problem}
       <Table {...table} rows={rows} />
       {result.hasNextPage && (
         <div className="border-t border-line p-2 text-center">
-          <Button kind="quiet" busy={result.isFetchingNextPage} onClick={() => result.fetchNextPage()}>
+          <Button kind="quiet" busy={result.isFetchingNextPage} onClick={() => void result.fetchNextPage()}>
             Show more
           </Button>
         </div>
       )}
     </>
   );
+}
+
+/** The first page of a list. */
+export function useFirstPage<Row>(query: List<Row>): { rows: Row[]; isPending: boolean } {
+  const { data, isPending } = useInfiniteQuery(query);
+  return { rows: data?.pages[0]?.rows ?? [], isPending };
 }

@@ -1,98 +1,157 @@
-import { type Block, blocksOf, type Span, spansOf } from "../markdown.ts";
+import { useEffect, useState } from "react";
+import type { MarkdownNode } from "../markdown.ts";
 
-/** What a model has written, as it meant it to look. */
+/** A text that takes longer stays plain. The limit includes the start of the worker. */
+const PARSE_MS = 5000;
+/** Parsed texts that are kept, so that a page can be shown again at once. */
+const MOST_KEPT = 200;
+
+const kept = new Map<string, MarkdownNode | null>();
+let worker: Worker | null = null;
+let queue: Promise<unknown> = Promise.resolve();
+
+/** Parses in the worker. null: the text took too long or cannot be parsed. */
+function parseInWorker(text: string): Promise<MarkdownNode | null> {
+  return new Promise((resolve) => {
+    const current = worker ?? new Worker(new URL("../markdown.worker.ts", import.meta.url), { type: "module" });
+    worker = current;
+    const end = (tree: MarkdownNode | null, usable: boolean) => {
+      clearTimeout(timer);
+      if (!usable) {
+        current.terminate();
+        worker = null;
+      }
+      resolve(tree);
+    };
+    const timer = setTimeout(() => end(null, false), PARSE_MS);
+    current.onmessage = ({ data }: MessageEvent<MarkdownNode | null>) => end(data, true);
+    current.onerror = () => end(null, false);
+    current.postMessage(text);
+  });
+}
+
+/** One text at a time. Skips a text that the page no longer shows; undefined then. */
+function parse(text: string, isShown: () => boolean): Promise<MarkdownNode | null | undefined> {
+  const parsed = queue.then(async () => {
+    if (!isShown() || kept.has(text)) return kept.get(text);
+    const tree = await parseInWorker(text);
+    kept.set(text, tree);
+    const oldest = kept.keys().next().value;
+    if (kept.size > MOST_KEPT && oldest !== undefined) kept.delete(oldest);
+    return tree;
+  });
+  queue = parsed;
+  return parsed;
+}
+
+/** A model's text with its Markdown rendered. It is plain until the worker has parsed it. */
 export function Markdown({ text }: { text: string }) {
+  const [shown, setShown] = useState({ text, tree: kept.get(text) ?? null });
+  useEffect(() => {
+    let current = true;
+    void parse(text, () => current).then((tree) => current && tree !== undefined && setShown({ text, tree }));
+    return () => {
+      current = false;
+    };
+  }, [text]);
+  // A streamed text keeps the tree of its beginning until the worker has parsed the rest.
+  const tree = text.startsWith(shown.text) ? shown.tree : null;
   return (
-    <div className="space-y-2.5 leading-relaxed break-words">
-      {blocksOf(text).map((block, place) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: a text only grows at its end
-        <BlockView key={place} block={block} />
-      ))}
+    <div className="space-y-2.5 leading-relaxed wrap-anywhere">
+      {tree === null ? <p className="whitespace-pre-wrap">{text}</p> : <Nodes nodes={tree.children ?? []} />}
     </div>
   );
 }
 
-function BlockView({ block }: { block: Block }) {
-  switch (block.kind) {
+/** `tight`: paragraphs without a space between them, as in list items. */
+function Nodes({ nodes, tight = false }: { nodes: readonly MarkdownNode[]; tight?: boolean }) {
+  return nodes.map((node, place) => (
+    // biome-ignore lint/suspicious/noArrayIndexKey: a streamed text only grows at its end
+    <Node key={place} node={node} tight={tight} />
+  ));
+}
+
+function Node({ node, tight }: { node: MarkdownNode; tight: boolean }) {
+  const inside = <Nodes nodes={node.children ?? []} />;
+  switch (node.kind) {
+    case "text":
+      return <>{node.text}</>;
+    case "code":
+      return <code className="rounded bg-sunken px-1 py-px text-sm">{node.text}</code>;
+    case "codeBlock":
+      return (
+        <pre className="overflow-x-auto rounded-lg bg-sunken p-3 font-mono text-sm leading-normal wrap-normal">
+          {node.text}
+        </pre>
+      );
     case "rule":
       return <hr className="border-line" />;
-    case "code":
-      return (
-        <pre className="overflow-x-auto rounded-lg bg-sunken p-3 font-mono text-sm leading-normal">{block.text}</pre>
-      );
+    case "break":
+      return <br />;
+    case "strong":
+      return <strong className="font-semibold">{inside}</strong>;
+    case "emphasis":
+      return <em>{inside}</em>;
+    case "deleted":
+      return <del>{inside}</del>;
+    case "heading":
+      return <p className="font-semibold">{inside}</p>;
+    case "quote":
+      return <blockquote className="space-y-2.5 border-l-2 border-line pl-3 text-muted">{inside}</blockquote>;
     case "list":
+      return <ul className="list-disc space-y-1 pl-5">{inside}</ul>;
+    case "orderedList":
       return (
-        <ul className="space-y-1">
-          {block.items.map(({ mark, depth, text }, place) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a text only grows at its end
-            <li key={place} className="flex gap-2" style={{ paddingLeft: `${depth * 1.25}rem` }}>
-              <span className="min-w-4 shrink-0 text-muted">{mark}</span>
-              <span className="min-w-0 whitespace-pre-wrap">
-                <Spans text={text} />
-              </span>
-            </li>
-          ))}
-        </ul>
+        <ol className="list-decimal space-y-1 pl-6" start={node.start}>
+          {inside}
+        </ol>
       );
+    case "item":
+      return <Item node={node} />;
     case "table":
-      return <TableView head={block.head} rows={block.rows} />;
-    default: {
-      const look = { heading: "font-semibold", quote: "border-l-2 border-line pl-3 text-muted", paragraph: "" };
+      return <Table rows={node.children ?? []} />;
+    case "link":
       return (
-        <p className={`whitespace-pre-wrap ${look[block.kind]}`}>
-          <Spans text={block.text} />
-        </p>
+        <a href={node.url} target="_blank" rel="noreferrer nofollow" className="link break-all">
+          {node.text}
+        </a>
       );
-    }
+    default:
+      return tight ? (
+        <div className="whitespace-pre-wrap">{inside}</div>
+      ) : (
+        <p className="whitespace-pre-wrap">{inside}</p>
+      );
   }
 }
 
-function TableView({ head, rows }: { head: string[]; rows: string[][] }) {
+function Item({ node: { checked, children = [] } }: { node: MarkdownNode }) {
   return (
-    <div className="overflow-x-auto">
-      <table>
-        <thead>
-          <RowView cells={head} cell="th" />
-        </thead>
-        <tbody>
-          {rows.map((cells, place) => (
-            // biome-ignore lint/suspicious/noArrayIndexKey: a text only grows at its end
-            <RowView key={place} cells={cells} cell="td" />
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <li className={`space-y-1 ${checked === undefined ? "" : "list-none"}`}>
+      {checked !== undefined && <span className="-ml-5">{checked ? "☑ " : "☐ "}</span>}
+      <Nodes nodes={children} tight />
+    </li>
   );
 }
 
-function RowView({ cells, cell: Cell }: { cells: string[]; cell: "th" | "td" }) {
-  return (
-    <tr className="border-b border-line">
-      {cells.map((text, place) => (
-        // biome-ignore lint/suspicious/noArrayIndexKey: columns never change places
-        <Cell key={place} className="py-1 pr-5 text-left align-top">
-          <Spans text={text} />
+function Table({ rows }: { rows: readonly MarkdownNode[] }) {
+  const [head, ...body] = rows;
+  const rowOf = (row: MarkdownNode, Cell: "th" | "td", key: number) => (
+    <tr key={key} className="border-b border-line">
+      {(row.children ?? []).map((cell, place) => (
+        // biome-ignore lint/suspicious/noArrayIndexKey: columns keep their order
+        <Cell key={place} className="min-w-20 py-1 pr-5 text-left align-top">
+          <Nodes nodes={cell.children ?? []} />
         </Cell>
       ))}
     </tr>
   );
-}
-
-function Spans({ text }: { text: string }) {
-  return spansOf(text).map((span, place) => (
-    // biome-ignore lint/suspicious/noArrayIndexKey: a text only grows at its end
-    <SpanView key={place} span={span} />
-  ));
-}
-
-function SpanView({ span: { kind, text } }: { span: Span }) {
-  if (kind === "code") return <code className="rounded bg-sunken px-1 py-px text-sm">{text}</code>;
-  if (kind === "strong") return <strong className="font-semibold">{text}</strong>;
-  if (kind === "emphasis") return <em>{text}</em>;
-  if (kind === "text") return <>{text}</>;
   return (
-    <a href={text} target="_blank" rel="noreferrer nofollow" className="link break-all">
-      {text}
-    </a>
+    <div className="overflow-x-auto">
+      <table>
+        {head !== undefined && <thead>{rowOf(head, "th", 0)}</thead>}
+        <tbody>{body.map((row, place) => rowOf(row, "td", place))}</tbody>
+      </table>
+    </div>
   );
 }

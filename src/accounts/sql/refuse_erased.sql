@@ -1,4 +1,4 @@
--- No row of an erased user is inserted after the erasure, whatever was running. Erasing locks the user's row before it
+-- No row of an erased user is inserted after the erasure. Erasing locks the user's row before it
 -- deletes anything. An insert takes a share lock on it: either the deletion comes later, or the insert finds the user
 -- locked or erased and inserts nothing. With `drop` it skips the row silently, otherwise it fails. No insert waits for
 -- an erasure, so no deadlock is possible.

@@ -49,6 +49,7 @@ test("without any variable the service listens on loopback, on embedded storage,
     margin: 1,
     limits: {
       requests_per_minute: 600,
+      session_requests_per_minute: 600,
       concurrent_runs_per_user: 10,
       concurrent_runs: 50,
       body_bytes: 4_194_304,

@@ -1,48 +1,47 @@
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { DropdownMenu } from "radix-ui";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { stale } from "../api/queries.ts";
 import { number } from "../format.ts";
-import { useAct } from "../ui/act.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, SelectField, TextField, Toggle } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { SelectField } from "../ui/select.tsx";
 
 type User = Answer<"GET /api/v1/admin/users/{id}">;
 
-/** Makes a user, and shows the first key this once. */
+/** Creates a user and shows the first API key once. */
 export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [trial, setTrial] = useState(true);
   const [key, setKey] = useState<string | null>(null);
-  const { act, busy, error } = useAct();
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
-      const made = await call("POST /api/v1/admin/users", { key: api_key, body: { email, trial } });
-      setKey(made.api_key.key);
-      await stale("operator");
-    });
-  };
+  const save = useMutation({
+    mutationFn: () => call("POST /api/v1/admin/users", { key: api_key, body: { email, trial } }),
+    onSuccess: (created) => {
+      setKey(created.api_key.key);
+      return stale("operator");
+    },
+  });
   return (
     <Dialog title="New user" onClose={onClose}>
       {key !== null ? (
         <ShownOnce label="First API key" text={key} onDone={onClose} />
       ) : (
-        <FormErrorProvider value={error}>
-          <form onSubmit={save} className="space-y-4">
+        <FormErrorProvider value={save.error}>
+          <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
             <TextField label="E-mail" param="email" type="email" required value={email} onValue={setEmail} />
             <Toggle
               label="With a trial"
               checked={trial}
               onChecked={setTrial}
-              hint="Without, the account is empty until you grant tokens."
+              hint="Without a trial the account has no tokens until you grant some."
             />
-            <FormEnd error={error} busy={busy} onCancel={onClose}>
-              Make the user
+            <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
+              Create user
             </FormEnd>
           </form>
         </FormErrorProvider>
@@ -51,19 +50,19 @@ export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => 
   );
 }
 
-type Act = "grant" | "plan" | "suspend" | "resume" | "erase";
+type Action = "grant" | "plan" | "suspend" | "resume" | "erase";
 
-/** What the operator can do with one user. */
-export function UserActs({ user, api_key }: { user: User; api_key: string }) {
-  const [open, setOpen] = useState<Act | null>(null);
+/** The operator's actions on one user. */
+export function UserActions({ user, api_key }: { user: User; api_key: string }) {
+  const [open, setOpen] = useState<Action | null>(null);
   const close = () => setOpen(null);
   const params = { id: user.id };
   const suspended = user.suspended_at !== null;
-  const items: [Act, string][] = [
+  const items: [Action, string][] = [
     ["grant", "Grant tokens"],
     ["plan", user.plan === null ? "Give a plan" : "Change the plan"],
-    suspended ? ["resume", "Serve again"] : ["suspend", "Suspend"],
-    ["erase", "Erase"],
+    suspended ? ["resume", "Resume user"] : ["suspend", "Suspend user"],
+    ["erase", "Erase user"],
   ];
   const done = async (work: Promise<unknown>) => {
     await work;
@@ -82,11 +81,11 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
           sideOffset={4}
           className="z-20 min-w-40 rounded-lg border border-line bg-panel p-1 shadow-lg"
         >
-          {items.map(([act, name]) => (
+          {items.map(([action, name]) => (
             <DropdownMenu.Item
-              key={act}
-              onSelect={() => setOpen(act)}
-              className={`cursor-pointer rounded-md px-2.5 py-1.5 outline-none data-[highlighted]:bg-sunken ${act === "erase" ? "text-bad" : ""}`}
+              key={action}
+              onSelect={() => setOpen(action)}
+              className={`cursor-pointer rounded-md px-2.5 py-1.5 outline-none data-[highlighted]:bg-sunken ${action === "erase" ? "text-bad" : ""}`}
             >
               {name}
             </DropdownMenu.Item>
@@ -98,21 +97,22 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
       {open === "suspend" && (
         <Confirm
           title={`Suspend ${user.email}?`}
-          keep="Cancel"
-          act="Suspend"
+          action="Suspend user"
+          saved="User suspended"
           onClose={close}
-          onAct={() => done(call("POST /api/v1/admin/users/{id}/suspend", { params, key: api_key }))}
+          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/suspend", { params, key: api_key }))}
         >
-          Every request of theirs is refused and their runs are cancelled, until you resume them.
+          All their requests fail and their runs are cancelled until you resume the user.
         </Confirm>
       )}
       {open === "resume" && (
         <Confirm
-          title={`Serve ${user.email} again?`}
+          title={`Resume ${user.email}?`}
           kind="primary"
-          act="Serve again"
+          action="Resume user"
+          saved="User resumed"
           onClose={close}
-          onAct={() => done(call("POST /api/v1/admin/users/{id}/resume", { params, key: api_key }))}
+          onConfirm={() => done(call("POST /api/v1/admin/users/{id}/resume", { params, key: api_key }))}
         >
           Their keys and schedules work again.
         </Confirm>
@@ -121,11 +121,12 @@ export function UserActs({ user, api_key }: { user: User; api_key: string }) {
         <Confirm
           title={`Erase ${user.email}?`}
           typed={user.email}
-          act="Erase for ever"
+          action="Erase user"
+          saved="User erased"
           onClose={close}
-          onAct={() => done(call("DELETE /api/v1/admin/users/{id}", { params, key: api_key }))}
+          onConfirm={() => done(call("DELETE /api/v1/admin/users/{id}", { params, key: api_key }))}
         >
-          Keys, secrets, agents and personal data are destroyed; the ledger stays without a name. This cannot be undone.
+          This deletes keys, secrets, agents and personal data. The ledger stays without a name. This cannot be undone.
         </Confirm>
       )}
     </>
@@ -138,38 +139,43 @@ function GivePlan({ user, api_key, onClose }: { user: User; api_key: string; onC
     queryFn: async () => (await call("GET /api/v1/admin/plans", { key: api_key })).plans,
   });
   const [plan_id, setPlan] = useState(user.plan ?? "");
-  const { act, busy, error } = useAct();
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
-      await call("POST /api/v1/admin/users/{id}/subscription", {
+  const save = useMutation({
+    mutationFn: () =>
+      call("POST /api/v1/admin/users/{id}/subscription", {
         params: { id: user.id },
         key: api_key,
         body: { plan_id },
-      });
+      }),
+    onSuccess: async () => {
       await stale("operator");
+      confirmSaved("Plan saved");
       onClose();
-    });
-  };
+    },
+  });
   const options = (plans.data ?? []).map(
-    ({ id, name, included_tokens, interval }) => [id, `${name} · ${number(included_tokens)} a ${interval}`] as const,
+    ({ id, name, included_tokens, interval }) => [id, `${name} · ${number(included_tokens)} per ${interval}`] as const,
   );
   return (
     <Dialog title={`A plan for ${user.email}`} onClose={onClose}>
-      <FormErrorProvider value={error}>
-        <form onSubmit={save} className="space-y-4">
+      <FormErrorProvider value={save.error}>
+        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
           <SelectField
             label="Plan"
             param="plan_id"
             required
             value={plan_id}
-            options={[["", "Choose one"], ...options]}
+            options={[["", "Choose a plan"], ...options]}
             onValue={setPlan}
-            hint="As if it were paid: its tokens come at once, and with each period from then on. A smaller plan begins when the present period ends."
+            hint="No payment is needed. The tokens are granted now and in each period. A smaller plan starts after the current period."
           />
           {plans.isError && <ProblemNotice error={plans.error} />}
-          <FormEnd error={error} busy={busy} onCancel={onClose} disabled={plan_id === "" || plan_id === user.plan}>
-            Give the plan
+          <FormEnd
+            error={save.error}
+            busy={save.isPending}
+            onCancel={onClose}
+            disabled={plan_id === "" || plan_id === user.plan}
+          >
+            Give plan
           </FormEnd>
         </form>
       </FormErrorProvider>
@@ -187,20 +193,21 @@ function Grant({ user, api_key, onClose }: { user: User; api_key: string; onClos
   const [amount, setAmount] = useState("625000");
   const [source, setSource] = useState<(typeof SOURCES)[number][0]>("bonus");
   const [note, setNote] = useState("");
-  const { act, busy, error } = useAct();
-  const save = (event: FormEvent) => {
-    event.preventDefault();
-    void act(async () => {
+  const save = useMutation({
+    mutationFn: () => {
       const body = { amount_tokens: Number(amount), source, ...(note === "" ? {} : { note }) };
-      await call("POST /api/v1/admin/users/{id}/grants", { params: { id: user.id }, key: api_key, body });
+      return call("POST /api/v1/admin/users/{id}/grants", { params: { id: user.id }, key: api_key, body });
+    },
+    onSuccess: async () => {
       await stale("operator");
+      confirmSaved("Tokens granted");
       onClose();
-    });
-  };
+    },
+  });
   return (
     <Dialog title={`Grant tokens to ${user.email}`} onClose={onClose}>
-      <FormErrorProvider value={error}>
-        <form onSubmit={save} className="space-y-4">
+      <FormErrorProvider value={save.error}>
+        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
           <TextField
             label="Tokens"
             param="amount_tokens"
@@ -210,16 +217,16 @@ function Grant({ user, api_key, onClose }: { user: User; api_key: string; onClos
             value={amount}
             onValue={setAmount}
           />
-          <SelectField label="Counts as" value={source} options={SOURCES} onValue={setSource} />
+          <SelectField label="Type" value={source} options={SOURCES} onValue={setSource} />
           <TextField
             label="Note"
             param="note"
             value={note}
             onValue={setNote}
-            hint="The user reads it beside the bucket."
+            hint="The user sees it beside the bucket."
           />
-          <FormEnd error={error} busy={busy} onCancel={onClose}>
-            Grant
+          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
+            Grant tokens
           </FormEnd>
         </form>
       </FormErrorProvider>

@@ -1,16 +1,16 @@
 import { useMutation, useQuery } from "@tanstack/react-query";
-import { type FormEvent, useState } from "react";
+import { useState } from "react";
 import { call } from "../api/client.ts";
 import { type List, listOf, queryClient, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
 import { OWN_ZONE, zoneName } from "../schedule-words.ts";
-import { useAct } from "../ui/act.ts";
 import { Badge, Button, Callout, Card } from "../ui/basics.tsx";
-import { FormErrorProvider, TextField } from "../ui/fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
 
-/** What concerns the whole service: its audit, the test clock, and invoices that nobody but its operator collects. */
+/** The operator's panels for the whole service: audit, test clock and overage invoices. */
 
 export function Audit({ api_key }: { api_key: string }) {
   const audit = useMutation({ mutationFn: () => call("GET /api/v1/admin/audit", { key: api_key }) });
@@ -21,7 +21,7 @@ export function Audit({ api_key }: { api_key: string }) {
       note="Recomputes every balance from the ledger."
       actions={
         <Button busy={audit.isPending} onClick={() => audit.mutate()}>
-          Audit now
+          Run audit
         </Button>
       }
     >
@@ -29,14 +29,14 @@ export function Audit({ api_key }: { api_key: string }) {
         {audit.isError && <ProblemNotice error={audit.error} />}
         {audit.data?.ok === true && (
           <Callout tone="good" icon="check">
-            Every invariant holds.
+            All balances match the ledger.
           </Callout>
         )}
         {audit.data?.ok === false && (
           <Callout tone="bad" icon="warning">
             <ul className="space-y-1.5">
               {audit.data.violations.map(({ invariant, account_id, detail }) => (
-                <li key={`${invariant} ${account_id} ${detail}`} className="break-words">
+                <li key={`${invariant} ${account_id} ${detail}`} className="wrap-anywhere">
                   <strong>{invariant}</strong> {account_id}: {detail}
                 </li>
               ))}
@@ -59,52 +59,59 @@ const STEPS = [
   ["+30 days", 30 * 86_400_000],
 ] as const;
 
-/** Where the service runs on a settable clock; nothing where it does not. */
+/** Sets the test clock. Shown only if the service has one. */
 export function TestClock({ api_key }: { api_key: string }) {
   const query = { queryKey: ["operator", "clock"], queryFn: () => call("GET /api/v1/admin/clock", { key: api_key }) };
   const clock = useQuery({ ...query, retry: false });
   const [to, setTo] = useState("");
-  const { act, busy, error } = useAct();
-  if (clock.data === undefined) return null;
-  const { now } = clock.data;
-  const set = (target: string) =>
-    act(async () => {
-      const moved = await call("PUT /api/v1/admin/clock", { key: api_key, body: { now: target } });
+  const set = useMutation({
+    mutationFn: (target: string) => call("PUT /api/v1/admin/clock", { key: api_key, body: { now: target } }),
+    onSuccess: async (moved) => {
       queryClient.setQueryData(query.queryKey, moved);
       setTo("");
+      confirmSaved("Clock set");
       await stale("operator");
-    });
-  const submit = (event: FormEvent) => {
-    event.preventDefault();
-    void set(new Date(to).toISOString());
-  };
+    },
+  });
+  if (clock.data === undefined) return null;
+  const { now } = clock.data;
   return (
-    <Card title="Test clock" note="It stands still until it is set; then all that falls due on the way is carried out.">
+    <Card
+      title="Test clock"
+      note="The clock moves only when you set it. The service then does everything that falls due."
+    >
       <div className="space-y-4">
         <p>
-          It is <strong>{instant(now)}</strong> <span className="text-muted">({now})</span>
+          Now: <strong>{instant(now)}</strong> <span className="text-muted">({now})</span>
         </p>
-        <FormErrorProvider value={error}>
-          <form onSubmit={submit} className="flex flex-wrap items-end gap-2">
+        <FormErrorProvider value={set.error}>
+          <form
+            onSubmit={onSubmit(() => set.mutate(new Date(to).toISOString()))}
+            className="flex flex-wrap items-end gap-2"
+          >
             <TextField
-              label={`Set it to (${zoneName(OWN_ZONE)} time)`}
+              label={`New time (${zoneName(OWN_ZONE)})`}
               param="now"
               type="datetime-local"
               required
               value={to}
               onValue={setTo}
             />
-            <Button type="submit" busy={busy}>
-              Set the clock
+            <Button type="submit" busy={set.isPending}>
+              Set clock
             </Button>
             {STEPS.map(([name, ms]) => (
-              <Button key={name} busy={busy} onClick={() => set(new Date(Date.parse(now) + ms).toISOString())}>
+              <Button
+                key={name}
+                busy={set.isPending}
+                onClick={() => set.mutate(new Date(Date.parse(now) + ms).toISOString())}
+              >
                 {name}
               </Button>
             ))}
           </form>
         </FormErrorProvider>
-        {error !== null && <ProblemNotice error={error} />}
+        {set.error !== null && <ProblemNotice error={set.error} />}
       </div>
     </Card>
   );
@@ -115,14 +122,16 @@ const fetchInvoices = (key: string, query: { limit: number; cursor?: string }) =
   call("GET /api/v1/admin/invoices", { key, query });
 const TONES = { open: "warn", paid: "good", unpaid: "bad", void: "neutral" } as const;
 
-/** Overage that was used and is to be paid. */
+/** Invoices for used overage. */
 export function Invoices({ api_key }: { api_key: string }) {
-  const { act, busy, error } = useAct();
-  const settle = (invoice: Invoice, status: "paid" | "void") =>
-    act(async () => {
-      await call("PUT /api/v1/admin/invoices/{id}", { key: api_key, params: { id: invoice.id }, body: { status } });
+  const settle = useMutation({
+    mutationFn: ({ id, status }: { id: string; status: "paid" | "void" }) =>
+      call("PUT /api/v1/admin/invoices/{id}", { key: api_key, params: { id }, body: { status } }),
+    onSuccess: async (_, { status }) => {
       await stale("operator");
-    });
+      confirmSaved(`Invoice marked as ${status}`);
+    },
+  });
   const query: List<Invoice> = listOf(["operator", "invoices"], async (page) => {
     const { invoices, next_cursor } = await fetchInvoices(api_key, page);
     return { rows: invoices, next_cursor };
@@ -132,7 +141,7 @@ export function Invoices({ api_key }: { api_key: string }) {
     { title: "User", wide: true, cell: ({ user_id }) => <code className="text-xs break-all">{user_id}</code> },
     { title: "Tokens", wide: true, numeric: true, cell: ({ tokens }) => number(tokens) },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
-    { title: "State", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
+    { title: "Status", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
     {
       title: "",
       numeric: true,
@@ -140,10 +149,18 @@ export function Invoices({ api_key }: { api_key: string }) {
         invoice.collected_by === "operator" &&
         (invoice.status === "open" || invoice.status === "unpaid") && (
           <span className="flex justify-end gap-1 max-md:flex-col">
-            <Button kind="quiet" busy={busy} onClick={() => settle(invoice, "paid")}>
-              Paid
+            <Button
+              kind="quiet"
+              busy={settle.isPending}
+              onClick={() => settle.mutate({ id: invoice.id, status: "paid" })}
+            >
+              Mark as paid
             </Button>
-            <Button kind="quiet" busy={busy} onClick={() => settle(invoice, "void")}>
+            <Button
+              kind="quiet"
+              busy={settle.isPending}
+              onClick={() => settle.mutate({ id: invoice.id, status: "void" })}
+            >
               Void
             </Button>
           </span>
@@ -151,14 +168,10 @@ export function Invoices({ api_key }: { api_key: string }) {
     },
   ];
   return (
-    <Card
-      title="Overage invoices"
-      note="What nobody can be charged for stays open until you say what became of it."
-      flush
-    >
-      {error !== null && (
+    <Card title="Overage invoices" note="You collect the open invoices. Mark each invoice as paid or void." flush>
+      {settle.error !== null && (
         <div className="px-4 pb-3">
-          <ProblemNotice error={error} />
+          <ProblemNotice error={settle.error} />
         </div>
       )}
       <PagedTable
@@ -166,7 +179,7 @@ export function Invoices({ api_key }: { api_key: string }) {
         query={query}
         columns={columns}
         keyOf={({ id }) => id}
-        empty={<p className="px-4 pb-5 text-muted">None. Overage is invoiced at a period's end.</p>}
+        empty={<p className="px-4 pb-5 text-muted">No invoices. Purser invoices overage at the end of a period.</p>}
       />
     </Card>
   );
