@@ -62,7 +62,7 @@ const HOUSEKEEPING_MS = 3_600_000;
 /** The service, wired but not listening. */
 export interface App {
   http: HttpRouter;
-  /** Health and metrics, for PURSER_METRICS_ADDRESS; null: `http` serves them. */
+  /** Health and metrics for PURSER_METRICS_ADDRESS. Null: `http` serves them. */
   probes: HttpRouter | null;
   /** Tells the address that was really listened on, before any request. */
   listeningAt(url: string): void;
@@ -242,7 +242,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
         agentsRoutes({ agents }),
         webhookKeyRoutes({ agents, webhook_keys }),
         noticesRoutes({ notices, agentNames: agents.names }),
-        // Threads of its own: what users try out there holds up no run.
+        // Its own threads, so that test requests of users do not delay runs.
         safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
         signInRoutes({ signIn, address, eraseUser }),
         vaultRoutes({ vault }),

@@ -33,7 +33,7 @@ export interface Config extends FileSettings {
   readonly host: string;
   /** 0: a free one is picked. */
   readonly port: number;
-  /** Where health and metrics are served instead of the public port; null: there. */
+  /** The address of health and metrics. Null: the public port. */
   readonly metrics_address: { readonly host: string; readonly port: number } | null;
   /** null: embedded storage in `data_dir`. */
   readonly database_url: string | null;
@@ -62,7 +62,7 @@ export interface Config extends FileSettings {
   /** For how many days finished runs are kept; null: for ever. */
   readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
-  /** `none`: a sign-up is in at once, because only people of this machine can use the service. */
+  /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
   readonly verification: "link" | "none";
   readonly log_level: (typeof LOG_LEVELS)[number];
   /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
@@ -90,7 +90,7 @@ const PROVIDER_KEYS = [
 
 /**
  * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
- * empty variable counts as unset. Throws a ConfigError for the first one that cannot be used.
+ * empty variable counts as unset. Throws a ConfigError for the first invalid one.
  */
 export function readConfig(env: Env): Config {
   const host = read(env, "HOST", parseHost, "an IP address or a host name") ?? "127.0.0.1";
@@ -203,12 +203,12 @@ function warningsOf(
   }
   if (settings.payments === "sandbox" && isReachable(settings)) {
     warnings.push(
-      "PURSER_PAYMENTS is sandbox and other machines can reach this service: every user buys any number of tokens without money, and your providers charge you for their use. Set PURSER_PAYMENTS=none or stripe, except for a trial installation.",
+      "PURSER_PAYMENTS is sandbox and other machines can reach this service: every user can buy any number of tokens without money, and your providers charge you for their use. Set PURSER_PAYMENTS=none or stripe, except for a trial installation.",
     );
   }
   if (isBehindUnnamedProxy(settings)) {
     warnings.push(
-      "PURSER_TRUSTED_PROXIES is not set, and PURSER_PUBLIC_URL shows that a proxy forwards the requests: all clients count as one address in the limits on signing in, so one of them can lock out the others. Set it to the proxy's CIDR, such as 127.0.0.1/32.",
+      "PURSER_TRUSTED_PROXIES is not set, and PURSER_PUBLIC_URL shows that a proxy forwards the requests: all clients count as one address in the sign-in limits, so one of them can lock out the others. Set it to the proxy's CIDR, such as 127.0.0.1/32.",
     );
   }
   return warnings;
@@ -217,19 +217,19 @@ function warningsOf(
 type ListeningAddress = Pick<Config, "host" | "public_url" | "trusted_proxies">;
 
 /**
- * Whether only people of this machine can use the service (contract 1). Two defaults depend on it: payments are
- * simulated, and without SMTP_URL a sign-up is in at once.
+ * True if only people on this machine can use the service (contract 1). Two defaults depend on it: simulated payments,
+ * and, without SMTP_URL, sign-ups without a link.
  */
 export function isLocalOnly(settings: ListeningAddress & Pick<Config, "database_url">): boolean {
   return settings.database_url === null && !isReachable(settings);
 }
 
-/** Whether other machines can reach the service, directly or through a proxy on this machine. */
+/** True if other machines can reach the service, directly or through a proxy on this machine. */
 function isReachable({ host, public_url, trusted_proxies }: ListeningAddress): boolean {
   return !isLoopback(host) || isPublic(public_url) || trusted_proxies.length > 0;
 }
 
-/** The service speaks plain HTTP: a public https address, or one that leads to loopback, belongs to a proxy. */
+/** The service itself uses plain HTTP, so a public https address, or one in front of loopback, belongs to a proxy. */
 function isBehindUnnamedProxy({ host, public_url, trusted_proxies }: ListeningAddress): boolean {
   if (public_url === null || !isPublic(public_url) || trusted_proxies.length > 0) return false;
   return isLoopback(host) || public_url.startsWith("https:");
@@ -239,7 +239,7 @@ function isPublic(public_url: string | null): boolean {
   return public_url !== null && !isLoopback(new URL(public_url).hostname);
 }
 
-/** Whether `host` is this machine itself; a URL writes an IPv6 address in brackets. */
+/** True if `host` is this machine. A URL has an IPv6 address in brackets. */
 function isLoopback(host: string): boolean {
   return host === "localhost" || host === "::1" || host === "[::1]" || (isIPv4(host) && host.startsWith("127."));
 }

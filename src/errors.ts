@@ -102,7 +102,7 @@ const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_
   },
   key_budget_exceeded: {
     message:
-      "This API key's budget is used up, and stays as it is. Use another key, or raise its budget_tokens: PATCH /api/v1/api-keys/{id}.",
+      "This API key's budget is used up and is not refilled. Use another key, or raise its budget_tokens: PATCH /api/v1/api-keys/{id}.",
     remedies: ["use_another_key", "create_another_key"],
   },
   overage_cap_reached: {
@@ -203,7 +203,7 @@ export const errors = {
   budgetedKeyCannotMint: () =>
     forbidden(
       "budgeted_key",
-      "An API key with a budget cannot make or rotate other keys, or raise a key's limits: together they would spend more than its budget. Use another key.",
+      "An API key with a budget cannot create or rotate other keys, or raise a key's limits: together they could spend more than its budget. Use another key.",
     ),
   overageRequiresSubscription: () =>
     forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),
@@ -226,7 +226,7 @@ export const errors = {
     invalid("idempotency_mismatch", "This Idempotency-Key was used with another body. Use a new key.", undefined, 422),
   bodyTooLarge: (limit: number) =>
     invalid("body_too_large", `The body is larger than ${limit} bytes. Send less.`, undefined, 413),
-  /** `what` names the limit that the body's structure passes. */
+  /** `what` names the limit that the body's structure exceeds. */
   bodyTooComplex: (what: string) => invalid("invalid_json", `The body has ${what}. Send a simpler one.`),
   malformedRequest: () =>
     invalid("malformed_request", "This is not a valid HTTP/1.1 request. Send it with a current HTTP client."),

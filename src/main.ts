@@ -66,7 +66,7 @@ async function main(): Promise<void> {
     app.beginStop();
     await server.stop();
     await app.stop();
-    // Last: a monitor sees the service until its end.
+    // Closed last, so that monitors see the service until its end.
     await metrics_server?.stop();
     process.exit(0);
   };
@@ -75,7 +75,7 @@ async function main(): Promise<void> {
   stopWithParent(stop);
 }
 
-/** Serves health and metrics at an address of their own, when one is set. */
+/** Serves health and metrics at PURSER_METRICS_ADDRESS, if it is set. */
 async function listenForMetrics(app: App, address: Config["metrics_address"], listen: typeof Listen) {
   if (app.probes === null || address === null) return null;
   return await listen(app.probes, address).catch((error: Error) => {

@@ -31,11 +31,11 @@ export interface KeyChanges {
   budget_tokens?: number | null | undefined;
 }
 
-/** What others depend on in a key. */
+/** The columns of a key that its dependents read. */
 export type KeyState = Pick<ApiKeyRow, "user_id" | "id" | "budget_tokens" | "expires_at" | "revoked_at">;
 /**
- * Asked before a key becomes as given, in the transaction that changes it: only SQL may be awaited. It locks what depends
- * on the key; its answer is called after the change.
+ * Listener that runs before a key changes, in the transaction of the change; it may await only SQL. It locks the rows
+ * that depend on the key. The function that it returns is called after the change.
  */
 export type OnKeyChange = (key: KeyState, tx: Tx) => Promise<() => Promise<void>>;
 
@@ -67,7 +67,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     return { ...keyRecord(row), key };
   };
 
-  /** Changes a key by `write`, together with all that depends on it. */
+  /** Changes a key by `write` and notifies all listeners. */
   const changeKey = <T>(key: KeyState, write: (tx: Tx) => Promise<T>): Promise<T> =>
     db.transaction(async (tx) => {
       const follow_ups = [];
@@ -83,16 +83,16 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
   return {
     authenticate: authentication.authenticate,
     close: authentication.close,
-    /** Subscribes to keys that are changed or revoked. */
+    /** Subscribes to changed and revoked keys. */
     onKeyChange(listener: OnKeyChange): void {
       listeners.push(listener);
     },
-    /** These keys, by id; they stay as they are until the transaction ends. */
+    /** Returns these keys by id and locks them until the transaction ends. */
     async keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, Omit<KeyState, "user_id">>> {
       return new Map((await store.keepKeys(tx, ids)).map((key) => [key.id, key]));
     },
 
-    /** A new user with a first key, within the caller's transaction. 409 when the address is taken. */
+    /** Creates a user with a first key in the caller's transaction. Throws 409 when the address is taken. */
     async createUser(tx: Tx, wanted: { email: string; key_name: string }) {
       const row = { id: newId(), email: wanted.email.toLowerCase(), created_at: clock.now() };
       try {
@@ -103,7 +103,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
         throw errors.conflict("name_taken", "A user with this e-mail address exists. Use another address.", "email");
       }
     },
-    /** The user, or 404. Erased users are gone. */
+    /** Returns the user. Throws 404 for unknown and erased users. */
     async user(id: string): Promise<User> {
       const row = isUuid(id) ? await store.user(id) : undefined;
       if (row === undefined || row.erased_at !== null) throw errors.notFound("This user");
@@ -112,19 +112,19 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     async users(page: UserPage): Promise<User[]> {
       return (await store.users(page)).map(userRecord);
     },
-    /** Suspends or resumes; a suspended user's keys answer 403 on every node at once. */
+    /** Suspends or resumes a user. A suspended user's keys answer 403 on every node at once. */
     async setSuspended(id: string, suspended: boolean): Promise<User> {
       const row = isUuid(id) ? await store.setSuspended(id, suspended ? clock.now() : null) : undefined;
       if (row === undefined) throw errors.notFound("This user");
       return userRecord(row);
     },
-    /** Of the users, those who are suspended now. */
+    /** Returns the suspended ones of these users. */
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
       return new Set(await store.suspendedIds(sql, user_ids));
     },
     /**
-     * Forgets who the user was and revokes their keys, within the caller's transaction; returns the address that they
-     * had. 404 when there is none.
+     * Erases the user's personal data and revokes their keys in the caller's transaction. Returns the erased address.
+     * Throws 404 when the user does not exist.
      */
     async eraseUser(tx: Tx, id: string): Promise<string> {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;
@@ -134,16 +134,16 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
     },
 
     async apiKeys(user_id: string, page: { limit: number; before_id: string | null }): Promise<ApiKey[]> {
-      // Uses are written once in a while: whoever looks sees what this node knows.
+      // Uses are written once a minute. Flush this node's uses before the list is read.
       await authentication.flushLastUsed();
       return (await store.keys(user_id, page)).map(keyRecord);
     },
-    /** Names of the user's keys among `ids`, revoked ones included. */
+    /** Returns the names of the user's keys among `ids`, revoked ones included. */
     async keyNames(user_id: string, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
       if (ids.length === 0) return new Map();
       return new Map((await store.keyNames(user_id, ids)).map(({ id, name }) => [id, name]));
     },
-    /** A key for `caller`'s user, no broader than the caller's own in scopes or life. 403 to a key with a budget. */
+    /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget. */
     async createApiKey(caller: Caller, wanted: NewApiKey): Promise<ApiKey & { key: string }> {
       const own = await ownKey(caller);
       const scopes = wanted.scopes ?? caller.scopes;
@@ -151,7 +151,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       refusePast(wanted.expires_at ?? null, clock.now());
       return insertKey(db, caller.user_id, { ...wanted, scopes });
     },
-    /** Refused from now on, on every node. Revoking twice is harmless; 404 when it is not the user's. */
+    /** Revokes a key on every node. Revoking twice is harmless. Throws 404 when it is not the user's. */
     async revokeApiKey(user_id: string, id: string): Promise<void> {
       const row = isUuid(id) ? await store.key(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
@@ -159,8 +159,8 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
       await changeKey({ ...row, revoked_at: row.revoked_at ?? now }, (tx) => store.revokeKey(tx, row, now));
     },
     /**
-     * Changes the fields given. A key gets no larger budget and no later end from a caller that could not make such a key:
-     * 403, or 400 for its end. 409 when it was revoked.
+     * Changes the given fields. A caller cannot give a key a larger budget or a later expiry than it could give a
+     * new key: 403, or 400 for the expiry. Throws 409 when the key is revoked.
      */
     async updateApiKey(caller: Caller, id: string, changes: KeyChanges): Promise<ApiKey> {
       const row = isUuid(id) ? await store.key(caller.user_id, id) : undefined;
@@ -176,12 +176,12 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
         throw errors.conflict("key_changed", "This key was changed at the same moment. Read it, and retry.");
       return keyRecord(updated);
     },
-    /** A new secret under the same id, so that budget and history go on; the old one is good for `grace_seconds`. */
+    /** Creates a new secret under the same id and keeps its history. The old secret works for `grace_seconds`. */
     async rotateApiKey(caller: Caller, id: string, grace_seconds: number): Promise<ApiKey & { key: string }> {
       const { user_id } = caller;
       const row = isUuid(id) ? await store.key(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
-      // Rotating shows the new secret: to take over a broader key would be to mint one.
+      // Rotating shows the new secret, so rotating a broader key would create one.
       if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller), row);
       if (row.revoked_at !== null)
         throw errors.conflict("key_revoked", "A revoked key cannot be rotated. Create another.");
@@ -201,14 +201,14 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
         );
       return { ...keyRecord(rotated), key };
     },
-    /** Ends a key that somebody found, if it is one. */
+    /** Revokes a leaked key if it exists. */
     async revokeLeakedKey(key: string): Promise<void> {
       if (!isApiKey(key)) return;
       const hash = hashApiKey(key);
       const found = await store.keyByHash(hash);
       if (found === undefined || found.revoked_at !== null) return;
       const now = clock.now();
-      // The previous secret of a rotated key ends alone.
+      // Only the previous secret of a rotated key is revoked.
       const is_current = Buffer.compare(found.key_hash, hash) === 0;
       await changeKey({ ...found, revoked_at: is_current ? now : null }, (tx) => store.revokeKeyByHash(tx, hash, now));
     },
@@ -225,14 +225,14 @@ function refuseBroader(
   const missing = wanted.scopes.find((scope) => !caller.scopes.includes(scope));
   if (missing !== undefined) throw errors.insufficientScope(missing);
   if (own === undefined) return;
-  // Several keys of one budget would together spend more than it.
+  // Several keys of one budget could together spend more than it.
   if (own.budget_tokens !== null) throw errors.budgetedKeyCannotMint();
   if (own.expires_at !== null && (wanted.expires_at ?? "9") > own.expires_at) {
     throw errors.invalidValue("expires_at", `A key cannot make one that lives longer: give at most ${own.expires_at}.`);
   }
 }
 
-/** Whether a key may spend more or live longer as `set` than as `row`. */
+/** True if a key may spend more or live longer as `set` than as `row`. */
 function isBroader(
   set: Pick<ApiKeyRow, "budget_tokens" | "expires_at">,
   row: Pick<ApiKeyRow, "budget_tokens" | "expires_at">,

@@ -26,8 +26,8 @@ export interface ApiKeyRow {
   revoked_at: Instant | null;
 }
 
-/** A key as authentication needs it, with its owner's state. */
-export interface KeyStanding extends ApiKeyRow {
+/** A key with the columns that authentication needs, and its owner's state. */
+export interface KeyStatus extends ApiKeyRow {
   suspended_at: Instant | null;
   erased_at: Instant | null;
 }
@@ -37,7 +37,7 @@ interface Tables {
   api_key: ApiKeyRow;
 }
 
-/** A page of users; of those with `search` in their address or as their id, unless it is empty. */
+/** Returns a page of users. A `search` matches the address or the id; an empty one matches all. */
 export interface UserPage {
   search: string;
   limit: number;
@@ -90,7 +90,7 @@ export function createAccountsStore(db: Db) {
         .execute();
       return rows.map(({ id }) => id);
     },
-    /** Returns the address that the user had. */
+    /** Returns the user's erased address. */
     async eraseUser(tx: Tx, id: string, erased_at: Instant): Promise<{ email: string } | undefined> {
       const rows = await tx.query<{ email: string }>({
         text: `update users set erased_at = $2, email = null
@@ -131,7 +131,7 @@ export function createAccountsStore(db: Db) {
         .where("id", "=", id)
         .returning("id")
         .executeTakeFirst(),
-    /** These keys, unchanged until the transaction ends. */
+    /** Returns these keys and locks them until the transaction ends. */
     keepKeys: (tx: Tx, ids: readonly string[]) =>
       tx.query<Pick<ApiKeyRow, "id" | "budget_tokens" | "expires_at" | "revoked_at">>({
         name: "api_key_keep",
@@ -139,7 +139,7 @@ export function createAccountsStore(db: Db) {
           where id in (select value::uuid from jsonb_array_elements_text($1::jsonb)) order by id for share`,
         values: [JSON.stringify(ids)],
       }),
-    /** Undefined: the key was revoked or changed since `row` was read. */
+    /** Returns undefined if the key was revoked or changed after `row` was read. */
     updateKey: (
       tx: Tx,
       { user_id, id, name, budget_tokens, expires_at }: ApiKeyRow,
@@ -156,7 +156,7 @@ export function createAccountsStore(db: Db) {
         .where("expires_at", "is not distinct from", expires_at)
         .returningAll()
         .executeTakeFirst(),
-    /** Ends what has this hash and no more: of a rotated key's old secret the grace, not the key that replaced it. */
+    /** Revokes only the key or the previous secret with this hash. The secret that replaced it stays valid. */
     revokeKeyByHash: (tx: Tx, key_hash: Buffer, revoked_at: Instant) =>
       tx.query({
         text: `update api_key set revoked_at = case when key_hash = $1 then $2::timestamptz end,
@@ -187,8 +187,8 @@ export function createAccountsStore(db: Db) {
         .returningAll()
         .executeTakeFirst();
     },
-    keyByHash: async (key_hash: Buffer): Promise<KeyStanding | undefined> => {
-      const rows = await db.query<KeyStanding>({
+    keyByHash: async (key_hash: Buffer): Promise<KeyStatus | undefined> => {
+      const rows = await db.query<KeyStatus>({
         name: "api_key_by_hash",
         text: `select k.*, u.suspended_at, u.erased_at from api_key k join users u on u.id = k.user_id
           where k.key_hash = $1 or k.previous_key_hash = $1`,

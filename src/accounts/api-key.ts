@@ -16,13 +16,13 @@ function checksum(body: string): string {
   return base62(BigInt(crc32(body)), 6);
 }
 
-/** A new key. Shown once; only its hash is kept. */
+/** Creates a key. It is shown once; only its hash is stored. */
 export function newApiKey(): string {
   const body = base62(BigInt(`0x${randomBytes(32).toString("hex")}`), 43);
   return `${PREFIX}${body}${checksum(body)}`;
 }
 
-/** Whether `text` can be a key at all: a mistyped one is told without asking the database. */
+/** True if `text` has the form and checksum of a key. Mistyped keys are rejected without a query. */
 export function isApiKey(text: string): boolean {
   return SHAPE.test(text) && text.slice(-6) === checksum(text.slice(PREFIX.length, -6));
 }
@@ -32,7 +32,7 @@ export function hashApiKey(key: string): Buffer {
   return hash("sha256", key, "buffer");
 }
 
-/** What a list shows of a key. */
+/** The part of a key that lists show. */
 export function shownParts(key: string): { prefix: string; last_four: string } {
   return { prefix: key.slice(0, PREFIX.length + 4), last_four: key.slice(-4) };
 }

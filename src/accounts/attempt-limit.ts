@@ -7,8 +7,8 @@ interface Allowance {
 }
 
 /**
- * Limits what clients try at an account: each client has an allowance of its own for each account, and all clients
- * together a larger one. So one client cannot lock the owner out, and many cannot guess without end. 429 with `message`.
+ * Limits attempts at an account by a token bucket per client and account, and a larger one per account. So one client
+ * cannot lock the owner out, and many clients cannot guess without limit. Throws 429 with `message`.
  */
 export function createAttemptLimit(allowances: { by_client: Allowance; by_account: Allowance; message?: string }) {
   const by_client = createAllowances(allowances.by_client);

@@ -1,4 +1,4 @@
-/** Providers that deliver several spellings to one mailbox: the name of the domain, and characters that they ignore. */
+/** Providers that deliver several spellings to one mailbox: the canonical domain and the ignored characters. */
 const PROVIDERS = [
   // https://support.google.com/mail/answer/7436150: dots do not matter; googlemail.com is gmail.com
   { domains: ["gmail.com", "googlemail.com"], ignored: /\./g },
@@ -7,8 +7,8 @@ const PROVIDERS = [
 ];
 
 /**
- * The mailbox that an address leads to, as far as the address tells: lower case, without `+tag`, and without characters
- * that its provider ignores. Two addresses of one mailbox are one person to limits and trials. Pure.
+ * Returns the mailbox of an address: lower case, without `+tag` and without the characters that its provider ignores.
+ * Limits and trials treat two addresses of one mailbox as one person. Pure.
  */
 export function mailboxOf(email: string): string {
   const address = email.toLowerCase();

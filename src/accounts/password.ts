@@ -6,17 +6,17 @@ const COST = { N: 2 ** 15, r: 8, p: 3 };
 const MEMORY_BYTES = 128 * COST.N * COST.r + 2 ** 20;
 const SALT_BYTES = 16;
 const HASH_BYTES = 32;
-/** Each takes 32 MiB and a core for a tenth of a second: more at once would only starve the rest. */
+/** Each hash takes 32 MiB and a core for a tenth of a second. More at once would slow all of them. */
 const AT_ONCE = 2;
 const MAX_WAITING = 50;
 
 export type Passwords = ReturnType<typeof createPasswords>;
 
-/** Hashes and compares passwords, a few at a time; 503 when too many wait. `cost` is scrypt's, at most `COST`'s memory. */
+/** Hashes and compares passwords, a few at a time. Throws 503 when too many wait. `cost` is scrypt's. */
 export function createPasswords(cost: typeof COST = COST) {
   const encode = (salt: Buffer, hash: Buffer) =>
     ["scrypt", cost.N, cost.r, cost.p, salt.toString("base64url"), hash.toString("base64url")].join("$");
-  /** What an unknown user's password is compared with, so that it takes as long. */
+  /** Unknown users are compared with this hash, so that they take as long as known ones. */
   const nobodys = encode(Buffer.alloc(SALT_BYTES), Buffer.alloc(HASH_BYTES));
   const waiting: (() => void)[] = [];
   let running = 0;
@@ -24,7 +24,7 @@ export function createPasswords(cost: typeof COST = COST) {
   const derive = async (password: string, salt: Buffer, given: typeof COST): Promise<Buffer> => {
     if (waiting.length >= MAX_WAITING) throw errors.overloaded();
     if (running < AT_ONCE) running += 1;
-    else await new Promise<void>((resolve) => waiting.push(resolve)); // whoever finishes hands its place on
+    else await new Promise<void>((resolve) => waiting.push(resolve)); // the finished call passes its slot to the next
     try {
       return await scryptOf(password, salt, given);
     } finally {
@@ -39,7 +39,7 @@ export function createPasswords(cost: typeof COST = COST) {
       const salt = randomBytes(SALT_BYTES);
       return encode(salt, await derive(password, salt, cost));
     },
-    /** Whether `password` is the one that was hashed; never when `stored` is null, which takes as long. */
+    /** True if `password` matches `stored`. Always false when `stored` is null, after the same time. */
     async matches(password: string, stored: string | null): Promise<boolean> {
       const [, N, r, p, salt = "", hash = ""] = (stored ?? nobodys).split("$");
       const its_cost = { N: Number(N), r: Number(r), p: Number(p) };
@@ -49,7 +49,7 @@ export function createPasswords(cost: typeof COST = COST) {
   };
 }
 
-/** NIST SP 800-63B: the same password, typed on another keyboard, may come in another Unicode form. */
+/** NIST SP 800-63B: another keyboard may send the same password in another Unicode form. */
 function scryptOf(password: string, salt: Buffer, cost: typeof COST): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     scrypt(password.normalize("NFKC"), salt, HASH_BYTES, { ...cost, maxmem: MEMORY_BYTES }, (error, hash) =>

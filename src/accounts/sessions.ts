@@ -6,20 +6,20 @@ import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
 import { hashToken, newToken } from "./secret-token.ts";
-import type { SessionStanding, SignInStore } from "./sign-in.store.ts";
+import type { SessionStatus, SignInStore } from "./sign-in.store.ts";
 
-/** What a session that was found is good for now; throws the 401 or 403. Pure. */
-export function judgeSession(standing: SessionStanding | undefined, now: Instant): SessionStanding & { email: string } {
-  if (standing === undefined || standing.erased_at !== null || standing.email === null) throw errors.sessionExpired();
-  if (standing.expires_at <= now) throw errors.sessionExpired();
-  if (standing.suspended_at !== null) throw errors.accountSuspended();
-  return { ...standing, email: standing.email };
+/** Returns the session if it is valid now. Throws 401 or 403. Pure. */
+export function judgeSession(session: SessionStatus | undefined, now: Instant): SessionStatus & { email: string } {
+  if (session === undefined || session.erased_at !== null || session.email === null) throw errors.sessionExpired();
+  if (session.expires_at <= now) throw errors.sessionExpired();
+  if (session.suspended_at !== null) throw errors.accountSuspended();
+  return { ...session, email: session.email };
 }
 
-/** Sessions of people who are signed in, cached as API keys are: one that ended is refused on every node at once. */
+/** Sessions of signed-in people, cached like API keys. An ended session is rejected on every node at once. */
 export async function createSessions(deps: { db: Db; clock: Clock; store: SignInStore }) {
   const { db, clock, store } = deps;
-  const cache = await createNotifiedCache<SessionStanding>({
+  const cache = await createNotifiedCache<SessionStatus>({
     db,
     channel: "session_changed",
     subjectOf: ({ user_id }) => user_id,
@@ -28,12 +28,12 @@ export async function createSessions(deps: { db: Db; clock: Clock; store: SignIn
   const find = async (token: string) => {
     const token_hash = hashToken(token);
     if (token_hash === null) throw errors.sessionExpired();
-    const standing = await cache.get(token_hash.toString("base64"), () => store.session(token_hash));
-    return judgeSession(standing, clock.now());
+    const session = await cache.get(token_hash.toString("base64"), () => store.session(token_hash));
+    return judgeSession(session, clock.now());
   };
 
   return {
-    /** Begins a session for who has just shown `password_hash`; null when it was changed in between. */
+    /** Creates a session for a user whose password matched `password_hash`. Returns null when it has changed since. */
     async begin(sql: Sql, user: { id: string; email: string }, password_hash: string) {
       const { token, token_hash } = newToken();
       const created_at = clock.now();
@@ -46,12 +46,12 @@ export async function createSessions(deps: { db: Db; clock: Clock; store: SignIn
       if (!begun) return null;
       return { token, signed_in: { user: { id: user.id, email: user.email }, session: { expires_at } } };
     },
-    /** Who is signed in with `token`; 401 when nobody is any more. */
+    /** Returns the user of `token`. Throws 401 when the session has ended. */
     async who(token: string): Promise<SignedIn> {
       const { user_id, email, expires_at } = await find(token);
       return { user: { id: user_id, email }, session: { expires_at } };
     },
-    /** The same person as a caller of the API, with all scopes. */
+    /** Returns the session's user as a caller of the API, with all scopes. */
     async authenticate(token: string): Promise<Caller> {
       const { user_id } = await find(token);
       return { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES };

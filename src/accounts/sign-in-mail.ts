@@ -1,7 +1,7 @@
 import { RESET_LINK_HOURS, SIGN_UP_LINK_HOURS } from "../constants.ts";
 import type { Mail } from "../platform/mail.ts";
 
-/** The mails of signing in. A token stands behind `#`: browsers send it to no server, and name it to no other page. */
+/** The mails of sign-up and sign-in. A token follows the `#`: browsers send it to no server and in no Referer. */
 
 const mail = (to: string, subject: string, link: string, before: string, after: string): Mail => ({
   to,
@@ -10,7 +10,7 @@ const mail = (to: string, subject: string, link: string, before: string, after: 
   text: `${before}\n\n${link}\n\n${after}\n`,
 });
 
-/** To whoever signs up: confirms that the address is theirs. */
+/** For a new sign-up: confirms the address. */
 export function confirmationMail(to: string, url: string, token: string): Mail {
   return mail(
     to,
@@ -21,7 +21,7 @@ export function confirmationMail(to: string, url: string, token: string): Mail {
   );
 }
 
-/** To whoever signs up with an address that has an account: only its owner may learn that. */
+/** For a sign-up with the address of an account: only the owner may learn that the account exists. */
 export function knownAddressMail(to: string, url: string): Mail {
   return mail(
     to,
@@ -32,7 +32,7 @@ export function knownAddressMail(to: string, url: string): Mail {
   );
 }
 
-/** To whoever forgot their password. */
+/** For a password reset. */
 export function resetMail(to: string, url: string, token: string): Mail {
   return mail(
     to,

@@ -9,7 +9,7 @@ import { createAllowances } from "../platform/allowance.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import type { Begun, SignIn } from "./sign-in.service.ts";
 
-/** contract 3: sign-ups are limited by address. Whole offices share one, so these are generous. */
+/** contract 3: sign-ups are limited by network address. Offices share one, so the limits are generous. */
 const SIGN_UPS = { size: 30, refill_s: 3600 };
 const RESETS = { size: 30, refill_s: 3600 };
 const ATTEMPTS = { size: 100, refill_s: 600 };
@@ -28,7 +28,7 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
   const cookie = contract.sessionCookieName(address.secure);
   const attributes = { httpOnly: true, secure: address.secure, sameSite: "Lax", path: "/" } as const;
 
-  /** Once a request is well formed, its sender's allowance is used. */
+  /** Only well-formed requests count against the sender's limit. */
   const limit = (c: Context<HttpEnv>, allowances = attempts) => {
     const { retry_after_s } = allowances.take(c.get("client_address"));
     if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
@@ -101,7 +101,7 @@ export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions
   return router;
 }
 
-/** A session that has ended is nobody's; that of a suspended user is refused as everywhere. */
+/** Null for an ended session. A suspended user gets the same error as elsewhere. */
 function nobody(error: unknown): null {
   if (error instanceof PurserError && error.code === "session_expired") return null;
   throw error;

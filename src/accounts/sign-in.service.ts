@@ -20,21 +20,21 @@ export interface SignInOptions {
   log: Log;
   mailer: Mailer;
   passwords: Passwords;
-  /** Where mailed links lead: an origin. */
+  /** The origin that mailed links point to. */
   url(): string;
   signup: "open" | "closed";
   verification: "link" | "none";
-  /** Opens the account of a new user in the same transaction; tells whether it has a trial. */
+  /** Opens the account of a new user in the same transaction. Returns whether it has a trial. */
   openAccount(tx: Tx, user: { id: string; email: string }): Promise<SignedUp["trial"]>;
 }
 
-/** What begins a session: `token` is for the cookie, the rest for the page. */
+/** The result of starting a session: `token` is for the cookie, the rest for the page. */
 export interface Begun {
   token: string;
   signed_in: SignedIn;
 }
 
-/** What begins the first session of a new user. */
+/** The result of starting a new user's first session. */
 interface SignedUpBegun extends Begun {
   signed_in: SignedUp;
 }
@@ -46,7 +46,7 @@ interface Credentials {
   client: string;
 }
 
-/** Tries at one account's password. NIST SP 800-63B, 5.2.2: at most 100. */
+/** Attempts at one account's password. NIST SP 800-63B, 5.2.2: at most 100. */
 const TRIES = { by_client: { size: 30, refill_s: 3600 }, by_account: { size: 100, refill_s: 3600 } };
 /** Mails of one kind to one mailbox, so that strangers cannot fill it. */
 const MAILS = {
@@ -67,7 +67,7 @@ export async function createSignIn(options: SignInOptions) {
   const limitResetMails = createAttemptLimit(MAILS);
   const background = new Set<Promise<void>>();
 
-  /** After the answer, so that the time it takes does not tell whether an address has an account. */
+  /** Runs after the answer, so that its time does not show whether an address has an account. */
   const later = (work: () => Promise<void>) => {
     const done = work()
       .catch((error: Error) => log.error({ error: error.message }, "a link was not sent"))
@@ -91,17 +91,17 @@ export async function createSignIn(options: SignInOptions) {
     const { token, signed_in } = await begin(tx, user, hash);
     return { token, signed_in: { ...signed_in, trial } };
   };
-  /** What a new password ends: every session, and the links that would set another. */
+  /** A new password ends every session and all links that would set another password. */
   const renewPassword = async (tx: Tx, user: { id: string; email: string }, hash: string): Promise<Begun> => {
     await store.setPassword(tx, { user_id: user.id, hash, now: clock.now() });
     await sessions.endAll(tx, user.id);
     await store.deleteResets(tx, user.id);
     return begin(tx, user, hash);
   };
-  /** Who is signed in and knows the password too: 400 with `param` current_password when that is wrong. */
+  /** Returns the signed-in user after a password check. Throws 400 with `param` current_password when it is wrong. */
   const prove = async (token: string, current_password: string) => {
     const { user } = await sessions.who(token);
-    // Counted apart from sign-ins: strangers without the session cannot use these tries up.
+    // Counted separately from sign-ins: strangers without the session cannot use up these attempts.
     limitProofs({ client: "session", account: user.id });
     const current = (await store.personById(user.id, db))?.password_hash ?? null;
     if (!(await passwords.matches(current_password, current))) {
@@ -109,7 +109,7 @@ export async function createSignIn(options: SignInOptions) {
     }
     return user;
   };
-  /** Does the same work for each address, so that the time it takes does not tell whether it has an account. */
+  /** Does the same work for each address, so that its time does not show whether an account exists. */
   const prepareSignUp = async (email: string): Promise<Mail> => {
     const { token, token_hash } = newToken();
     const expires_at = addSeconds(clock.now(), SIGN_UP_LINK_HOURS * HOUR_S);
@@ -136,8 +136,8 @@ export async function createSignIn(options: SignInOptions) {
     prove,
 
     /**
-     * A new user, signed in, where sign-ups need no verification. Otherwise null: a mail is sent, and its link asks for
-     * the password, so that only a person who reads the mailbox chooses it. 429 when no mail was sent.
+     * Creates a user and signs them in if sign-ups need no verification. Otherwise it sends a mail and returns null.
+     * The mail's link asks for the password, so only the reader of the mailbox chooses it. Throws 429 if no mail was sent.
      */
     async signUp(wanted: Omit<Credentials, "password"> & { password?: string | undefined }) {
       refuseClosed();
@@ -151,7 +151,7 @@ export async function createSignIn(options: SignInOptions) {
       mailer.send(await prepareSignUp(email));
       return null;
     },
-    /** Makes the user who opened the link of a sign-up, with their password. 400 when the link is used up or too old. */
+    /** Creates the user of a sign-up link, with their password. Throws 400 when the link was used or has expired. */
     async verifyEmail(token: string, password: string): Promise<SignedUpBegun> {
       refuseClosed();
       const token_hash = hashToken(token);
@@ -163,7 +163,7 @@ export async function createSignIn(options: SignInOptions) {
         return makeUser(tx, email, hash);
       });
     },
-    /** 401 for a wrong password and an unknown address alike. */
+    /** Throws the same 401 for a wrong password and for an unknown address. */
     async signIn({ email, password, client }: Credentials): Promise<Begun> {
       limitTries({ client, account: email });
       const person = await store.personByEmail(email);
@@ -173,7 +173,7 @@ export async function createSignIn(options: SignInOptions) {
       if (person.suspended_at !== null) throw errors.accountSuspended();
       return db.transaction((tx) => begin(tx, person, hash));
     },
-    /** Sends a link if there is such a user, who may never have had a password. 429 when no mail was sent. */
+    /** Sends a link if the user exists, even if they never set a password. Throws 429 when no mail was sent. */
     requestPasswordReset({ email, client }: Omit<Credentials, "password">): void {
       limitResetMails({ client, account: mailboxOf(email) });
       later(async () => {
@@ -181,7 +181,7 @@ export async function createSignIn(options: SignInOptions) {
         if (mail !== null) mailer.send(mail);
       });
     },
-    /** 400 when the link is used up or too old. The address is proved by it, and the account stays as it is. */
+    /** Throws 400 when the link was used or has expired. The link proves the address; the account stays unchanged. */
     async resetPassword(token: string, new_password: string): Promise<Begun> {
       const token_hash = hashToken(token);
       if (token_hash === null) throw deadLink();
@@ -194,7 +194,7 @@ export async function createSignIn(options: SignInOptions) {
         return renewPassword(tx, person, hash);
       });
     },
-    /** 400 with `param` current_password when that is wrong. */
+    /** Throws 400 with `param` current_password when that is wrong. */
     async changePassword(token: string, current_password: string, new_password: string): Promise<Begun> {
       const user = await prove(token, current_password);
       const hash = await passwords.hash(new_password);
@@ -205,16 +205,16 @@ export async function createSignIn(options: SignInOptions) {
       await sessions.endAll(db, user.id);
     },
 
-    /** Forgets how an erased user signed in, and sign-ups with their address that were not verified. */
+    /** Deletes an erased user's password and sessions, and unverified sign-ups with their address. */
     async forgetUser(tx: Tx, user_id: string, email: string | null): Promise<void> {
       if (email !== null) await store.deleteSignUps(tx, email);
       await store.deletePassword(tx, user_id);
       await sessions.endAll(tx, user_id);
       await store.deleteResets(tx, user_id);
     },
-    /** Deletes what has expired; called now and then. */
+    /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),
-    /** Waits for what is being prepared. */
+    /** Waits for running background work. */
     async close(): Promise<void> {
       await Promise.all(background);
       await sessions.close();

@@ -1,7 +1,7 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 
-/** A session as every request needs it, with its owner's state. */
-export interface SessionStanding {
+/** A session with the columns that every request needs, and its owner's state. */
+export interface SessionStatus {
   user_id: string;
   email: string | null;
   expires_at: Instant;
@@ -9,7 +9,7 @@ export interface SessionStanding {
   erased_at: Instant | null;
 }
 
-/** Somebody who could sign in; without a password until they set one by a mailed link. */
+/** A user who could sign in. Without a password until a mailed link sets one. */
 export interface Person {
   id: string;
   email: string;
@@ -45,7 +45,7 @@ export function createSignInStore(db: Db) {
       });
       return rows.length > 0;
     },
-    /** Locks the password's row until the transaction ends, so that no session begins beside it. */
+    /** Locks the password's row until the transaction ends, so that no session starts concurrently. */
     async setPassword(tx: Tx, { user_id, hash, now }: { user_id: string; hash: string; now: Instant }): Promise<void> {
       await tx.query({
         text: `insert into password (user_id, hash, changed_at) values ($1, $2, $3)
@@ -54,7 +54,7 @@ export function createSignInStore(db: Db) {
       });
     },
 
-    /** Begins a session if the password is still `password_hash`; false when it was changed in between. */
+    /** Creates a session if the password hash is still `password_hash`. Returns false when it has changed. */
     async insertSession(sql: Sql, session: NewSession, password_hash: string): Promise<boolean> {
       const rows = await sql.query({
         text: `insert into session (token_hash, user_id, created_at, expires_at)
@@ -64,8 +64,8 @@ export function createSignInStore(db: Db) {
       });
       return rows.length > 0;
     },
-    async session(token_hash: Buffer): Promise<SessionStanding | undefined> {
-      const rows = await db.query<SessionStanding>({
+    async session(token_hash: Buffer): Promise<SessionStatus | undefined> {
+      const rows = await db.query<SessionStatus>({
         name: "session_by_hash",
         text: `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at
           from session s join users u on u.id = s.user_id where s.token_hash = $1`,
@@ -83,7 +83,7 @@ export function createSignInStore(db: Db) {
         text: "insert into sign_up (token_hash, email, expires_at) values ($1, $2, $3)",
         values: [row.token_hash, row.email, row.expires_at],
       }),
-    /** The address behind a link that is still good. All other sign-ups with this address end too. */
+    /** Returns the address of a valid link. All other sign-ups with this address end too. */
     async takeSignUp(tx: Tx, token_hash: Buffer, now: Instant): Promise<string | undefined> {
       const rows = await tx.query<{ email: string }>({
         text: "delete from sign_up where token_hash = $1 and expires_at > $2 returning email",
@@ -101,7 +101,7 @@ export function createSignInStore(db: Db) {
         text: "insert into password_reset (token_hash, user_id, expires_at) values ($1, $2, $3)",
         values: [row.token_hash, row.user_id, row.expires_at],
       }),
-    /** Whose password a link that is still good sets. */
+    /** Returns the user whose password a valid link sets. */
     async takeReset(tx: Tx, token_hash: Buffer, now: Instant): Promise<string | undefined> {
       const rows = await tx.query<{ user_id: string }>({
         text: "delete from password_reset where token_hash = $1 and expires_at > $2 returning user_id",

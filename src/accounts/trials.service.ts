@@ -6,14 +6,14 @@ import { createTrialsStore } from "./trials.store.ts";
 const BACKLOG_BATCH = 1000;
 
 /**
- * Remembers which mailboxes had a trial, by keyed hash only: a trial is granted once per mailbox, also after its account
+ * Records which mailboxes had a trial, by keyed hash only. A trial is granted once per mailbox, also after its account
  * was erased. Owns `trial_mailbox` and `trial_backlog`.
  */
 export async function createTrials({ db, cipher }: { db: Db; cipher: Cipher }) {
   const store = createTrialsStore(db);
   const hashOf = (email: string) => cipher.fingerprint(Buffer.from(mailboxOf(email)), "trial");
 
-  /** Hashes the addresses of users from before this table. A crash in between loses nothing. */
+  /** Hashes the addresses of users from before this table. It can be repeated after a crash. */
   const hashBacklog = async () => {
     while (await store.hasBacklog()) {
       await db.transaction(async (tx) => {
@@ -26,7 +26,7 @@ export async function createTrials({ db, cipher }: { db: Db; cipher: Cipher }) {
   await hashBacklog();
 
   return {
-    /** Takes the one trial of the mailbox that `email` leads to; false when it was taken before. */
+    /** Uses the trial of the mailbox of `email`. Returns false when it was used before. */
     take: (tx: Tx, email: string): Promise<boolean> => store.insert(tx, hashOf(email)),
   };
 }

@@ -2,13 +2,13 @@ import type { Db, Tx } from "../platform/db.ts";
 
 interface BacklogRow {
   user_id: string;
-  /** null: erased since. */
+  /** Null: erased since. */
   email: string | null;
 }
 
 export function createTrialsStore(db: Db) {
   return {
-    /** False when the hash is there already. Waits for a transaction that is inserting the same one. */
+    /** Returns false when the hash exists. Waits for a transaction that inserts the same one. */
     async insert(tx: Tx, hash: Buffer): Promise<boolean> {
       const rows = await tx.query({
         text: "insert into trial_mailbox (hash) values ($1) on conflict do nothing returning hash",
@@ -16,7 +16,7 @@ export function createTrialsStore(db: Db) {
       });
       return rows.length > 0;
     },
-    /** Inserts those that are not there yet. */
+    /** Inserts the missing hashes. */
     insertAll: (tx: Tx, hashes: readonly Buffer[]) =>
       tx.query({
         text: `insert into trial_mailbox (hash)
@@ -24,7 +24,7 @@ export function createTrialsStore(db: Db) {
         values: [hashes.map((hash) => hash.toString("hex"))],
       }),
     hasBacklog: async () => (await db.query({ text: "select from trial_backlog limit 1" })).length > 0,
-    /** Takes rows off the backlog. Nodes that start together take turns. */
+    /** Takes rows off the backlog. Concurrent nodes wait for one another. */
     async takeBacklog(tx: Tx, limit: number): Promise<BacklogRow[]> {
       await tx.query({ text: "lock table trial_backlog in exclusive mode" });
       return tx.query<BacklogRow>({

@@ -27,7 +27,7 @@ export interface OverageInvoice {
 /** The outcomes that the operator can record for an invoice that they collect manually. */
 export type InvoiceVerdict = Exclude<InvoiceStatus, "open">;
 
-// Only purchases are a mismatch: overage grants nothing.
+// Only purchases can be a mismatch, because overage grants nothing.
 const STATUS = { pending: "open", succeeded: "paid", failed: "unpaid", void: "void", mismatch: "unpaid" } as const;
 
 /** Overage invoices. `overage.service.ts` writes them; providers and the operator report their outcome. */

@@ -1,13 +1,13 @@
 import type { Billed } from "./payments.types.ts";
 
-/** Whether a bill is not what was ordered. Providers write currencies in either case. */
+/** True if a bill differs from the order. Currencies are compared without case, as providers differ in it. */
 export function isMismatch(ordered: Billed, billed: Billed | undefined): billed is Billed {
   if (billed === undefined) return false;
   const is_same_currency = ordered.currency.toLowerCase() === billed.currency.toLowerCase();
   return !is_same_currency || ordered.amount_cents !== billed.amount_cents;
 }
 
-/** The columns of a payment whose bill was another one: it grants nothing, and no money of it counts as paid. */
+/** The columns of a payment with a wrong bill. It grants nothing, and its money does not count as paid. */
 export function mismatchColumns(billed: Billed) {
   return {
     status: "mismatch" as const,
@@ -18,7 +18,7 @@ export function mismatchColumns(billed: Billed) {
   };
 }
 
-/** Of a payment that the right bill has paid after all: what went back of the other money is no longer counted. */
+/** Clears the mismatch of a payment that the correct bill has paid. Refunds of the wrong bill no longer count. */
 export function mismatchOver({ status }: { status: string }) {
   if (status !== "mismatch") return {};
   return { mismatch_cents: null, mismatch_currency: null, refunded_cents: 0, refund_failed_cents: 0 };

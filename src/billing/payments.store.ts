@@ -23,7 +23,7 @@ interface PaymentTable {
   refunded_cents: number;
   refund_failed_cents: number;
   clawed_back_tokens: number;
-  /** Of a mismatch: the bill that came instead. */
+  /** The wrong bill of a mismatch. */
   mismatch_cents: number | null;
   mismatch_currency: string | null;
   send_at: unknown;
@@ -62,7 +62,7 @@ export type NewPayment = Pick<
   "user_id" | "id" | "purpose" | "provider" | "amount_cents" | "currency" | "tokens" | "created_at"
 > & { subscription_id?: string; period_start?: Instant; plan?: Plan };
 
-/** The states of purchases that the operator's list tells apart. */
+/** The states of purchases in the operator's list. */
 export type PurchaseState = "pending" | "succeeded" | "failed" | "refunded" | "mismatch";
 
 const IS_REFUNDED = raw<boolean>`(status = 'succeeded' and refunded_cents > refund_failed_cents

@@ -131,7 +131,7 @@ interface EventBase {
  * payment by it, so each payment needs its own. An event that arrives before its payment waits.
  */
 export type PaymentEvent = EventBase &
-  /** `amount_cents` was paid of `billed`, which has to be what was ordered; absent where Purser itself made the event. */
+  /** `amount_cents` was paid of `billed`, which must equal the order. `billed` is absent in Purser's own events. */
   (
     | { kind: "paid"; payment_id: string; reference: string; amount_cents: number; billed?: Billed }
     /** Expired or declined: an expired checkout, or an invoice that is unpaid or written off. Never undoes `paid`. */

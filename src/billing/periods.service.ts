@@ -66,7 +66,7 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
     await orders.update(tx, payment, { ...done, ...mismatchOver(payment) });
   };
 
-  /** Records a period whose invoice was not the plan's price: nothing is granted. Null: the period is known already. */
+  /** Records a period whose invoice differs from the plan's price; it grants nothing. Null: the period is already known. */
   const recordMismatch = async (
     tx: Tx,
     row: SubscriptionRow,

@@ -23,14 +23,14 @@ export interface Purchase {
   sandbox?: true;
 }
 
-/** What a user bought, as the operator sees it. */
+/** A purchase in the operator's list. */
 interface AdminPurchase extends Omit<Purchase, "status"> {
   status: PurchaseState;
   user_id: string;
   purpose: "top_up" | "period" | "upgrade";
   provider: Provider;
   reference: string | null;
-  /** Of a mismatch: the bill that came instead of the one ordered. */
+  /** The wrong bill of a mismatch. */
   billed: Billed | null;
 }
 
@@ -73,7 +73,7 @@ export function createPurchases(context: BillingContext, inbox: Inbox) {
       return (await orders.topUps(user_id, page)).map(purchaseRecord);
     },
 
-    /** Of all users, newest first: top-ups, upgrades and the periods of subscriptions. */
+    /** Lists top-ups, upgrades and subscription periods of all users, newest first. */
     async listAll(
       { status }: { status: PurchaseState | undefined },
       page: { limit: number; before_id: string | null },
@@ -85,14 +85,14 @@ export function createPurchases(context: BillingContext, inbox: Inbox) {
 
 function adminRecord(row: PaymentRow): AdminPurchase {
   const { user_id, purpose, provider, reference, mismatch_cents, mismatch_currency } = row;
-  if (purpose === "overage") throw new Error("an invoice of overage among purchases");
+  if (purpose === "overage") throw new Error("the list of purchases contains an overage invoice");
   const is_mismatch = mismatch_cents !== null && mismatch_currency !== null;
   const billed = is_mismatch ? { amount_cents: mismatch_cents, currency: mismatch_currency } : null;
   const record = purchaseRecord(row);
   return { ...record, status: is_mismatch ? "mismatch" : record.status, user_id, purpose, provider, reference, billed };
 }
 
-/** To its user, a mismatch is a purchase that failed, or that was refunded once all of its money went back. */
+/** Shows a mismatch to its user as failed, or as refunded after a full refund. */
 function purchaseRecord(row: PaymentRow): Purchase {
   const { id, amount_cents, currency, tokens, checkout_url, bucket_id, created_at } = row;
   const refunded_cents = row.refunded_cents - row.refund_failed_cents;

@@ -164,11 +164,11 @@ const adminPurchaseSchema = purchaseSchema
     status: purchaseState,
     purpose: z.enum(["top_up", "period", "upgrade"]),
     provider: z.string(),
-    reference: z.string().nullable().openapi({ description: "the provider's id of the money" }),
+    reference: z.string().nullable().openapi({ description: "the provider's id of the payment" }),
     billed: z
       .object({ amount_cents: z.number().int(), currency: z.string() })
       .nullable()
-      .openapi({ description: "of a mismatch: what was billed instead of `amount_cents` and `currency`" }),
+      .openapi({ description: "the bill of a mismatch, instead of `amount_cents` and `currency`" }),
   })
   .openapi("AdminPurchase");
 

@@ -80,7 +80,8 @@ const agentSchema = z
     upcoming_runs: z.array(upcomingRunSchema),
     schedule_status: z.enum(["off", "active", "paused"]),
     schedule_paused_reason: z.string().nullable().openapi({
-      description: "`key_revoked`, `key_expired` or `key_budget_exceeded` of that key; else in words for the owner",
+      description:
+        "`key_revoked`, `key_expired` or `key_budget_exceeded` of that key; otherwise a sentence for the owner",
     }),
     schedule_api_key_id: uuidSchema.nullable().openapi({
       description:

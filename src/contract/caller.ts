@@ -26,13 +26,13 @@ export interface Caller {
   scopes: readonly Scope[];
 }
 
-/** The caller of a stream, which may be suspended, erased or revoked while it goes on. */
+/** The caller of a running stream, who may be suspended, erased or revoked meanwhile. */
 export interface LiveCaller {
-  /** Aborted with the 401 or 403, as soon as the caller would get it for a new request. */
+  /** Aborts with the 401 or 403 that a new request of the caller would get. */
   readonly refused: AbortSignal;
-  /** Looks now instead of at the next turn. */
+  /** Checks now instead of at the next interval. */
   check(): Promise<void>;
-  /** Ends the watching. A stream calls it at its end. */
+  /** Stops the watch. A stream calls it at its end. */
   leave(): void;
 }
 
@@ -41,7 +41,7 @@ export interface HttpEnv {
   Variables: {
     request_id: string;
     caller: Caller;
-    /** Of a large body, which was read in a thread: its `stableDigest`. */
+    /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
     /** Watches the caller until the answer ends. */
     live_caller: () => LiveCaller;

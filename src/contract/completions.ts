@@ -4,7 +4,7 @@ import { failures, json, jsonBody, tokensSchema } from "./common.ts";
 
 /**
  * OpenAI's chat completions. Known fields are typed and checked here; models/request-fields.ts decides which fields a
- * model's provider is sent (contract 2).
+ * model's provider receives (contract 2).
  */
 
 export interface ToolCall {
@@ -226,7 +226,7 @@ const functionToolSchema = z.looseObject({
     strict: z.boolean().nullish(),
   }),
 });
-/** Tools that a provider runs itself are rejected by their type, as other paid options are. */
+/** Tools that a provider executes itself are rejected by type, like other paid options. */
 const toolSchema = z.union([
   functionToolSchema,
   z.looseObject({ type: z.string().refine((type) => type !== "function", { abort: true }) }),
@@ -278,7 +278,7 @@ const chatRequestSchema = z
   .preprocess(countedFields, fieldsSchema)
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
-/** Null counts as absent: programs that send whole objects fill what they do not use with it. */
+/** Null counts as absent, because programs that send whole objects use it for unused fields. */
 function withoutNulls(request: object): object {
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
 }

@@ -77,7 +77,7 @@ const chargeFields = {
     .boolean()
     .openapi({ description: "the call was lost, and this is what was last known to have been generated" }),
   estimated: z.boolean().openapi({
-    description: "the provider reported no usable counts, or the caller hung up before it did: they are estimated",
+    description: "the counts are estimates: the provider reported no usable ones, or the caller disconnected first",
   }),
   legs: z.array(listedTransactionSchema).openapi({ description: "the ledger's lines of the charge" }),
   created_at: instantSchema.nullable(),

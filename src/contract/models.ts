@@ -26,9 +26,9 @@ export const modelSchema = z
       tools: z.boolean(),
       streaming: z.boolean(),
       json_schema: z.boolean(),
-      vision: z.boolean().openapi({ description: "takes pictures: parts of type `image_url`" }),
-      files: z.boolean().openapi({ description: "takes files: parts of type `file`" }),
-      audio: z.boolean().openapi({ description: "takes audio: parts of type `input_audio`" }),
+      vision: z.boolean().openapi({ description: "accepts images: parts of type `image_url`" }),
+      files: z.boolean().openapi({ description: "accepts files: parts of type `file`" }),
+      audio: z.boolean().openapi({ description: "accepts audio: parts of type `input_audio`" }),
     }),
   })
   .openapi("Model");

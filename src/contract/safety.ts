@@ -6,7 +6,7 @@ import { failures, json, jsonBody } from "./common.ts";
 
 const sanitizeRequestSchema = z
   .strictObject({
-    content: z.string().openapi({ description: "the whole request may have 1 MB" }),
+    content: z.string().openapi({ description: "the whole request has at most 1 MB" }),
     kind: z.enum(["html", "markdown", "text"]),
   })
   .openapi("SanitizeRequest");

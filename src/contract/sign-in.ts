@@ -66,7 +66,7 @@ function authPost<const Path extends string, S extends z.ZodType>(path: Path, su
 export const signUp = createRoute({
   ...authPost(
     "sign-up/email",
-    "Sign up: a link is mailed, and the page that it opens asks for the password. Each attempt sends a mail, or answers that none was sent",
+    "Sign up: the mailed link opens a page that asks for the password. Each attempt sends a mail, or answers that none was sent",
     z.strictObject({
       email: emailSchema,
       password: newPassword.optional().openapi({
@@ -85,7 +85,7 @@ export const signUp = createRoute({
 export const verifyEmail = createRoute({
   ...authPost(
     "verify-email",
-    "Follow the link of a sign-up and set the password: the user is made, with the trial, and signed in",
+    "Follow the link of a sign-up and set the password: creates the user, with the trial, and signs them in",
     z.strictObject({ token: linkToken, password: newPassword }),
   ),
   responses: { 201: json(signedUpSchema, "signed in: the cookie is set"), ...failures(400, 403, 409) },

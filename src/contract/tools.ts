@@ -154,12 +154,12 @@ export const toolsConfigSchema = z
   })
   .openapi("ToolsConfig");
 
-/** As callers send and see it: a secret's name may be null. */
+/** The settings in requests and answers: a secret's name may be null. */
 export type ShownToolsConfig = z.infer<typeof toolsConfigSchema>;
-/** As it is kept: every secret is named. */
+/** The stored settings: every secret has its name. */
 export type ToolsConfig = Named<ShownToolsConfig>;
 
-/** The same settings without nulls in place of secrets' names. */
+/** The settings with no null in place of a secret's name. */
 type Named<Settings> = Settings extends readonly (infer Item)[]
   ? Named<Item>[]
   : Settings extends object
@@ -172,8 +172,8 @@ export type McpSettings = NonNullable<ToolsConfig["mcp"]>;
 export type McpServer = NonNullable<McpSettings["servers"]>[number];
 
 /**
- * The index of a binding by which one request would take more secrets than it may. Only bindings for all paths of a host
- * that is written alike are compared: other requests are known when they are made.
+ * Returns the index of a binding that gives one request too many secrets. Compares only bindings for all paths of equal
+ * hosts; other requests are checked when they are made.
  */
 function crowdedBinding(auth: readonly Omit<AuthSettings, "secret">[]): number | undefined {
   const places = new Map<string, Set<string>>();
@@ -188,7 +188,7 @@ function crowdedBinding(auth: readonly Omit<AuthSettings, "secret">[]): number |
   return undefined;
 }
 
-/** Where `tools_config` names secrets: the name, and the path to it. A null names none. */
+/** Returns the names of secrets in `tools_config` with their paths, without nulls. */
 export function secretsReferred({
   web_fetch,
   send_webhook,

@@ -2,29 +2,29 @@ import { errors } from "../errors.ts";
 
 /** Request bodies in memory on this node at one time, from their first byte until the answer begins. */
 const NODE_BYTES = 256 * 1024 * 1024;
-/** Of these, for one caller: a user, or an address where no key is needed. */
+/** The part of it for one caller: a user, or an address where no key is needed. */
 const CALLER_BYTES = 64 * 1024 * 1024;
 /**
  * A body up to this size counts in its own caller's sum only. So large uploads leave room for ordinary requests, and small
  * bodies that are declared and never sent leave room for large ones.
  */
 const SMALL_BYTES = 65_536;
-/** Large bodies of one caller that are read at one time: each may bring 64 KB in one turn of the event loop. */
+/** The most large bodies of one caller that are read at one time. Each may add 64 KB per turn of the event loop. */
 const CALLER_UPLOADS = 64;
 const RETRY_AFTER_S = 2;
 
-/** What one request has taken of the budget. */
+/** One request's share of the budget. */
 export interface BodyShare {
-  /** Begins to read a body that is not small; throws 503 `overloaded` when its caller sends too many at one time. */
+  /** Starts to read a large body. Throws 503 `overloaded` when its caller sends too many at one time. */
   beginUpload(): void;
   endUpload(): void;
-  /** Takes `bytes` more; throws 503 `overloaded` when its caller or the node holds too many. */
+  /** Takes `bytes` more. Throws 503 `overloaded` when its caller or the node holds too many. */
   take(bytes: number): void;
-  /** Gives all of it back. */
+  /** Returns the whole share. */
   release(): void;
 }
 
-/** The memory that request bodies may take on this node. */
+/** The memory limit of request bodies on this node. */
 export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes: CALLER_BYTES }) {
   const callers = new Map<string, number>();
   const uploads = new Map<string, number>();

@@ -1,18 +1,18 @@
 import type { JsonLimits } from "./json-scan.ts";
 
-/** What the body of a request may be, by its path. */
+/** The limits of a request's body, by path. */
 export interface BodyLimits {
   bytes: number;
   json: JsonLimits;
 }
 
-/** contract 2: what needs no key under /api/v1. */
+/** contract 2: paths under /api/v1 that need no key. */
 export const SIGN_IN = "/api/v1/auth/";
 export const LEAKED_KEYS = "/api/v1/api-keys/revoke-leaked";
 export const STRIPE_WEBHOOK = "/api/v1/billing/stripe/webhook";
 
 const SANITIZE = "/api/v1/safety/sanitize";
-/** Conversations with their pictures and files. */
+/** Conversations with their images and files. */
 const MODEL_PATHS = /^\/api\/v1\/(chat\/completions|responses|messages|messages\/count_tokens|agents\/[^/]+\/chat)$/;
 
 /** Up to this size a route may ask for the body's text; a larger body is parsed in a thread. */

@@ -20,7 +20,7 @@ interface Reading {
   share: BodyShare;
 }
 
-/** The body's bytes. Content-Length is not trusted: a body that goes on beyond the limit is rejected. */
+/** Reads the body's bytes and rejects them as soon as they exceed a limit. Does not trust Content-Length. */
 async function readStream(request: Request, { limit, json, share }: Reading): Promise<Buffer> {
   const scan = createJsonScan(json);
   let chunks: Uint8Array[] = [];
@@ -62,9 +62,9 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer> {
 }
 
 /**
- * Reads and parses a JSON body before any handler, within its path's limits and the node's memory: 413 beyond the size,
- * 415 for another content type, 400 for what does not parse or is too complex, 503 while too much is held. No body counts
- * as `{}`.
+ * Reads and parses a JSON body before any handler, within its path's limits and the node's memory. Throws 413 for its
+ * size, 415 for another content type, 400 for invalid or too complex JSON, 503 when the budget is used up. A missing
+ * body counts as `{}`.
  */
 export function jsonBodies(
   ordinary_bytes: number,
@@ -76,7 +76,7 @@ export function jsonBodies(
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
     const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
     const bytes = await readBytes(c, { limit, json, share }).catch((error: unknown) => {
-      // The connection ended or was too slow: this is no failure of the service.
+      // The connection ended or was too slow, which is not a failure of the service.
       throw error instanceof PurserError ? error : errors.requestTimeout();
     });
     const type = c.req.header("Content-Type") ?? "";
@@ -84,8 +84,8 @@ export function jsonBodies(
     const sent = is_large ? null : utf8Text(bytes);
     const is_empty = sent !== null && sent.trim() === "";
     if (!is_empty && !JSON_TYPE.test(type)) throw errors.unsupportedMediaType();
-    // An empty body counts as {}, whatever type its sender gave it. The routes' validators look at the type, and know
-    // fewer spellings of it.
+    // An empty body counts as {}, with any content type. The routes' validators check the type, and accept fewer
+    // spellings of it.
     if (type !== JSON_MEDIA) c.req.raw.headers.set("Content-Type", JSON_MEDIA);
     let value: unknown;
     if (sent === null) {
@@ -98,7 +98,7 @@ export function jsonBodies(
       value = parsedJson(text);
       c.req.bodyCache.text = Promise.resolve(text) as never;
     }
-    // The validators would parse the text once more.
+    // Keeps the validators from parsing the text again.
     c.req.json = async () => value as never;
   }
 

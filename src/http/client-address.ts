@@ -4,17 +4,17 @@ import ipaddr from "ipaddr.js";
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6;
 
-/** Of an IPv6 address, what one subscriber is given whole: they can call from any address in it. */
+/** The part of an IPv6 address that a subscriber owns: they can call from any address in it. */
 const SUBSCRIBER_PARTS = 4;
 
-/** Names who calls, as far as an address can: the peer, or whom `trusted` proxies say they speak for. */
+/** Returns the network address of the caller: the peer, or the client that `trusted` proxies name. */
 export function createClientAddress(trusted_cidrs: readonly string[]): (c: Context) => string {
   const trusted = trusted_cidrs.map((cidr) => ipaddr.parseCIDR(cidr));
   const isTrusted = (address: Address) =>
     trusted.some(([network, bits]) => address.kind() === network.kind() && address.match([network, bits] as never));
   return (c) => {
     const forwarded = (c.req.header("X-Forwarded-For") ?? "").split(",").map((part) => part.trim());
-    // From the right: each entry was written by the one after it, and is believed only if that is a trusted proxy.
+    // From the right: each entry was written by the next proxy, and counts only if that proxy is trusted.
     let named = getConnInfo(c).remote.address ?? "";
     while (ipaddr.isValid(named) && isTrusted(ipaddr.process(named))) {
       const before = forwarded.pop();

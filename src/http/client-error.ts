@@ -6,12 +6,12 @@ import { newId } from "../platform/ids.ts";
 import { errorBody } from "./error-response.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
-/** A socket with the response that it is at, as Node's own answer to such errors looks at it. */
+/** A socket with its current response, as Node's own error handler reads it. */
 type ServerSocket = Duplex & { _httpMessage?: ServerResponse };
 
 /**
- * Answers what is no HTTP request (or too slow, or too large a one) to be handled at all, in the shape of every other
- * error, and closes the connection. Silent where an answer has begun already, or nobody is there.
+ * Answers invalid, slow or oversized HTTP requests in the shape of every other error, and closes the connection. Sends
+ * nothing if an answer has begun or the client has left.
  */
 export function refuse(error: NodeJS.ErrnoException, socket: ServerSocket): void {
   if (!socket.writable || error.code === "ECONNRESET" || socket._httpMessage?.headersSent === true) {
@@ -24,7 +24,7 @@ export function refuse(error: NodeJS.ErrnoException, socket: ServerSocket): void
   socket.end(`${head.join("\r\n")}\r\n\r\n${body}`);
 }
 
-/** The answer to a request whose address or host makes no sense; anything else that gets here is our fault. */
+/** Answers a request with an invalid address or host. Any other error here is an internal error. */
 export function refusal(error: unknown): Response {
   const failure = error instanceof RequestError ? errors.malformedRequest() : errors.internal(error);
   const { body, ...init } = answerTo(failure);

@@ -7,10 +7,10 @@ import { html } from "hono/html";
 import type { HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 
-/** Where `console/build.ts` puts what it has built. */
+/** The output folder of `console/build.ts`. */
 const BUILT = join(import.meta.dirname, "../../console/dist");
 const PAGE = "/index.html";
-/** Their names change with what is in them. */
+/** The names of these files change with their content. */
 const HASHED = "/assets/";
 
 const TYPES: Record<string, string> = {
@@ -22,9 +22,9 @@ const TYPES: Record<string, string> = {
 };
 const COMPRESSIBLE = /^(text\/|image\/svg)/;
 
-/** Hash of the one inline style sheet: Radix Select hides the scroll bar of its list with it. */
+/** Hash of the one inline style sheet: Radix Select uses it to hide the scroll bar of its list. */
 const SELECT_STYLE = "'sha256-441zG27rExd4/il+NvIqyL8zFx5XmyNQtE381kSkUJk='";
-/** In place of the general ones: the console loads and sends everything from and to this service; no page may frame it. */
+/** Replaces the general headers: the console uses only this service, and no other page may frame it. */
 const HEADERS = {
   "Content-Security-Policy":
     `default-src 'none'; script-src 'self'; style-src 'self' ${SELECT_STYLE}; font-src 'self'; img-src 'self' data:; connect-src 'self'; ` +
@@ -37,14 +37,14 @@ const HEADERS = {
 interface Asset {
   type: string;
   plain: Uint8Array<ArrayBuffer>;
-  /** null where compressing gains nothing. */
+  /** Null if compression gains nothing. */
   gzip: Uint8Array<ArrayBuffer> | null;
   etag: string;
 }
 
 /**
- * The console's files, and its page for every address that is one of its own. Mount it last: what the API and the
- * reference do not answer comes here. Without a built console, `/` says how to get one.
+ * Serves the console's files, and its page at each of its addresses. Mount it last: it gets all paths that the API and
+ * the reference do not answer. Without a built console, `/` says how to get one.
  */
 export function consoleRoutes(folder = BUILT): HttpRouter {
   const router = createRouter();
@@ -59,7 +59,7 @@ export function consoleRoutes(folder = BUILT): HttpRouter {
   return router;
 }
 
-/** Whether a browser asks for one of the console's pages. */
+/** True if a browser requests one of the console's pages. */
 function isPage({ req }: Context<HttpEnv>): boolean {
   if (req.path === "/") return true;
   const is_file = req.path.slice(req.path.lastIndexOf("/")).includes(".");

@@ -5,7 +5,7 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
 
-/** `false` tells OpenAI's clients, which else repeat 409 and 5xx by themselves, not to. */
+/** `false` stops retries by OpenAI's clients, which otherwise repeat 409 and 5xx. */
 export const SHOULD_RETRY = "X-Should-Retry";
 
 /** The error body of contract 2, for JSON answers and for a stream that fails midway. */
@@ -14,14 +14,14 @@ export function errorBody(error: PurserError, request_id: string) {
   return { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
 }
 
-/** Whatever was thrown, as an expected failure. What we did not foresee is `internal` and keeps its cause for the log. */
+/** Converts a thrown value to an expected failure. Others become `internal` and keep their cause for the log. */
 export function expected(thrown: unknown): PurserError {
   if (thrown instanceof PurserError) return thrown;
   if (thrown instanceof HTTPException && thrown.status === 400) return errors.invalidJson();
   return errors.internal(thrown);
 }
 
-/** Answers with the error's status and body; logs what is our fault, never what the caller sent. */
+/** Answers with the error's status and body. Logs internal errors, never the caller's data. */
 export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
   const error = expected(thrown);
   const request_id = c.get("request_id");

@@ -3,7 +3,7 @@ import type { Cipher } from "../platform/cipher.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 
-/** A first answer, as it is replayed. */
+/** The first answer, as it is replayed. */
 export interface StoredAnswer {
   status: number;
   headers: Record<string, string>;
@@ -23,19 +23,19 @@ interface Row {
   body: Uint8Array | null;
 }
 
-/** A node that dies leaves its claim behind; after this, of real time, the same request may be made again. */
+/** After this real time the same request may run again, because the node of its claim has died. */
 const LOCK_SECONDS = 960;
 
-/** Answers are kept sealed: one may show a new API key, which is stored nowhere else. Their day is the domain's time. */
+/** Answers are sealed, because one may show a new API key. Their day is counted in the domain's time. */
 export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
   const aDayAgo = () => addSeconds(clock.now(), -IDEMPOTENCY_HOURS * 3600);
   const contextOf = (key: { user_id: string; key: string }) => `${key.user_id} ${key.key}`;
   return {
-    /** Claims the key for this request, or tells what became of the request that claimed it before. */
+    /** Claims the key for this request, or returns the state of the request that claimed it before. */
     async claim(key: { user_id: string; key: string; request: Uint8Array }): Promise<Claim> {
-      // Not a plain hash: whoever holds the rows could guess at a short secret in the body.
+      // Not a plain hash, because a reader of the rows could guess a short secret in the body.
       const request_hash = cipher.fingerprint(key.request, contextOf(key));
-      // "do update … where" takes over a key that is past its day or whose node died; otherwise nothing is returned.
+      // "do update … where" takes over a key that is older than a day or whose node died. Otherwise it returns no row.
       const taken = await db.query<{ key: string }>({
         name: "idempotency_claim",
         text: `insert into idempotency_key as k (user_id, key, request_hash, created_at, locked_until)
@@ -53,7 +53,7 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
           where user_id = $1 and key = $2`,
         values: [key.user_id, key.key, request_hash],
       });
-      if (row === undefined) return { state: "in_flight" }; // let go in between: the caller's retry will claim it
+      if (row === undefined) return { state: "in_flight" }; // released in between: the caller's retry will claim it
       if (!row.same_request) return { state: "mismatch" };
       if (row.status === null) return { state: "in_flight" };
       const body = cipher.open(row.body ?? new Uint8Array(), contextOf(key));
@@ -74,7 +74,7 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       });
     },
 
-    /** Forgets the key: the request did nothing, so a retry may. */
+    /** Deletes the key: the request did nothing, so a retry may run. */
     async letGo(key: { user_id: string; key: string }): Promise<void> {
       await db.query({
         text: "delete from idempotency_key where user_id = $1 and key = $2",
@@ -82,12 +82,12 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       });
     },
 
-    /** Forgets all answers kept for a user. */
+    /** Deletes all stored answers of a user. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       await tx.query({ text: "delete from idempotency_key where user_id = $1", values: [user_id] });
     },
 
-    /** Deletes keys past their day; called now and then. */
+    /** Deletes keys older than a day. Called periodically. */
     async sweep(): Promise<void> {
       await db.query({ text: "delete from idempotency_key where created_at < $1", values: [aDayAgo()] });
     },

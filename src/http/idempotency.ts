@@ -7,9 +7,9 @@ import { SHOULD_RETRY } from "./error-response.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
-/** Headers that belong to an answer, not to one exchange. */
+/** Headers that belong to the answer, not to one exchange. */
 const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
-/** What a retry is meant to get past, a caller that hung up before the answer (499) too: where it did nothing, it is not kept. */
+/** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
 const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
 /** contract 2: the same key and body within a day replays the first answer, streams included. */
@@ -35,14 +35,14 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
 }
 
 /**
- * What makes a request the same. With the API key: a replay passes no check of scopes, budget or expiry, so a lesser key
- * must not get what another was answered.
+ * Identifies equal requests. It includes the API key: a replay skips the checks of scopes, budget and expiry, so a lesser
+ * key must not get the answer of another.
  */
 async function requestOf(c: Context<HttpEnv>, { api_key_id }: Caller): Promise<Buffer> {
   return Buffer.from([c.req.method, c.req.path, api_key_id ?? "", await bodyOf(c)].join("\n"));
 }
 
-/** The body's value: another order of its fields, or other spaces, make no other request. */
+/** The body's value. The order of fields and spaces do not matter. */
 async function bodyOf(c: Context<HttpEnv>): Promise<string> {
   return c.get("body_digest") ?? stableDigest(await c.req.json());
 }
@@ -52,7 +52,7 @@ function replay(answer: StoredAnswer): Response {
   return new Response(Buffer.from(answer.body), { status: answer.status, headers });
 }
 
-/** Stores the answer: before it is sent when it is JSON; as it goes by when it is a stream. */
+/** Stores the answer: JSON before it is sent, a stream while it is sent. */
 async function keep(c: Context, store: (answer: StoredAnswer) => Promise<void>, log: Log): Promise<void> {
   const { status } = c.res;
   const headers = Object.fromEntries(
@@ -74,7 +74,7 @@ async function keep(c: Context, store: (answer: StoredAnswer) => Promise<void>, 
   c.res = new Response(copying(c.res.body, chunks, finish), c.res);
 }
 
-/** Passes a stream on while keeping a copy; `finish` runs at its end, also when the caller hangs up. */
+/** Passes a stream on and keeps a copy. `finish` runs at its end, also when the caller disconnects. */
 function copying(source: ReadableStream<Uint8Array>, chunks: Uint8Array[], finish: () => Promise<void>) {
   const reader = source.getReader();
   return new ReadableStream<Uint8Array>({

@@ -7,9 +7,9 @@ import type { ParseAnswer, ParseRequest } from "./json-parser.worker.ts";
 import { joinPieces } from "./json-pieces.ts";
 import { JsonError } from "./json-text.ts";
 
-/** As many of one caller as may be read at one time; memory bounds them all (body-budget.ts). */
+/** The limit equals the number that one caller may upload at one time. Memory is limited in body-budget.ts. */
 const QUEUE = { slots: 1, waiting: 1_024, waiting_each: 64 };
-/** The wait included; the largest body takes half a second. */
+/** Includes the wait. The largest body takes half a second. */
 const TIME_LIMIT_MS = 10_000;
 const MEMORY_MB = 1_024;
 const RETRY_AFTER_S = 2;
@@ -20,8 +20,8 @@ export interface ParsedBody {
 }
 
 /**
- * Parses large JSON bodies in a thread, callers in turn: 32 MB take over 100 ms, which no other request may wait for.
- * The thread starts with the first large body. It takes the bytes over.
+ * Parses large JSON bodies in a thread, and callers take turns. 32 MB take over 100 ms, too long for the event loop.
+ * The thread starts with the first large body. The bytes are transferred to it.
  */
 export function createJsonParser(): (caller: string, request: ParseRequest) => Promise<ParsedBody> {
   const queue = createFairQueue(QUEUE);
@@ -60,7 +60,7 @@ function startThread(): Worker {
   const thread = new Worker(join(import.meta.dirname, "json-parser.worker.ts"), {
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
   });
-  // The caller that waits gets the error; a failure while the thread is idle must not end the process.
+  // The caller that waits gets the error. A failure of an idle thread must not end the process.
   thread.on("error", () => {});
   return thread;
 }

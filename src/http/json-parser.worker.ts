@@ -5,7 +5,7 @@ import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 
 export interface ParseRequest {
   bytes: Uint8Array;
-  /** Whether the body's digest is wanted as well. */
+  /** True if the digest of the body is needed too. */
   digest: boolean;
 }
 export type ParseAnswer = { pieces: Uint8Array[]; digest: string | undefined } | { fault: string };

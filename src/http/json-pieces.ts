@@ -3,21 +3,21 @@ import { deserialize, serialize } from "node:v8";
 import { monotonicMs } from "../platform/clock.ts";
 
 /**
- * A large JSON value on its way from a thread: taken apart there, put together here with pauses, so that no other request
- * waits for long.
+ * Transfers a large JSON value from a thread: the thread takes it apart, and the main thread joins it with pauses, so
+ * that no other request waits for long.
  */
 
 type Container = unknown[] | Record<string, unknown>;
-/** The names that lead from the root to a container, and what it holds under its own names. */
+/** The path from the root to a container, and the members of that container. */
 type Piece = readonly [path: readonly (string | number)[], entries: readonly (readonly [string | number, unknown])[]];
 
-/** Roughly the bytes of one piece; a single text may be larger. */
+/** The approximate bytes of one piece. A single text may be larger. */
 const PIECE_WEIGHT = 131_072;
 const VALUE_WEIGHT = 32;
 const PAUSE_AFTER_MS = 8;
 const PLAIN = { configurable: true, enumerable: true, writable: true };
 
-/** `value` as pieces, each serialized; `{}` holds it under "root". */
+/** Returns `value` as serialized pieces. `{}` holds it under "root". */
 export function piecesOf(value: unknown): Uint8Array<ArrayBuffer>[] {
   const weights = new Map<object, number>();
   const pieces: Uint8Array<ArrayBuffer>[] = [];
@@ -62,7 +62,7 @@ export function piecesOf(value: unknown): Uint8Array<ArrayBuffer>[] {
   return pieces;
 }
 
-/** The value that was taken apart. Lets the event loop run after every few milliseconds of work. */
+/** Joins the pieces. Yields to the event loop every few milliseconds. */
 export async function joinPieces(pieces: readonly Uint8Array[]): Promise<unknown> {
   const all: Record<string, unknown> = {};
   let paused_ms = monotonicMs();

@@ -1,8 +1,8 @@
-/** What a JSON text may hold; checked before it is parsed. */
+/** The limits of a JSON text, checked before it is parsed. */
 export interface JsonLimits {
-  /** Lists and objects within one another. */
+  /** Nesting of lists and objects. */
   depth: number;
-  /** Names in objects, counted each time. */
+  /** Keys of objects, each occurrence counted. */
   keys: number;
   /** Elements of lists and values of objects. */
   values: number;
@@ -21,9 +21,9 @@ interface Scan {
 }
 
 /**
- * Counts the structure of a JSON text chunk by chunk, as it arrives. One pass over the bytes, without a parse: a body
- * that passes a limit is refused before it is built as an object. Text that is not JSON is left for the parser to refuse.
- * Each call returns the limit that is passed, or null.
+ * Counts the structure of a JSON text chunk by chunk as it arrives, in one pass without parsing. So a body over a
+ * limit is rejected before it becomes an object. The parser rejects invalid JSON. Each call returns the exceeded limit or
+ * null.
  */
 export function createJsonScan(limits: JsonLimits): (chunk: Uint8Array) => string | null {
   let scan: Scan = { depth: 0, deepest: 0, keys: 0, commas: 0, is_in_string: false, is_escaped: false };
@@ -36,7 +36,7 @@ export function createJsonScan(limits: JsonLimits): (chunk: Uint8Array) => strin
   };
 }
 
-/** Each byte is one step: local variables and no calls keep it to a few nanoseconds. */
+/** Runs for each byte. Local variables and no calls keep it at a few nanoseconds. */
 function scanned(chunk: Uint8Array, before: Scan): Scan {
   let { depth, deepest, keys, commas, is_in_string, is_escaped } = before;
   for (let at = 0; at < chunk.length; at += 1) {

@@ -5,29 +5,29 @@ import { SHUTDOWN_SECONDS } from "../constants.ts";
 import type { HttpRouter } from "../contract/router.ts";
 import { refusal, refuse } from "./client-error.ts";
 
-/** A listening server. `url` is `http://HOST:PORT` with the port that was really taken. */
+/** A listening server. `url` is `http://HOST:PORT` with the actual port. */
 export interface Listening {
   url: string;
-  /** Takes no more requests, lets those in flight finish (SHUTDOWN_SECONDS at most), then closes. */
+  /** Accepts no more requests, waits for running ones (SHUTDOWN_SECONDS at most), then closes. */
   stop(): Promise<void>;
 }
 
-/** Idle connections are kept open a little longer than usual proxies do, so that they never race a close. */
+/** Idle connections stay open longer than in usual proxies, so that a proxy never uses a closed one. */
 const KEEP_ALIVE_MS = 65_000;
 const LIMITS = {
   /** From a connection's or a request's first byte to the end of its headers. */
   headers_ms: 10_000,
   /** To the end of its body. The answer may take longer. */
   request_ms: 60_000,
-  /** How often the two are looked at. */
+  /** The interval of the check of both times. */
   check_ms: 1_000,
-  /** Open connections, with the streams; one more is closed at once. */
+  /** Open connections, with the streams. Further ones are closed at once. */
   connections: 10_000,
 };
-/** Connections that may wait to be taken. */
+/** Connections that wait to be accepted. */
 const BACKLOG = 4096;
 
-/** Rejects with what the system says when `address` cannot be listened on: asked before anything is made. */
+/** Rejects with the system's error when `address` is not free. Called before anything is created. */
 export async function checkAddress(address: { host: string; port: number }): Promise<void> {
   const server = createNetServer();
   await bind(server, address);
@@ -41,20 +41,20 @@ async function bind(server: NetServer, { host, port }: { host: string; port: num
   });
 }
 
-/** Listens on `address`; rejects when that cannot be. */
+/** Listens on `address`. Rejects when that fails. */
 export async function listen(
   app: HttpRouter,
   address: { host: string; port: number },
   limits = LIMITS,
 ): Promise<Listening> {
-  // It replaces the global Response by a light one, which is written out without passing through a web stream.
+  // It replaces the global Response by a light one that is written without a web stream.
   const answer = getRequestListener(app.fetch, { errorHandler: refusal });
   const options = {
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: limits.headers_ms,
     requestTimeout: limits.request_ms,
     connectionsCheckingInterval: limits.check_ms,
-    // Without it, Node answers a request that has no host by itself, with nothing in it.
+    // Otherwise Node itself answers a request without a host, with an empty body.
     requireHostHeader: false,
   };
   const server = createServer(options, answer);
@@ -69,7 +69,7 @@ export async function listen(
 
 async function drain(server: Server): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-  // close() lets a busy keep-alive connection live on after its request: end each as it falls idle
+  // close() keeps a busy keep-alive connection after its request, so end each one when it becomes idle.
   const idle = setInterval(() => server.closeIdleConnections(), 50);
   const late = setTimeout(() => server.closeAllConnections(), SHUTDOWN_SECONDS.requests * 1000);
   await closed;

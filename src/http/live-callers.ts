@@ -5,24 +5,24 @@ import { PurserError } from "../errors.ts";
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
 const CHECK_MS = 250;
 
-/** How a request shows who calls. */
+/** The credential of a request. */
 interface Credential {
-  /** The same for all requests with this credential. */
+  /** Equal for all requests with this credential. */
   name: string;
-  /** Throws the 401 or 403 when it is refused. */
+  /** Throws 401 or 403 when the credential is no longer valid. */
   authenticate(): Promise<unknown>;
 }
 
 interface Watched {
   credential: Credential;
   streams: Set<AbortController>;
-  /** The check of the last turn, while it goes on. */
+  /** The check that is still running. */
   checking: Promise<void> | null;
 }
 
 /**
- * Callers of answers that take long. Authenticates each credential again while an answer to it goes on: from a cache
- * that notifications invalidate, so that a check costs no statement.
+ * Authenticates the callers of running streams again and again. It reads a cache that notifications invalidate, so a
+ * check costs no query.
  */
 function createLiveCallers() {
   const watched = new Map<string, Watched>();
@@ -32,7 +32,7 @@ function createLiveCallers() {
     try {
       await credential.authenticate();
     } catch (error) {
-      // Any other failure says nothing about the caller: the database is away.
+      // Any other failure, such as an unavailable database, says nothing about the caller.
       if (isRefusal(error)) for (const stream of [...streams]) stream.abort(error);
     }
   };
@@ -64,7 +64,7 @@ function createLiveCallers() {
   };
 }
 
-/** Lets routes watch their caller: `live_caller`. An answer that is no event stream ends the watching here. */
+/** Lets routes watch their caller through `live_caller`. Answers that are not event streams are watched no longer. */
 export function watchCallers(credentialOf: (c: Context<HttpEnv>) => Credential): MiddlewareHandler<HttpEnv> {
   const callers = createLiveCallers();
   return async (c, next) => {

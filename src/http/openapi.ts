@@ -1,6 +1,6 @@
 import type { OpenApiDocument, Operation } from "./reference.ts";
 
-/** What holds for every endpoint of a kind, and so stands in no route's contract: scopes, bodies, idempotency keys. Pure. */
+/** Adds the rules of all endpoints, which no route's contract repeats: scopes, bodies, idempotency keys. Pure. */
 
 const ANSWERS = {
   403: "not permitted: a scope that the key lacks, or a suspended account",
@@ -24,7 +24,7 @@ const REPLAYED = {
   },
 };
 
-/** The document with what each operation takes and answers besides what its route says. */
+/** Returns the document with the common parameters and answers of each operation. */
 export function withConventions(document: OpenApiDocument): OpenApiDocument {
   const paths = Object.entries(document.paths ?? {}).map(([path, methods]) => {
     const operations = Object.entries(methods).map(([method, each]) => [method, completed(method, each)]);
@@ -43,7 +43,7 @@ function completed(method: string, operation: Operation): Operation {
   const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
   const added = Object.fromEntries(statuses.map((status) => [status, { description: ANSWERS[status], content }]));
   const said = responses[409]?.description;
-  // what the route itself says of a status is more exact
+  // the route's own description of a status is more exact
   const all = { ...added, ...responses };
   if (is_idempotent && said !== undefined) all[409] = { ...all[409], description: `${said}, or ${ANSWERS[409]}` };
   if (!is_idempotent) return { ...operation, responses: all };

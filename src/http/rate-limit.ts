@@ -3,7 +3,7 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
 import { createAllowances } from "../platform/allowance.ts";
 
-/** An allowance for each caller, as `whoOf` names them, on this node: bursts up to `per_minute`, refilled evenly. */
+/** A token bucket per caller on this node: bursts up to `per_minute`, refilled evenly. `whoOf` returns the caller. */
 export function rateLimit(per_minute: number, whoOf: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
   const allowances = createAllowances({ size: per_minute, refill_s: 60 });
   return async (c, next) => {

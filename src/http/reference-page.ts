@@ -22,10 +22,10 @@ td:first-child { width: 40%; overflow-wrap: anywhere; } td:nth-child(2) { width:
 @media (max-width: 50rem) { body { display: block; } nav { position: static; height: auto; border: 0; } }
 `;
 
-/** Permits the page its style, and nothing else. */
+/** Allows only the page's style. */
 export const REFERENCE_PAGE_POLICY = styledPagePolicy(STYLE);
 
-/** The reference as one page without scripts: nothing is fetched from elsewhere. */
+/** The reference as one page without scripts. It loads nothing from other sites. */
 export function referencePage(document: OpenApiDocument) {
   const sections = referenceOf(document);
   return html`<!doctype html>
@@ -52,7 +52,7 @@ export function referencePage(document: OpenApiDocument) {
     </html>`;
 }
 
-/** Text with what stands between backticks as code. */
+/** Formats text between backticks as code. */
 const prose = (text: string) =>
   text.split("`").map((part, place) => (place % 2 === 1 ? html`<code>${part}</code>` : part));
 

@@ -59,10 +59,10 @@ export interface Section {
   endpoints: Endpoint[];
 }
 
-/** Objects within objects are followed this far: enough to read, short of endless. */
+/** The depth to which nested objects are shown. */
 const DEPTH = 3;
 
-/** The sections of `document`, in the order in which their tags first appear. */
+/** Returns the sections of `document` in the order in which their tags first appear. */
 export function referenceOf(document: OpenApiDocument): Section[] {
   const sections = new Map<string, Section>();
   for (const [path, methods] of Object.entries(document.paths ?? {})) {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** Headers that every response carries: a browser runs no part of it, frames it nowhere and does not guess its type. */
+/** Headers of every response. A browser executes no part of it, does not frame it and does not guess its type. */
 export const SECURITY_HEADERS = {
   "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   "Referrer-Policy": "no-referrer",

@@ -17,35 +17,35 @@ import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
 import { watchCallers } from "./live-callers.ts";
-import { refuseOtherPages, sessionToken } from "./own-pages.ts";
+import { rejectOtherOrigins, sessionToken } from "./origin-check.ts";
 import { rateLimit } from "./rate-limit.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 const PUBLIC_POSTS = new Set([STRIPE_WEBHOOK, LEAKED_KEYS]);
-/** From one address, by path. An office shares an address, and the console asks for its session with each page. */
+/** Requests per minute of one address, by path. An office shares one, and each console page reads its session. */
 const SIGN_IN_PER_MINUTE = 300;
-/** Stripe repeats what is refused. */
+/** Stripe repeats rejected events. */
 const STRIPE_PER_MINUTE = 1_200;
-/** From one address: no more is needed to report keys, and each costs a look into the database. */
+/** Enough to report keys. Each request costs a query. */
 const LEAKED_KEYS_PER_MINUTE = 60;
 /** contract 8: wrong keys of the operator API meet 429. From one address. */
 const WRONG_KEYS_PER_MINUTE = 60;
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
-/** The operator's idempotency keys are kept under this id, which is no user's. */
+/** The user id of the operator's idempotency keys. No user has it. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
 
 export interface HttpOptions {
-  /** The caller behind an Authorization header; throws the 401. */
+  /** Returns the caller of an Authorization header. Throws 401. */
   authenticate(authorization: string | undefined): Promise<Caller>;
-  /** The caller behind the console's session cookie; throws the 401. */
+  /** Returns the caller of the console's session cookie. Throws 401. */
   authenticateSession(token: string): Promise<Caller>;
-  /** Where the console is: its cookie counts from there only. */
+  /** The console's address. Its cookie is valid only there. */
   address: PublicAddress;
-  /** CIDRs whose X-Forwarded-For is believed. */
+  /** CIDRs whose X-Forwarded-For is trusted. */
   trusted_proxies: readonly string[];
-  /** null: the operator API answers 404. */
+  /** Null: the operator API answers 404. */
   admin_key: string | null;
   idempotency: IdempotencyStore;
   limits: { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
@@ -54,8 +54,8 @@ export interface HttpOptions {
 }
 
 /**
- * The HTTP application: request ids, error bodies, authentication, limits, idempotency; then the rooms' routers. Who
- * calls is settled before a body is read.
+ * The HTTP application: request ids, error bodies, authentication, limits, idempotency, then the modules' routers. It
+ * authenticates the caller before it reads a body.
  */
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
@@ -85,14 +85,14 @@ export function createWorkerHttp(options: Pick<HttpOptions, "log" | "metrics">, 
   return app;
 }
 
-/** The HTTP application at PURSER_METRICS_ADDRESS: health and metrics, and nothing else. */
+/** The HTTP application at PURSER_METRICS_ADDRESS: only health and metrics. */
 export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter): HttpRouter {
   const app = createBareHttp(options, ({ path }) => `${path} (health and metrics are served here)`);
   app.route("/", probes);
   return app;
 }
 
-/** Request ids and error bodies; `missing` names what is not there. */
+/** Adds request ids and error bodies. `missing` names the kind of resource in a 404. */
 function createBareHttp(
   { log, metrics }: Pick<HttpOptions, "log" | "metrics">,
   missing: (request: HonoRequest) => string,
@@ -104,7 +104,7 @@ function createBareHttp(
   return app;
 }
 
-/** Settles who calls: a user, the operator, or, on the public paths, nobody. */
+/** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
   const wrong_keys = createAllowances({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
   /** Only wrong keys are counted and refused: a stranger cannot lock the operator out. */
@@ -127,7 +127,7 @@ function userOf(c: Context<HttpEnv>, options: HttpOptions): Promise<Caller> {
   return credentialOf(c, options).authenticate();
 }
 
-/** A key is preferred to a cookie: a program that sends both means the key. */
+/** Prefers a key to a cookie, because a program that sends both means the key. */
 function credentialOf(c: Context<HttpEnv>, options: HttpOptions) {
   const authorization = c.req.header("Authorization");
   const token = authorization === undefined ? sessionToken(c, options.address) : null;
@@ -136,13 +136,13 @@ function credentialOf(c: Context<HttpEnv>, options: HttpOptions) {
     : { name: `session ${token}`, authenticate: () => options.authenticateSession(token) };
 }
 
-/** What signing in works with. None of it is cached by anybody. */
+/** The routes of sign-in. Their answers are never cached. */
 function signInContext(
   { address }: HttpOptions,
   clientAddress: (c: Context<HttpEnv>) => string,
 ): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {
-    refuseOtherPages(c, address);
+    rejectOtherOrigins(c, address);
     c.set("session_token", sessionToken(c, address));
     c.set("client_address", clientAddress(c));
     c.header("Cache-Control", "no-store");
@@ -177,12 +177,12 @@ function identify(metrics: Metrics): MiddlewareHandler<HttpEnv> {
     headers.set("X-Request-Id", request_id);
     for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
     metrics.request(c.req.method, c.res.status, monotonicMs() - started_ms);
-    // The answer to HEAD is sent without its body: a stream would wait for a reader for ever.
+    // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
   };
 }
 
-/** The operator, if the bearer key is PURSER_ADMIN_KEY. Compared by hash, so that the time taken tells nothing. */
+/** True if the bearer key is PURSER_ADMIN_KEY. Compares hashes, so that the time reveals nothing. */
 function operator(admin_key: string | null, authorization: string | undefined): Caller {
   if (admin_key === null) throw errors.notFound("The operator API (set PURSER_ADMIN_KEY)");
   if (authorization === undefined) throw errors.missingApiKey();

@@ -35,7 +35,7 @@ function once<Value>(make: () => Value): () => Value {
   };
 }
 
-/** Health and metrics, which every node has. `ready` resolves when the node can do its work. */
+/** Health and metrics of every node. `ready` resolves when the node can work. */
 export function probeRoutes(deps: { metrics: Metrics; ready(): Promise<void> }): HttpRouter {
   const router = createRouter();
   router.get("/livez", (c) => c.json({ status: "ok" }));

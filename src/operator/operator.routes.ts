@@ -40,7 +40,7 @@ export function operatorRoutes(options: OperatorOptions) {
     const { email, trial } = c.req.valid("json");
     const created = await db.transaction(async (tx) => {
       const made = await accounts.createUser(tx, { email, key_name: "first key" });
-      // The operator decides, so an earlier trial refuses none here. It counts against a later sign-up.
+      // The operator may grant a second trial. The grant counts against a later sign-up.
       if (trial) await options.trials.take(tx, email);
       const terms = { ends_at: addDays(clock.now(), options.trial.days), tokens: options.trial.tokens };
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? terms : null });

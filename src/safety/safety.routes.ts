@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 import { newMark } from "./fence.ts";
 import { BUSY, type Sanitizers } from "./sanitizer.ts";
 
-/** A page in front gives its thread up by then. */
+/** The page before it has given up its thread by then. */
 const BUSY_RETRY_S = 3;
 
 export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {

@@ -48,7 +48,7 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
   const idle: Worker[] = [];
   const queue = createFairQueue({ slots: threads, waiting: MAX_WAITING, waiting_each: MAX_WAITING_EACH });
 
-  /** The thread's answer; null when `signal` ended it or it failed. */
+  /** Returns the thread's answer. Null when `signal` aborted it or it failed. */
   async function ask<Answer>(request: ThreadRequest, signal: AbortSignal): Promise<Answer | null> {
     const thread = idle.pop() ?? startThread();
     thread.ref();
@@ -89,7 +89,7 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
     of: (user_id) => ({
       async sanitize(request) {
         if (request.content.length > MAX_INLINE_CHARS) return inThread<Sanitized>(user_id, request);
-        // Many short pages in a row let other requests in between.
+        // Yields, so that many short pages do not block other requests.
         await setImmediate();
         return sanitize(request);
       },

@@ -7,9 +7,9 @@ export interface AwsKmsSettings {
   /** The ARN, id or alias of a symmetric key. */
   readonly key_id: string;
   readonly region: string;
-  /** null: the region's public endpoint. */
+  /** Null: the region's public endpoint. */
   readonly endpoint: string | null;
-  /** null: AWS's default chain (environment, profile, web identity, container or instance role). */
+  /** Null: AWS's default chain (environment, profile, web identity, container or instance role). */
   readonly credentials: {
     readonly accessKeyId: string;
     readonly secretAccessKey: string;
@@ -69,7 +69,7 @@ function bytes(id: string, value: Uint8Array | undefined): Buffer {
   return Buffer.from(value);
 }
 
-/** Only the error's name and status: a message of AWS may quote the request. */
+/** Uses only the error's name and status, because a message of AWS may quote the request. */
 function unavailable(id: string, error: unknown): KekUnavailableError {
   if (error instanceof KekUnavailableError) return error;
   const { name, $metadata } = error as { name?: string; $metadata?: { httpStatusCode?: number } };

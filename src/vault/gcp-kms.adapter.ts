@@ -8,7 +8,7 @@ export interface GcpKmsSettings {
   readonly key_name: string;
   readonly endpoint: string;
   /**
-   * A credentials file: a service account's key or a workload identity configuration. null: Google's default
+   * A credentials file: a service account's key or a workload identity configuration. Null: Google's default
    * credentials, which include the machine's own account.
    */
   readonly credentials_file: string | null;
@@ -60,11 +60,11 @@ async function createAuthClient({ id, key_name, credentials_file }: GcpKmsSettin
   const { GoogleAuth } = await loadClient(id, "google-auth-library", () => import("google-auth-library"));
   const auth = new GoogleAuth({
     scopes: SCOPE,
-    projectId, // otherwise the client looks for one, by command line tools and over the network
+    projectId, // otherwise the client searches for one with command line tools and over the network
     ...(credentials_file === null ? {} : { keyFilename: credentials_file }),
   });
   const client = await auth.getClient();
-  // A service account signs its own token, so that no token service is asked.
+  // A service account signs its own token, so no token service is needed.
   if ("useJWTAccessWithScope" in client) client.useJWTAccessWithScope = true;
   return client as AuthClient;
 }

@@ -1,9 +1,9 @@
 import { KekUnavailableError } from "./kek.types.ts";
 
-/** For one request to a key service. */
+/** The timeout of one request to a key service. */
 export const TIMEOUT_MS = 10_000;
 
-/** Loads a cloud's own client, an optional dependency that is only needed for its key service. */
+/** Loads a cloud's own client, an optional dependency of its key service. */
 export async function loadClient<Client>(kek_id: string, name: string, load: () => Promise<Client>): Promise<Client> {
   try {
     return await load();

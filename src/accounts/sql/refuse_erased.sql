@@ -1,6 +1,7 @@
--- Stops inserts for an erased user, also from work that was under way. Erasing locks the user's row first. An insert shares
--- that lock: if it can not get it, or the user is erased, `drop` leaves the row out silently (more depends on the
--- transaction) and `fail` raises an error. No insert waits for an erasure, so there is no deadlock with it.
+-- No row of an erased user is inserted after the erasure. Erasing locks the user's row before it
+-- deletes anything. An insert takes a share lock on it: either the deletion comes later, or the insert finds the user
+-- locked or erased and inserts nothing. With `drop` it skips the row silently, otherwise it fails. No insert waits for
+-- an erasure, so no deadlock is possible.
 create or replace function refuse_erased() returns trigger language plpgsql as $$
 begin
   perform from users where id = new.user_id and erased_at is null for key share skip locked;

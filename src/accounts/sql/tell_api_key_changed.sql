@@ -1,4 +1,4 @@
--- Every node drops a key from its cache when the row changes.
+-- Every node drops a key from its cache when its row changes.
 create or replace function tell_api_key_changed() returns trigger language plpgsql as $$
 begin
   perform pg_notify('api_key_changed', old.id::text);

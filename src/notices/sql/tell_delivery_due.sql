@@ -1,4 +1,4 @@
--- Tells every node of a new delivery when it is committed.
+-- Notifies every node of a delivery when its notice is committed.
 create or replace function tell_delivery_due() returns trigger language plpgsql as $$
 begin
   perform pg_notify('notice_due', '');

@@ -121,7 +121,7 @@ describe("Anthropic", () => {
       const model = modelOf({ id, provider_model: id, owned_by: "anthropic", kind: "anthropic" });
       const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" });
       const request = requestOf({ reasoning_effort: "max" });
-      const prepared = provider.prepare({ model, request, max_output_tokens: cap, stream: false });
+      const prepared = await provider.prepare({ model, request, max_output_tokens: cap, stream: false });
       await provider.complete(prepared, { signal: new AbortController().signal, deadline_ms: monotonicMs() + 20_000 });
       const [sent] = upstream.requests;
       expect(sent?.body.max_tokens).toBe(cap);

@@ -5,8 +5,8 @@ import { errors } from "../errors.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 
 /**
- * The session cookie, null when there is none. 403 when another site's page had the browser send it: SameSite=Lax keeps
- * most of that away, this the rest (neighbours on the same site, old browsers).
+ * Returns the session cookie, or null. Throws 403 when another site's page sent it. SameSite=Lax prevents most of these
+ * requests; this check prevents the rest (pages of the same site, old browsers).
  */
 export function sessionToken(c: Context, address: PublicAddress): string | null {
   const token = getCookie(c, sessionCookieName(address.secure));
@@ -15,15 +15,15 @@ export function sessionToken(c: Context, address: PublicAddress): string | null 
   return token;
 }
 
-/** 403 for what another site's page sends: nobody is to be signed in as somebody else unawares. Programs send no Origin. */
-export function refuseOtherPages(c: Context, address: PublicAddress): void {
+/** Throws 403 for another site's page, so that it cannot sign a person in (login CSRF). Programs send no Origin. */
+export function rejectOtherOrigins(c: Context, address: PublicAddress): void {
   const origin = c.req.header("Origin");
   const site = c.req.header("Sec-Fetch-Site");
   const elsewhere = origin === undefined ? site !== undefined && site !== "same-origin" : !address.isOurs(origin);
   if (elsewhere && c.req.method !== "GET") throw errors.originRefused();
 }
 
-/** Browsers name the Origin of all but plain reads; of those, Sec-Fetch-Site or, on plain http, the Referer tells. */
+/** Browsers send Origin except for plain reads. For those, Sec-Fetch-Site decides, or on plain http the Referer. */
 function isFromOwnPage(c: Context, address: PublicAddress): boolean {
   const origin = c.req.header("Origin");
   if (origin !== undefined) return address.isOurs(origin);
