@@ -6,6 +6,9 @@ import { createSignIn } from "./accounts/sign-in.service.ts";
 import { createTrials } from "./accounts/trials.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
+import { createAgentsStore } from "./agents/agents.store.ts";
+import { createRunOutcomes } from "./agents/run-outcomes.service.ts";
+import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
 import { createAsIfPaid } from "./billing/as-if-paid.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
@@ -16,6 +19,10 @@ import { paymentsRoutes } from "./billing/payments.routes.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
+import { createAgentModel } from "./chat/agent-model.ts";
+import { chatRoutes } from "./chat/chat.routes.ts";
+import { createChat } from "./chat/chat.service.ts";
+import { createThreads } from "./chat/threads.service.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Config } from "./config.ts";
@@ -31,10 +38,12 @@ import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { createNotices } from "./notices/notices.service.ts";
-import { crossingNotice, reflectionNotice, renewalNotice, setbackNotice } from "./occasions.ts";
+import { crossingNotice, reflectionNotice, renewalNotice, runNotice } from "./occasions.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, createSystemClock } from "./platform/clock.ts";
+import type { Tx } from "./platform/db.ts";
+import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
 import { createMetrics } from "./platform/metrics.ts";
@@ -42,10 +51,14 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock, type DueSource, startSweeper } from "./platform/timeline.ts";
+import { createRunFollowers } from "./runs/run-followers.ts";
+import { createRunner } from "./runs/runner.service.ts";
+import { createRuns } from "./runs/runs.service.ts";
+import type { RunFailed } from "./runs/runs.types.ts";
 import { newMark } from "./safety/fence.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
-import { createScheduling } from "./scheduling/scheduling.service.ts";
+import { createSchedules, type SchedulePaused } from "./schedules/schedules.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
@@ -116,13 +129,8 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     ledger,
     meansOf,
     fallback_after_seconds: config.limits.fallback_after_seconds,
-    resolveAgent: (id, caller) => agents.asModel(id, caller),
+    resolveAgent: (id, caller) => agentModel(id, caller),
   });
-  const scheduling = createScheduling({ db, clock });
-  scheduling.onLost((runs) => {
-    for (let n = 0; n < runs; n += 1) metrics.runFinished("failed", "worker_lost");
-  });
-  metrics.watchQueue(scheduling.queueFigures);
   const outbound = createOutbound({ allow: config.egress_allow });
   const notices = createNotices({
     db,
@@ -134,37 +142,70 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     metrics,
   });
   ledger.onCrossing((crossing, tx) => notices.emit(crossingNotice(crossing), tx));
-  scheduling.onSetback(async (setback, tx) => {
-    const notice = setbackNotice(setback);
-    if (notice !== null) await notices.emit(notice, tx);
-  });
   const vault = createVault({ db, clock, keys, log });
   vault.onReflected((reflection, tx) => notices.emit(reflectionNotice(reflection), tx));
   const sanitizer = createSanitizer({ threads: 2 });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
+  const notify = async (event: RunFailed | SchedulePaused, tx: Tx) => {
+    const notice = runNotice(event);
+    if (notice !== null) await notices.emit(notice, tx);
+  };
+  const schedules = createSchedules({ db, clock, notify });
+  const schedule_keys = createScheduleKeys({
+    clock,
+    store: createAgentsStore(db),
+    schedules,
+    cancelDueWith: (tx, user_id, fields) => runs.cancelDueWith(tx, user_id, fields),
+    ledger,
+    keysOf: accounts.keysOf,
+    log,
+  });
+  const runs = createRuns({
+    db,
+    clock,
+    notify,
+    onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
+    onLost(lost) {
+      for (let n = 0; n < lost; n += 1) metrics.runFinished("failed", "worker_lost");
+    },
+    procedures: { check_run_nows: "admit_run_nows", finish_steps: "finish_steps_of_agents" },
+  });
+  metrics.watchQueue(runs.queueFigures);
+  const threads = createThreads({ db, clock, runs, models });
+  const followers = createRunFollowers({ runs, log });
   const agents = createAgents({
-    metrics,
     db,
     clock,
     log,
-    ledger,
     models,
-    completions,
-    scheduling,
-    tools,
+    runs,
+    schedules,
+    schedule_keys,
+    ledger,
     meansOf,
-    limits: config.limits,
-    safety_off: config.safety_off,
-    keep_runs_days: config.keep_runs_days,
-    chats_only: config.role === "api",
-    newMark,
     suspended: accounts.suspended,
-    keysOf: accounts.keysOf,
+    safety_off: config.safety_off,
     secretNames: vault.names,
+    keep_runs_days: config.keep_runs_days,
+    followers,
+    forgetThreads: threads.forget,
+    forgetTurns: threads.forgetTurns,
+  });
+  const worker_id = newId();
+  const chat = createChat({ agents, runs, threads, worker_id });
+  const agentModel = createAgentModel({ chat, exists: agents.exists });
+  const runner = createRunner({
+    ...{ clock, log, metrics, ledger, models, completions, tools, runs, followers, newMark, worker_id },
+    limits: config.limits,
+    chats_only: config.role === "api",
+    configOf: agents.configOf,
+    withHistory: threads.withHistory,
+    listenerOf: chat.listenerOf,
+    isAwaited: chat.isAwaited,
   });
   ledger.onGrant(agents.onGrant);
-  accounts.onKeyChange(agents.onKeyChange);
+  accounts.onKeyChange(schedule_keys.onKeyChange);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   const payments = stripe ?? (config.payments === "sandbox" ? createAsIfPaid("sandbox") : createNoPayments());
   const billing = createBilling({ db, clock, ledger, people: accounts, payments, plans: config.plans, log });
@@ -173,10 +214,10 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
 
   // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
-  const schedules: DueSource = {
+  const due: DueSource = {
     name: "schedules",
-    nextDueAt: scheduling.nextDueAt,
-    carryOut: () => scheduling.tick(agents.onDue),
+    nextDueAt: schedules.nextDueAt,
+    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, queueDue: runs.queueDue }),
   };
   const waiting: DueSource = {
     name: "schedules that wait for tokens",
@@ -184,25 +225,25 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     carryOut: agents.resumeRefilled,
   };
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
-  const sources = [expiries, ...billing.sources, waiting, schedules, old];
-  const swept = config.role === "api" ? sources.filter((source) => source !== schedules) : sources;
+  const sources = [expiries, ...billing.sources, waiting, due, old];
+  const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const sweeper = startSweeper({ sources: swept, log });
   // Embedded storage is this process's alone, so nobody is at a run that was at work when the last one ended.
-  if (db.kind === "embedded") await scheduling.takeBackAll();
-  await agents.start();
+  if (db.kind === "embedded") await runs.takeBackAll();
+  await runner.start();
   await notices.start();
   const housekeeping = setInterval(() => {
     for (const sweep of [idempotency.sweep, notices.sweep, vault.sweep, signIn.sweep]) sweep().catch(() => {});
   }, HOUSEKEEPING_MS);
 
   let stopping = false;
-  let agents_stopped: Promise<void> | undefined;
+  let runner_stopped: Promise<void> | undefined;
   const ready = async () => {
     if (stopping) throw new Error("stopping");
     await db.query({ text: "select 1" });
   };
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
-    const state = await scheduling.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
+    const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
     if (state === "unattended") throw errors.noWorker();
     return state === "idle";
   };
@@ -235,6 +276,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
         modelRoutes(models),
         completionRoutes(completions),
         agentsRoutes({ agents }),
+        chatRoutes({ chat }),
         webhookKeyRoutes({ agents, webhook_keys }),
         noticesRoutes({ notices }),
         // Threads of its own: what users try out there holds up no run.
@@ -255,7 +297,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
           trial: config.trial,
           trials,
           eraseUser,
-          suspendAlso: agents.cancelAll,
+          suspendAlso: runs.cancelAll,
           advanceClock,
         }),
       ],
@@ -273,12 +315,12 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     beginStop: () => {
       stopping = true;
       // while requests in flight settle: a chat waits for its run, and both have the same time to finish
-      agents_stopped ??= agents.stop();
+      runner_stopped ??= runner.stop();
     },
     async stop() {
       stopping = true;
-      agents_stopped ??= agents.stop();
-      await agents_stopped;
+      runner_stopped ??= runner.stop();
+      await runner_stopped;
       clearInterval(housekeeping);
       await sweeper.stop();
       await notices.stop();

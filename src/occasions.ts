@@ -2,7 +2,8 @@ import type { Renewal } from "./billing/periods.service.ts";
 import type { Crossing } from "./ledger/ledger.types.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import { newId } from "./platform/ids.ts";
-import type { Setback } from "./scheduling/scheduling.types.ts";
+import type { RunFailed } from "./runs/runs.types.ts";
+import type { SchedulePaused } from "./schedules/schedules.service.ts";
 import type { Reflection } from "./vault/vault.types.ts";
 
 /** What the rooms report, as notices: none of them knows the room that tells of it. */
@@ -11,13 +12,13 @@ import type { Reflection } from "./vault/vault.types.ts";
 const MESSAGE_CHARS = 500;
 
 /** null: whoever talks to an agent has the failure in the answer. */
-export function setbackNotice(setback: Setback): NewNotice | null {
-  const { user_id, agent_id } = setback;
-  if (setback.kind === "schedule_paused") {
+export function runNotice(event: RunFailed | SchedulePaused): NewNotice | null {
+  const { user_id, agent_id } = event;
+  if (event.kind === "schedule_paused") {
     // Only a schedule that was going pauses, so each pause is another occurrence.
-    return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason: setback.reason } };
+    return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason: event.reason } };
   }
-  const { run_id, trigger, error } = setback;
+  const { run_id, trigger, error } = event;
   if (trigger === "chat") return null;
   const error_message = error.message.slice(0, MESSAGE_CHARS).toWellFormed();
   const data = { agent_id, run_id, trigger, error_code: error.code, error_message };

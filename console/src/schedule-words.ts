@@ -1,4 +1,4 @@
-import type { ScheduleSpec } from "../../src/scheduling/next-run.ts";
+import type { ScheduleSpec } from "../../src/schedules/next-run.ts";
 
 /** The schedule's fields of an agent, as the API has them. */
 export interface ScheduleFields {
