@@ -1,5 +1,6 @@
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 
 /** Runs to be cancelled: the user's, or an agent's, or one of them; `queued`: only those without a worker; `due_with`: only due runs whose input has this. */
 export interface RunSelection {
@@ -16,12 +17,12 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
     text: `with open as materialized (
         select user_id, id from run
         where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
-          and status in ('queued', 'running', 'cancelling') and (status = 'queued' or not $5)
+          and status in ${sqlList(UNFINISHED)} and (status = 'queued' or not $5)
           and ($6::jsonb is null or (trigger = 'schedule' and input @> $6::jsonb))
         order by user_id, id for update
       )
       update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
-        status = case status when 'queued' then 'cancelled' else 'cancelling' end,
+        status = ${sqlNext("cancel")},
         finished_at = case status when 'queued' then $4::timestamptz end,
         lease_until = case status when 'queued' then null else lease_until end
       from open where run.user_id = open.user_id and run.id = open.id

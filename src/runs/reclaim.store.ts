@@ -1,5 +1,6 @@
 import type { Instant, Sql } from "../platform/db.ts";
 import { type ClaimedRow, ENDED_STEPS, RUN_COLUMNS, worked } from "./run.store.ts";
+import { CLAIMED, sqlList, sqlNext } from "./run-state.ts";
 import type { RunLease } from "./runs.types.ts";
 
 /** What the database's clock shows, by which leases are written. */
@@ -20,7 +21,7 @@ export async function reclaimRuns(
   return sql.query<ClaimedRow>({
     text: `update run set epoch = epoch + 1, claimed_at = clock_timestamp(), worked_ms = worked_ms + ${worked("clock_timestamp()")},
         lease_until = clock_timestamp() + make_interval(secs => $3 / 1000.0)
-      where worker_id = $1 and status in ('running', 'cancelling') and id not in (select value::uuid from jsonb_array_elements_text($2::jsonb))
+      where worker_id = $1 and status in ${sqlList(CLAIMED)} and id not in (select value::uuid from jsonb_array_elements_text($2::jsonb))
       returning ${RUN_COLUMNS}, epoch, worked_ms, input`,
     values: [worker_id, JSON.stringify(known), lease_ms],
   });
@@ -34,12 +35,12 @@ export async function handBackRuns(
 ): Promise<void> {
   await sql.query({
     text: `with owned as materialized (
-        select user_id, id from run where worker_id = $1 and status in ('running', 'cancelling')
+        select user_id, id from run where worker_id = $1 and status in ${sqlList(CLAIMED)}
           and ($3::uuid is null or (user_id = $3 and id = $4 and epoch = $5))
         order by user_id, id for update
       ), ended as (
         update run set worker_id = null, lease_until = null, worked_ms = run.worked_ms + ${worked("clock_timestamp()")},
-          status = case when run.status = 'cancelling' or run.trigger = 'chat' then 'cancelled' else 'queued' end,
+          status = case when run.trigger = 'chat' then ${sqlNext("hand_back_chat")} else ${sqlNext("hand_back")} end,
           finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
         from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
       ) ${ENDED_STEPS}`,

@@ -2,6 +2,7 @@ import type { StepRecord } from "../contract/runs.ts";
 import { instantOf } from "../platform/clock.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { sqlList, UNFINISHED } from "./run-state.ts";
 import type { JournalStep, RunFilter } from "./runs.types.ts";
 
 /** Reads of runs and their steps. */
@@ -138,7 +139,7 @@ export async function selectBusyAgents(
     text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
       cross join lateral (
         select id from run where user_id = due.user_id and agent_id = due.agent_id
-          and status in ('queued', 'running', 'cancelling') and trigger <> 'chat' limit 1
+          and status in ${sqlList(UNFINISHED)} and trigger <> 'chat' limit 1
       ) as open`,
     values: [JSON.stringify(agents)],
   });
@@ -156,7 +157,7 @@ export async function selectCancelling(sql: Sql): Promise<string[]> {
 
 /** Whether any run has not finished, and whether a worker is known to be at one, or to be about to. */
 export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: boolean }> {
-  const open = "select from run where status in ('queued', 'running', 'cancelling')";
+  const open = `select from run where status in ${sqlList(UNFINISHED)}`;
   const [row] = await sql.query<{ open: boolean; attended: boolean }>({
     text: `select exists (${open}) as open, exists (${open} and lease_until > clock_timestamp()) as attended`,
   });

@@ -1,6 +1,7 @@
 import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/storable.ts";
+import { CLAIMED, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 import type {
   ClaimLimits,
   EndedRun,
@@ -182,7 +183,7 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
 
 const GIVEN_LEASES = "jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer)";
 const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch = mine.epoch
-  and run.status in ('running', 'cancelling')`;
+  and run.status in ${sqlList(CLAIMED)}`;
 
 /**
  * Renews the leases that are still good, and tells which those are. It waits for nobody, so that it can stand in no
@@ -235,8 +236,8 @@ export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
   const rows = await sql.query({
     name: "run_reap",
     text: `with lost as materialized (
-        select user_id, id, ${AT_WORK} as at_work, case status when 'running' then 'queued' else 'cancelled' end as outcome
-        from run where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and not (${GIVEN_UP})
+        select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
+        from run where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
           and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
         order by lease_until limit ${REAP_BATCH} for update skip locked
       ), ended as (
@@ -260,7 +261,7 @@ export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow
   return sql.query<OpenRow>({
     name: "run_given_up",
     text: `select user_id, id as run_id, agent_id, trigger, epoch from run
-      where status in ('queued', 'running', 'cancelling') and ${LOST} and lease_until is not null and ${GIVEN_UP}
+      where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
         and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
     values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
   });
@@ -275,7 +276,7 @@ export async function failLostRun(
 ): Promise<EndedRow[]> {
   return sql.query<EndedRow>({
     text: `with ended as (
-        update run set status = 'failed', worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
+        update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
         where user_id = $3 and id = $4 and epoch = $5 and status = 'running' and ${LOST} returning run.*, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})
       select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended`,
@@ -353,7 +354,7 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
         select mine.* from run join mine on ${OWNED} order by run.user_id, run.id for update of run
       ), ended as (
         update run set lease_until = null, finished_at = owned.finished_at, output = owned.output,
-          status = case run.status when 'cancelling' then 'cancelled' else owned.status end,
+          status = case owned.status when 'succeeded' then ${sqlNext("succeed")} when 'failed' then ${sqlNext("fail")} else ${sqlNext("stop")} end,
           error = case run.status when 'cancelling' then null else owned.error end
         from owned where run.user_id = owned.user_id and run.id = owned.run_id
         returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, ${DUE_INPUT}

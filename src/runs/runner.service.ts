@@ -33,7 +33,6 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   metrics: Pick<Metrics, "runFinished" | "runsInProgress" | "scheduledRunBegan">;
 }
 
-
 /** Executes the runs that this node's worker claims, and streams their events. */
 export function createRunner(deps: RunnerDeps) {
   const { runs, followers, log, metrics, listenerOf } = deps;
