@@ -1,6 +1,6 @@
 import { createAccounts } from "../src/accounts/accounts.service.ts";
+import { createAgentRuns } from "../src/agents/agent-runs.service.ts";
 import { createAgentsStore } from "../src/agents/agents.store.ts";
-import { createRuns } from "../src/agents/runs.service.ts";
 import { createScheduleKeys } from "../src/agents/schedule-keys.service.ts";
 import { createLedger } from "../src/ledger/ledger.service.ts";
 import { createSystemClock, instantOf } from "../src/platform/clock.ts";
@@ -8,9 +8,9 @@ import type { Db, Instant } from "../src/platform/db.ts";
 import { createLog } from "../src/platform/log.ts";
 import { openDb } from "../src/platform/open-db.ts";
 import { startSweeper } from "../src/platform/timeline.ts";
-import { createScheduling, type Scheduling } from "../src/scheduling/scheduling.service.ts";
-import type { OnDue } from "../src/scheduling/tick.service.ts";
+import type { OnDue } from "../src/schedules/tick.service.ts";
 import { startPostgres } from "../test/support/postgres-server.ts";
+import { createScheduling, type Scheduling } from "../test/support/scheduling.ts";
 import * as bare from "./peers/bare-schedules.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { createPlace } from "./support/service.ts";
@@ -72,12 +72,17 @@ async function benchOver(db: Db): Promise<Bench> {
   const ledger = createLedger({ db, clock });
   const log = createLog("silent");
   const store = createAgentsStore(db);
-  const { onDue } = createRuns({
-    scheduling,
+  const { onDue } = createAgentRuns({
+    runs: scheduling,
+    schedules: scheduling,
     ledger: { standing: notHere, keySpend: notHere, refills: ledger.refills },
-    schedule_keys: createScheduleKeys({ clock, store, scheduling, ledger, keysOf: accounts.keysOf, log }),
+    schedule_keys: createScheduleKeys({
+      ...{ clock, store, ledger, log },
+      schedules: scheduling,
+      cancelDueWith: scheduling.cancelDueWith,
+      keysOf: accounts.keysOf,
+    }),
     models: { find: () => null } as never,
-    log,
     meansOf: notHere,
     suspended: accounts.suspended,
     find: notHere,

@@ -12,7 +12,7 @@ const root = join(folder, "..");
 const stamp = join(folder, "dist/.built-from");
 
 function sources(): string {
-  const patterns = ["console/{src,public}/**/*.*", "console/*.{html,ts}", "src/scheduling/next-run.ts"];
+  const patterns = ["console/{src,public}/**/*.*", "console/*.{html,ts}", "src/schedules/next-run.ts"];
   const files = ["package-lock.json", ...globSync(patterns, { cwd: root })].sort();
   const hash = createHash("sha256");
   for (const file of files)

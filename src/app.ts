@@ -6,7 +6,10 @@ import { createSignIn } from "./accounts/sign-in.service.ts";
 import { createTrials } from "./accounts/trials.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
-import { APPLY_WITH_STEPS } from "./agents/statements.store.ts";
+import { createAgentsStore } from "./agents/agents.store.ts";
+import { createRunOutcomes } from "./agents/run-outcomes.service.ts";
+import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
+import { APPLY_WITH_STEPS, RUN_NOW_STATEMENTS } from "./agents/statements.store.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { createBilling } from "./billing/billing.service.ts";
@@ -17,6 +20,10 @@ import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
 import { createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
+import { createAgentModel } from "./chat/agent-model.ts";
+import { chatRoutes } from "./chat/chat.routes.ts";
+import { createChat } from "./chat/chat.service.ts";
+import { createThreads } from "./chat/threads.service.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Config } from "./config.ts";
@@ -36,6 +43,8 @@ import { createNotices } from "./notices/notices.service.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, createSystemClock } from "./platform/clock.ts";
+import type { Tx } from "./platform/db.ts";
+import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
 import { createMetrics } from "./platform/metrics.ts";
@@ -43,10 +52,14 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock, type DueSource, startSweeper } from "./platform/timeline.ts";
+import { createRunFollowers } from "./runs/run-followers.ts";
+import { createRunner } from "./runs/runner.service.ts";
+import { createRuns } from "./runs/runs.service.ts";
+import type { RunFailed } from "./runs/runs.types.ts";
 import { newMark } from "./safety/fence.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
-import { createScheduling } from "./scheduling/scheduling.service.ts";
+import { createSchedules, type SchedulePaused } from "./schedules/schedules.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
@@ -120,13 +133,8 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     ledger,
     meansOf,
     fallback_after_seconds: config.limits.fallback_after_seconds,
-    resolveAgent: (id, caller) => agents.asModel(id, caller),
+    resolveAgent: (id, caller) => agentModel(id, caller),
   });
-  const scheduling = createScheduling({ db, clock });
-  scheduling.onLost((runs) => {
-    for (let n = 0; n < runs; n += 1) metrics.runFinished("failed", "worker_lost");
-  });
-  metrics.watchQueue(scheduling.queueFigures);
   const outbound = createOutbound({ allow: config.egress_allow });
   const notices = createNotices({
     db,
@@ -138,37 +146,71 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     metrics,
   });
   ledger.onCrossing((crossing, tx) => notices.emit(thresholdNotice(crossing), tx));
-  scheduling.onSetback(async (setback, tx) => {
-    const notice = runFailureNotice(setback);
-    if (notice !== null) await notices.emit(notice, tx);
-  });
   const vault = createVault({ db, clock, keys, log });
   vault.onSecretLeak((leak, tx) => notices.emit(secretLeakNotice(leak), tx));
   const sanitizer = createSanitizer({ threads: 2 });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
+  const notify = async (event: RunFailed | SchedulePaused, tx: Tx) => {
+    const notice = runFailureNotice(event);
+    if (notice !== null) await notices.emit(notice, tx);
+  };
+  const schedules = createSchedules({ db, clock, notify });
+  const schedule_keys = createScheduleKeys({
+    clock,
+    store: createAgentsStore(db),
+    schedules,
+    cancelDueWith: (tx, user_id, fields) => runs.cancelDueWith(tx, user_id, fields),
+    ledger,
+    keysOf: accounts.keysOf,
+    log,
+  });
+  const runs = createRuns({
+    db,
+    clock,
+    notify,
+    onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
+    onLost(lost) {
+      for (let n = 0; n < lost; n += 1) metrics.runFinished("failed", "worker_lost");
+    },
+    run_now_statements: RUN_NOW_STATEMENTS,
+    ends_with_step: true,
+  });
+  metrics.watchQueue(runs.queueFigures);
+  const threads = createThreads({ db, clock, runs, models });
+  const followers = createRunFollowers({ runs, log });
   const agents = createAgents({
-    metrics,
     db,
     clock,
     log,
-    ledger,
     models,
-    completions,
-    scheduling,
-    tools,
+    runs,
+    schedules,
+    schedule_keys,
+    ledger,
     meansOf,
-    limits: config.limits,
-    safety_off: config.safety_off,
-    keep_runs_days: config.keep_runs_days,
-    chats_only: config.role === "api",
-    newMark,
     suspended: accounts.suspended,
-    keysOf: accounts.keysOf,
+    safety_off: config.safety_off,
     secretNames: vault.names,
+    keep_runs_days: config.keep_runs_days,
+    followers,
+    forgetThreads: threads.forget,
+    forgetTurns: threads.forgetTurns,
+  });
+  const worker_id = newId();
+  const chat = createChat({ agents, runs, threads, worker_id });
+  const agentModel = createAgentModel({ chat, exists: agents.exists });
+  const runner = createRunner({
+    ...{ clock, log, metrics, ledger, models, completions, tools, runs, followers, newMark, worker_id },
+    limits: config.limits,
+    chats_only: config.role === "api",
+    configOf: agents.configOf,
+    withHistory: threads.withHistory,
+    listenerOf: chat.listenerOf,
+    isAwaited: chat.isAwaited,
   });
   ledger.onGrant(agents.onGrant);
-  accounts.onKeyChange(agents.onKeyChange);
+  accounts.onKeyChange(schedule_keys.onKeyChange);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   const payments =
     stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
@@ -178,10 +220,10 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
 
   // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
-  const schedules: DueSource = {
+  const due: DueSource = {
     name: "schedules",
-    nextDueAt: scheduling.nextDueAt,
-    carryOut: () => scheduling.tick(agents.onDue),
+    nextDueAt: schedules.nextDueAt,
+    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, queueDue: runs.queueDue }),
   };
   const waiting: DueSource = {
     name: "schedules that wait for tokens",
@@ -189,25 +231,25 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     carryOut: agents.resumeRefilled,
   };
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
-  const sources = [expiries, ...billing.sources, waiting, schedules, old];
-  const swept = config.role === "api" ? sources.filter((source) => source !== schedules) : sources;
+  const sources = [expiries, ...billing.sources, waiting, due, old];
+  const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const sweeper = startSweeper({ sources: swept, log });
   // Embedded storage is this process's alone, so nobody is at a run that was at work when the last one ended.
-  if (db.kind === "embedded") await scheduling.takeBackAll();
-  await agents.start();
+  if (db.kind === "embedded") await runs.takeBackAll();
+  await runner.start();
   await notices.start();
   const housekeeping = setInterval(() => {
     for (const sweep of [idempotency.sweep, notices.sweep, vault.sweep, signIn.sweep]) sweep().catch(() => {});
   }, HOUSEKEEPING_MS);
 
   let stopping = false;
-  let agents_stopped: Promise<void> | undefined;
+  let runner_stopped: Promise<void> | undefined;
   const ready = async () => {
     if (stopping) throw new Error("stopping");
     await db.query({ text: "select 1" });
   };
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
-    const state = await scheduling.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
+    const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
     if (state === "unattended") throw errors.noWorker();
     return state === "idle";
   };
@@ -240,6 +282,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
         modelRoutes(models),
         completionRoutes(completions),
         agentsRoutes({ agents }),
+        chatRoutes({ chat }),
         webhookKeyRoutes({ agents, webhook_keys }),
         noticesRoutes({ notices, agentNames: agents.names }),
         // Its own threads, so that test requests of users do not delay runs.
@@ -260,7 +303,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
           trial: config.trial,
           trials,
           eraseUser,
-          suspendAlso: agents.cancelAll,
+          suspendAlso: runs.cancelAll,
           advanceClock,
         }),
       ],
@@ -278,12 +321,12 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     beginStop: () => {
       stopping = true;
       // while requests in flight settle: a chat waits for its run, and both have the same time to finish
-      agents_stopped ??= agents.stop();
+      runner_stopped ??= runner.stop();
     },
     async stop() {
       stopping = true;
-      agents_stopped ??= agents.stop();
-      await agents_stopped;
+      runner_stopped ??= runner.stop();
+      await runner_stopped;
       clearInterval(housekeeping);
       await sweeper.stop();
       await notices.stop();

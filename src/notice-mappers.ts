@@ -2,7 +2,8 @@ import type { Renewal } from "./billing/periods.service.ts";
 import type { Crossing } from "./ledger/ledger.types.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import { newId } from "./platform/ids.ts";
-import type { Setback } from "./scheduling/scheduling.types.ts";
+import type { RunFailed } from "./runs/runs.types.ts";
+import type { SchedulePaused } from "./schedules/schedules.service.ts";
 import type { SecretLeak } from "./vault/vault.types.ts";
 
 /** Maps module events to notices, so that no module has to import notices. */
@@ -11,13 +12,13 @@ import type { SecretLeak } from "./vault/vault.types.ts";
 const MESSAGE_CHARS = 500;
 
 /** Returns null for a chat run: its failure is already in the chat's answer. */
-export function runFailureNotice(setback: Setback): NewNotice | null {
-  const { user_id, agent_id } = setback;
-  if (setback.kind === "schedule_paused") {
+export function runFailureNotice(event: RunFailed | SchedulePaused): NewNotice | null {
+  const { user_id, agent_id } = event;
+  if (event.kind === "schedule_paused") {
     // A paused schedule cannot pause again, so each pause gets its own key.
-    return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason: setback.reason } };
+    return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason: event.reason } };
   }
-  const { run_id, trigger, error } = setback;
+  const { run_id, trigger, error } = event;
   if (trigger === "chat") return null;
   const error_message = error.message.slice(0, MESSAGE_CHARS).toWellFormed();
   const data = { agent_id, run_id, trigger, error_code: error.code, error_message };

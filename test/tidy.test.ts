@@ -23,12 +23,14 @@ const ARROWS: Record<string, string[]> = {
   ledger: BASE,
   models: BASE,
   safety: BASE,
-  scheduling: BASE,
+  schedules: BASE,
   notices: BASE,
   billing: [...BASE, "ledger", "accounts"],
   completions: [...BASE, "models", "ledger", "accounts"],
   tools: [...BASE, "vault", "safety"],
-  agents: [...BASE, "completions", "tools", "scheduling", "models", "ledger"],
+  runs: [...BASE, "completions", "tools", "models", "ledger"],
+  agents: [...BASE, "runs", "schedules", "completions", "tools", "models", "ledger"],
+  chat: [...BASE, "agents", "runs", "completions", "models"],
   operator: [...BASE, "billing", "accounts", "ledger"],
 };
 const SHARED = new Set(["errors.ts", "constants.ts"]);

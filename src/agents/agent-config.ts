@@ -3,7 +3,7 @@ import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { stableJson } from "../platform/stable-json.ts";
-import type { ScheduleSpec } from "../scheduling/next-run.ts";
+import type { ScheduleSpec } from "../schedules/next-run.ts";
 
 /** What the user decides about an agent; each change of it makes a version, which runs pin. */
 export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">, "tools_config"> & {

@@ -2,8 +2,8 @@ import type { AgentRecord } from "../contract/agents.ts";
 import type { RunRecord } from "../contract/runs.ts";
 import { secretsReferred } from "../contract/tools.ts";
 import type { Instant } from "../platform/db.ts";
-import { upcomingRuns } from "../scheduling/due.ts";
-import type { ScheduleStanding } from "../scheduling/scheduling.service.ts";
+import { upcomingRuns } from "../schedules/due.ts";
+import type { ScheduleState } from "../schedules/schedules.service.ts";
 import { scheduleOf } from "./agent-config.ts";
 import type { AgentRow } from "./agents.store.ts";
 
@@ -13,17 +13,13 @@ const UPCOMING = 5;
 /** The agent as callers see it: its configuration, where its schedule stands, and its last run. */
 export function agentRecord(
   row: AgentRow,
-  {
-    standing,
-    last_run,
-    now,
-  }: { standing: ScheduleStanding | undefined; last_run: RunRecord | undefined; now: Instant },
+  { schedule, last_run, now }: { schedule: ScheduleState | undefined; last_run: RunRecord | undefined; now: Instant },
 ): AgentRecord {
   const { user_id: _user, deleted_at: _deleted, ...shown } = row;
   const spec = scheduleOf(row);
-  const next_run_at = standing?.next_run_at ?? null;
+  const next_run_at = schedule?.next_run_at ?? null;
   const upcoming_runs = spec === null || next_run_at === null ? [] : upcomingRuns({ spec, next_run_at }, now, UPCOMING);
-  const paused_reason = standing?.paused_reason ?? null;
+  const paused_reason = schedule?.paused_reason ?? null;
   return {
     ...shown,
     next_run_at: upcoming_runs[0]?.at ?? null,

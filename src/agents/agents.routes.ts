@@ -1,27 +1,20 @@
 import * as contract from "../contract/agents.ts";
-import { decodeCursor, encodeCursor, INSTANT_KEY, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
+import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
-import * as threadContract from "../contract/threads.ts";
 import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
-import { newId } from "../platform/ids.ts";
-import { unlessAborted } from "../platform/unless-aborted.ts";
+import { lastEventId } from "../runs/run-followers.ts";
 import type { Agents } from "./agents.service.ts";
-import { chatAnswer } from "./chat-answer.ts";
-import { createChatEvents } from "./chat-events.ts";
-import { lastEventId } from "./run-followers.ts";
 import { shownTo } from "./secret-bindings.ts";
 
-/** Agents, their runs and chat: contract 6. */
+/** Agents and their runs: contract 6. */
 export function agentsRoutes({ agents }: { agents: Agents }): HttpRouter {
   const router = createRouter();
   addAgents(router, agents);
   addRuns(router, agents);
   addEvents(router, agents);
-  addChat(router, agents);
-  addThreads(router, agents.threads);
   return router;
 }
 
@@ -123,53 +116,6 @@ function addEvents(router: HttpRouter, agents: Agents): void {
     const events = await agents.follow(c.get("caller").user_id, id, { run_id, after });
     if (events === null) return c.body(null, 204) as never;
     return eventStream(events, { live: c.get("live_caller")(), request_id: c.get("request_id"), named: true }) as never;
-  });
-}
-
-function addChat(router: HttpRouter, agents: Agents): void {
-  router.openapi(contract.chatWithAgent, async (c) => {
-    const chat = c.req.valid("json");
-    const { id } = c.req.valid("param");
-    const request = { request_id: c.get("request_id"), signal: c.req.raw.signal };
-    const live = c.get("live_caller")();
-    if (!chat.stream) {
-      const signal = AbortSignal.any([request.signal, live.refused]);
-      const turn = await agents.chat(c.get("caller"), id, chat, { ...request, signal, onText: null });
-      return c.json(chatAnswer(await unlessAborted(turn.finished, live.refused)), 200) as never;
-    }
-    const events = createChatEvents(request.request_id);
-    const signal = AbortSignal.any([request.signal, events.left, live.refused]);
-    const turn = await agents.chat(c.get("caller"), id, chat, { ...request, signal, onText: events.onText });
-    const feed = await unlessAborted(events.open(turn), live.refused);
-    return eventStream(feed, { live, request_id: request.request_id }) as never;
-  });
-}
-
-function addThreads(router: HttpRouter, threads: Agents["threads"]): void {
-  router.openapi(threadContract.createThread, async (c) => {
-    const thread_id = c.req.valid("json").id ?? newId();
-    return c.json(await threads.create(c.get("caller").user_id, c.req.valid("param").id, thread_id), 201);
-  });
-  router.openapi(threadContract.listThreads, async (c) => {
-    const { limit, cursor } = c.req.valid("query");
-    const before_uid = decodeCursor(cursor, UUID_KEY);
-    const { user_id } = c.get("caller");
-    const listed = await threads.list(user_id, c.req.valid("param").id, { limit: limit + 1, before_uid });
-    const { page, next_cursor } = pageOf(listed, limit, ({ position }) => position);
-    return c.json({ threads: page.map(({ record }) => record), next_cursor }, 200);
-  });
-  router.openapi(threadContract.getThread, async (c) => {
-    const { id, thread_id } = c.req.valid("param");
-    const { limit, cursor } = c.req.valid("query");
-    const key = decodeCursor(cursor, NUMBER_KEY);
-    const page = { thread_id, limit, before_turn: key === null ? null : Number(key) };
-    const { record, earlier } = await threads.detail(c.get("caller").user_id, id, page);
-    return c.json({ ...record, next_cursor: earlier === null ? null : encodeCursor(earlier) }, 200);
-  });
-  router.openapi(threadContract.deleteThread, async (c) => {
-    const { id, thread_id } = c.req.valid("param");
-    await threads.remove(c.get("caller").user_id, id, thread_id);
-    return c.body(null, 204);
   });
 }
 

@@ -1,5 +1,5 @@
+import type { AgentKey } from "../contract/agents.ts";
 import type { Sql, Tx } from "../platform/db.ts";
-import type { AgentKey } from "../scheduling/scheduling.types.ts";
 
 /** What runs need to know of their agents, and what their outcome changes in them. */
 

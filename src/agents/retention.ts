@@ -1,9 +1,10 @@
 import { addDays, addSeconds, type Clock } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import { NIL_ID } from "../platform/ids.ts";
-import type { Scheduling } from "../scheduling/scheduling.service.ts";
+import type { OnPrune } from "../runs/pruning.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
-import type { Threads } from "./threads.service.ts";
 
 /** Runs of a deleted agent, which nobody can read any more, are kept this long. */
 const DELETED_DAYS = 30;
@@ -20,14 +21,16 @@ const AGENTS = 100;
  */
 export function createRetention(deps: {
   clock: Clock;
-  scheduling: Scheduling;
-  threads: Pick<Threads, "forgetTurns">;
+  runs: Pick<Runs, "pruneRuns" | "pruneRunsOf">;
+  schedules: Pick<Schedules, "pruneOccurrences">;
+  /** Deletes the turns of these runs from their threads. */
+  forgetTurns: OnPrune;
   store: Pick<AgentsStore, "deletedAgents">;
   keep_days: number | null;
 }) {
-  const { clock, scheduling, threads, store, keep_days } = deps;
+  const { clock, runs, schedules, forgetTurns, store, keep_days } = deps;
   let look_at: Instant | null = null;
-  let pruned_to: Parameters<Scheduling["pruneRuns"]>[0]["after"] = null;
+  let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
   /** Beyond it no deleted agent has been looked at by this process. None comes back, so none is looked at twice. */
   let deleted_to: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
 
@@ -36,16 +39,16 @@ export function createRetention(deps: {
     const before = addDays(clock.now(), -Math.min(DELETED_DAYS, keep_days ?? DELETED_DAYS));
     const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
     if (agents.length === 0) return false;
-    if (await scheduling.pruneRunsOf(agents.map(({ user_id, id }) => ({ user_id, agent_id: id })))) return true;
+    if (await runs.pruneRunsOf(agents.map(({ user_id, id }) => ({ user_id, agent_id: id })))) return true;
     deleted_to = agents.at(-1) ?? deleted_to;
     return agents.length === AGENTS;
   };
   const pruneOccurrences = async (): Promise<boolean> =>
-    keep_days !== null && scheduling.pruneOccurrences(addDays(clock.now(), -keep_days));
+    keep_days !== null && schedules.pruneOccurrences(addDays(clock.now(), -keep_days));
   const pruneRuns = async (): Promise<boolean> => {
     if (keep_days === null) return false;
     const which = { before: addDays(clock.now(), -keep_days), after: pruned_to };
-    pruned_to = await scheduling.pruneRuns(which, threads.forgetTurns);
+    pruned_to = await runs.pruneRuns(which, forgetTurns);
     return pruned_to !== null;
   };
 

@@ -2,12 +2,12 @@ import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
-import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { EndedRun } from "../scheduling/scheduling.types.ts";
+import type { EndedRun } from "../runs/runs.types.ts";
+import type { RunInput } from "../runs/transcript.ts";
+import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore } from "./agents.store.ts";
 import { type DueAgent, forgetFailures, selectDueAgents } from "./outcome.store.ts";
 import { isLiftable, type KeyPause, keyPause, type ScheduleKey } from "./schedule-key.ts";
-import type { RunInput } from "./transcript.ts";
 
 /**
  * Schedules stop with the API key that enabled them and go on when it may pay again. Transactions lock in this order:
@@ -16,16 +16,18 @@ import type { RunInput } from "./transcript.ts";
 export function createScheduleKeys(deps: {
   clock: Clock;
   store: Pick<AgentsStore, "lockAgentsOfKey">;
-  scheduling: Scheduling;
+  schedules: Pick<Schedules, "pauseSchedule" | "schedules">;
+  /** Asks for the end of the user's due runs whose input has these fields. */
+  cancelDueWith(tx: Tx, user_id: string, fields: Readonly<Record<string, unknown>>): Promise<void>;
   ledger: Pick<Ledger, "keySpends">;
   /** These keys, by id, unchanged until the transaction ends. */
   keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
   log: Log;
 }) {
-  const { clock, store, scheduling, ledger, keysOf, log } = deps;
+  const { clock, store, schedules, ledger, keysOf, log } = deps;
 
   const pause = async (tx: Tx, { user_id, agent_id }: Pick<DueAgent, "user_id" | "agent_id">, reason: KeyPause) => {
-    await scheduling.pauseSchedule({ user_id, agent_id }, reason, tx);
+    await schedules.pauseSchedule({ user_id, agent_id }, reason, tx);
     log.info({ agent_id, reason }, "a schedule is being paused");
   };
 
@@ -53,8 +55,7 @@ export function createScheduleKeys(deps: {
     /** A due run's call was more than its key's budget: pauses the schedule, unless it has another key or budget by now. */
     async pauseForBudget(tx: Tx, run: EndedRun): Promise<void> {
       const [agent] = await selectDueAgents(tx, [run]);
-      const begun = (await scheduling.begunRuns(run.user_id, [run.run_id], tx)).get(run.run_id);
-      const { api_key_id, key_budget_tokens } = (begun?.input ?? {}) as Partial<RunInput>;
+      const { api_key_id, key_budget_tokens } = (run.due_input ?? {}) as Partial<RunInput>;
       if (agent === undefined || api_key_id == null || agent.schedule_api_key_id !== api_key_id) return;
       const key = (await keysOf(tx, [api_key_id])).get(api_key_id);
       if (key?.budget_tokens === key_budget_tokens) await pause(tx, agent, "key_budget_exceeded");
@@ -69,15 +70,15 @@ export function createScheduleKeys(deps: {
       const agents = await store.lockAgentsOfKey(tx, user_id, api_key_id);
       if (key.revoked_at !== null) {
         for (const { id: agent_id } of agents) await pause(tx, { user_id, agent_id }, "key_revoked");
-        return () => scheduling.cancelDueWith(tx, user_id, { api_key_id });
+        return () => deps.cancelDueWith(tx, user_id, { api_key_id });
       }
       const agent_ids = agents.map(({ id }) => id);
-      const standings = await scheduling.schedules(user_id, agent_ids, tx);
+      const standings = await schedules.schedules(user_id, agent_ids, tx);
       const spent_tokens = (await ledger.keySpends([user_id], tx)).get(api_key_id) ?? 0;
       if (keyPause(key, { spent_tokens, now: clock.now() }) !== null) return async () => {};
       for (const agent_id of agent_ids) {
         if (!isLiftable(standings.get(agent_id)?.paused_reason ?? null)) continue;
-        await scheduling.pauseSchedule({ user_id, agent_id }, null, tx);
+        await schedules.pauseSchedule({ user_id, agent_id }, null, tx);
         await forgetFailures(tx, { user_id, agent_id });
         log.info({ agent_id }, "a schedule goes on, since its API key may pay again");
       }

@@ -1,8 +1,8 @@
+import type { AgentKey } from "../contract/agents.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Db } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
-import type { Scheduling } from "../scheduling/scheduling.service.ts";
-import type { AgentKey } from "../scheduling/scheduling.types.ts";
+import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore } from "./agents.store.ts";
 import { forgetFailures } from "./outcome.store.ts";
 
@@ -16,14 +16,14 @@ const SWEEP_LIMIT = 1_000;
 export function createWaitingSchedules(deps: {
   db: Db;
   store: Pick<AgentsStore, "lockAgent">;
-  scheduling: Scheduling;
+  schedules: Pick<Schedules, "waitingForTokens" | "resumeForTokens">;
   ledger: Pick<Ledger, "refills">;
   log: Log;
 }) {
-  const { db, store, scheduling, ledger, log } = deps;
+  const { db, store, schedules, ledger, log } = deps;
   let swept_to: AgentKey | null = null;
 
-  const resume = async (waiting: Awaited<ReturnType<Scheduling["waitingForTokens"]>>): Promise<void> => {
+  const resume = async (waiting: Awaited<ReturnType<Schedules["waitingForTokens"]>>): Promise<void> => {
     if (waiting.length === 0) return;
     const refills = await ledger.refills([...new Set(waiting.map(({ user_id }) => user_id))]);
     for (const { user_id, agent_id, resume_above } of waiting) {
@@ -32,7 +32,7 @@ export function createWaitingSchedules(deps: {
       await db.transaction(async (tx) => {
         // whoever changes an agent locks it before its schedule
         await store.lockAgent(tx, user_id, agent_id);
-        if (await scheduling.resumeForTokens(tx, { user_id, agent_id }, count)) {
+        if (await schedules.resumeForTokens(tx, { user_id, agent_id }, count)) {
           await forgetFailures(tx, { user_id, agent_id });
           log.info({ agent_id }, "a schedule that waited for tokens goes on");
         }
@@ -44,14 +44,14 @@ export function createWaitingSchedules(deps: {
     /** For the ledger: the user's schedules go on at once. What fails here is made good by the sweep. */
     async onGrant(user_id: string): Promise<void> {
       try {
-        await resume(await scheduling.waitingForTokens({ user_id, after: null, limit: SWEEP_LIMIT }));
+        await resume(await schedules.waitingForTokens({ user_id, after: null, limit: SWEEP_LIMIT }));
       } catch (error) {
         log.warn({ user_id, error: (error as Error).message }, "schedules that waited for tokens go on a little later");
       }
     },
     /** Resumes what was not told of: the process died after a grant, or a pause came after it. Call it every second or so. */
     async resumeRefilled(): Promise<void> {
-      const waiting = await scheduling.waitingForTokens({ user_id: null, after: swept_to, limit: SWEEP_LIMIT });
+      const waiting = await schedules.waitingForTokens({ user_id: null, after: swept_to, limit: SWEEP_LIMIT });
       const last = waiting.at(-1);
       swept_to = waiting.length < SWEEP_LIMIT || last === undefined ? null : last;
       await resume(waiting);

@@ -92,6 +92,12 @@ const agentSchema = z
     secrets_used: z.array(z.string()).openapi({ description: "names of the secrets that tools_config refers to" }),
   })
   .openapi("Agent");
+/** An agent of a user. */
+export interface AgentKey {
+  user_id: string;
+  agent_id: string;
+}
+
 export type AgentRecord = z.infer<typeof agentSchema>;
 
 const agentVersionSchema = z

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createRunFollowers, type RunFollowers } from "../../src/agents/run-followers.ts";
 import type { EventFeed } from "../../src/platform/event-stream.ts";
 import { createLog } from "../../src/platform/log.ts";
-import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import { createRunFollowers, type RunFollowers } from "../../src/runs/run-followers.ts";
+import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { MODEL_CALL, USAGE, useQueue } from "../properties/run-queue-fixture.ts";
 import { parsedEvent, type SentEvent } from "../support/run-events.ts";
 
@@ -26,7 +26,7 @@ const newNode = () => {
       return scheduling.marks(...which);
     },
   };
-  return createRunFollowers({ scheduling: counting, log: createLog("silent") });
+  return createRunFollowers({ runs: counting, log: createLog("silent") });
 };
 beforeEach(() => {
   queries = { follow: 0, marks: 0 };

@@ -1,6 +1,6 @@
 import { expect, inject, test } from "vitest";
-import { selectClock } from "../../src/scheduling/reclaim.store.ts";
-import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
+import { selectClock } from "../../src/runs/reclaim.store.ts";
+import { createScheduling } from "../support/scheduling.ts";
 import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();

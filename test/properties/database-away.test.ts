@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { newConfig } from "../../src/agents/agent-config.ts";
-import { createEngine } from "../../src/agents/engine.ts";
-import { DatabaseAwayError } from "../../src/agents/insistent.ts";
-import type { EngineDeps } from "../../src/agents/run-work.ts";
 import { errors } from "../../src/errors.ts";
 import { createLog } from "../../src/platform/log.ts";
+import { createEngine } from "../../src/runs/engine.ts";
+import type { EngineDeps } from "../../src/runs/run-work.ts";
+import { DatabaseUnavailableError } from "../../src/runs/run-writer.ts";
 import { toolsWith } from "../support/tools.ts";
 import { useQueue } from "./run-queue-fixture.ts";
 
@@ -22,7 +22,7 @@ async function execute(failures: Error[], { trigger = "manual", startStep = queu
     clock: { now: () => queue.now },
     completions: { complete: fail, stream: fail },
     tools,
-    scheduling: { ...queue.scheduling, startStep },
+    runs: { ...queue.scheduling, startStep },
     ledger: { release: async () => {} },
     models: { find: () => undefined },
     log: createLog("silent"),
@@ -34,7 +34,7 @@ async function execute(failures: Error[], { trigger = "manual", startStep = queu
 }
 
 const away = () => errors.databaseAway(new Error("Connection terminated unexpectedly"));
-const staysAway = () => Promise.reject(new DatabaseAwayError("Connection terminated unexpectedly"));
+const staysAway = () => Promise.reject(new DatabaseUnavailableError("Connection terminated unexpectedly"));
 
 test("a model call for which nothing can be held, since the database is away, is made when it is back", async () => {
   const failures = [away(), errors.modelNotFound("lab/small")];
@@ -43,7 +43,7 @@ test("a model call for which nothing can be held, since the database is away, is
 });
 
 test("a run whose database stays away is left to whoever takes it up again, and not failed", async () => {
-  await expect(execute([away()], { startStep: staysAway })).rejects.toThrow(DatabaseAwayError);
+  await expect(execute([away()], { startStep: staysAway })).rejects.toThrow(DatabaseUnavailableError);
 });
 
 test("a chat fails then: nobody else could answer its caller", async () => {

@@ -4,11 +4,12 @@ import { APPLY_WITH_STEPS } from "../../src/agents/statements.store.ts";
 import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
 import type { Db, Sql } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { handBackRuns } from "../../src/scheduling/reclaim.store.ts";
-import { cancelRuns, finishStepArgument, startSteps } from "../../src/scheduling/run.store.ts";
-import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
-import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import { cancelRuns } from "../../src/runs/cancel.store.ts";
+import { handBackRuns } from "../../src/runs/reclaim.store.ts";
+import { finishStepArgument, startSteps } from "../../src/runs/run.store.ts";
+import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createScheduling } from "../support/scheduling.ts";
 import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
 import { LIMITS, MODEL_CALL } from "./run-queue-fixture.ts";
 

@@ -1,8 +1,9 @@
 import { expect, test } from "vitest";
-import { createWorker } from "../../src/agents/worker.ts";
 import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
 import { createLog } from "../../src/platform/log.ts";
-import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
+import { createWorker } from "../../src/runs/worker.ts";
+import { createScheduling } from "../support/scheduling.ts";
 import { LIMITS, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
@@ -28,7 +29,8 @@ const node = ({ for_good = false } = {}) => {
   const scheduling = createScheduling({ db, clock: { now: () => queue.now } });
   const reclaim = for_good ? () => Promise.reject(new Error("Connection terminated")) : scheduling.reclaim;
   const worker = createWorker({
-    scheduling: { ...scheduling, reclaim },
+    worker_id: newId(),
+    runs: { ...scheduling, reclaim },
     limits: LIMITS,
     chats_only: false,
     isAwaited: () => false,

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, inject, test } from "vitest";
 import { createAgentsStore } from "../../src/agents/agents.store.ts";
 import { createRetention } from "../../src/agents/retention.ts";
-import { createThreads } from "../../src/agents/threads.service.ts";
+import { createThreads } from "../../src/chat/threads.service.ts";
 import { addDays } from "../../src/platform/clock.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { MODEL_CALL, START, useQueue } from "./run-queue-fixture.ts";
@@ -15,10 +15,17 @@ beforeEach(async () => {
   await queue.db.query({ text: "truncate occurrence, agent, agent_version, thread, thread_turn" });
 });
 
-const threads = () => createThreads({ db: queue.db, clock, scheduling: queue.scheduling, models: {} as never });
+const threads = () => createThreads({ db: queue.db, clock, runs: queue.scheduling, models: {} as never });
 const retention = (keep_days: number | null) => {
   const store = createAgentsStore(queue.db);
-  return createRetention({ clock, scheduling: queue.scheduling, threads: threads(), store, keep_days });
+  return createRetention({
+    clock,
+    runs: queue.scheduling,
+    schedules: queue.scheduling,
+    forgetTurns: threads().forgetTurns,
+    store,
+    keep_days,
+  });
 };
 async function ended(trigger: "manual" | "chat" = "manual"): Promise<string> {
   const { id } = await queue.enqueue(queue.agent, trigger);

@@ -1,12 +1,12 @@
 import { afterEach, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
 import { jsonbText } from "../../src/platform/storable.ts";
-import type { ClaimedRun, NewRun } from "../../src/scheduling/scheduling.types.ts";
+import type { ClaimedRun, NewRun } from "../../src/runs/runs.types.ts";
 import { LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 
 // Runs that begin where they are asked for, and end with their last step.
 
-const queue = useQueue();
+const queue = useQueue({ ends_with_step: true });
 let stop: (() => Promise<void>) | undefined;
 
 afterEach(async () => {
@@ -75,7 +75,6 @@ test("run-nows beyond their user's limit, or the places there are, wait in the q
 });
 
 test("a step that ends its run ends it with its outcome, and whoever waits here is told the run as its record is", async () => {
-  queue.scheduling.onRunEnd(async () => async () => {}, true);
   const given = await worker(5);
   await ask({ first_step: FIRST_STEP });
   const [{ lease }] = given as [ClaimedRun];

@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, beforeEach } from "vitest";
+import type { AgentKey } from "../../src/contract/agents.ts";
 import type { RunRecord } from "../../src/contract/runs.ts";
 import type { Db, Instant } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { createScheduling, type Scheduling } from "../../src/scheduling/scheduling.service.ts";
-import type { AgentKey, ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createScheduling, type Scheduling, type SchedulingOptions } from "../support/scheduling.ts";
 
 export const START: Instant = "2026-03-01T09:00:00.000Z";
 export const LIMITS = { concurrent_runs: 50, concurrent_runs_per_user: 10 };
@@ -15,6 +16,8 @@ export const FAILED = { status: "failed", error: { code: "timeout", message: "It
 export interface Queue {
   db: Db;
   scheduling: Scheduling;
+  /** Called for what `scheduling` reports; a test may replace them. */
+  calls: Required<Pick<SchedulingOptions, "notify" | "onLost">>;
   now: Instant;
   /** A new one for each test. */
   agent: AgentKey;
@@ -28,11 +31,12 @@ export interface Queue {
 }
 
 /** A queue of its own for the tests of one file; before each of them it is emptied and the clock is set to START. */
-export function useQueue(): Queue {
+export function useQueue({ ends_with_step = false } = {}): Queue {
   let database: TestDatabase | undefined;
   const queue: Queue = {
     db: undefined as unknown as Db,
     scheduling: undefined as unknown as Scheduling,
+    calls: { notify: async () => {}, onLost: () => {} },
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
     async enqueue(of = queue.agent, trigger = "manual") {
@@ -56,7 +60,13 @@ export function useQueue(): Queue {
       await queue.db?.close();
       database ??= await createTestDatabase();
       queue.db = await database.open();
-      queue.scheduling = createScheduling({ db: queue.db, clock: { now: () => queue.now } });
+      queue.scheduling = createScheduling({
+        db: queue.db,
+        clock: { now: () => queue.now },
+        ends_with_step,
+        notify: (event, tx) => queue.calls.notify(event, tx),
+        onLost: (runs) => queue.calls.onLost(runs),
+      });
     },
   };
   beforeAll(() => queue.reopen());

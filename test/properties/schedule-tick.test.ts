@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { AgentKey } from "../../src/contract/agents.ts";
 import type { Db, Instant } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
-import type { ScheduleSpec } from "../../src/scheduling/next-run.ts";
-import { createScheduling, type Scheduling } from "../../src/scheduling/scheduling.service.ts";
-import type { AgentKey } from "../../src/scheduling/scheduling.types.ts";
-import type { DueAnswer, OnDue } from "../../src/scheduling/tick.service.ts";
+import type { ScheduleSpec } from "../../src/schedules/next-run.ts";
+import type { DueAnswer, OnDue } from "../../src/schedules/tick.service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createScheduling, type Scheduling } from "../support/scheduling.ts";
 
 const DAILY: ScheduleSpec = { interval: "daily", time: "09:00", timezone: "UTC" };
 const LIMITS = { concurrent_runs: 1_000, concurrent_runs_per_user: 1_000 };

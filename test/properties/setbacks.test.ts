@@ -1,22 +1,20 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
-import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
-import type { Setback } from "../../src/scheduling/scheduling.types.ts";
+import type { RunFailed } from "../../src/runs/runs.types.ts";
+import type { SchedulePaused } from "../../src/schedules/schedules.service.ts";
+import { createScheduling } from "../support/scheduling.ts";
 import { FAILED, MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
 
 const queue = useQueue();
-let told: Setback[];
+let notified: (RunFailed | SchedulePaused)[];
 let fails: boolean;
-let subscribed = false;
 beforeEach(() => {
-  told = [];
+  notified = [];
   fails = false;
-  if (subscribed) return;
-  subscribed = true;
-  queue.scheduling.onSetback(async (setback) => {
-    if (fails) throw new Error("no telling");
-    told.push(setback);
-  });
+  queue.calls.notify = async (event) => {
+    if (fails) throw new Error("no notice");
+    notified.push(event);
+  };
 });
 
 describe("a run that fails", () => {
@@ -24,24 +22,26 @@ describe("a run that fails", () => {
     const { id } = await queue.enqueue();
     const { lease } = await queue.claimOne();
     fails = true;
-    await expect(queue.scheduling.finishRun(lease, FAILED)).rejects.toThrow("no telling");
+    await expect(queue.scheduling.finishRun(lease, FAILED)).rejects.toThrow("no notice");
     expect((await queue.scheduling.getRun(queue.agent, id)).status).toBe("running");
     fails = false;
     expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(true);
     expect(await queue.scheduling.finishRun(lease, FAILED)).toBe(false);
-    expect(told).toEqual([{ ...queue.agent, kind: "run_failed", run_id: id, trigger: "manual", error: FAILED.error }]);
+    expect(notified).toEqual([
+      { ...queue.agent, kind: "run_failed", run_id: id, trigger: "manual", error: FAILED.error },
+    ]);
   });
 
   test("because its workers were lost is told of as well, and not while it is tried again", async () => {
     const { id } = await queue.enqueue();
     for (let attempt = 1; attempt <= 3; attempt += 1) {
-      expect(told).toEqual([]);
+      expect(notified).toEqual([]);
       const { lease } = await queue.claimOne(`worker-${attempt}`);
       await queue.scheduling.startStep(lease, MODEL_CALL);
       await queue.expireLeases();
       await queue.scheduling.reap();
     }
-    expect(told).toMatchObject([{ kind: "run_failed", run_id: id, error: { code: "worker_lost" } }]);
+    expect(notified).toMatchObject([{ kind: "run_failed", run_id: id, error: { code: "worker_lost" } }]);
   });
 
   test("but was being cancelled is cancelled, and not told of; nor is one that succeeds", async () => {
@@ -52,7 +52,7 @@ describe("a run that fails", () => {
     await queue.enqueue();
     const good = await queue.claimOne();
     await queue.scheduling.finishRun(good.lease, { status: "succeeded", output: "done" });
-    expect(told).toEqual([]);
+    expect(notified).toEqual([]);
   });
 });
 
@@ -60,10 +60,13 @@ describe("the end of a run", () => {
   test("is told of with its outcome, in the transaction that ends it: of each run at work, once", async () => {
     const ends: unknown[] = [];
     let dies = false;
-    const scheduling = createScheduling({ db: queue.db, clock: { now: () => queue.now } });
-    scheduling.onRunEnd(async () => async (ended) => {
-      if (dies) throw new Error("the process died");
-      ends.push(...ended);
+    const scheduling = createScheduling({
+      db: queue.db,
+      clock: { now: () => queue.now },
+      onRunEnd: async () => async (ended) => {
+        if (dies) throw new Error("the process died");
+        ends.push(...ended);
+      },
     });
     const ended = (run: { id: string }, status: string, error: unknown = null) => ({
       ...queue.agent,
@@ -71,6 +74,7 @@ describe("the end of a run", () => {
       trigger: "manual",
       status,
       error,
+      due_input: null,
     });
     const good = await queue.enqueue();
     const first = await queue.claimOne();
@@ -107,7 +111,7 @@ describe("a schedule that is paused", () => {
     await queue.scheduling.pauseSchedule(agent, "second");
     await queue.scheduling.pauseSchedule(agent, null);
     await queue.scheduling.pauseSchedule(agent, "third");
-    expect(told).toEqual([
+    expect(notified).toEqual([
       { ...agent, kind: "schedule_paused", reason: "first" },
       { ...agent, kind: "schedule_paused", reason: "third" },
     ]);
@@ -119,6 +123,6 @@ describe("a schedule that is paused", () => {
     await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, DAILY));
     await queue.db.transaction((tx) => queue.scheduling.setSchedule(tx, agent, null));
     await queue.scheduling.pauseSchedule(agent, "turned off");
-    expect(told).toEqual([]);
+    expect(notified).toEqual([]);
   });
 });

@@ -1,9 +1,9 @@
 import { expect, test } from "vitest";
 import { newConfig } from "../../src/agents/agent-config.ts";
-import { nextAction } from "../../src/agents/next-action.ts";
-import type { Work } from "../../src/agents/run-work.ts";
-import { createServerNotes } from "../../src/agents/unusable-servers.ts";
-import type { ClaimedRun } from "../../src/scheduling/scheduling.types.ts";
+import { nextAction } from "../../src/runs/next-action.ts";
+import type { Work } from "../../src/runs/run-work.ts";
+import type { ClaimedRun } from "../../src/runs/runs.types.ts";
+import { createServerNotes } from "../../src/runs/unusable-servers.ts";
 import { startSite } from "../support/sites.ts";
 import { toolsWith } from "../support/tools.ts";
 import { MODEL_CALL, useQueue } from "./run-queue-fixture.ts";
@@ -26,7 +26,7 @@ const workOf = async (run: ClaimedRun) =>
 const steps = async (id: string) => (await queue.scheduling.getRun(queue.agent, id)).steps;
 
 test("servers that cannot be used are noted once, whenever the process was lost in between", async () => {
-  const note = createServerNotes({ scheduling: queue.scheduling, tools });
+  const note = createServerNotes({ runs: queue.scheduling, tools });
   const { id } = await queue.enqueue();
   const first = await queue.claimOne();
   const begun = { index: 0, type: "tool", name: "first", arguments: null } as const;
@@ -49,7 +49,7 @@ test("a server that sends the secret back is noted last, and its step ends the r
   const site = await startSite({ "/mcp": (request, response) => response.end(request.headers.authorization) });
   const secrets = { KEY: "sk_live_notes_9fZq77KdwE3x" };
   const auth = { secret: "KEY", inject: { type: "bearer" as const } };
-  const note = createServerNotes({ scheduling: queue.scheduling, ...toolsWith({ allow: [site.host], secrets }) });
+  const note = createServerNotes({ runs: queue.scheduling, ...toolsWith({ allow: [site.host], secrets }) });
   const { id } = await queue.enqueue();
   const work = await workOf(await queue.claimOne());
   const echoing = { name: "echoing", url: `${site.url}/mcp`, auth };
@@ -69,7 +69,7 @@ test("a server that sends the secret back is noted last, and its step ends the r
 });
 
 test("a note that was begun of a server which answers by now ends without an error, and nothing is noted once a model was called", async () => {
-  const note = createServerNotes({ scheduling: queue.scheduling, tools });
+  const note = createServerNotes({ runs: queue.scheduling, tools });
   const { id } = await queue.enqueue();
   const run = await queue.claimOne();
   await queue.scheduling.startStep(run.lease, { index: 0, type: "tool", name: "third", arguments: null });

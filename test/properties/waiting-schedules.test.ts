@@ -1,14 +1,15 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { newConfig } from "../../src/agents/agent-config.ts";
+import { createAgentRuns } from "../../src/agents/agent-runs.service.ts";
 import { createAgentsStore } from "../../src/agents/agents.store.ts";
-import { createRuns } from "../../src/agents/runs.service.ts";
+import { createRunOutcomes } from "../../src/agents/run-outcomes.service.ts";
 import { createScheduleKeys } from "../../src/agents/schedule-keys.service.ts";
 import { createWaitingSchedules } from "../../src/agents/waiting-schedules.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createLog } from "../../src/platform/log.ts";
-import { createScheduling } from "../../src/scheduling/scheduling.service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createScheduling, type Scheduling } from "../support/scheduling.ts";
 import { createLedgerFixture } from "./ledger-fixture.ts";
 import { LIMITS } from "./run-queue-fixture.ts";
 
@@ -34,17 +35,27 @@ const rooms = () => {
   const fixture = createLedgerFixture(db, "2026-03-01T10:00:00.000Z");
   const { ledger, clock } = fixture;
   const log = createLog("silent");
-  const scheduling = createScheduling({ db, clock });
+  const paused: unknown[] = [];
   const store = createAgentsStore(db);
   const find = () => {
     throw new Error("nothing here is asked for by anybody");
   };
   const models = { find: () => null } as never;
   const keysOf = async () => new Map();
-  const schedule_keys = createScheduleKeys({ clock, store, scheduling, ledger, keysOf, log });
+  const scheduling: Scheduling = createScheduling({
+    db,
+    clock,
+    notify: async ({ kind }) => void (kind === "schedule_paused" && paused.push(kind)),
+    onRunEnd: (ending, tx) => onRunEnd(ending, tx),
+  });
+  const schedules = scheduling;
+  const { cancelDueWith } = scheduling;
+  const schedule_keys = createScheduleKeys({ clock, store, schedules, cancelDueWith, ledger, keysOf, log });
+  const onRunEnd = createRunOutcomes({ schedules, schedule_keys, log });
   const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
-  const runs = createRuns({ scheduling, ledger, schedule_keys, models, log, ...asked });
-  return { ...fixture, scheduling, store, runs, ...createWaitingSchedules({ db, store, scheduling, ledger, log }) };
+  const runs = createAgentRuns({ runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });
+  const waiting = createWaitingSchedules({ db, store, schedules, ledger, log });
+  return { ...fixture, scheduling, store, runs, paused, ...waiting };
 };
 let on: ReturnType<typeof rooms>;
 let agent: { user_id: string; agent_id: string };
@@ -148,12 +159,10 @@ describe("a schedule that a lack of tokens paused", () => {
   });
 
   test("is looked at by every node, and told of no more than once", async () => {
-    const paused: unknown[] = [];
-    on.scheduling.onSetback(async ({ kind }) => void (kind === "schedule_paused" && paused.push(kind)));
     await failRun();
     await on.grant(agent.user_id, 1_000);
     await Promise.all([on.resumeRefilled(), on.onGrant(agent.user_id), on.resumeRefilled()]);
-    expect([await isPaused(), paused]).toEqual([false, ["schedule_paused"]]);
+    expect([await isPaused(), on.paused]).toEqual([false, ["schedule_paused"]]);
   });
 });
 

@@ -1,13 +1,13 @@
 import { newConfig } from "../../src/agents/agent-config.ts";
-import { nextAction } from "../../src/agents/next-action.ts";
-import type { Work } from "../../src/agents/run-work.ts";
-import { createToolSteps } from "../../src/agents/tool-step.ts";
-import { type RunStep, transcript } from "../../src/agents/transcript.ts";
 import type { ToolsConfig } from "../../src/contract/tools.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createOutbound, type Outbound, type OutboundRequest } from "../../src/platform/outbound.ts";
 import { OutboundError } from "../../src/platform/outbound-errors.ts";
 import type { Resolve } from "../../src/platform/resolver.ts";
+import { nextAction } from "../../src/runs/next-action.ts";
+import type { Work } from "../../src/runs/run-work.ts";
+import { createToolSteps } from "../../src/runs/tool-step.ts";
+import { type RunStep, transcript } from "../../src/runs/transcript.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { sanitize } from "../../src/safety/sanitize.ts";
 import { createSanitizer, type Sanitizer } from "../../src/safety/sanitizer.ts";
@@ -67,7 +67,7 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
     safety_off: "refused",
   });
   const journal = { startStep: async () => "running", finishStep: async () => true };
-  const { toolStep, refusedStep } = createToolSteps({ tools, scheduling: journal as never });
+  const { toolStep, refusedStep } = createToolSteps({ tools, runs: journal as never });
   const work = workOf(ordeal);
   const { config, steps } = work;
   const definitions = await tools.definitions(

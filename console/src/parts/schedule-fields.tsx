@@ -1,5 +1,5 @@
 import { WEEKDAYS } from "../../../src/constants.ts";
-import { upcoming } from "../../../src/scheduling/next-run.ts";
+import { upcoming } from "../../../src/schedules/next-run.ts";
 import { ago, words } from "../format.ts";
 import { OWN_ZONE, scheduleInWords, specOf, wallTime, zoneName } from "../schedule-words.ts";
 import { Card } from "../ui/basics.tsx";

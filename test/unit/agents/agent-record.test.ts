@@ -18,7 +18,7 @@ function record(
   const config = newConfig({ model_id: "lab/plain", ...fields, name: "Scout" });
   const state = { user_id: "u", id: "a", version: 1, consecutive_failures: 0, created_at: now, updated_at: now };
   const rest = { schedule_api_key_id: null, deleted_at: null };
-  return agentRecord({ ...config, ...state, ...rest }, { standing: schedule, last_run: undefined, now });
+  return agentRecord({ ...config, ...state, ...rest }, { schedule: schedule, last_run: undefined, now });
 }
 
 describe("an agent's record", () => {

@@ -1,0 +1,195 @@
+import type { AgentKey } from "../contract/agents.ts";
+import type { Caller } from "../contract/caller.ts";
+import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import type { OccurrenceRecord } from "../contract/schedules.ts";
+import { errors, type MeansOf, type PaymentCode } from "../errors.ts";
+import type { Ledger } from "../ledger/ledger.types.ts";
+import type { Models } from "../models/models.service.ts";
+import type { Instant, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import { modelCallStart } from "../runs/run-work.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
+import type { RunInput } from "../runs/transcript.ts";
+import type { Schedules } from "../schedules/schedules.service.ts";
+import type { DueAnswer } from "../schedules/tick.service.ts";
+import { createAgentCache } from "./agent-cache.ts";
+import type { AgentRow } from "./agents.store.ts";
+import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
+import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
+import type { ScheduleKeys } from "./schedule-keys.service.ts";
+
+/** Looks at an agent that is being changed all the time, before its run-now is given up. */
+const MAX_LOOKS = 5;
+
+/** Starts the runs of agents, and shows them to their users. */
+export function createAgentRuns(deps: {
+  runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "requestCancel">;
+  schedules: Pick<Schedules, "occurrences">;
+  ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
+  schedule_keys: Pick<ScheduleKeys, "judge">;
+  models: Models;
+  meansOf: MeansOf;
+  /** Of the users, those who are suspended. */
+  suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
+  /** The caller's agent, or 404. */
+  find(user_id: string, id: string): Promise<AgentRow>;
+}) {
+  const { runs, schedules, ledger, schedule_keys, models, meansOf, find } = deps;
+
+  const content = (agent: Pick<AgentRow, "version" | "auto_route" | "model_id">, input: RunInput) => ({
+    agent_version: agent.version,
+    model_id: agent.auto_route ? null : (models.find(agent.model_id ?? "")?.id ?? agent.model_id),
+    input,
+  });
+  const newRun = (agent: AgentRow, input: RunInput): NewRun => ({
+    user_id: agent.user_id,
+    agent_id: agent.id,
+    ...content(agent, input),
+  });
+  /** Whether its model costs nothing. An empty account may use it. */
+  const isFree = ({ auto_route, model_id }: AgentRow): boolean => {
+    const model = auto_route ? null : models.find(model_id ?? "");
+    return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
+  };
+  /** The agent when it may run now: 404, 409, 403 for a model that is not part of the trial, and 402 in that order. */
+  const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
+    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), standingOf(caller)]);
+    if (!agent.is_active) throw errors.agentDisabled();
+    const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
+    if (is_trial && model?.trial_eligible === false) throw errors.modelNotTrialEligible(model.id);
+    if (refusal !== null && !isFree(agent)) throw refusal;
+    return agent;
+  };
+  /** contract 5: run-now's 402 is a check, not a hold; null: nothing is to be refused. */
+  const standingOf = async ({ user_id, api_key_id, key_budget_tokens }: Caller) => {
+    const { refusal, available, held, is_trial } = await ledger.standing(user_id);
+    const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
+    const refused = async (code: PaymentCode, shown = figures) => ({
+      is_trial,
+      refusal: errors.payment(code, shown, await meansOf(user_id)),
+    });
+    if (refusal === "trial_ended") return refused(refusal);
+    if (api_key_id !== null && key_budget_tokens !== null) {
+      const left = key_budget_tokens - ((await ledger.keySpend(user_id)).get(api_key_id) ?? 0);
+      if (left <= 0) return refused("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
+    }
+    return refusal === null ? { is_trial, refusal } : refused(refusal);
+  };
+  const keyOf = async (user_id: string, id: string): Promise<AgentKey> => ({
+    user_id,
+    agent_id: (await find(user_id, id)).id,
+  });
+
+  const cache = createAgentCache();
+  /** What may run for all that is known here: what is doubtful is looked at anew, with its 404, 409, 402 and 400. */
+  const likelyReady = async (caller: Caller, id: string, is_doubtful: boolean): Promise<AgentRow> => {
+    const known = is_doubtful || caller.key_budget_tokens !== null ? undefined : cache.get(caller.user_id, id);
+    if (known?.is_active && hasPrompt(known)) return known;
+    const agent = await ready(caller, id);
+    if (!hasPrompt(agent)) throw errors.missingField("run_prompt");
+    cache.keep(agent);
+    return agent;
+  };
+  const runNow = async (
+    caller: Caller,
+    id: string,
+    { request_id, wait_ms }: { request_id: string; wait_ms: number },
+  ) => {
+    const { api_key_id, key_budget_tokens } = caller;
+    const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
+    let refusal = "";
+    for (let look = 0; look < MAX_LOOKS; look += 1) {
+      const agent = await likelyReady(caller, id, look > 0);
+      // Looked at closely a moment ago, its user can pay: the look that comes with the queueing sees less.
+      const terms = { version: agent.version, is_free: look > 0 || isFree(agent) };
+      const run = newRun(agent, input);
+      const queued = await runs.enqueue({ ...run, ...firstStep(agent, run), terms, is_awaited: wait_ms > 0 });
+      if (queued.refusal === null) return queued;
+      refusal = queued.refusal;
+      cache.forget(caller.user_id, id);
+    }
+    throw new Error(`a run-now was refused again and again: ${refusal}`);
+  };
+
+  return {
+    ready,
+    newRun,
+    /** Keeps the run's agent enabled until the transaction ends. 409 when it is not. */
+    async keepReady(tx: Tx, run: AgentKey): Promise<void> {
+      if (!(await keepActive(tx, [run])).has(run.agent_id)) throw errors.agentDisabled();
+    },
+
+    /**
+     * Queues a run of the agent's run_prompt; with `wait_ms`, resolves to the run once it has finished, or as it stands
+     * then. 400, 402, 404, 409, and 429 when too many are queued.
+     */
+    async runNow(
+      caller: Caller,
+      id: string,
+      asked: { request_id: string; wait_ms: number },
+    ): Promise<RunRecord | RunDetail> {
+      const { wait_ms } = asked;
+      const { run, has_begun } = await runNow(caller, id, asked);
+      if (wait_ms === 0) return run;
+      const agent = { user_id: caller.user_id, agent_id: run.agent_id };
+      return runs.finishedRun(agent, run.id, { timeout_ms: wait_ms, is_open: has_begun });
+    },
+    /** Newest first; `before_id` is the last one seen. */
+    async runs(
+      user_id: string,
+      id: string,
+      filter: RunFilter,
+      page: { limit: number; before_id: string | null },
+    ): Promise<RunRecord[]> {
+      return runs.listRuns(await keyOf(user_id, id), filter, page);
+    },
+    async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
+      return runs.getRun(await keyOf(user_id, id), run_id);
+    },
+    /** Stops the run: at once while it is queued, else through `cancelling`. 404, 409. */
+    async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
+      return runs.requestCancel(await keyOf(user_id, id), run_id);
+    },
+    async occurrences(
+      user_id: string,
+      id: string,
+      page: { limit: number; before: Instant | null },
+    ): Promise<OccurrenceRecord[]> {
+      return schedules.occurrences(await keyOf(user_id, id), page);
+    },
+
+    /** For the tick: the content of each agent's due run. */
+    async onDue(tx: Tx, keys: readonly AgentKey[]): Promise<ReadonlyMap<string, DueAnswer>> {
+      const input = { messages: null, request_id: null, ticket: null };
+      const agents = await selectDueAgents(tx, keys);
+      const user_ids = [...new Set(agents.map(({ user_id }) => user_id))];
+      const suspended = await deps.suspended(tx, user_ids);
+      const refills = await ledger.refills(user_ids, tx);
+      const judged = await schedule_keys.judge(tx, agents);
+      const answer = (agent: DueAgent): DueAnswer => {
+        if (suspended.has(agent.user_id)) return { declined: "the account is suspended" };
+        const pause = judged.pauses.get(agent.agent_id);
+        if (pause !== undefined) return { declined: KEY_PAUSE_REASON[pause] };
+        const key = judged.keys.get(agent.schedule_api_key_id ?? "");
+        return { run: content(agent, { ...input, ...counting(key), refills: refills.get(agent.user_id) ?? 0 }) };
+      };
+      return new Map(agents.map((agent) => [agent.agent_id, answer(agent)]));
+    },
+  };
+}
+
+/** A run begins with a model call, unless MCP servers are to be looked at first: what is missing is noted before it. */
+function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
+  if (tools_config.mcp?.enabled) return {};
+  return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };
+}
+
+/** The key that a due run's model calls count against. */
+function counting(key: ScheduleKey | undefined): Pick<RunInput, "api_key_id" | "key_budget_tokens"> {
+  return { api_key_id: key?.id ?? null, key_budget_tokens: key?.budget_tokens ?? null };
+}
+
+function hasPrompt({ run_prompt }: AgentRow): boolean {
+  return (run_prompt ?? "").trim() !== "";
+}

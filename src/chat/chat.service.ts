@@ -1,0 +1,172 @@
+import type { Agents } from "../agents/agents.service.ts";
+import type { AgentChat } from "../contract/agents.ts";
+import type { Caller } from "../contract/caller.ts";
+import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import { errors, PurserError } from "../errors.ts";
+import type { Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import type { RunResult } from "../runs/run-work.ts";
+import type { RunListener } from "../runs/runner.service.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import type { ClaimedRun } from "../runs/runs.types.ts";
+import { type RunInput, setUpOf } from "../runs/transcript.ts";
+import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
+import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
+
+/** contract 6: how long a chat waits for a place. */
+const WAIT_MS = 30_000;
+/** The reservation outlives the wait a little, so that it is the caller's wait that decides. */
+const RESERVED_MS = WAIT_MS + 5_000;
+
+/** The caller who waits for a chat's run on this node. */
+interface Listener extends RunListener {
+  onStart(): void;
+}
+
+/** A turn of a conversation that has been queued. */
+export interface Turn {
+  run: RunRecord;
+  /** null: the turn is no part of a thread. */
+  thread_id: string | null;
+  /** The answer. Throws what the turn failed with: 402, 429, 502 and so on, with the run's id in its metadata. */
+  finished: Promise<FinishedTurn>;
+}
+
+export interface TurnOptions {
+  request_id: string;
+  /** Aborted when the caller hangs up. */
+  signal: AbortSignal;
+  /** Hears the answer as it is generated. */
+  onText: ((text: string) => void) | null;
+}
+
+type ReadyAgent = Awaited<ReturnType<Agents["ready"]>>;
+
+/** What ends the wait for an answer. */
+interface Wait {
+  started: AbortSignal;
+  ended: Promise<RunResult | null>;
+  /** Cancels the run when aborted; null: nothing does. */
+  hung_up: AbortSignal | null;
+}
+
+/** Chat with an agent: every turn is a run that this very node carries out, so that its caller hears it. */
+export function createChat(deps: {
+  agents: Pick<Agents, "ready" | "newRun" | "keepReady" | "find">;
+  runs: Pick<Runs, "enqueueChat" | "requestCancel" | "waitFinished" | "getRun">;
+  threads: Threads;
+  worker_id: string;
+}) {
+  const { agents, runs, threads, worker_id } = deps;
+  const listeners = new Map<string, Listener>();
+
+  return {
+    turn,
+    threads: threadsOfAgents(threads, agents.find),
+    /** Whether a caller waits for an answer on this node. */
+    isAwaited: () => listeners.size > 0,
+    /** Who waits for the run, if it is a chat of this node; from here on it has started. */
+    listenerOf(run: ClaimedRun): Listener | null {
+      const listener = listeners.get((run.input as RunInput).ticket ?? "") ?? null;
+      listener?.onStart();
+      return listener;
+    },
+  };
+
+  /** Queues a turn. A caller that hangs up cancels the run, unless it is to go on. */
+  async function turn(caller: Caller, id: string, chat: AgentChat, options: TurnOptions): Promise<Turn> {
+    const agent = await agents.ready(caller, id);
+    const ticket = newId();
+    const started = new AbortController();
+    const ended = Promise.withResolvers<RunResult | null>();
+    listeners.set(ticket, { onStart: () => started.abort(), onText: options.onText, onEnd: ended.resolve });
+    const forget = () => listeners.delete(ticket);
+    const { api_key_id, key_budget_tokens } = caller;
+    const input = { messages: chat.messages, request_id: options.request_id, api_key_id, key_budget_tokens, ticket };
+    try {
+      const run = await enqueue(agent, input, chat.thread_id);
+      const hung_up = chat.on_disconnect === "continue" ? null : options.signal;
+      const thread_id = chat.thread_id ?? null;
+      const wait = { started: started.signal, ended: ended.promise, hung_up };
+      const finished = answerOf(run, { user_id: caller.user_id, thread_id }, wait);
+      return { run, thread_id, finished: finished.finally(forget) };
+    } catch (error) {
+      forget();
+      throw error;
+    }
+  }
+
+  async function enqueue(agent: ReadyAgent, input: RunInput, thread_id: string | undefined): Promise<RunRecord> {
+    const run = {
+      ...agents.newRun(agent, input),
+      id: newId(),
+      reserved: { worker_id, for_ms: RESERVED_MS },
+    };
+    const keepReady = (tx: Tx) => agents.keepReady(tx, run);
+    if (thread_id === undefined) return runs.enqueueChat(run, keepReady);
+    const key = { user_id: agent.user_id, agent_id: agent.id, thread_id };
+    const model_id = agent.auto_route ? await threads.lastModel(key) : run.model_id;
+    return runs.enqueueChat({ ...run, model_id, input: { ...input, thread_id } satisfies ThreadInput }, async (tx) => {
+      await keepReady(tx);
+      await threads.begin(tx, key, run.id);
+    });
+  }
+
+  async function answerOf(
+    run: RunRecord,
+    { user_id, thread_id }: { user_id: string; thread_id: string | null },
+    { started, ended, hung_up }: Wait,
+  ): Promise<FinishedTurn> {
+    const key = { user_id, agent_id: run.agent_id };
+    const cancel = () => {
+      runs.requestCancel(key, run.id).catch(() => {}); // it has finished: nothing is left to cancel
+    };
+    if (hung_up?.aborted) cancel();
+    else hung_up?.addEventListener("abort", cancel, { once: true });
+    try {
+      // Over when it has started, when it was cancelled in the queue, when its caller is gone, when this process ends.
+      const over = hung_up === null ? started : AbortSignal.any([started, hung_up]);
+      await runs.waitFinished(user_id, run.id, WAIT_MS, over);
+      const result = started.aborted ? await ended : null;
+      const now = await runs.getRun(key, run.id);
+      if (started.aborted || now.finished_at !== null) {
+        return finishedTurn(now, { thread_id, result, is_heard: !hung_up?.aborted });
+      }
+      cancel();
+      throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
+    } finally {
+      hung_up?.removeEventListener("abort", cancel);
+    }
+  }
+}
+
+export type Chat = ReturnType<typeof createChat>;
+
+/** The turn, or what it failed with. */
+function finishedTurn(
+  run: RunDetail,
+  { thread_id, result, is_heard }: { thread_id: string | null; result: RunResult | null; is_heard: boolean },
+): FinishedTurn {
+  if (run.status === "succeeded" && result !== null) {
+    return { run, thread_id, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
+  }
+  const { shape, cause } = failureOf(run, result);
+  // Who hung up, and was not heard, may ask again for what was only begun to be said.
+  const asked_for = run.steps.slice(setUpOf(run.steps).length);
+  const has_acted = (is_heard && run.usage.cost_tokens > 0) || asked_for.some(({ type }) => type === "tool");
+  const metadata = { ...shape.metadata, run_id: run.id };
+  // Without a cause it is the run's own failure, or its user's, and nothing for the operator's log.
+  throw new PurserError({ ...shape, metadata, has_acted }, cause === undefined ? {} : { cause });
+}
+
+/** The failure that the caller of a chat is answered with. */
+function failureOf(run: RunDetail, result: RunResult | null): PurserError {
+  if (run.status === "cancelled")
+    return errors.conflict("run_cancelled", "The run was cancelled before it had answered. Ask again to begin anew.");
+  const { code, message } = run.error ?? { code: "internal", message: "" };
+  if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
+  // What its model call failed with says more than the run's error, and has a status.
+  if (result?.thrown instanceof PurserError) return result.thrown;
+  if (code === "worker_lost") return new PurserError({ ...errors.overloaded().shape, message });
+  return code === "internal" ? errors.internal(result?.thrown) : errors.conflict(code, message);
+}

@@ -1,0 +1,192 @@
+import type { ChatMessage } from "../contract/completions.ts";
+import type { ThreadDetail, ThreadRecord } from "../contract/threads.ts";
+import { errors } from "../errors.ts";
+import type { Models } from "../models/models.service.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import type { Runs } from "../runs/runs.service.ts";
+import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
+import type { RunConfig, RunInput } from "../runs/transcript.ts";
+import { bytesOf, fitting, roomForHistory, turnMessages } from "./thread-history.ts";
+import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
+
+/** What a turn of a thread begins with. */
+export interface ThreadInput extends RunInput {
+  thread_id?: string;
+}
+
+/** Turns read at a time, the latest first, until the model's context is full. */
+const BATCH = 20;
+/** Above every turn's number. */
+const NO_TURN = 2_147_483_647;
+
+/** A turn whose run has succeeded, with what was said in it. */
+interface DoneTurn extends TurnRow {
+  run: BegunRun["run"];
+  messages: ChatMessage[];
+}
+
+/**
+ * Threads: which runs belong together. A turn joins its thread by its run's success alone, so that a crash can neither
+ * lose nor double it. Owns `thread` and `thread_turn`.
+ */
+export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: Models }) {
+  const { db, clock, runs, models } = deps;
+  const store = createThreadsStore(db);
+
+  const newThread = ({ user_id, agent_id, thread_id }: ThreadKey): ThreadRow => {
+    const now = clock.now();
+    const nothing = { last_turn: 0, last_run_id: null };
+    return { user_id, agent_id, id: thread_id, uid: newId(), ...nothing, created_at: now, updated_at: now };
+  };
+  const find = async (key: ThreadKey): Promise<ThreadRow> => {
+    const row = await store.thread(key);
+    if (row === undefined) throw errors.notFound("This thread");
+    return row;
+  };
+
+  /** Of the given turns those that succeeded, in their order. */
+  async function doneTurns(user_id: string, rows: readonly TurnRow[]): Promise<DoneTurn[]> {
+    const run_ids = rows.map(({ run_id }) => run_id);
+    const [begun, journals] = await Promise.all([runs.begunRuns(user_id, run_ids), runs.journals(user_id, run_ids)]);
+    return rows.flatMap((row) => {
+      const found = begun.get(row.run_id);
+      if (found?.run.status !== "succeeded") return [];
+      const messages = turnMessages(found.input as RunInput, journals.get(row.run_id) ?? []);
+      return [{ ...row, run: found.run, messages }];
+    });
+  }
+
+  /** What fits in of the turns before one, oldest first, and how many do not. */
+  async function historyBefore({ user_id, thread_uid, turn }: TurnRow, room_bytes: number) {
+    const kept: ChatMessage[][] = [];
+    let before_turn = turn;
+    let left_bytes = room_bytes;
+    for (;;) {
+      const rows = await store.turnsBefore({ user_id, uid: thread_uid }, { before_turn, limit: BATCH });
+      const turns = (await doneTurns(user_id, rows)).map(({ messages }) => messages);
+      const fit = fitting(turns, left_bytes);
+      kept.push(...fit);
+      left_bytes -= fit.reduce((sum, messages) => sum + bytesOf(messages), 0);
+      before_turn = rows.at(-1)?.turn ?? 1;
+      if (fit.length < turns.length || rows.length < BATCH) break;
+    }
+    return { messages: kept.reverse().flat(), turns_left_out: turn - 1 - kept.length };
+  }
+
+  return {
+    /** Begins an empty thread. 409 when there is one with this id. */
+    async create(key: ThreadKey): Promise<ThreadRecord> {
+      const row = newThread(key);
+      if (!(await store.insert(db, row))) {
+        throw errors.conflict("thread_exists", "A thread with this id exists. Chat in it, or choose another id.", "id");
+      }
+      return recordOf(row);
+    },
+    /** Newest first; `before_uid` is the position of the last one seen. */
+    async list(agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) {
+      return (await store.list(agent, page)).map((row) => ({ position: row.uid, record: recordOf(row) }));
+    },
+    /** A thread with its latest turns, oldest first; `before_turn` is the first one seen. 404. */
+    async detail(
+      key: ThreadKey,
+      page: { limit: number; before_turn: number | null },
+    ): Promise<{ record: Omit<ThreadDetail, "next_cursor">; earlier: number | null }> {
+      const row = await find(key);
+      const before_turn = page.before_turn ?? NO_TURN;
+      const rows = await store.turnsBefore(row, { before_turn, limit: page.limit + 1 });
+      const shown = (await doneTurns(key.user_id, rows.slice(0, page.limit))).reverse();
+      const earlier = rows.length > page.limit ? (rows[page.limit - 1]?.turn ?? null) : null;
+      return { record: { ...recordOf(row), turns: shown.map(turnOf), messages: shown.flatMap(messagesOf) }, earlier };
+    },
+    /** 404. */
+    async remove(key: ThreadKey): Promise<void> {
+      if (!(await store.remove(key))) throw errors.notFound("This thread");
+    },
+    /** Forgets the threads of an agent, or of all the user's agents. */
+    forget: (tx: Tx, user_id: string, agent_id: string | null) => store.removeAll(tx, user_id, agent_id),
+
+    /** Forgets turns whose runs are being deleted, and threads of which nothing is left. */
+    forgetTurns: (tx: Tx, runs: readonly { user_id: string; run_id: string }[]) => store.removeTurns(tx, runs),
+
+    /** The model that answered last, for routing to keep to; null when none has. */
+    async lastModel(key: ThreadKey): Promise<string | null> {
+      const row = await store.thread(key);
+      if (row === undefined) return null;
+      const [last, previous] = await store.turnsBefore(row, { before_turn: NO_TURN, limit: 2 });
+      const ids = [last, previous].flatMap((turn) => turn?.run_id ?? []);
+      const begun = await runs.begunRuns(key.user_id, ids);
+      const done = ids.map((id) => begun.get(id)?.run).find((run) => run?.status === "succeeded");
+      return done?.model_id ?? null;
+    },
+    /** Begins a turn, carried out by the run of this id, which is queued in the same transaction. 409 while one is under way. */
+    async begin(tx: Tx, key: ThreadKey, run_id: string): Promise<void> {
+      await store.insert(tx, newThread(key));
+      const row = await store.lock(tx, key);
+      if (row === undefined) throw new Error("a thread vanished under its lock");
+      const turn = { user_id: key.user_id, thread_uid: row.uid, run_id };
+      const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
+      if (last !== undefined && last.finished_at === null) {
+        throw errors.conflict("thread_busy", "A turn of this thread is under way. Wait for its answer.", "thread_id");
+      }
+      const is_done = row.last_turn === 0 || last?.status === "succeeded";
+      await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());
+    },
+    /** The run with the thread's earlier turns before its own messages; any other run as it is. */
+    async withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun> {
+      const input = run.input as ThreadInput;
+      if (input.thread_id === undefined) return run;
+      const turn = await store.turnOf(run.lease.user_id, run.lease.run_id);
+      // Its thread was deleted.
+      if (turn === undefined) return run;
+      const context_window = contextOf(config, run.model_id);
+      const { messages, turns_left_out } = await historyBefore(turn, roomForHistory(context_window, config, input));
+      if (turns_left_out > 0) await store.noteLeftOut({ ...turn, turns_left_out });
+      return { ...run, input: { ...input, messages: [...messages, ...(input.messages ?? [])] } };
+    },
+  };
+
+  async function lastRun(tx: Tx, user_id: string, run_id: string) {
+    return (await runs.begunRuns(user_id, [run_id], tx)).get(run_id)?.run;
+  }
+
+  /** Of the model that is to answer; of the smallest on offer where that is not known. */
+  function contextOf(config: RunConfig, model_id: string | null): number {
+    const model = models.find((config.auto_route ? model_id : config.model_id) ?? "");
+    return model?.context_window ?? Math.min(...models.list().map(({ context_window }) => context_window));
+  }
+}
+
+export type Threads = ReturnType<typeof createThreads>;
+
+type ThreadPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
+
+/** The threads of existing agents; 404 for other agents. */
+export function threadsOfAgents(threads: Threads, find: (user_id: string, id: string) => Promise<{ id: string }>) {
+  const keyOf = async (user_id: string, id: string) => ({ user_id, agent_id: (await find(user_id, id)).id });
+  return {
+    create: async (user_id: string, id: string, thread_id: string) =>
+      threads.create({ ...(await keyOf(user_id, id)), thread_id }),
+    list: async (user_id: string, id: string, page: Parameters<Threads["list"]>[1]) =>
+      threads.list(await keyOf(user_id, id), page),
+    detail: async (user_id: string, id: string, { thread_id, ...page }: ThreadPage) =>
+      threads.detail({ ...(await keyOf(user_id, id)), thread_id }, page),
+    remove: async (user_id: string, id: string, thread_id: string) =>
+      threads.remove({ ...(await keyOf(user_id, id)), thread_id }),
+  };
+}
+
+export type AgentThreads = ReturnType<typeof threadsOfAgents>;
+
+function recordOf({ id, agent_id, last_run_id, created_at, updated_at }: ThreadRow): ThreadRecord {
+  return { id, agent_id, last_run_id, created_at, updated_at };
+}
+
+function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number] {
+  return { run_id: run.id, model_id: run.model_id, turns_left_out, finished_at: run.finished_at ?? run.queued_at };
+}
+
+function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
+  return messages.map((message) => ({ ...message, run_id: run.id })) as ThreadDetail["messages"];
+}

@@ -1,0 +1,46 @@
+import type { Instant, Sql, Tx } from "../platform/db.ts";
+import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
+
+/** Runs to be cancelled: the user's, or an agent's, or one of them; `queued`: only those without a worker; `due_with`: only due runs whose input has this. */
+export interface RunSelection {
+  user_id: string;
+  agent_id: string | null;
+  run_id: string | null;
+  queued?: boolean;
+  due_with?: Readonly<Record<string, unknown>>;
+}
+
+/** Asks for the end of open runs. A queued one ends at once. Returns those it touched. */
+export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    text: `with open as materialized (
+        select user_id, id from run
+        where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
+          and status in ${sqlList(UNFINISHED)} and (status = 'queued' or not $5)
+          and ($6::jsonb is null or (trigger = 'schedule' and input @> $6::jsonb))
+        order by user_id, id for update
+      )
+      update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
+        status = ${sqlNext("cancel")},
+        finished_at = case status when 'queued' then $4::timestamptz end,
+        lease_until = case status when 'queued' then null else lease_until end
+      from open where run.user_id = open.user_id and run.id = open.id
+      returning ${RUN_COLUMNS.replaceAll(/\w+/g, "run.$&")}`,
+    values: [
+      which.user_id,
+      which.agent_id,
+      which.run_id,
+      now,
+      which.queued ?? false,
+      which.due_with === undefined ? null : JSON.stringify(which.due_with),
+    ],
+  });
+}
+
+/** Deletes all runs and steps of a user. */
+export async function deleteUser(tx: Tx, user_id: string): Promise<void> {
+  for (const table of ["run_step", "run"]) {
+    await tx.query({ text: `delete from ${table} where user_id = $1`, values: [user_id] });
+  }
+}

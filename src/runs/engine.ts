@@ -1,0 +1,102 @@
+import { monotonicMs } from "../platform/clock.ts";
+import { createModelStep } from "./model-step.ts";
+import { type NextAction, nextAction, timeoutError } from "./next-action.ts";
+import { internalError } from "./run-error.ts";
+import {
+  type EngineDeps,
+  type RunControl,
+  type RunResult,
+  type StopReason,
+  stopReason,
+  type Work,
+} from "./run-work.ts";
+import { DatabaseUnavailableError } from "./run-writer.ts";
+import type { ClaimedRun, RunFinish } from "./runs.types.ts";
+import { createToolSteps } from "./tool-step.ts";
+import type { RunConfig, RunInput } from "./transcript.ts";
+import { createServerNotes } from "./unusable-servers.ts";
+
+/** Carries out claimed runs, one step at a time; every finished step is durable before the next begins. */
+export function createEngine(deps: EngineDeps) {
+  const modelStep = createModelStep(deps);
+  const { toolStep, refusedStep } = createToolSteps(deps);
+  const noteUnusableServers = createServerNotes(deps);
+
+  /**
+   * Carries `run` out from its last finished step. `config` is the version that the run pinned. Null: the run is left
+   * unfinished, to another worker.
+   */
+  async function execute(run: ClaimedRun, config: RunConfig, control: RunControl): Promise<RunResult | null> {
+    const timer = new AbortController();
+    const left_ms = Math.max(0, config.limits.max_run_seconds * 1000 - run.elapsed_ms);
+    const timeout = setTimeout(() => timer.abort("timeout" satisfies StopReason), left_ms);
+    try {
+      const work: Work = {
+        run,
+        config,
+        input: run.input as RunInput,
+        steps: run.lease.epoch > 1 ? await deps.runs.journal(run.lease) : [],
+        control,
+        signal: AbortSignal.any([control.signal, timer.signal]),
+        until_ms: monotonicMs() + left_ms,
+        mark: deps.newMark(),
+        spent_tokens: run.cost_tokens,
+        model_id: run.model_id,
+        result: { thrown: null, usages: [], finish_reason: "stop", end: null },
+      };
+      const finish = await outcomeOf(work);
+      return finish === null ? null : { ...work.result, finish };
+    } finally {
+      clearTimeout(timeout);
+    }
+  }
+
+  async function outcomeOf(work: Work): Promise<RunFinish | null> {
+    try {
+      return await loop(work);
+    } catch (error) {
+      // Nobody else could answer a chat's caller.
+      if (error instanceof DatabaseUnavailableError && work.run.trigger !== "chat") throw error;
+      const { message, stack } = error as Error;
+      deps.log.error(
+        { run_id: work.run.lease.run_id, error: message, stack },
+        "a run failed for a reason nobody foresaw",
+      );
+      work.result.thrown = error;
+      return { status: "failed", error: internalError() };
+    }
+  }
+
+  async function loop(work: Work): Promise<RunFinish | null> {
+    const began_ms = monotonicMs() - work.run.elapsed_ms;
+    const left = await noteUnusableServers(work);
+    if (left !== null) return stopped(left, work);
+    for (;;) {
+      const { config, steps } = work;
+      const action = nextAction({ limits: config.limits, steps, elapsed_ms: monotonicMs() - began_ms });
+      if (action.do === "succeed") return { status: "succeeded", output: action.output };
+      if (action.do === "fail") return { status: "failed", error: action.error };
+      const stop = stopReason(work) ?? (work.control.isDraining() ? "stopping" : await carryOut(work, action));
+      if (stop !== null) return stopped(stop, work);
+    }
+  }
+
+  function carryOut(work: Work, action: Exclude<NextAction, { do: "succeed" | "fail" }>): Promise<StopReason | null> {
+    switch (action.do) {
+      case "call_model":
+        return modelStep(work, action.after_ms);
+      case "call_tool":
+        return toolStep(work, action.call);
+      case "refuse_tool":
+        return refusedStep(work, action);
+    }
+  }
+
+  return { execute };
+}
+
+/** How a run that was stopped ends; null when it is left to others. Nobody else could answer a chat's caller. */
+function stopped(reason: StopReason, { run, config }: Work): RunFinish | null {
+  if (reason === "cancelling" || (reason === "stopping" && run.trigger === "chat")) return { status: "cancelled" };
+  return reason === "timeout" ? { status: "failed", error: timeoutError(config.limits) } : null;
+}

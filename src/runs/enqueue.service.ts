@@ -1,0 +1,170 @@
+import type { RunRecord, RunTrigger } from "../contract/runs.ts";
+import { errors } from "../errors.ts";
+import { createBatches } from "../platform/batches.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import * as runStore from "./run.store.ts";
+import { claimedOf, recordOf } from "./run-record.ts";
+import type { Offer } from "./run-signals.ts";
+import type { ClaimedRun, Enqueued, NewRun, RunNowStatements } from "./runs.types.ts";
+
+/** Runs by hand that one user may have in the queue. Due runs are never refused. */
+const MAX_QUEUED_MANUAL = 1_000;
+/** When whoever has filled the queue may try again. */
+const QUEUE_FULL_RETRY_S = 10;
+/** Run-nows that are queued in one transaction. */
+const BATCH_LIMIT = 64;
+
+/** A due run whose id is known. */
+type DueRun = NewRun & { id: string; scheduled_for: Instant };
+/** A run-now whose id is known. */
+type Asked = NewRun & { id: string };
+
+/** The ways into the queue, for runs that somebody asks for. */
+export function createEnqueue(deps: {
+  db: Db;
+  clock: Clock;
+  lease_ms: number;
+  offer(): Offer | null;
+  statements: RunNowStatements | null;
+}) {
+  const { db, clock, lease_ms, statements } = deps;
+
+  /** Begins the whole batch with this node's worker, or nothing of it; null when that has no places for all. */
+  const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
+    const now = clock.now();
+    // null: whether they were begun is not known
+    let begun: ClaimedRun[] | null = null;
+    try {
+      const refusals = await runStore.beginRunNows(db, asked, { ...offer, statements, lease_ms, now });
+      begun = asked.filter((_, nth) => refusals?.[nth] === null).map((run) => begunRun(run, now));
+      return (
+        refusals?.map((refusal, nth) => {
+          const run = asked[nth] as Asked;
+          return refusal === null ? { refusal, run: queuedRecord(run, now), has_begun: true } : { refusal };
+        }) ?? null
+      );
+    } finally {
+      offer.begin(begun);
+    }
+  };
+  /** Queues a batch, and claims for this node's worker as much as it has places for. */
+  const queueAll = async (asked: Asked[], offer: Offer | null): Promise<(Enqueued | Error)[]> => {
+    const now = clock.now();
+    let claimed: runStore.ClaimedRow[] | null = [];
+    try {
+      const { refusals, queued } = await db.transaction(async (tx) => {
+        let taken: runStore.ClaimedRow[] = [];
+        const refusals = statements === null ? [] : await runStore.checkRunNows(tx, statements, asked, now);
+        const allowed = asked.filter((_, nth) => (refusals[nth] ?? null) === null);
+        const rows = await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, now);
+        if (offer !== null && rows.length > 0) {
+          taken = await runStore.claimRuns(tx, { ...offer, reserved_only: false, lease_ms, now });
+        }
+        claimed = taken;
+        const at_work = new Set(taken.map(({ id }) => id));
+        if (rows.some(({ id }) => !at_work.has(id))) await runStore.tellQueued(tx);
+        return { refusals, queued: new Set(rows.map(({ id }) => id)) };
+      });
+      return asked.map((run, nth) => {
+        const refusal = refusals[nth] ?? null;
+        if (refusal !== null) return { refusal };
+        return queued.has(run.id) ? { refusal, run: queuedRecord(run, now), has_begun: false } : queueFull();
+      });
+    } catch (error) {
+      claimed = null;
+      throw error;
+    } finally {
+      offer?.begin(claimed?.map(claimedOf) ?? null);
+    }
+  };
+  const queueOne = createBatches(BATCH_LIMIT, async (runs: NewRun[]): Promise<(Enqueued | Error)[]> => {
+    const asked = runs.map((run) => ({ ...run, id: newId() }));
+    const offer = deps.offer();
+    const begun = offer === null ? null : await beginAll(asked, offer);
+    return begun ?? queueAll(asked, deps.offer());
+  });
+
+  return {
+    /**
+     * Queues a run by hand; a worker of this node that has a place has it at once. Resolves to why it is refused when
+     * it is. 429 when the user has too many in the queue.
+     */
+    async enqueue(run: NewRun): Promise<Enqueued> {
+      const answer = await queueOne(run);
+      if (answer instanceof Error) throw answer;
+      return answer;
+    },
+    /** Queues due runs in the tick's transaction. */
+    async queueDue(tx: Tx, runs: readonly DueRun[]): Promise<void> {
+      await runStore.insertRuns(
+        tx,
+        runs.map((run) => ({ ...run, trigger: "schedule" as const, reserved: null })),
+        clock.now(),
+      );
+      await runStore.tellQueued(tx);
+    },
+    /**
+     * Queues a chat. With `reserved`, for whoever waits for it on this very node: only that worker may claim it, and it
+     * is cancelled when the worker has not done so in time. `check` may refuse, within the same transaction.
+     */
+    async enqueueChat(
+      { id = newId(), reserved = null, ...run }: NewRun & { id?: string; reserved?: runStore.RunInsert["reserved"] },
+      check: (tx: Tx) => Promise<void> = async () => {},
+    ): Promise<RunRecord> {
+      const insert = { ...run, id, reserved, trigger: "chat" as const, scheduled_for: null };
+      return db.transaction(async (tx) => {
+        await check(tx);
+        const now = clock.now();
+        await runStore.insertRuns(tx, [insert], now);
+        await runStore.tellQueued(tx);
+        return queuedRecord(insert, now);
+      });
+    },
+  };
+}
+
+/** What was known of a run when it was queued, and is its caller's first answer even if it has begun since. */
+function queuedRow(
+  { user_id, id, agent_id, agent_version, model_id, trigger = "manual" }: Asked & { trigger?: RunTrigger },
+  now: Instant,
+): runStore.RunRow {
+  return {
+    user_id,
+    id,
+    agent_id,
+    agent_version,
+    trigger,
+    status: "queued",
+    scheduled_for: null,
+    queued_at: now,
+    started_at: null,
+    finished_at: null,
+    attempt: 1,
+    model_id,
+    routing: null,
+    input_tokens: 0,
+    output_tokens: 0,
+    cost_tokens: 0,
+    steps_count: 0,
+    error: null,
+  };
+}
+
+function queuedRecord(run: Parameters<typeof queuedRow>[0], now: Instant): RunRecord {
+  return recordOf(queuedRow(run, now));
+}
+
+/** The same run as its worker gets it. */
+function begunRun(run: Asked, now: Instant): ClaimedRun {
+  const claimed = claimedOf({ ...queuedRow(run, now), started_at: now, epoch: 1, worked_ms: 0, input: run.input });
+  return { ...claimed, begun_step: run.first_step ?? null };
+}
+
+function queueFull(): Error {
+  return errors.rateLimited(
+    QUEUE_FULL_RETRY_S,
+    `${MAX_QUEUED_MANUAL} of your runs are queued already. Retry when some have been carried out, or cancel some.`,
+  );
+}

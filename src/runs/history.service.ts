@@ -1,0 +1,94 @@
+import type { AgentKey } from "../contract/agents.ts";
+import type { RunDetail, RunRecord } from "../contract/runs.ts";
+import { errors } from "../errors.ts";
+import { createBatches } from "../platform/batches.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Sql, Tx } from "../platform/db.ts";
+import { isUuid } from "../platform/ids.ts";
+import * as history from "./run-history.store.ts";
+import * as progress from "./run-progress.store.ts";
+import { detailOf, recordOf } from "./run-record.ts";
+import type { RunSignals } from "./run-signals.ts";
+import type { BegunRun, FollowedRun, JournalStep, RunFilter, RunLease } from "./runs.types.ts";
+
+interface HistoryDeps {
+  db: Db;
+  clock: Clock;
+  signals: RunSignals;
+  /** What is read in one go, of what many ask for at the same time. */
+  batch_limit: number;
+}
+
+/** What is read of runs: lists, details, what a resumed run goes on from, and the queue's figures. */
+export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) {
+  const details = createBatches(batch_limit, (keys: history.RunKey[]) => history.selectDetails(db, keys));
+  const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
+    const found = isUuid(run_id) ? await details({ user_id: agent.user_id, run_id }) : undefined;
+    if (found?.run.agent_id !== agent.agent_id) throw errors.notFound("This run");
+    return detailOf(found);
+  };
+  return {
+    /** Runs of an agent, newest first; `before_id` is the last one seen. */
+    async listRuns(
+      agent: AgentKey,
+      filter: RunFilter,
+      page: { limit: number; before_id: string | null },
+    ): Promise<RunRecord[]> {
+      return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
+    },
+    /** One run with its output and steps. 404 when there is none, or it is another agent's. */
+    getRun,
+    /** The same once it has finished, or as it stands after `timeout_ms`. `is_open`: it was at work here a moment ago. */
+    async finishedRun(
+      agent: AgentKey,
+      run_id: string,
+      wait: { timeout_ms: number; is_open: boolean },
+    ): Promise<RunDetail> {
+      let run: RunDetail | undefined;
+      const isFinished = async (told: RunDetail | null) => {
+        run = told ?? (await getRun(agent, run_id));
+        return run.finished_at !== null;
+      };
+      await signals.until(isFinished, { run_id, ...wait });
+      return run ?? getRun(agent, run_id);
+    },
+    /** Agents with an unfinished run, chats excepted, and the id of that run. */
+    busyAgents: (tx: Tx, agents: readonly AgentKey[]): Promise<Map<string, string>> =>
+      history.selectBusyAgents(tx, agents),
+    /** How many runs wait in the queue, over all nodes (counted up to 20,000), and for how long the oldest has, since it was queued first. */
+    async queueFigures(): Promise<{ queued: number; oldest_ms: number }> {
+      const { queued, oldest } = await history.selectQueue(db);
+      const oldest_ms = oldest === null ? 0 : Math.max(0, Date.parse(clock.now()) - Date.parse(oldest));
+      return { queued, oldest_ms };
+    },
+    /** The newest run of each agent, by agent; those without one are absent. */
+    async lastRuns(user_id: string, agent_ids: readonly string[]): Promise<Map<string, RunRecord>> {
+      const rows = await history.selectLastRuns(db, user_id, agent_ids);
+      return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
+    },
+    /** A run as it stands, with its steps from one on; undefined when it is there no more. */
+    async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<FollowedRun | undefined> {
+      const found = await progress.selectFollowed(db, which);
+      if (found === undefined) return undefined;
+      const { output, cancel_requested_at } = found.run;
+      const steps = found.steps.map(({ internal: _, ...step }) => step);
+      return { run: { ...recordOf(found.run), output }, cancel_requested_at, steps };
+    },
+    /** A text for each of the runs that changes when there is news of it; those that are there no more are absent. */
+    async marks(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
+      if (runs.length === 0) return new Map();
+      return new Map((await progress.selectMarks(db, runs)).map(({ run_id, mark }) => [run_id, mark]));
+    },
+    /** Runs with what they began with, by id; those that are there no more are absent. */
+    async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {
+      const rows = await progress.selectBegun(sql, user_id, run_ids);
+      return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));
+    },
+    /** The steps of runs, by run, with what only the engine sees. */
+    async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
+      return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
+    },
+    /** The steps of a claimed run, with what only the engine sees: a run at its second attempt goes on from them. */
+    journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),
+  };
+}

@@ -1,0 +1,224 @@
+import { setTimeout as delay } from "node:timers/promises";
+import type { CompletionCall } from "../completions/completions.types.ts";
+import type { Usage } from "../contract/completions.ts";
+import { PurserError } from "../errors.ts";
+import { HoldSupersededError, type Rider } from "../ledger/ledger.types.ts";
+import { monotonicMs } from "../platform/clock.ts";
+import type { Instant } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
+import { nextAction } from "./next-action.ts";
+import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
+import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import type { LeaseState } from "./runs.types.ts";
+import { type ModelResult, type PastStep, type RunConfig, type RunStep, transcript } from "./transcript.ts";
+
+/** How long a run waits before it asks again for tokens that calls in flight hold, or that the database is away for. */
+const HELD_RETRY_MS = 1_000;
+/** While it waits, it looks this often whether the process is to end. */
+const LOOK_MS = 1_000;
+
+/** A model step but for its outcome. */
+type PastCall = Omit<RunStep, "status"> & { index: number };
+
+/**
+ * One try of a model call: its answer, or what there is of it, is recorded in the transaction of its charge. Resolves to
+ * why the run is to be left, or null: it goes on.
+ */
+export function createModelStep(deps: EngineDeps) {
+  const { runs, completions, tools, ledger, models, clock } = deps;
+
+  return async function modelStep(work: Work, after_ms: number): Promise<StopReason | null> {
+    if (after_ms > 0) {
+      const stop = await pause(work, after_ms);
+      if (stop !== null) return stop;
+    }
+    const index = nextIndex(work.steps);
+    await releaseInterrupted(work, index);
+    const written = takeBegun(work);
+    const begun = written ?? modelCallStart({ index, name: modelName(work), hold_id: newId() });
+    const past = { ...begun, result: null, error: null, safety: null, internal: null };
+    let is_written = written !== null;
+    const onWritten = () => {
+      is_written = true;
+      deps.onStepStarted(work.run.lease.run_id);
+    };
+    try {
+      const intent = is_written ? null : { rider: runs.startStepRider(work.run.lease, begun), onWritten };
+      const call = await callOf(work, past, { hold_id: begun.internal.hold_id, intent });
+      const outcome = await callModel(completions, call, {
+        in_one_piece: isWithoutStream(work),
+        onText: work.control.onText,
+      });
+      if (outcome === null) return stopReason(work) ?? "lost";
+      if (outcome.settlement === "superseded") return "lost";
+      noteAnswer(work, outcome);
+      work.result.thrown = outcome.thrown;
+      work.steps[index] = { ...past, ...outcomeOf(work, outcome), result: resultOf(outcome) };
+      return outcome.complete ? null : stopReason(work);
+    } catch (thrown) {
+      if (thrown instanceof HoldSupersededError) return thrown.answer.state as LeaseState & StopReason;
+      const stop = stopReason(work);
+      if (stop !== null) return stop;
+      // What fails before anything is held is a step as well.
+      const state = is_written ? "running" : await runs.startStep(work.run.lease, begun);
+      if (state !== "running") return state;
+      if (mayWait(work, thrown)) return pause(work, HELD_RETRY_MS);
+      const failed = {
+        status: "failed" as const,
+        error: modelCallError(thrown),
+        internal: { retry_in_ms: retryDelay(thrown) },
+      };
+      work.result.thrown = thrown;
+      if (!(await runs.finishStep(work.run.lease, { index, ...failed }))) return "lost";
+      work.steps[index] = { ...past, ...failed };
+      return null;
+    }
+  };
+
+  /** Lets go what a lost worker held for the step, which would else be missing here until the hold expires. */
+  async function releaseInterrupted({ run, steps }: Work, index: number): Promise<void> {
+    const { hold_id } = (steps[index]?.internal ?? {}) as { hold_id?: string };
+    if (hold_id !== undefined) await ledger.release({ user_id: run.lease.user_id, hold_id });
+  }
+
+  /** The step's name before its model has answered. */
+  function modelName({ config, model_id }: Work): string {
+    if (config.auto_route) return model_id ?? "auto";
+    return models.find(config.model_id ?? "")?.id ?? config.model_id ?? "";
+  }
+
+  /** Where the model can stream, the call is one: only of a stream is it known what it has come to when it is stopped. */
+  function isWithoutStream({ config }: Work): boolean {
+    return !config.auto_route && models.find(config.model_id ?? "")?.supports.streaming === false;
+  }
+
+  async function callOf(work: Work, past: PastCall, hold: { hold_id: string; intent: ModelCall["intent"] | null }) {
+    const { hold_id, intent } = hold;
+    const { run, config, input, steps, signal, model_id, spent_tokens } = work;
+    const { user_id, run_id } = run.lease;
+    const { api_key_id, key_budget_tokens } = input;
+    const run_ref = { user_id, agent_id: run.agent_id, run_id };
+    const definitions = await tools.definitions(config.tools_config, run_ref, signal);
+    const model = config.auto_route ? "auto" : (config.model_id ?? "");
+    const request = { model, messages: transcript(config, input, steps) };
+    return {
+      request: definitions.length === 0 ? request : { ...request, tools: definitions },
+      caller: { user_id, api_key_id, key_budget_tokens },
+      agent_id: run.agent_id,
+      run_id,
+      hold_id,
+      ...(intent == null ? {} : { intent }),
+      request_id: input.request_id ?? run_id,
+      signal,
+      // Another worker makes the call again, and pays for it then.
+      isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
+      sticky_model_id: model_id,
+      ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
+      record: (answer: ModelAnswer): Rider => {
+        const { usage } = answer;
+        const outcome = { ...outcomeOf(work, answer), result: resultOf(answer) };
+        const chosen = chosenBy(work, answer);
+        return runs.finishStepRider(run.lease, {
+          index: past.index,
+          ...outcome,
+          usage: stepUsage(usage),
+          ...(chosen === null ? {} : { chosen }),
+          output: lastOutput(config, [...steps.slice(0, past.index), { ...past, ...outcome }]),
+        });
+      },
+    };
+  }
+}
+
+/** The intent that was written with the run, once. */
+function takeBegun({ run }: Work): ReturnType<typeof modelCallStart> | null {
+  const begun = run.begun_step as ReturnType<typeof modelCallStart> | null;
+  run.begun_step = null;
+  return begun;
+}
+
+/** Keeps count of what an answer cost, and the model once it is known. */
+function noteAnswer(work: Work, outcome: ModelOutcome): void {
+  const { usage, finish_reason, rider } = outcome;
+  work.spent_tokens += usage.cost_tokens;
+  work.result.usages.push(usage);
+  work.result.finish_reason = finish_reason;
+  work.result.end = rider?.ended === true ? rider : null;
+  const chosen = chosenBy(work, outcome);
+  if (chosen !== null) {
+    work.model_id = chosen.model_id;
+    work.run.routing = chosen.routing;
+  }
+}
+
+/** What the run is to name as its model; null: it does. How it was chosen is told where the model was known before, too. */
+function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<ModelAnswer, "model_id" | "routing">) {
+  if (known === model_id && (routing === undefined || run.routing !== null)) return null;
+  return { model_id, routing: routing === undefined ? null : { ...routing } };
+}
+
+/** The run's output, when the last of `steps` is what it ends with; null: it goes on, or fails. */
+function lastOutput({ limits }: Work["config"], steps: PastStep[]): string | null {
+  const next = nextAction({ limits, steps, elapsed_ms: 0 });
+  return next.do === "succeed" ? next.output : null;
+}
+
+/**
+ * What an answer makes of its step. One that was stopped on the way is charged for what there is of it; one that the
+ * provider broke off is, too, and asked for again, unless a chat's caller has heard its beginning.
+ */
+function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswer, "complete" | "message">) {
+  if (complete) return { status: "succeeded" as const, error: null };
+  if (signal.aborted) return { status: "cancelled" as const, error: null };
+  const was_heard = run.trigger === "chat" && typeof message.content === "string";
+  return { status: "failed" as const, ...brokenAnswer(was_heard) };
+}
+
+/** What the step keeps of an answer: the message, and why it ended if it did. */
+function resultOf({
+  complete,
+  message,
+  finish_reason,
+}: Pick<ModelAnswer, "complete" | "message" | "finish_reason">): ModelResult {
+  return complete ? { ...message, finish_reason } : message;
+}
+
+/**
+ * Whether the step is tried again later: what is left is held by calls in flight, or nothing can be held since the database
+ * is away. The caller of a chat decides that himself.
+ */
+function mayWait({ run }: Work, thrown: unknown): boolean {
+  if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
+  return thrown.code === "in_flight_exhausted" || thrown.code === "overloaded";
+}
+
+/** Waits, unless the run is to be left: a process that is to end does not wait for a provider. */
+async function pause(work: Work, ms: number): Promise<StopReason | null> {
+  const until_ms = monotonicMs() + ms;
+  for (let left_ms = ms; left_ms > 0; left_ms = until_ms - monotonicMs()) {
+    await delay(Math.min(left_ms, LOOK_MS), undefined, { signal: work.signal }).catch(() => {});
+    const stop = stopReason(work) ?? (work.control.isDraining() ? "stopping" : null);
+    if (stop !== null) return stop;
+  }
+  return null;
+}
+
+function stepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
+  return { input_tokens, output_tokens, total_tokens: input_tokens + output_tokens, cost_tokens };
+}
+
+/**
+ * The caps of the next model call, in billed tokens. The remainder of the run is known here, because its calls go one
+ * after the other. The ledger computes the remainder of the calendar month (UTC) when it holds, because other runs of
+ * the agent spend from it at the same time.
+ */
+function budgetOf(
+  { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: RunConfig["limits"],
+  { spent_tokens, now }: { spent_tokens: number; now: Instant },
+): Pick<CompletionCall, "max_cost_tokens" | "agent_budget"> {
+  return {
+    max_cost_tokens: per_run === null ? null : Math.max(0, per_run - spent_tokens),
+    agent_budget: per_month === null ? null : { from_day: `${now.slice(0, 7)}-01`, cap_tokens: per_month },
+  };
+}

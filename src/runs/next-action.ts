@@ -1,0 +1,141 @@
+import type { ToolCall } from "../contract/completions.ts";
+import type { RunError } from "../contract/runs.ts";
+import { stableJson } from "../platform/stable-json.ts";
+import { argumentsValue } from "../tools/tool-arguments.ts";
+import { callsOf, type PastStep, type RunConfig, setUpOf, textOf } from "./transcript.ts";
+
+/** The same tool with the same arguments is carried out this often in one run; the next time the model is told to stop. */
+const SAME_CALL_MAX = 5;
+/** Code of a step in which a tool was not called because it had been, with the same arguments, too often. */
+export const REPEATED_CALL = "repeated_call";
+
+/** A provider that fails is asked again after so long, and again, or later where it says so itself; then it has failed. */
+const RETRY_AFTER_MS = [500, 2_000] as const;
+/** So many answers of one call that the provider broke off are made good by another try. */
+const BROKEN_MAX = 1;
+
+/** Codes of steps after which a run does not go on: contract 6. */
+const ENDS_THE_RUN: ReadonlySet<string> = new Set(["secret_reflected", "unsafe_content"]);
+
+/** What has become of a run so far. */
+export interface Progress {
+  limits: RunConfig["limits"];
+  /** `retry_in_ms` in a failed model step's `internal`: the call may be made again, by then at the earliest. */
+  steps: readonly (PastStep & { internal?: unknown })[];
+  elapsed_ms: number;
+}
+
+export type NextAction =
+  | { do: "call_model"; after_ms: number }
+  | { do: "call_tool"; call: ToolCall }
+  /** Goes into the journal as a failed step, for the model to read. */
+  | { do: "refuse_tool"; call: ToolCall; error: RunError }
+  | { do: "succeed"; output: string }
+  | { do: "fail"; error: RunError };
+
+/** What a run does next. An answer that is there is never lost to a cap: caps only stop what would follow. */
+export function nextAction(progress: Progress): NextAction {
+  const steps = progress.steps.filter((step) => step.status !== "running");
+  const interrupted = progress.steps.find((step) => step.status === "running" && step.type === "tool");
+  if (interrupted !== undefined && !isRepeatable(interrupted)) {
+    return fail(
+      "effect_unknown",
+      `The worker was lost during ${interrupted.name}, whose effect may have happened: it is not repeated. See at its destination whether it did, then run the agent again.`,
+    );
+  }
+  const last = steps.at(-1);
+  if (last?.error != null && ENDS_THE_RUN.has(last.error.code)) return { do: "fail", error: last.error };
+  const over = overCap(progress, steps);
+  if (last?.type === "model" && last.status === "failed") return afterFailure(progress, steps, over);
+  const answer_at = steps.findLastIndex(isAnswer);
+  const answer = steps[answer_at];
+  const calls = answer === undefined ? [] : callsOf(answer);
+  if (answer !== undefined && calls.length === 0) return { do: "succeed", output: textOf(answer) };
+  if (over !== null) return { do: "fail", error: over };
+  const call = calls[steps.length - answer_at - 1];
+  return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);
+}
+
+/** A model call that failed is made again while there is hope and time. */
+function afterFailure({ limits, elapsed_ms }: Progress, steps: Progress["steps"], over: RunError | null): NextAction {
+  const last = steps.at(-1);
+  const tries = steps.length - 1 - steps.findLastIndex((step) => step.type !== "model" || step.status !== "failed");
+  const wanted_ms = (last?.internal as { retry_in_ms?: number | null } | null | undefined)?.retry_in_ms ?? null;
+  const backoff_ms = RETRY_AFTER_MS[tries - 1];
+  // What was generated is paid: an answer that breaks off again and again is not asked for a third time.
+  const broken = steps.slice(steps.length - tries).filter(({ result }) => result !== null).length;
+  if (over === null && wanted_ms !== null && backoff_ms !== undefined && broken <= BROKEN_MAX) {
+    const after_ms = Math.max(wanted_ms, backoff_ms);
+    if (elapsed_ms + after_ms < limits.max_run_seconds * 1000) return { do: "call_model", after_ms };
+  }
+  return { do: "fail", error: last?.error ?? { code: "model_unavailable", message: "The model failed." } };
+}
+
+function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
+  const wanted = callKey(call.function.name, argumentsOf(call));
+  const same = steps.filter((step) => step.type === "tool" && callKey(step.name, step.arguments) === wanted);
+  if (same.length < SAME_CALL_MAX) return { do: "call_tool", call };
+  if (same.at(-1)?.error?.code === REPEATED_CALL) {
+    return fail("tool_failed", `The model called ${call.function.name} with the same arguments over and over.`);
+  }
+  const message = `${call.function.name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
+  return { do: "refuse_tool", call, error: { code: REPEATED_CALL, message } };
+}
+
+/** A call's arguments as an object; what the model wrote when that is not JSON. */
+export function argumentsOf(call: ToolCall): unknown {
+  const value = argumentsValue(call.function.arguments);
+  return value === undefined ? call.function.arguments : value;
+}
+
+/**
+ * Whether a call whose outcome a crash left unknown may be made again: a fetch that only reads is harmless, and so is a
+ * webhook, whose receiver knows it by its webhook-id, and what the owner says has no effect.
+ */
+function isRepeatable({
+  name,
+  arguments: given,
+  internal,
+}: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
+  if (name === "send_webhook" || (internal as { repeatable?: boolean } | null | undefined)?.repeatable) return true;
+  const method = (given as { method?: unknown } | null)?.method ?? "GET";
+  return name === "web_fetch" && (method === "GET" || method === "HEAD");
+}
+
+/** Whether a call that is cut off may have done something outside. */
+export function mayHaveEffect(call: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
+  return call.name === "send_webhook" || !isRepeatable(call);
+}
+
+function callKey(name: string, call_arguments: unknown): string {
+  return `${name} ${stableJson(call_arguments)}`;
+}
+
+/** An answer of the model's, as against a try that failed or was stopped on the way. */
+function isAnswer(step: PastStep): boolean {
+  return step.type === "model" && step.status === "succeeded";
+}
+
+function overCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): RunError | null {
+  if (elapsed_ms >= limits.max_run_seconds * 1000) {
+    return timeoutError(limits);
+  }
+  const taken = steps.slice(setUpOf(steps).length);
+  if (taken.filter((step) => step.type === "tool" || isAnswer(step)).length >= limits.max_steps) {
+    return {
+      code: "max_steps",
+      message: `The run used all of max_steps (${limits.max_steps}) without an answer. Raise it, or narrow the task.`,
+    };
+  }
+  return null;
+}
+
+/** contract 6: `max_run_seconds` are over. */
+export function timeoutError({ max_run_seconds }: RunConfig["limits"]): RunError {
+  const message = `The run took longer than max_run_seconds (${max_run_seconds}). Raise it, or give the agent less to do.`;
+  return { code: "timeout", message };
+}
+
+function fail(code: string, message: string): NextAction {
+  return { do: "fail", error: { code, message } };
+}

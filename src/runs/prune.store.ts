@@ -1,0 +1,61 @@
+import type { AgentKey } from "../contract/agents.ts";
+import type { Instant, Tx } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
+import type { RunKey } from "./run-history.store.ts";
+
+/** Deletes finished runs, a batch at a time. */
+
+/** Where a look through old runs has come to. */
+export interface OldRun extends RunKey {
+  finished_at: Instant;
+}
+
+/** Before every run. */
+export const NO_RUN: OldRun = { finished_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, run_id: NIL_ID };
+
+/** Whether this transaction is the one over all nodes that prunes; it stays so until it ends. */
+export async function isPruning(tx: Tx): Promise<boolean> {
+  const [row] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470627) as mine" });
+  return row?.mine === true;
+}
+
+/** Runs that finished before an instant, the oldest first, from beyond `after`; `is_last`: the newest of its agent. */
+export async function selectOldRuns(
+  tx: Tx,
+  { before, after, limit }: { before: Instant; after: OldRun; limit: number },
+): Promise<(OldRun & { is_last: boolean })[]> {
+  return tx.query({
+    name: "run_old",
+    text: `select user_id, id as run_id, finished_at, not exists (
+          select from run newer where newer.user_id = run.user_id and newer.agent_id = run.agent_id and newer.id > run.id
+        ) as is_last
+      from run where finished_at < $1 and (finished_at, user_id, id) > ($2, $3, $4)
+      order by finished_at, user_id, id limit $5`,
+    values: [before, after.finished_at, after.user_id, after.run_id, limit],
+  });
+}
+
+/** Finished runs of these agents. */
+export async function selectRunsOf(tx: Tx, agents: readonly AgentKey[], limit: number): Promise<RunKey[]> {
+  return tx.query({
+    name: "run_of_agents",
+    text: `select old.user_id, old.id as run_id
+      from jsonb_to_recordset($1::jsonb) as agent(user_id uuid, agent_id uuid)
+      cross join lateral (
+        select user_id, id from run where user_id = agent.user_id and agent_id = agent.agent_id and finished_at is not null
+        order by id limit $2
+      ) as old
+      limit $2`,
+    values: [JSON.stringify(agents), limit],
+  });
+}
+
+/** With their steps. */
+export async function deleteRuns(tx: Tx, runs: readonly RunKey[]): Promise<void> {
+  await tx.query({
+    name: "run_delete",
+    text: `delete from run using jsonb_to_recordset($1::jsonb) as old(user_id uuid, run_id uuid)
+      where run.user_id = old.user_id and run.id = old.run_id and finished_at is not null`,
+    values: [JSON.stringify(runs)],
+  });
+}

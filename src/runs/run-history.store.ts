@@ -1,0 +1,181 @@
+import type { StepRecord } from "../contract/runs.ts";
+import { instantOf } from "../platform/clock.ts";
+import type { Instant, Sql } from "../platform/db.ts";
+import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
+import { sqlList, UNFINISHED } from "./run-state.ts";
+import type { JournalStep, RunFilter } from "./runs.types.ts";
+
+/** Reads of runs and their steps. */
+
+export async function selectRuns(
+  sql: Sql,
+  agent: { user_id: string; agent_id: string },
+  filter: RunFilter,
+  page: { limit: number; before_id: string | null },
+): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_list",
+    text: `select ${RUN_COLUMNS} from run
+      where user_id = $1 and agent_id = $2 and ($3::uuid is null or id < $3) and ($4::text is null or status = $4)
+        and ($5::text is null or trigger = $5) and ($6::timestamptz is null or queued_at >= $6)
+        and ($7::timestamptz is null or queued_at < $7)
+      order by id desc limit $8`,
+    values: [
+      agent.user_id,
+      agent.agent_id,
+      page.before_id,
+      filter.status ?? null,
+      filter.trigger ?? null,
+      filter.from ?? null,
+      filter.to ?? null,
+      page.limit,
+    ],
+  });
+}
+
+export async function selectRun(sql: Sql, user_id: string, run_id: string) {
+  const [row] = await sql.query<RunRow & { output: string | null }>({
+    name: "run_get",
+    text: `select ${RUN_COLUMNS}, output from run where user_id = $1 and id = $2`,
+    values: [user_id, run_id],
+  });
+  return row;
+}
+
+/** Which run is meant. */
+export interface RunKey {
+  user_id: string;
+  run_id: string;
+}
+
+// Two may ask for the same run.
+const GIVEN_KEYS =
+  "(select distinct user_id, run_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, run_id uuid)) as given";
+
+/** Of each run, in order, whether it has finished. */
+export async function selectFinished(sql: Sql, keys: readonly RunKey[]): Promise<boolean[]> {
+  const rows = await sql.query<{ id: string }>({
+    name: "run_finished",
+    text: `select id from ${GIVEN_KEYS} join run on run.user_id = given.user_id and run.id = run_id where finished_at is not null`,
+    values: [JSON.stringify(keys)],
+  });
+  const finished = new Set(rows.map(({ id }) => id));
+  return keys.map(({ run_id }) => finished.has(run_id));
+}
+
+export interface RunDetails {
+  run: RunRow & { output: string | null };
+  steps: StepRecord[];
+}
+
+const STEP_COLUMNS =
+  "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal";
+
+/** Each run, in order, with its steps, as they were at one moment. */
+export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
+  const rows = await sql.query<{ detail: DetailJson | null }>({
+    name: "run_details",
+    text: `select detail
+      from rows from (jsonb_to_recordset($1::jsonb) as (user_id uuid, run_id uuid)) with ordinality as key
+      left join lateral run_details(user_id, run_id) as detail on true order by ordinality`,
+    values: [JSON.stringify(keys)],
+  });
+  return rows.map(({ detail }) => (detail === null ? undefined : detailsOf(detail)));
+}
+
+/** What the SQL function `run_details` makes of a run: instants are written otherwise in it. */
+export type DetailJson = RunDetails["run"] & { steps: StepRecord[] };
+
+export function detailsOf({ steps, ...run }: DetailJson): RunDetails {
+  const { scheduled_for, queued_at, started_at, finished_at } = run;
+  return {
+    run: {
+      ...run,
+      scheduled_for: instantOrNull(scheduled_for),
+      queued_at: instantOf(Date.parse(queued_at)),
+      started_at: instantOrNull(started_at),
+      finished_at: instantOrNull(finished_at),
+    },
+    steps: steps.map((step) => ({
+      ...step,
+      started_at: instantOf(Date.parse(step.started_at)),
+      finished_at: instantOrNull(step.finished_at),
+    })),
+  };
+}
+
+function instantOrNull(text: string | null): Instant | null {
+  return text === null ? null : instantOf(Date.parse(text));
+}
+
+export async function selectSteps(sql: Sql, user_id: string, run_id: string): Promise<JournalStep[]> {
+  return sql.query<JournalStep>({
+    name: "run_steps",
+    text: `select ${STEP_COLUMNS} from run_step where user_id = $1 and run_id = $2 order by index`,
+    values: [user_id, run_id],
+  });
+}
+
+/** The newest run of each of the agents, by agent. */
+export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_last",
+    text: `select last.* from jsonb_array_elements_text($2::jsonb) as agent(id)
+      cross join lateral (
+        select ${RUN_COLUMNS} from run where user_id = $1 and agent_id = agent.id::uuid order by id desc limit 1
+      ) as last`,
+    values: [user_id, JSON.stringify(agent_ids)],
+  });
+}
+
+/** Of the given agents, those with a run that has not finished, chats excepted, and that run. */
+export async function selectBusyAgents(
+  sql: Sql,
+  agents: readonly { user_id: string; agent_id: string }[],
+): Promise<Map<string, string>> {
+  const rows = await sql.query<{ agent_id: string; run_id: string }>({
+    name: "run_busy_agents",
+    // The limit keeps the planner from reading all open runs instead of asking for each agent.
+    text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
+      cross join lateral (
+        select id from run where user_id = due.user_id and agent_id = due.agent_id
+          and status in ${sqlList(UNFINISHED)} and trigger <> 'chat' limit 1
+      ) as open`,
+    values: [JSON.stringify(agents)],
+  });
+  return new Map(rows.map(({ agent_id, run_id }) => [agent_id, run_id]));
+}
+
+/** The runs at work whose end was asked for. */
+export async function selectCancelling(sql: Sql): Promise<string[]> {
+  const rows = await sql.query<{ id: string }>({
+    name: "run_cancelling",
+    text: "select id from run where status = 'cancelling'",
+  });
+  return rows.map(({ id }) => id);
+}
+
+/** Whether any run has not finished, and whether a worker is known to be at one, or to be about to. */
+export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: boolean }> {
+  const open = `select from run where status in ${sqlList(UNFINISHED)}`;
+  const [row] = await sql.query<{ open: boolean; attended: boolean }>({
+    text: `select exists (${open}) as open, exists (${open} and lease_until > clock_timestamp()) as attended`,
+  });
+  return row ?? { open: false, attended: false };
+}
+
+/** Queued runs that are counted: a longer queue costs no more to look at. */
+const MOST_COUNTED = 20_000;
+
+/** How many runs are queued, and when the oldest of them was. Of each priority only the first is looked at for that. */
+export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: Instant | null }> {
+  const [row] = await sql.query<{ queued: number; oldest: Instant | null }>({
+    name: "run_queue_figures",
+    text: `select (select count(*) from (select from run where status = 'queued' limit ${MOST_COUNTED}) as waiting) as queued, min(first.queued_at) as oldest
+      from unnest(array[0, 1, 2]) as level(priority)
+      cross join lateral (
+        select queued_at from run where status = 'queued' and run.priority = level.priority order by id limit 1
+      ) as first`,
+  });
+  return row ?? { queued: 0, oldest: null };
+}

@@ -1,0 +1,55 @@
+import type { RunStatus } from "../contract/runs.ts";
+
+/**
+ * The states of a run and the transitions between them. Stores build their SQL from this table, and tests compare it
+ * with the statements in sql/ and with the status changes that a database sees. README.md has the diagram.
+ */
+
+interface Transition {
+  /** Who makes it. `lease`: the worker that holds the run's lease. `node`: any node. */
+  readonly by: "caller" | "tick" | "lease" | "worker" | "node";
+  /** The next status by the present one; `new`: the run is inserted. */
+  readonly next: Readonly<Partial<Record<RunStatus | "new", RunStatus>>>;
+}
+
+export const TRANSITIONS = {
+  /** A run-now or a chat is queued. */
+  enqueue: { by: "caller", next: { new: "queued" } },
+  /** A due run is queued. */
+  schedule: { by: "tick", next: { new: "queued" } },
+  /** A run-now that the node's own worker has a place for. */
+  begin: { by: "worker", next: { new: "running" } },
+  claim: { by: "worker", next: { queued: "running" } },
+  succeed: { by: "lease", next: { running: "succeeded", cancelling: "cancelled" } },
+  fail: { by: "lease", next: { running: "failed", cancelling: "cancelled" } },
+  /** The worker has stopped a run. */
+  stop: { by: "lease", next: { running: "cancelled", cancelling: "cancelled" } },
+  /** A cancel request. A queued run ends at once, a running one when its worker has stopped. */
+  cancel: { by: "caller", next: { queued: "cancelled", running: "cancelling", cancelling: "cancelling" } },
+  /** The worker's process ends and another worker resumes the run. */
+  hand_back: { by: "worker", next: { running: "queued", cancelling: "cancelled" } },
+  /** The same of a chat, whose caller is connected to this process. */
+  hand_back_chat: { by: "worker", next: { running: "cancelled", cancelling: "cancelled" } },
+  /** The run's worker is lost. A queued run had been reserved for that worker. */
+  reap: { by: "node", next: { queued: "cancelled", running: "queued", cancelling: "cancelled" } },
+  /** The run has lost too many workers, or it is a chat. */
+  give_up: { by: "node", next: { running: "failed" } },
+} as const satisfies Record<string, Transition>;
+
+export type RunTransition = keyof typeof TRANSITIONS;
+
+/** Statuses of runs that a worker has claimed. */
+export const CLAIMED: readonly RunStatus[] = ["running", "cancelling"];
+/** Statuses of runs that have not ended. */
+export const UNFINISHED: readonly RunStatus[] = ["queued", ...CLAIMED];
+
+/** The statuses as an SQL list for `in`. */
+export function sqlList(statuses: readonly RunStatus[]): string {
+  return `(${statuses.map((status) => `'${status}'`).join(", ")})`;
+}
+
+/** The next status as an SQL expression over the present one. */
+export function sqlNext(transition: RunTransition, status = "run.status"): string {
+  const cases = Object.entries(TRANSITIONS[transition].next).map(([from, to]) => `when '${from}' then '${to}'`);
+  return `case ${status} ${cases.join(" ")} end`;
+}

@@ -1,0 +1,361 @@
+import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
+import type { Instant, Sql, Tx } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
+import { jsonbText } from "../platform/storable.ts";
+import { CLAIMED, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
+import type {
+  ClaimLimits,
+  EndedRun,
+  EndingRun,
+  LeaseState,
+  NewRun,
+  RunFinish,
+  RunLease,
+  RunNowStatements,
+  StepFinish,
+  StepStart,
+} from "./runs.types.ts";
+
+/** Writes to runs and their steps. Every write under a lease names its epoch: of a stale one it changes nothing. */
+
+const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
+/** Runs given back in one go; the rest follows a second later. */
+const REAP_BATCH = 500;
+/** Lower goes first: somebody waits for a chat, nobody for a schedule. */
+const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, schedule: 2 };
+
+export interface RunRow {
+  user_id: string;
+  id: string;
+  agent_id: string;
+  agent_version: number;
+  trigger: RunTrigger;
+  status: RunStatus;
+  scheduled_for: Instant | null;
+  queued_at: Instant;
+  started_at: Instant | null;
+  finished_at: Instant | null;
+  attempt: number;
+  model_id: string | null;
+  routing: Record<string, unknown> | null;
+  input_tokens: number;
+  output_tokens: number;
+  cost_tokens: number;
+  steps_count: number;
+  error: RunError | null;
+}
+
+/** A claimed run: its row with what the engine needs. */
+export interface ClaimedRow extends RunRow {
+  epoch: number;
+  worked_ms: number;
+  input: unknown;
+}
+
+/** What a run's record is made of. */
+export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at,
+  finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, error`;
+
+/** Ends the open steps of runs that have: with what an intent says of a call that was cut off, or with the run's error. */
+export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
+    error = coalesce(run_step.error, run_step.internal->'if_cut_off', ended.error),
+    status = case ended.status when 'failed' then 'failed' else 'cancelled' end
+  from ended where run_step.user_id = ended.user_id and run_step.run_id = ended.id and run_step.status = 'running'
+    and ended.finished_at is not null`;
+
+/** Milliseconds from the claim to an instant. */
+export const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
+
+/** A run to be inserted. With `reserved`, only that worker may claim it, and it ends when nobody has in time. */
+export interface RunInsert extends NewRun {
+  id: string;
+  trigger: RunTrigger;
+  scheduled_for: Instant | null;
+  reserved: { worker_id: string; for_ms: number } | null;
+}
+
+export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Instant): Promise<void> {
+  const rows = runs.map(({ reserved, ...run }) => ({ ...run, ...reserved, priority: PRIORITY[run.trigger] }));
+  await sql.query({
+    name: "run_insert",
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id, lease_until)
+      select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, input, priority, worker_id,
+        clock_timestamp() + make_interval(secs => for_ms / 1000.0)
+      from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, trigger text,
+        scheduled_for timestamptz, model_id text, input jsonb, priority smallint, worker_id text, for_ms integer)`,
+    values: [jsonbText(rows), now],
+  });
+}
+
+/** Inserts run-nows as far as their users have fewer than `most` in the queue; which. */
+export async function insertManualRuns(
+  sql: Sql,
+  runs: readonly (NewRun & { id: string })[],
+  most: number,
+  now: Instant,
+): Promise<{ id: string }[]> {
+  return sql.query({
+    name: "run_insert_manual",
+    text: `with given as materialized (
+        select *, row_number() over (partition by user_id order by id) as nth
+        from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, model_id text, input jsonb)
+      ), waiting as materialized (
+        select user_id, (
+          select count(*) from (
+            select from run where run.user_id = given.user_id and status = 'queued' and priority = ${PRIORITY.manual} limit $2
+          ) as counted
+        ) as runs
+        from given where nth = 1
+      )
+      insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority)
+      select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}
+      from given join waiting using (user_id) where waiting.runs + nth <= $2
+      returning id`,
+    values: [jsonbText(runs), most, now],
+  });
+}
+
+/** Why run-nows are rejected, in order; null: they may be queued. */
+export async function checkRunNows(
+  tx: Tx,
+  { refuse }: RunNowStatements,
+  runs: readonly NewRun[],
+  now: Instant,
+): Promise<(string | null)[]> {
+  const [row] = await tx.query<{ refusals: (string | null)[] }>({
+    name: "run_refuse",
+    text: refuse,
+    values: [jsonbText(runs), now],
+  });
+  return row?.refusals ?? [];
+}
+
+/**
+ * Begins run-nows with a worker of this node, in one round trip: why each is refused, or null, in order. Null when there
+ * are no places for them beside what waits: nothing was written then. A batch of which nobody is told before its end does
+ * not wait for the disk: the charge of its first model call does, for both.
+ */
+export async function beginRunNows(
+  sql: Sql,
+  runs: readonly (NewRun & { id: string })[],
+  beginning: Omit<Claiming, "reserved_only"> & { statements: RunNowStatements | null },
+): Promise<(string | null)[] | null> {
+  const { statements, worker_id, most, limits, lease_ms, now } = beginning;
+  const rows = runs.map(({ is_awaited: _, ...run }) => ({ ...run, priority: PRIORITY.manual }));
+  const places = [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user];
+  const is_quiet = runs.every(({ is_awaited }) => is_awaited === true);
+  const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
+    name: "run_begin",
+    of_calls: true,
+    text: statements?.begin ?? BEGIN_RUNS,
+    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet],
+  });
+  return row?.refusals ?? null;
+}
+
+/** Tells the workers of all nodes, once the transaction has committed, that there is something to claim. */
+export async function tellQueued(tx: Tx): Promise<void> {
+  await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
+}
+
+/** What a worker has places for. */
+interface Claiming {
+  worker_id: string;
+  most: number;
+  limits: ClaimLimits;
+  reserved_only: boolean;
+  lease_ms: number;
+  now: Instant;
+}
+
+export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]> {
+  const { worker_id, most, limits, reserved_only, lease_ms, now } = claim;
+  return sql.query<ClaimedRow>({
+    name: "run_claim",
+    text: `select ${RUN_COLUMNS}, epoch, worked_ms, input from claim_runs($1, $2, $3, $4, $5, $6, $7) order by priority, id`,
+    values: [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
+  });
+}
+
+const GIVEN_LEASES = "jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer)";
+const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch = mine.epoch
+  and run.status in ${sqlList(CLAIMED)}`;
+
+/**
+ * Renews the leases that are still good, and tells which those are. It waits for nobody, so that it can stand in no
+ * deadlock with a batch of settles that record steps: what is locked at this moment is renewed by the next heartbeat.
+ */
+export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_ms: number) {
+  return sql.query<{ run_id: string; epoch: number; status: Exclude<LeaseState, "lost"> }>({
+    name: "run_renew",
+    text: `with free as materialized (
+        select run.user_id, run.id from run join ${GIVEN_LEASES} on ${OWNED} for update of run skip locked
+      ), renewed as (
+        update run set lease_until = clock_timestamp() + make_interval(secs => $2 / 1000.0)
+          from free where run.user_id = free.user_id and run.id = free.id
+      )
+      select run.id as run_id, run.epoch, run.status from run join ${GIVEN_LEASES} on ${OWNED}`,
+    values: [jsonbText(leases), lease_ms],
+  });
+}
+
+/** Which leases are to be taken for lost. */
+export interface Reaping {
+  /** Losses in a row, of a run that finished no step meanwhile, after which it is given up. */
+  max_losses: number;
+  lease_ms: number;
+  /** Also those that are not over yet: their worker is known to be gone. */
+  unexpired: boolean;
+  /** Runs that this node's worker is at: it is late with its heartbeat, and not lost. */
+  at_work: readonly string[];
+  /** A lease that is over by the database's clock is none if it is not by this time, in milliseconds; null: by its clock alone. */
+  judged_at_ms: number | null;
+  now: Instant;
+}
+
+const LOST = "(lease_until < least(clock_timestamp(), to_timestamp($2::float8 / 1000)) or $1)";
+/** A run may be what brings its workers down only while a step of it is at work; others just waited beside it. */
+const AT_WORK = `exists (select from run_step step
+  where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
+/** Whatever it was lost for, a run is not taken up for ever. */
+const MAX_ATTEMPTS = 20;
+/** A chat's caller was connected to the worker that is gone. */
+const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
+
+/**
+ * Takes runs from workers that are lost: a run goes back to the queue as the next attempt. One being cancelled is
+ * cancelled, and so is one that was reserved for a worker which never came for it. Those to be given up are left to
+ * `failLostRun`. Tells whether there may be more.
+ */
+export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
+  const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
+  const rows = await sql.query({
+    name: "run_reap",
+    text: `with lost as materialized (
+        select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
+        from run where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
+          and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
+        order by lease_until limit ${REAP_BATCH} for update skip locked
+      ), ended as (
+        update run set status = outcome, worker_id = null, lease_until = null,
+          attempt = attempt + case outcome when 'queued' then 1 else 0 end,
+          losses = losses + case outcome when 'queued' then at_work else 0 end,
+          worked_ms = worked_ms + ${worked("lease_until - make_interval(secs => $4 / 1000.0)")},
+          finished_at = case when outcome <> 'queued' then $5::timestamptz end
+        from lost where run.user_id = lost.user_id and run.id = lost.id
+        returning run.*
+      ), steps as (${ENDED_STEPS})
+      select id from ended`,
+    values: [unexpired, judged_at_ms, max_losses, lease_ms, now, JSON.stringify(at_work)],
+  });
+  return rows.length === REAP_BATCH;
+}
+
+/** Runs that were lost for the last time. */
+export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow[]> {
+  const { unexpired, judged_at_ms, max_losses, at_work } = reaping;
+  return sql.query<OpenRow>({
+    name: "run_given_up",
+    text: `select user_id, id as run_id, agent_id, trigger, epoch from run
+      where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
+        and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
+    values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
+  });
+}
+
+/** Fails a run that nobody takes up again, unless somebody has it after all or it has ended. */
+export async function failLostRun(
+  sql: Sql,
+  run: OpenRow,
+  { unexpired, judged_at_ms, now }: Reaping,
+  error: RunError,
+): Promise<EndedRow[]> {
+  return sql.query<EndedRow>({
+    text: `with ended as (
+        update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
+        where user_id = $3 and id = $4 and epoch = $5 and status = 'running' and ${LOST} returning run.*, ${DUE_INPUT}
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended`,
+    values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
+  });
+}
+
+/** A step that begins, under a lease. */
+export interface StartedStep {
+  lease: RunLease;
+  step: StepStart;
+  now: Instant;
+}
+
+/**
+ * Writes the intents of steps; again when a resumed run takes one up again. Nothing is written for a run that is being
+ * cancelled. What a worker lost could repeat outside, a tool's call, is on the disk before the answer; a batch of model
+ * calls does not wait for it.
+ */
+export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Promise<LeaseState[]> {
+  const is_quick = starts.every(({ step }) => step.type === "model");
+  const [row] = await sql.query<{ answers: { state: LeaseState }[] }>({
+    name: "step_start",
+    text: `select start_steps($1::jsonb) as answers, case when $2 then set_config('synchronous_commit', 'off', true) end`,
+    values: [jsonbText(starts.map(startStepArgument)), is_quick],
+  });
+  return (row?.answers ?? []).map(({ state }) => state);
+}
+
+/** What the SQL function `start_steps` takes for each step. */
+export function startStepArgument({ lease, step, now }: StartedStep) {
+  return { ...lease, ...step, started_at: now };
+}
+
+/** What the SQL function `finish_steps` takes for each step. With `output`, the step is the run's last, and ends it. */
+export function finishStepArgument(lease: RunLease, step: StepFinish & { output?: string | null }, now: Instant) {
+  return { ...lease, ...step, ends: step.output != null, finished_at: now };
+}
+
+/** False: the lease is lost, or the step has its outcome already. */
+export async function finishStep(sql: Sql, argument: ReturnType<typeof finishStepArgument>): Promise<boolean> {
+  const [row] = await sql.query<{ answers: { done: boolean }[] }>({
+    name: "step_finish",
+    text: "select finish_steps($1::jsonb) as answers",
+    values: [jsonbText([argument])],
+  });
+  return row?.answers[0]?.done === true;
+}
+
+/** A run that is at work, to be ended. */
+export type OpenRow = Omit<EndingRun, "fails"> & { epoch: number };
+
+/** The end of a run, under a lease. */
+export interface FinishedRun {
+  lease: RunLease;
+  finish: RunFinish;
+  now: Instant;
+}
+
+/** A run that has ended, as far as others are told of it. */
+export type EndedRow = EndedRun & { epoch: number };
+
+/** Input of a due run, which tells what its end means for the schedule. Other inputs can be large and are not read. */
+const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end as due_input";
+
+/** Ends runs and their open steps. One that was being cancelled ends cancelled, whatever came of it; one whose lease is lost is left out. */
+export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Promise<EndedRow[]> {
+  const given = finishes.map(({ lease, finish, now }) => ({ ...lease, ...finish, finished_at: now }));
+  return sql.query<EndedRow>({
+    name: "run_finish",
+    text: `with mine as materialized (
+        select * from jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer, status text, output text,
+          error jsonb, finished_at timestamptz)
+      ), owned as materialized (
+        select mine.* from run join mine on ${OWNED} order by run.user_id, run.id for update of run
+      ), ended as (
+        update run set lease_until = null, finished_at = owned.finished_at, output = owned.output,
+          status = case owned.status when 'succeeded' then ${sqlNext("succeed")} when 'failed' then ${sqlNext("fail")} else ${sqlNext("stop")} end,
+          error = case run.status when 'cancelling' then null else owned.error end
+        from owned where run.user_id = owned.user_id and run.id = owned.run_id
+        returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, ${DUE_INPUT}
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended order by user_id, id`,
+    values: [jsonbText(given)],
+  });
+}

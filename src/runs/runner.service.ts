@@ -1,0 +1,97 @@
+import type { Metrics } from "../platform/metrics.ts";
+import { createEngine } from "./engine.ts";
+import type { RunFollowers } from "./run-followers.ts";
+import type { EngineDeps, RunResult } from "./run-work.ts";
+import { createRetry, createRunWriter } from "./run-writer.ts";
+import type { Runs } from "./runs.service.ts";
+import type { ClaimedRun, ClaimLimits, RunFinish } from "./runs.types.ts";
+import type { RunConfig } from "./transcript.ts";
+import { createWorker, type WorkControl } from "./worker.ts";
+
+/** A caller on this node who waits for a run's answer. */
+export interface RunListener {
+  onText: ((text: string) => void) | null;
+  /** null: the run has no result here. Another worker may resume it. */
+  onEnd(result: RunResult | null): void;
+}
+
+export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
+  runs: Runs;
+  followers: RunFollowers;
+  worker_id: string;
+  limits: ClaimLimits;
+  /** This node executes only the chats that its own callers wait for. */
+  chats_only: boolean;
+  /** The configuration of an agent's version; absent when the agent was deleted. */
+  configOf(version: { user_id: string; agent_id: string; version: number }): Promise<RunConfig | undefined>;
+  /** The run with its thread's earlier turns in its input. */
+  withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun>;
+  /** The caller who waits for the run on this node. From this call on the run has started for that caller. */
+  listenerOf(run: ClaimedRun): RunListener | null;
+  /** Whether a caller waits for an answer on this node. */
+  isAwaited(): boolean;
+  metrics: Pick<Metrics, "runFinished" | "runsInProgress" | "scheduledRunBegan">;
+}
+
+/** Executes the runs that this node's worker claims, and streams their events. */
+export function createRunner(deps: RunnerDeps) {
+  const { runs, followers, log, metrics, listenerOf } = deps;
+  const stopping = new AbortController();
+  const retry = createRetry({ log, stopping: stopping.signal });
+  const writer = createRunWriter(runs, { retry, onStep: followers.happened });
+  const { startStepRider, finishStepRider } = runs;
+  const engine = createEngine({
+    ...deps,
+    runs: { ...writer, startStepRider, finishStepRider },
+    onStepStarted: followers.happened,
+  });
+  const worker = createWorker({ ...deps, carryOut, inProgress: metrics.runsInProgress });
+
+  const countEnd = (finish: RunFinish) =>
+    metrics.runFinished(finish.status, finish.status === "failed" ? finish.error.code : null);
+  /** Counts the first claim of a due run, not the later ones. */
+  const countBegin = ({ lease, scheduled_for, started_at }: ClaimedRun) => {
+    if (scheduled_for === null || lease.epoch > 1) return;
+    metrics.scheduledRunBegan(Date.parse(started_at) - Date.parse(scheduled_for));
+  };
+  async function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
+    const { user_id, run_id } = claimed.lease;
+    countBegin(claimed);
+    const listener = listenerOf(claimed);
+    const onText = (text: string) => {
+      listener?.onText?.(text);
+      followers.generated(run_id, text);
+    };
+    try {
+      const version = { user_id, agent_id: claimed.agent_id, version: claimed.agent_version };
+      const config = await retry(() => deps.configOf(version));
+      if (config === undefined) {
+        // The agent was deleted while the run was being queued.
+        await writer.finishRun(claimed.lease, { status: "cancelled" });
+        return listener?.onEnd(null);
+      }
+      const run = await retry(() => deps.withHistory(claimed, config));
+      // A chat's caller is connected to this process, so a chat may finish while other runs are handed back.
+      const isDraining = run.trigger === "chat" ? () => false : control.isDraining;
+      const result = await engine.execute(run, config, { ...control, isDraining, onText });
+      if (result?.end) runs.noteEnd(run.lease, result.end);
+      const is_ours = result !== null && (result.end !== null || (await writer.finishRun(run.lease, result.finish)));
+      if (is_ours) countEnd(result.finish);
+      listener?.onEnd(is_ours ? result : null);
+    } catch (error) {
+      // The lease expires and another worker resumes the run.
+      log.error({ run_id, error: (error as Error).message }, "a run was left, it is resumed when its lease expires");
+      listener?.onEnd(null);
+    }
+    followers.happened(run_id);
+  }
+
+  return {
+    start: worker.start,
+    async stop(): Promise<void> {
+      stopping.abort();
+      await worker.stop();
+      followers.end();
+    },
+  };
+}

@@ -1,0 +1,87 @@
+import type { RunError } from "../contract/runs.ts";
+import { isHarmless } from "../tools/mcp-names.ts";
+import { argumentsOf, mayHaveEffect, type NextAction } from "./next-action.ts";
+import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import { earlierCalls, taintOf } from "./taint.ts";
+
+type Call = Extract<NextAction, { do: "call_tool" }>["call"];
+
+/** One tool call of a run. Both resolve to why the run is to be left, or null: it goes on. */
+export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
+  /** Carries the call out between its recorded intent and its recorded outcome. */
+  async function toolStep(work: Work, call: Call): Promise<StopReason | null> {
+    const { run, config, input, steps } = work;
+    const step = stepOf(work, call);
+    const repeatable = isHarmless(config.tools_config, step.name);
+    const if_cut_off = cutOffError(step, repeatable);
+    const state = await runs.startStep(run.lease, { ...step, internal: { repeatable, if_cut_off } });
+    if (state !== "running") return state;
+    try {
+      const answer = await tools.call({
+        name: step.name,
+        arguments_json: call.function.arguments,
+        tools_config: config.tools_config,
+        taint: taintOf(config, input, steps),
+        mark: work.mark,
+        earlier_calls: earlierCalls(steps, step.name),
+        run: { user_id: run.lease.user_id, agent_id: run.agent_id, run_id: run.lease.run_id },
+        effect_id: effectId(run.lease.run_id, step.index),
+        signal: work.signal,
+        until_ms: work.until_ms,
+      });
+      const { status, result, error = null, safety, links } = answer;
+      const finish = { status, result, error, safety, internal: { links } };
+      if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
+      steps[step.index] = { ...step, ...finish };
+      return null;
+    } catch (thrown) {
+      const stop = stopReason(work);
+      if (stop !== null) return stop;
+      throw thrown;
+    }
+  }
+
+  /** Records a call that is not made, for the model to read why. */
+  async function refusedStep(
+    work: Work,
+    { call, error }: Extract<NextAction, { do: "refuse_tool" }>,
+  ): Promise<StopReason | null> {
+    const { run, steps } = work;
+    const step = stepOf(work, call);
+    const state = await runs.startStep(run.lease, step);
+    if (state !== "running") return state;
+    if (!(await runs.finishStep(run.lease, { index: step.index, status: "failed", error }))) return "lost";
+    steps[step.index] = { ...step, status: "failed", result: null, error, safety: null, internal: null };
+    return null;
+  }
+
+  return { toolStep, refusedStep };
+}
+
+function stepOf({ steps }: Work, call: Call) {
+  return {
+    index: nextIndex(steps),
+    type: "tool" as const,
+    name: call.function.name,
+    arguments: argumentsOf(call),
+  };
+}
+
+/**
+ * Names a call's effect for ever. The intent's row is what it is made of, so that whoever takes the step up again after
+ * a crash arrives at the same name, and no two calls share one.
+ */
+function effectId(run_id: string, index: number): string {
+  return `msg_${run_id}_${index}`;
+}
+
+/** What the step says when its run ends, here or for want of its worker, while the call is out. */
+function cutOffError(step: { name: string; arguments: unknown }, repeatable: boolean): RunError | undefined {
+  if (!mayHaveEffect({ ...step, internal: { repeatable } })) return undefined;
+  const what =
+    step.name === "send_webhook" ? "The webhook may have been delivered" : "The call may have had its effect";
+  return {
+    code: "effect_unknown",
+    message: `The run ended while ${step.name} was at work. ${what}: see at its destination.`,
+  };
+}

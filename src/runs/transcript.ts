@@ -1,0 +1,88 @@
+import type { AgentRecord } from "../contract/agents.ts";
+import type { ChatMessage, FinishReason, ToolCall } from "../contract/completions.ts";
+import type { StepRecord } from "../contract/runs.ts";
+import type { ToolsConfig } from "../contract/tools.ts";
+
+/** The settings of an agent's version that its run uses. */
+export type RunConfig = Pick<AgentRecord, "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits"> & {
+  tools_config: ToolsConfig;
+};
+
+/** What a run begins with besides the agent's configuration. */
+export interface RunInput {
+  /** The conversation of a chat, a thread's earlier turns before it; null: the agent's run_prompt. */
+  messages: ChatMessage[] | null;
+  /** The request that asked for the run; null: its schedule. */
+  request_id: string | null;
+  /** The API key whose budget the model calls count against: the caller's, or the one that enabled the schedule. */
+  api_key_id: string | null;
+  key_budget_tokens: number | null;
+  /** Names the caller who waits for a chat on the worker's own node. */
+  ticket: string | null;
+  /** Of a due run: how often the account had been refilled when it was queued. */
+  refills?: number;
+}
+
+/** A step as far as what follows depends on it. */
+export type PastStep = Pick<StepRecord, "type" | "name" | "status" | "arguments" | "result" | "error">;
+
+/** A step with what later steps of the run are judged by. */
+export type RunStep = PastStep & { safety: unknown; internal: unknown };
+
+/** The model's answer: a chat message, so that it can be sent back as it was. */
+export type AssistantMessage = ChatMessage & { role: "assistant" };
+
+/** What a model step's result is. Of an answer that is whole, why it ended: `length` and `content_filter` cut it off. */
+export type ModelResult = AssistantMessage & { finish_reason?: FinishReason };
+
+/** What the model is sent next: the agent's instructions, the task, and everything that has happened since. */
+export function transcript(config: RunConfig, input: RunInput, steps: readonly PastStep[]): ChatMessage[] {
+  const messages: ChatMessage[] = [];
+  const system = [config.system_prompt ?? [], ...missingTools(steps)].flat();
+  if (system.length > 0) messages.push({ role: "system", content: system.join("\n\n") });
+  messages.push(...(input.messages ?? [{ role: "user" as const, content: config.run_prompt ?? "" }]));
+  let open: ToolCall[] = [];
+  for (const step of steps.slice(setUpOf(steps).length)) {
+    if (step.status === "running") continue;
+    if (step.type === "model") {
+      // a try that failed, or what there was of an answer when it was stopped: the call was made again
+      if (step.status !== "succeeded") continue;
+      const { finish_reason: _, ...message } = step.result as ModelResult;
+      messages.push(message);
+      open = [...callsOf(step)];
+    } else {
+      messages.push({ role: "tool", tool_call_id: open.shift()?.id ?? "", content: toolText(step) });
+    }
+  }
+  return messages;
+}
+
+/** The steps before the first model call: tools that are missing, which no model asked for. */
+export function setUpOf<Step extends Pick<PastStep, "type">>(steps: readonly Step[]): readonly Step[] {
+  const first_call = steps.findIndex(({ type }) => type === "model");
+  return first_call === -1 ? steps : steps.slice(0, first_call);
+}
+
+function missingTools(steps: readonly PastStep[]): string[] {
+  return setUpOf(steps).flatMap(({ name, error }) =>
+    error === null
+      ? []
+      : `The tools of the MCP server ${name} are missing in this run: ${error.message}. Go on without them, and say what you could not do.`,
+  );
+}
+
+/** The tool calls that a model step asks for. */
+export function callsOf(step: PastStep): readonly ToolCall[] {
+  return (step.result as AssistantMessage | null)?.tool_calls ?? [];
+}
+
+/** The text of a model step; empty when it only called tools. */
+export function textOf(step: PastStep): string {
+  const content = (step.result as AssistantMessage | null)?.content;
+  return typeof content === "string" ? content : "";
+}
+
+/** What the tool answered; of a call that was not made, why. */
+function toolText(step: PastStep): string {
+  return typeof step.result === "string" ? step.result : `Error: ${step.error?.message ?? "the call did not finish"}`;
+}

@@ -1,0 +1,55 @@
+import { errors } from "../errors.ts";
+import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
+import { setUpOf } from "./transcript.ts";
+
+/**
+ * Before a run's first model call: each MCP server whose tools cannot be had becomes a failed step by its name, so that
+ * the owner sees why the agent did without them, and the model is told. Resolves to why the run is to be left, or null.
+ */
+export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
+  return async function noteUnusableServers(work: Work): Promise<StopReason | null> {
+    const { run, config, steps } = work;
+    if (!config.tools_config.mcp?.enabled || setUpOf(steps).length < steps.length) return null;
+    const { user_id, run_id } = run.lease;
+    const run_ref = { user_id, agent_id: run.agent_id, run_id };
+    const unusable = await tools.unusableServers(config.tools_config, run_ref, work.signal).catch((thrown) => {
+      if (stopReason(work) === null) throw thrown;
+      return [];
+    });
+    const stop = stopReason(work);
+    if (stop !== null) return stop;
+    // A process that was lost in between has left a note begun: that server may answer by now.
+    const begun = steps.filter(({ status }) => status === "running").map(({ name }) => ({ name, error: null }));
+    const noted = new Set(steps.filter(({ status }) => status !== "running").map(({ name }) => name));
+    const taken_up = begun.map((each) => unusable.find(({ name }) => name === each.name) ?? each);
+    const [ending = [], others = []] = [true, false].map((ends) =>
+      unusable.filter(({ error }) => (error.code === "secret_reflected") === ends),
+    );
+    for (const { name, error } of [...taken_up, ...others, ...ending]) {
+      if (noted.has(name)) continue;
+      noted.add(name);
+      const stop = await note(work, name, error);
+      if (stop !== null) return stop;
+      if (error?.code === "secret_reflected") {
+        // The run ends with its last step.
+        work.result.thrown = errors.secretReflected(error.message);
+        return null;
+      }
+    }
+    return null;
+  };
+
+  async function note(
+    { run, steps }: Work,
+    name: string,
+    error: { code: string; message: string } | null,
+  ): Promise<StopReason | null> {
+    const step = { index: nextIndex(steps), type: "tool" as const, name, arguments: {} };
+    const state = await runs.startStep(run.lease, step);
+    if (state !== "running") return state;
+    const status = error === null ? ("succeeded" as const) : ("failed" as const);
+    if (!(await runs.finishStep(run.lease, { index: step.index, status, error }))) return "lost";
+    steps[step.index] = { ...step, status, result: null, error, safety: null, internal: null };
+    return null;
+  }
+}

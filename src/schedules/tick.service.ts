@@ -1,0 +1,165 @@
+import type { AgentKey } from "../contract/agents.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
+import { newId } from "../platform/ids.ts";
+import { type DueInstant, decideDue, type Pause } from "./due.ts";
+import type { ScheduleSpec } from "./next-run.ts";
+import {
+  advanceSchedules,
+  columnsOf,
+  type DueRow,
+  insertOccurrences,
+  lockDueSchedule,
+  lockDueSchedules,
+  type OccurrenceRow,
+  specOf,
+} from "./schedule.store.ts";
+
+/** The content of an agent's due run, or why the agent does not run. */
+export type DueAnswer =
+  | { run: { agent_version: number; model_id: string | null; input: unknown } }
+  | { declined: string };
+
+/** Answers for each agent, by its id. An agent without an answer is deleted: its instant is recorded as skipped. */
+export type OnDue = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlyMap<string, DueAnswer>>;
+
+/** A due run to be queued. */
+export interface DueRun extends AgentKey {
+  id: string;
+  agent_version: number;
+  model_id: string | null;
+  input: unknown;
+  scheduled_for: Instant;
+}
+
+/** The tick's access to agents and runs. It calls these in its own transaction, so they may await SQL only. */
+export interface DueRuns {
+  onDue: OnDue;
+  /** Agents with an unfinished run, chats excepted, and the id of that run. */
+  busyAgents(tx: Tx, agents: readonly AgentKey[]): Promise<ReadonlyMap<string, string>>;
+  queueDue(tx: Tx, runs: readonly DueRun[]): Promise<void>;
+}
+
+/** Why an instant did not run at whose moment its schedule was changed. */
+const CHANGED = "the schedule was changed or turned off at that moment";
+/** Schedules settled in one transaction. */
+const BATCH = 500;
+/** Transactions at the same time: while the database works on one, the next is decided. */
+const LANES = 2;
+/** Instants settled in one transaction: after a long downtime each schedule has many. */
+const MAX_INSTANTS = 5_000;
+
+/**
+ * Settles every instant that has come: occurrence, run and next instant are written in one transaction, so that each
+ * yields exactly one occurrence whatever crashes and however many nodes do this at once. Only queues; never waits for
+ * a run.
+ */
+export async function tick({ db, clock }: { db: Db; clock: Clock }, due_runs: DueRuns): Promise<void> {
+  const settleAll = async () => {
+    while (!(await db.transaction((tx) => settleBatch(tx, clock.now(), due_runs))));
+  };
+  const lanes = await Promise.allSettled(Array.from({ length: LANES }, settleAll));
+  for (const lane of lanes) if (lane.status === "rejected") throw lane.reason;
+}
+
+/**
+ * Records the instants of an agent's schedule that have come and that no tick has looked at yet, before the schedule is
+ * changed to `spec` (null: turned off) and they are forgotten. Those of a schedule that stays as it is are left to the tick.
+ */
+export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
+  const row = await lockDueSchedule(tx, agent, now);
+  if (row === undefined) return;
+  const before = specOf(row);
+  if (spec !== null && JSON.stringify(columnsOf(spec)) === JSON.stringify(columnsOf(before))) return;
+  let { next_run_at } = row;
+  while (next_run_at <= now) {
+    const due = decideDue({ spec: before, next_run_at, paused: pauseOf(row), busy_run_id: null }, now);
+    const occurrences = due.instants.map((instant) => ({
+      ...agent,
+      ...(instant.state === "run" ? { ...instant, state: "skipped" as const, reason: CHANGED } : instant),
+      run_id: null,
+      recorded_at: now,
+    }));
+    await insertOccurrences(tx, occurrences);
+    next_run_at = due.next_run_at;
+  }
+}
+
+/** True: nothing more is due that another node is not at. */
+async function settleBatch(tx: Tx, now: Instant, due_runs: DueRuns): Promise<boolean> {
+  const rows = await lockDueSchedules(tx, now, BATCH);
+  if (rows.length === 0) return true;
+  const decisions = decide(rows, await due_runs.busyAgents(tx, rows), now);
+  const due = decisions.filter(({ instants }) => instants.some(({ state }) => state === "run")).map(({ row }) => row);
+  const answers = due.length === 0 ? new Map<string, DueAnswer>() : await due_runs.onDue(tx, due.map(agentKey));
+
+  const occurrences: OccurrenceRow[] = [];
+  const runs: DueRun[] = [];
+  for (const { row, instants } of decisions) {
+    for (const instant of instants) {
+      const { occurrence, run } = outcome(row, instant, answers.get(row.agent_id), now);
+      occurrences.push(occurrence);
+      if (run !== null) runs.push(run);
+    }
+  }
+  const recorded = await insertOccurrences(tx, occurrences);
+  const queued = runs.filter(({ id }) => recorded.has(id));
+  if (queued.length > 0) await due_runs.queueDue(tx, queued);
+  await advanceSchedules(
+    tx,
+    decisions.map(({ row, next_run_at }) => ({ ...agentKey(row), next_run_at })),
+  );
+  const all_settled = decisions.length === rows.length && decisions.every(({ next_run_at }) => next_run_at > now);
+  return all_settled && rows.length < BATCH;
+}
+
+type Decision = ReturnType<typeof decideDue> & { row: DueRow };
+
+/** What becomes of the instants of as many schedules as fit into one transaction. */
+function decide(rows: readonly DueRow[], busy: ReadonlyMap<string, string>, now: Instant): Decision[] {
+  const decisions: Decision[] = [];
+  let instants = 0;
+  // Schedules that are due together are often set alike: what one of them does, all do.
+  const known = new Map<string, ReturnType<typeof decideDue>>();
+  for (const row of rows) {
+    const { next_run_at, agent_id } = row;
+    const schedule = { spec: specOf(row), next_run_at, paused: pauseOf(row), busy_run_id: busy.get(agent_id) ?? null };
+    const key = JSON.stringify(schedule);
+    const decision = known.get(key) ?? decideDue(schedule, now);
+    known.set(key, decision);
+    decisions.push({ row, ...decision });
+    instants += decision.instants.length;
+    if (instants >= MAX_INSTANTS) break;
+  }
+  return decisions;
+}
+
+function pauseOf({ paused_reason, paused_at }: DueRow): Pause | null {
+  return paused_reason === null ? null : { reason: paused_reason, since: paused_at };
+}
+
+function agentKey({ user_id, agent_id }: DueRow): AgentKey {
+  return { user_id, agent_id };
+}
+
+/** The occurrence to record for an instant, and the run to queue if it is one. */
+function outcome(
+  row: DueRow,
+  instant: DueInstant,
+  answer: DueAnswer | undefined,
+  now: Instant,
+): { occurrence: OccurrenceRow; run: DueRun | null } {
+  const occurrence = { ...agentKey(row), ...instant, run_id: null, recorded_at: now };
+  if (instant.state !== "run") return { occurrence, run: null };
+  if (answer === undefined || "declined" in answer) {
+    return {
+      occurrence: { ...occurrence, state: "skipped", reason: answer?.declined ?? "the agent is gone" },
+      run: null,
+    };
+  }
+  const id = newId();
+  return {
+    occurrence: { ...occurrence, run_id: id },
+    run: { ...agentKey(row), ...answer.run, id, scheduled_for: instant.at },
+  };
+}

@@ -1,0 +1,40 @@
+import type { AgentKey } from "../../src/contract/agents.ts";
+import type { Tx } from "../../src/platform/db.ts";
+import { createRuns, type RunsDeps } from "../../src/runs/runs.service.ts";
+import type { RunFailed } from "../../src/runs/runs.types.ts";
+import { createSchedules, type SchedulePaused } from "../../src/schedules/schedules.service.ts";
+import type { OnDue } from "../../src/schedules/tick.service.ts";
+
+export type SchedulingOptions = Pick<RunsDeps, "db" | "clock"> &
+  Partial<Pick<RunsDeps, "onRunEnd" | "onLost" | "ends_with_step">> & {
+    notify?(event: RunFailed | SchedulePaused, tx: Tx): Promise<void>;
+  };
+
+/** Schedules and runs over one database, wired as in the app, without agents. */
+export function createScheduling(options: SchedulingOptions) {
+  const deps = {
+    notify: async () => {},
+    onRunEnd: async () => async () => {},
+    onLost: () => {},
+    run_now_statements: null,
+    ends_with_step: false,
+    ...options,
+  };
+  const schedules = createSchedules(deps);
+  const runs = createRuns(deps);
+  return {
+    ...schedules,
+    ...runs,
+    tick: (onDue: OnDue) => schedules.tick({ onDue, busyAgents: runs.busyAgents, queueDue: runs.queueDue }),
+    async forgetAgent(tx: Tx, agent: AgentKey) {
+      await schedules.forgetAgent(tx, agent);
+      await runs.cancelAgent(tx, agent);
+    },
+    async forgetUser(tx: Tx, user_id: string) {
+      await schedules.forgetUser(tx, user_id);
+      await runs.forgetUser(tx, user_id);
+    },
+  };
+}
+
+export type Scheduling = ReturnType<typeof createScheduling>;

@@ -1,0 +1,57 @@
+import { describe, expect, test } from "vitest";
+import { createAnswerReader } from "../../../src/runs/answer-reader.ts";
+
+function read(...deltas: object[]) {
+  const reader = createAnswerReader();
+  const texts = deltas.map((delta) => reader.read(`data: ${JSON.stringify({ choices: [{ delta }] })}\n\n`));
+  return { text: texts.join(""), message: reader.message() };
+}
+const call = (id: string, name: string, text: string) => ({
+  id,
+  type: "function",
+  function: { name, arguments: text },
+});
+
+describe("a streamed answer put together again", () => {
+  test("is its text, piece by piece, and null where it has none", () => {
+    const { text, message } = read({ role: "assistant", content: "" }, { content: "Once " }, { content: "more" });
+    expect([text, message]).toEqual(["Once more", { role: "assistant", content: "Once more" }]);
+    expect(read({ role: "assistant" }).message).toEqual({ role: "assistant", content: null });
+  });
+
+  test("has its tool calls whole, whatever order their pieces came in", () => {
+    const { message } = read(
+      { tool_calls: [{ index: 1, id: "b", type: "function", function: { name: "two", arguments: "" } }] },
+      { tool_calls: [{ index: 0, id: "a", type: "function", function: { name: "one", arguments: '{"x' } }] },
+      { tool_calls: [{ index: 0, function: { arguments: '":1}' } }] },
+      { tool_calls: [{ index: 1, function: { arguments: "{}" } }] },
+    );
+    expect(message.tool_calls).toEqual([call("a", "one", '{"x":1}'), call("b", "two", "{}")]);
+  });
+
+  test("takes calls without an index as whole ones, unless they go on with the last", () => {
+    const { message } = read(
+      { tool_calls: [{ id: "a", function: { name: "one", arguments: "{}" } }] },
+      { tool_calls: [{ id: "b", function: { name: "two", arguments: "{" } }] },
+      { tool_calls: [{ function: { arguments: "}" } }] },
+    );
+    expect(message.tool_calls).toEqual([call("a", "one", "{}"), call("b", "two", "{}")]);
+  });
+
+  test("bears names that are repeated, ids that are missing, and an index out of all proportion", () => {
+    const { message } = read(
+      { tool_calls: [{ index: 4e9, id: "", function: { name: "one", arguments: "{" } }] },
+      { tool_calls: [{ index: 4e9, function: { name: "one", arguments: "}" } }] },
+    );
+    expect(message.tool_calls).toEqual([call("call_4000000000", "one", "{}")]);
+  });
+
+  test("throws the failure that an event tells of, and keeps what there was", () => {
+    const reader = createAnswerReader();
+    const failure = { error: { type: "api_error", code: "upstream_error", message: "broke off" } };
+    const chunk = { choices: [{ delta: { content: "Once" } }] };
+    reader.read(`data: ${JSON.stringify(chunk)}\n\n`);
+    expect(() => reader.read(`data: ${JSON.stringify(failure)}\n\n`)).toThrow("broke off");
+    expect(reader.message().content).toBe("Once");
+  });
+});

@@ -1,0 +1,69 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { runStatusSchema } from "../../../src/contract/runs.ts";
+import { CLAIMED, type RunTransition, sqlNext, TRANSITIONS, UNFINISHED } from "../../../src/runs/run-state.ts";
+
+const RUNS = join(import.meta.dirname, "../../../src/runs");
+const next = (transition: RunTransition): Record<string, string> => TRANSITIONS[transition].next;
+const transitions = Object.keys(TRANSITIONS) as RunTransition[];
+const edges = transitions.flatMap((transition) => Object.entries(next(transition)));
+
+test("the table has exactly the statuses of the contract", () => {
+  const statuses = new Set(edges.flat().filter((status) => status !== "new"));
+  expect([...statuses].sort()).toEqual([...runStatusSchema.options].sort());
+});
+
+test("a final status never changes, and every other status leads to a final one", () => {
+  const is_final = (status: string) => !UNFINISHED.some((unfinished) => unfinished === status);
+  expect(edges.filter(([from]) => from !== "new" && is_final(from))).toEqual([]);
+  for (const status of UNFINISHED) {
+    const reached = new Set<string>([status]);
+    for (const from of reached) for (const [start, to] of edges) if (start === from) reached.add(to);
+    expect([...reached].some(is_final)).toBe(true);
+  }
+});
+
+test("only a claimed run is changed by its lease", () => {
+  const of_lease = transitions.filter((transition) => TRANSITIONS[transition].by === "lease");
+  for (const transition of of_lease) expect(Object.keys(next(transition)).sort()).toEqual([...CLAIMED].sort());
+});
+
+test("SQL of a transition names each of its statuses", () => {
+  expect(sqlNext("cancel")).toBe(
+    "case run.status when 'queued' then 'cancelled' when 'running' then 'cancelling' when 'cancelling' then 'cancelling' end",
+  );
+});
+
+/** The transitions that a file of SQL makes. */
+const MADE_BY: Record<string, RunTransition[]> = {
+  "begin_run_nows.sql": ["begin"],
+  "claim_runs.sql": ["claim"],
+  "finish_steps.sql": ["succeed"],
+};
+
+/** What the text assigns to run.status. */
+function assigned(text: string): string[] {
+  const updates = [...text.matchAll(/update run set([\s\S]*?)\n\s*(?:from|where|returning)\b/g)].map(
+    ([, set]) => set ?? "",
+  );
+  const inserts = [...text.matchAll(/insert into run \(([^)]*)\)\s*select([\s\S]*?)\n\s*from/g)]
+    .filter(([, columns]) => /\bstatus\b/.test(columns ?? ""))
+    .map(([, , values]) => `status = ${values}`);
+  const writes = [...updates, ...inserts].filter((set) => /\bstatus = /.test(set));
+  return writes.map((set) => set.slice(set.indexOf("status = ")));
+}
+
+test.each(readdirSync(join(RUNS, "sql")))("%s writes no status that the table does not give it", (file) => {
+  const writes = assigned(readFileSync(join(RUNS, "sql", file), "utf8"));
+  const made = MADE_BY[file] ?? [];
+  expect(writes.length > 0).toBe(made.length > 0);
+  const targets = made.flatMap((transition) => Object.values(next(transition)));
+  const sources = made.flatMap((transition) => Object.keys(next(transition)));
+  for (const write of writes) {
+    const literals = [...write.matchAll(/'(\w+)'/g)].map(([, literal]) => literal ?? "");
+    const statuses = literals.filter((literal) => runStatusSchema.options.some((status) => status === literal));
+    expect([...targets, ...sources]).toEqual(expect.arrayContaining(statuses));
+    expect(statuses.some((status) => targets.includes(status))).toBe(true);
+  }
+});

@@ -1,0 +1,72 @@
+import { expect, test } from "vitest";
+import { errors } from "../../../src/errors.ts";
+import { createRetry, createRunWriter, DatabaseUnavailableError } from "../../../src/runs/run-writer.ts";
+import type { RunLease } from "../../../src/runs/runs.types.ts";
+
+const away = Object.assign(new Error("Connection terminated unexpectedly"), { code: "ECONNRESET" });
+const lease = { user_id: "u", agent_id: "a", run_id: "r" } as RunLease;
+const FINISH = { status: "succeeded", output: "Done." } as const;
+const STEP = { index: 0, status: "succeeded" } as const;
+
+/** A writer whose first write is carried out without an answer and whose second one finds nothing left to write. */
+function unanswered(found: string, stopping = new AbortController()) {
+  let tries = 0;
+  const write = async () => {
+    tries += 1;
+    if (tries === 1) throw away;
+    return false;
+  };
+  const runs = {
+    finishRun: write,
+    finishStep: write,
+    getRun: async () => ({ status: found }),
+    journal: async () => [{ index: 0, status: found }],
+  };
+  const retry = createRetry({ log: { warn: () => {} }, stopping: stopping.signal });
+  return createRunWriter(runs as never, { retry, onStep: () => {} });
+}
+
+test.each([
+  ["its own", "succeeded", true],
+  ["another's", "failed", false],
+])(
+  "a write whose answer was lost is not taken for a lost lease: the outcome that is there is %s",
+  async (_, found, is_ours) => {
+    expect(await unanswered(found).finishRun(lease, FINISH)).toBe(is_ours);
+    expect(await unanswered(found).finishStep(lease, STEP)).toBe(is_ours);
+  },
+);
+
+test("a lease that is lost at the first try is lost", async () => {
+  const retry = createRetry({ log: { warn: () => {} }, stopping: new AbortController().signal });
+  const runs = { finishRun: async () => false } as never;
+  expect(await createRunWriter(runs as never, { retry, onStep: () => {} }).finishRun(lease, FINISH)).toBe(false);
+});
+
+test("a process that stops tries once more, and waits for nothing", async () => {
+  const stopping = new AbortController();
+  const retry = createRetry({ log: { warn: () => {} }, stopping: stopping.signal });
+  let tries = 0;
+  const failing = retry(async () => {
+    tries += 1;
+    // the pause after this one is minutes long by the tests' measure
+    if (tries === 5) setImmediate(() => stopping.abort());
+    throw away;
+  });
+  await expect(failing).rejects.toThrow(DatabaseUnavailableError);
+  expect(tries).toBe(6);
+});
+
+test.each([
+  ["the database refuses, which it would again", Object.assign(new Error("invalid input"), { code: "22P02" })],
+  ["is not there any more", errors.notFound("This run")],
+])("what %s is not tried again", async (_, failure) => {
+  const retry = createRetry({ log: { warn: () => {} }, stopping: new AbortController().signal });
+  let tries = 0;
+  const failing = retry(async () => {
+    tries += 1;
+    throw failure;
+  });
+  await expect(failing).rejects.toBe(failure);
+  expect(tries).toBe(1);
+});

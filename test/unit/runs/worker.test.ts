@@ -1,0 +1,85 @@
+import { expect, test } from "vitest";
+import type { ClaimedRun } from "../../../src/runs/runs.types.ts";
+import { createWorker, type WorkControl } from "../../../src/runs/worker.ts";
+
+type Deps = Parameters<typeof createWorker>[0];
+type Signals = Parameters<Deps["runs"]["watch"]>[0];
+
+// No database: what a stalled worker may see is put together here.
+
+/** A worker, who is at `attempts`, and the signals that it hears. */
+async function started(own: Partial<Deps["runs"]> = {}) {
+  const attempts: { control: WorkControl; end(): void }[] = [];
+  const heard: { signals?: Signals; errors: string[]; waits_ended: boolean } = { errors: [], waits_ended: false };
+  const deps = {
+    worker_id: "w",
+    runs: {
+      watch: async (given: Signals) => {
+        heard.signals = given;
+        return async () => {};
+      },
+      claim: async () => [],
+      reap: async () => {},
+      heartbeat: async () => [],
+      handBack: async () => {},
+      handBackOne: async () => {},
+      endWaits: () => {
+        heard.waits_ended = true;
+      },
+      ...own,
+    },
+    limits: { concurrent_runs: 4, concurrent_runs_per_user: 4 },
+    chats_only: false,
+    isAwaited: () => false,
+    log: { error: (_: object, message: string) => heard.errors.push(message) },
+    carryOut: (_run: ClaimedRun, control: WorkControl) =>
+      new Promise<void>((resolve) => attempts.push({ control, end: resolve })),
+    inProgress: () => {},
+  };
+  const worker = createWorker(deps as unknown as Deps);
+  await worker.start();
+  return { worker, attempts, heard };
+}
+
+test("a run claimed anew by the worker that had lost it stops the old attempt, and can itself be cancelled after that has ended", async () => {
+  const { worker, attempts, heard } = await started();
+  const claimed = (epoch: number) => ({ lease: { run_id: "r", epoch } }) as ClaimedRun;
+  heard.signals?.offer()?.begin([claimed(1)]);
+  heard.signals?.offer()?.begin([claimed(2)]);
+  const [old, anew] = attempts;
+  expect(old?.control.signal.reason).toBe("lost");
+  expect(anew?.control.signal.aborted).toBe(false);
+
+  old?.end();
+  await new Promise(setImmediate);
+  heard.signals?.cancelling("r");
+  expect(anew?.control.signal.reason).toBe("cancelling");
+  anew?.end();
+  await worker.stop();
+});
+
+test("a worker that stops hands each run back as soon as it is left, not when the slowest is", async () => {
+  const handed_back: string[] = [];
+  const { worker, attempts, heard } = await started({
+    handBack: async () => void handed_back.push("what is left"),
+    handBackOne: async (_worker_id: string, { run_id }: { run_id: string }) => void handed_back.push(run_id),
+  });
+  const claimed = (run_id: string) => ({ lease: { run_id, epoch: 1 } }) as ClaimedRun;
+  heard.signals?.offer()?.begin([claimed("done before"), claimed("quick"), claimed("slow")]);
+  const [done, quick, slow] = attempts;
+  done?.end();
+  await new Promise(setImmediate);
+  const stopped = worker.stop();
+  quick?.end();
+  await new Promise(setImmediate);
+  expect(handed_back).toEqual(["quick"]);
+  slow?.end();
+  await stopped;
+  expect(handed_back).toEqual(["quick", "slow", "what is left"]);
+});
+
+test("a worker stops while the database is away, too: whoever settles what is in flight is not ended by that", async () => {
+  const { worker, heard } = await started({ handBack: () => Promise.reject(new Error("connect ECONNREFUSED")) });
+  await worker.stop();
+  expect(heard).toMatchObject({ waits_ended: true, errors: [expect.stringContaining("not given back")] });
+});

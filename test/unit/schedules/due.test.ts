@@ -1,0 +1,134 @@
+import { expect, test } from "vitest";
+import { type DueSchedule, decideDue, upcomingRuns } from "../../../src/schedules/due.ts";
+
+const DAILY: DueSchedule = {
+  spec: { interval: "daily", time: "09:00", timezone: "UTC" },
+  next_run_at: "2026-01-01T09:00:00.000Z",
+  paused: null,
+  busy_run_id: null,
+};
+
+/** `day state` of each instant and the next one. */
+function decisions(schedule: DueSchedule, now: string) {
+  const { instants, next_run_at } = decideDue(schedule, now);
+  return [...instants.map(({ at, state }) => `${at.slice(5, 10)} ${state}`), `next ${next_run_at.slice(5, 10)}`];
+}
+
+test.each<[string, Partial<DueSchedule>, string, string[]]>([
+  ["on time", {}, "2026-01-01T09:00:00.000Z", ["01-01 run", "next 01-02"]],
+  ["not yet", {}, "2026-01-01T08:59:59.999Z", ["next 01-01"]],
+  ["late, under 12 hours", {}, "2026-01-01T20:59:59.999Z", ["01-01 run", "next 01-02"]],
+  ["late, 12 hours", {}, "2026-01-01T21:00:00.000Z", ["01-01 missed", "next 01-02"]],
+  [
+    "days of downtime, the latest runs",
+    {},
+    "2026-01-03T10:00:00.000Z",
+    ["01-01 missed", "01-02 missed", "01-03 run", "next 01-04"],
+  ],
+  [
+    "days of downtime, the latest is too old",
+    {},
+    "2026-01-02T22:00:00.000Z",
+    ["01-01 missed", "01-02 missed", "next 01-03"],
+  ],
+  ["previous run still going", { busy_run_id: "r1" }, "2026-01-01T09:00:00.000Z", ["01-01 skipped", "next 01-02"]],
+  [
+    "paused",
+    { paused: { reason: "5 failures", since: null } },
+    "2026-01-02T09:00:00.000Z",
+    ["01-01 skipped", "01-02 skipped", "next 01-03"],
+  ],
+])("%s", (_, change, now, expected) => {
+  expect(decisions({ ...DAILY, ...change }, now)).toEqual(expected);
+});
+
+test("a downtime of years is settled in several goes, and only its last instant can run", () => {
+  const now = "2028-01-01T09:00:00.000Z";
+  let schedule = DAILY;
+  const states: string[] = [];
+  while (schedule.next_run_at <= now) {
+    const { instants, next_run_at } = decideDue(schedule, now);
+    states.push(...instants.map(({ state }) => state));
+    schedule = { ...schedule, next_run_at };
+  }
+  expect(states).toHaveLength(731);
+  expect(states.filter((state) => state === "run")).toHaveLength(1);
+  expect(states.at(-1)).toBe("run");
+});
+
+// A government changes its zone's rules, and a new version of the service brings them while an instant is stored.
+test.each([
+  ["earlier than the wall clock has it now", "2026-12-01T13:00:00.000Z"],
+  ["later", "2026-12-01T15:00:00.000Z"],
+])("an instant stored under former rules of its zone, %s, makes one run a day", (_, stored) => {
+  let schedule: DueSchedule = {
+    ...DAILY,
+    spec: { interval: "daily", time: "09:00", timezone: "America/New_York" },
+    next_run_at: stored,
+  };
+  const runs: string[] = [];
+  for (let hour = 13; hour < 13 + 48; hour++) {
+    const now = new Date(Date.UTC(2026, 11, 1, hour)).toISOString();
+    const { instants, next_run_at } = decideDue(schedule, now);
+    runs.push(...instants.map(({ at, state }) => `${at} ${state}`));
+    schedule = { ...schedule, next_run_at };
+  }
+  expect(runs).toEqual(["2026-12-01T14:00:00.000Z run", "2026-12-02T14:00:00.000Z run"]);
+});
+
+const DOWN = "the service was down; ";
+const OVERTAKEN = `${DOWN}a later instant had come when it was back`;
+const TOO_OLD = "the service was down for 12 hours or more: what is so old is not run any more";
+const OUT_OF_TOKENS = { reason: "out of tokens", since: "2026-01-02T08:00:00.000Z" };
+
+// "Why didn't it run?", as its owner reads it
+test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
+  ["nothing when it is on time", {}, "2026-01-01T09:00:59.999Z", [null]],
+  ["that it is late", {}, "2026-01-01T09:01:00.000Z", ["late: the service was down"]],
+  [
+    "what was run instead",
+    {},
+    "2026-01-02T09:00:01.000Z",
+    [`${DOWN}of a downtime only the latest instant is run, 2026-01-02T09:00:00.000Z`, null],
+  ],
+  ["that nothing was", {}, "2026-01-02T21:00:00.000Z", [OVERTAKEN, TOO_OLD]],
+  ["which run was still going", { busy_run_id: "r1" }, "2026-01-01T09:00:00.000Z", ["previous run still going: r1"]],
+  [
+    "since when it is paused, and of what came before that, that it was not why",
+    { paused: OUT_OF_TOKENS },
+    "2026-01-03T09:00:00.000Z",
+    [
+      OVERTAKEN,
+      "paused since 2026-01-02T08:00:00.000Z: out of tokens",
+      "paused since 2026-01-02T08:00:00.000Z: out of tokens",
+    ],
+  ],
+  [
+    "a pause of which nobody knows since when",
+    { paused: { reason: "3 failures", since: null } },
+    "2026-01-01T09:00:00.000Z",
+    ["paused: 3 failures"],
+  ],
+])("an instant tells %s", (_, change, now, expected) => {
+  expect(decideDue({ ...DAILY, ...change }, now).instants.map(({ reason }) => reason)).toEqual(expected);
+});
+
+// A new version of the service brings other rules for a zone: what is shown is what will be done.
+test.each([
+  ["that former rules put earlier", "2026-12-01T13:00:00.000Z", "2026-12-01T12:00:00.000Z"],
+  [
+    "that former rules put earlier, and that would have come by them",
+    "2026-12-01T13:00:00.000Z",
+    "2026-12-01T13:30:00.000Z",
+  ],
+  ["that former rules put later", "2026-12-01T15:00:00.000Z", "2026-12-01T12:00:00.000Z"],
+  ["that has come and was not looked at", "2026-12-01T14:00:00.000Z", "2026-12-01T14:00:01.000Z"],
+])("of the runs shown, the first is the one that is due next, also one %s", (_, next_run_at, now) => {
+  const spec = { interval: "daily", time: "09:00", timezone: "America/New_York" } as const;
+  expect(upcomingRuns({ spec, next_run_at }, now, 2).map(({ at }) => at)).toEqual([
+    "2026-12-01T14:00:00.000Z",
+    "2026-12-02T14:00:00.000Z",
+  ]);
+  const { instants } = decideDue({ ...DAILY, spec, next_run_at }, "2026-12-01T16:00:00.000Z");
+  expect(instants.map(({ at }) => at)).toEqual(["2026-12-01T14:00:00.000Z"]);
+});
