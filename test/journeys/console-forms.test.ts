@@ -309,7 +309,7 @@ it("a person signs up by a link and sets the password on its page; another spell
     expect(await page.getByLabel("Password").count()).toBe(0);
     await page.getByLabel("E-mail").fill(email);
     await page.getByRole("button", { name: "Create account" }).click();
-    await page.getByText("its operator finds your link in the service's log").waitFor();
+    await page.getByText("The operator finds your link in the service's log").waitFor();
     const { pathname, hash } = new URL(service.linkTo(email) ?? "");
     await page.goto(`${service.url}${pathname}${hash}`);
     await page.getByRole("heading", { name: "Set your password" }).waitFor();
