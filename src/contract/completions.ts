@@ -13,7 +13,7 @@ export interface ToolCall {
   function: { name: string; arguments: string };
 }
 
-/** A piece of a message: text, a picture, or whatever a provider calls its own. */
+/** A part of a message: text, an image, or a provider's own type. */
 export interface ContentPart {
   type: string;
   text?: string | undefined;
