@@ -14,6 +14,8 @@ import { inTurn, medianOf } from "./support/statistics.ts";
 
 const MANY_ACCOUNTS = 1_000;
 const CALLERS = [32, 256] as const;
+/** Of the API key that the charges with a budget are made with: never reached. */
+const KEY_BUDGET_TOKENS = 1_000_000_000_000;
 const PGBENCH_CLIENTS = [1, 8, 32] as const;
 const LOAD_SECONDS = 1.5;
 const PGBENCH_SECONDS = 2;
@@ -53,6 +55,13 @@ export async function charges(effort: Effort): Promise<Outcome> {
               );
             }
           }
+        }
+      }
+      for (const [index, accounts] of ACCOUNTS.entries()) {
+        for (const callers of CALLERS) {
+          const users = index === 0 ? on_postgres.users.slice(0, 1) : on_postgres.users;
+          const load = { users, callers, seconds: LOAD_SECONDS * effort.scale, with_budget: true };
+          contenders.set(keyOf("PostgreSQL", "budget", accounts, callers), () => pairs(on_postgres.grouped, load));
         }
       }
       const found = await inTurn(contenders, effort.rounds);
@@ -117,7 +126,7 @@ async function openAccounts(db: Db, count: number): Promise<string[]> {
 /** Runs `callers` that hold and settle in a loop. Returns pairs per second. Fails when any operation fails. */
 async function pairs(
   commit: Commit,
-  load: { users: readonly string[]; callers: number; seconds: number },
+  load: { users: readonly string[]; callers: number; seconds: number; with_budget?: boolean },
 ): Promise<number> {
   const from_ms = performance.now();
   const to_ms = from_ms + load.seconds * 1000;
@@ -128,8 +137,10 @@ async function pairs(
       turn += 1;
       const user_id = load.users[turn % load.users.length] ?? "";
       const hold_id = newId();
-      expectStatus(await commit(holdOf(user_id, hold_id)), "held");
-      expectStatus(await commit(settleOf(user_id, hold_id)), "settled");
+      // the user's id stands for the id of a key: each user has one
+      const key = load.with_budget === true ? { api_key_id: user_id, key_budget_tokens: KEY_BUDGET_TOKENS } : {};
+      expectStatus(await commit({ ...holdOf(user_id, hold_id), ...key }), "held");
+      expectStatus(await commit({ ...settleOf(user_id, hold_id), ...key }), "settled");
       done += 1;
     }
   };
@@ -180,11 +191,12 @@ function outcomeOf(found: Map<string, number[]>, plain: Map<string, number[]>): 
         columns,
         rows: [
           row("Purser's ledger, PostgreSQL", "PostgreSQL", "grouped"),
+          row("Purser's ledger with key budgets, PostgreSQL", "PostgreSQL", "budget"),
           row("one transaction each, PostgreSQL", "PostgreSQL", "single"),
           row("Purser's ledger, embedded", "embedded", "grouped"),
           row("one transaction each, embedded", "embedded", "single"),
         ],
-        drawn: [0, 3],
+        drawn: [0, 4],
       },
       {
         caption: "pgbench, plain charges a second, one transaction each",

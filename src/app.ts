@@ -6,6 +6,7 @@ import { createSignIn } from "./accounts/sign-in.service.ts";
 import { createTrials } from "./accounts/trials.service.ts";
 import { agentsRoutes } from "./agents/agents.routes.ts";
 import { createAgents } from "./agents/agents.service.ts";
+import { APPLY_WITH_STEPS } from "./agents/statements.store.ts";
 import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { createBilling } from "./billing/billing.service.ts";
@@ -88,7 +89,10 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const clock = settable ?? createSystemClock();
 
   const accounts = await createAccounts({ db, clock });
-  const ledger = observedLedger(createLedger({ db, clock, invariants: PAYMENT_INVARIANTS }), { metrics, log });
+  const ledger = observedLedger(
+    createLedger({ db, clock, invariants: PAYMENT_INVARIANTS, with_riders: APPLY_WITH_STEPS }),
+    { metrics, log },
+  );
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const trials = await createTrials({ db, cipher: createCipher(service_key, "trials") });

@@ -131,12 +131,13 @@ function addChat(router: HttpRouter, agents: Agents): void {
     const chat = c.req.valid("json");
     const { id } = c.req.valid("param");
     const request = { request_id: c.get("request_id"), signal: c.req.raw.signal };
+    const live = c.get("live_caller")();
     if (!chat.stream) {
-      const turn = await agents.chat(c.get("caller"), id, chat, { ...request, onText: null });
-      return c.json(chatAnswer(await turn.finished), 200) as never;
+      const signal = AbortSignal.any([request.signal, live.refused]);
+      const turn = await agents.chat(c.get("caller"), id, chat, { ...request, signal, onText: null });
+      return c.json(chatAnswer(await unlessAborted(turn.finished, live.refused)), 200) as never;
     }
     const events = createChatEvents(request.request_id);
-    const live = c.get("live_caller")();
     const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await agents.chat(c.get("caller"), id, chat, { ...request, signal, onText: events.onText });
     const feed = await unlessAborted(events.open(turn), live.refused);

@@ -18,6 +18,7 @@ import { KEY_BUDGET } from "./run-error.ts";
 import { modelCallStart } from "./run-work.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
+import { RUN_NOW_STATEMENTS } from "./statements.store.ts";
 import type { RunInput } from "./transcript.ts";
 
 /** schedule_paused_reason while tokens are waited for. */
@@ -112,7 +113,7 @@ export function createRuns(deps: {
     await scheduling.pauseSchedule(agent, reason, tx);
     log.info({ agent_id, reason }, "a schedule is being paused");
   };
-  scheduling.onRunNow("admit_run_nows");
+  scheduling.onRunNow(RUN_NOW_STATEMENTS);
   scheduling.onRunEnd(async (ending, tx) => {
     const counted = await lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
@@ -120,7 +121,7 @@ export function createRuns(deps: {
         if (isCounted(run) && counted.has(run.agent_id) && run.status !== "cancelled") await drawConsequences(run, tx);
       }
     };
-  }, "finish_steps_of_agents");
+  }, true);
 
   const cache = createAgentCache();
   /** What may run for all that is known here: what is doubtful is looked at anew, with its 404, 409, 402 and 400. */

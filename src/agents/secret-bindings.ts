@@ -134,19 +134,16 @@ interface Nameable {
   readonly secret: string | null;
 }
 
-/**
- * `given` with each null replaced by the name of the binding of `before` whose other settings are the same: the one at
- * the same place, else the only one. Throws what `refuse` makes of a null that has none.
- */
+/** `given` with the names that its nulls keep. Throws what `refuse` makes of a null that keeps none. */
 function withKeptNames(
   given: ShownToolsConfig,
   before: ToolsConfig,
   refuse: (path: readonly PropertyKey[]) => Error,
 ): ToolsConfig {
   const kept = structuredClone(given);
-  const stored = before.web_fetch?.auth ?? [];
+  const names = keptNames(kept.web_fetch?.auth ?? [], before.web_fetch?.auth ?? []);
   for (const [index, auth] of (kept.web_fetch?.auth ?? []).entries()) {
-    auth.secret ??= keptName(auth, stored, index);
+    auth.secret = names[index] ?? null;
     if (auth.secret === null) throw refuse(["web_fetch", "auth", index, "secret"]);
   }
   if (kept.send_webhook?.secret === null) {
@@ -154,11 +151,12 @@ function withKeptNames(
     if (secret === undefined) throw refuse(["send_webhook", "secret"]);
     kept.send_webhook.secret = secret;
   }
-  const servers = (before.mcp?.servers ?? []).map(signInOf);
-  for (const [index, server] of (kept.mcp?.servers ?? []).entries()) {
-    if (server.auth === undefined) continue;
-    server.auth.secret ??= keptName(signInOf(server), servers, index);
-    if (server.auth.secret === null) throw refuse(["mcp", "servers", index, "auth", "secret"]);
+  const servers = kept.mcp?.servers ?? [];
+  const server_names = keptNames(servers.map(signInOf), (before.mcp?.servers ?? []).map(signInOf));
+  for (const [index, { auth }] of servers.entries()) {
+    if (auth === undefined) continue;
+    auth.secret = server_names[index] ?? null;
+    if (auth.secret === null) throw refuse(["mcp", "servers", index, "auth", "secret"]);
   }
   return kept as ToolsConfig;
 }
@@ -168,14 +166,25 @@ function signInOf({ url, auth }: { url: string; auth?: Nameable | undefined }): 
   return { ...auth, secret: auth?.secret ?? null, url };
 }
 
-function keptName(binding: Nameable, stored: readonly Nameable[], index: number): string | null {
-  const settings = ({ secret: _, ...others }: Nameable) => stableJson(others);
-  const wanted = settings(binding);
-  const here = stored[index];
-  if (here !== undefined && settings(here) === wanted) return here.secret;
-  const names = new Set(stored.filter((each) => settings(each) === wanted).map(({ secret }) => secret));
-  const [name = null] = names;
-  return names.size === 1 ? name : null;
+/**
+ * The names of `given`. A null keeps the name of the stored binding whose other settings are the same. Where several
+ * secrets have the same settings, they are told apart by their order, so all of them must be there. Null: unknown.
+ */
+function keptNames(given: readonly Nameable[], stored: readonly Nameable[]): (string | null)[] {
+  const settingsOf = ({ secret: _, ...others }: Nameable) => stableJson(others);
+  const given_settings = given.map(settingsOf);
+  const stored_settings = stored.map(settingsOf);
+  return given.map((binding, index) => {
+    if (binding.secret !== null) return binding.secret;
+    const isAlike = (settings: string | undefined) => settings === given_settings[index];
+    const names = stored.filter((_, at) => isAlike(stored_settings[at])).map(({ secret }) => secret);
+    const [name = null, ...others] = new Set(names);
+    if (others.length === 0) return name;
+    const alike = given.filter((_, at) => isAlike(given_settings[at]));
+    const is_complete = alike.length === names.length;
+    const is_in_order = alike.every(({ secret }, at) => secret === null || secret === names[at]);
+    return is_complete && is_in_order ? (names[alike.indexOf(binding)] ?? null) : null;
+  });
 }
 
 function withoutNames({ web_fetch, send_webhook, mcp }: ShownToolsConfig): ShownToolsConfig {

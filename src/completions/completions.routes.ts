@@ -23,8 +23,9 @@ export function completionRoutes(completions: Completions): HttpRouter {
       if (request.stream === true && live !== null) {
         const events = await completions.stream(call);
         const feed = { next: () => events.next(), leave: () => events.return() };
-        if (!c.req.raw.signal.aborted) return eventStream(feed, { live, request_id: call.request_id }) as never;
+        if (!call.signal.aborted) return eventStream(feed, { live, request_id: call.request_id }) as never;
         await feed.leave();
+        live.refused.throwIfAborted();
         return new Response(null, { status: CLIENT_CLOSED_REQUEST }) as never;
       }
       const { response } = await completions.complete(call);

@@ -5,7 +5,7 @@ import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
-import { estimateCounts, estimateTokens, isTextOver, promptText } from "../models/token-count.ts";
+import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
 import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
@@ -44,12 +44,13 @@ export async function reserve(
 ): Promise<Reservation> {
   const asked = call.request.max_completion_tokens ?? call.request.max_tokens ?? null;
   const request = forwardedRequest(call.request, model);
-  const prepare = (max_output_tokens: number): ProviderRequest => {
-    const stream = call.request.stream === true;
-    return models.provider(model).prepare({ model, request, max_output_tokens, stream });
-  };
   if (isTextOver(call.request, model.context_window)) throw errors.contextLengthExceeded(model.context_window);
-  const first = prepare(Math.min(asked ?? model.max_output_tokens, model.max_output_tokens));
+  const first = await models.provider(model).prepare({
+    model,
+    request,
+    max_output_tokens: Math.min(asked ?? model.max_output_tokens, model.max_output_tokens),
+    stream: call.request.stream === true,
+  });
   refuseTooLong(first);
   const { input_tokens } = first;
   const cap = asked === null ? roomFor(model, first.likely_tokens) : first.max_output_tokens;
@@ -79,8 +80,7 @@ export async function reserve(
     throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, amount_tokens });
   }
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
-  const granted = Math.min(cap, affordable);
-  return { model, request: granted === first.max_output_tokens ? first : prepare(granted), price_version };
+  return { model, request: { ...first, max_output_tokens: Math.min(cap, affordable) }, price_version };
 }
 
 /** An answer to a reservation. */
@@ -154,7 +154,7 @@ export async function release(ledger: Ledger, { caller, hold_id }: CompletionCal
 function refuseTooLong({ model, request, input_tokens, media_tokens }: ProviderRequest): void {
   // The hold's estimate is the higher one: most requests need no closer look.
   if (input_tokens <= model.context_window) return;
-  if (estimateTokens(promptText(request)) + media_tokens > model.context_window) {
+  if (estimateTokens(billedText(request)) + media_tokens > model.context_window) {
     throw errors.contextLengthExceeded(model.context_window);
   }
 }

@@ -4,7 +4,10 @@ import { errors } from "../errors.ts";
 const NODE_BYTES = 256 * 1024 * 1024;
 /** The part of it for one caller: a user, or an address where no key is needed. */
 const CALLER_BYTES = 64 * 1024 * 1024;
-/** A small body is rejected only by its caller's limit, so that large uploads of others do not block it. */
+/**
+ * A body up to this size counts in its own caller's sum only. So large uploads leave room for ordinary requests, and small
+ * bodies that are declared and never sent leave room for large ones.
+ */
 const SMALL_BYTES = 65_536;
 /** The most large bodies of one caller that are read at one time. Each may add 64 KB per turn of the event loop. */
 const CALLER_UPLOADS = 64;
@@ -29,9 +32,12 @@ export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes
 
   return (caller: string): BodyShare => {
     let own = 0;
-    const change = (bytes: number) => {
+    /** Of these, what counts in the node's sum. */
+    let own_large = 0;
+    const change = (bytes: number, large: number) => {
       own += bytes;
-      held += bytes;
+      own_large += large;
+      held += large;
       const sum = (callers.get(caller) ?? 0) + bytes;
       if (sum === 0) callers.delete(caller);
       else callers.set(caller, sum);
@@ -48,12 +54,12 @@ export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes
       },
       endUpload: () => countUpload(-1),
       take(bytes) {
-        const is_small = own + bytes <= SMALL_BYTES;
+        const large = own + bytes > SMALL_BYTES ? own + bytes - own_large : 0;
         const is_over = (callers.get(caller) ?? 0) + bytes > limits.caller_bytes;
-        if (is_over || (!is_small && held + bytes > limits.node_bytes)) throw errors.overloaded(RETRY_AFTER_S);
-        change(bytes);
+        if (is_over || (large > 0 && held + large > limits.node_bytes)) throw errors.overloaded(RETRY_AFTER_S);
+        change(bytes, large);
       },
-      release: () => change(-own),
+      release: () => change(-own, -own_large),
     };
   };
 }

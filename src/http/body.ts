@@ -2,7 +2,7 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { errors, PurserError } from "../errors.ts";
 import { type BodyShare, createBodyBudget } from "./body-budget.ts";
-import { bodyLimitsOf } from "./body-limits.ts";
+import { bodyLimitsOf, TEXT_BYTES } from "./body-limits.ts";
 import { createJsonParser } from "./json-parser.ts";
 import { createJsonScan, type JsonLimits } from "./json-scan.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
@@ -13,8 +13,6 @@ const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 const ONE_PIECE_BYTES = 65_536;
 /** Beyond its limit a body is read this far, so that its sender gets the 413 instead of a closed connection. */
 const MAX_DROPPED_BYTES = 1_048_576;
-/** A larger body is parsed in a thread. */
-const THREAD_BYTES = 262_144;
 
 interface Reading {
   limit: number;
@@ -82,7 +80,7 @@ export function jsonBodies(
       throw error instanceof PurserError ? error : errors.requestTimeout();
     });
     const type = c.req.header("Content-Type") ?? "";
-    const is_large = bytes.length > THREAD_BYTES;
+    const is_large = bytes.length > TEXT_BYTES;
     const sent = is_large ? null : utf8Text(bytes);
     const is_empty = sent !== null && sent.trim() === "";
     if (!is_empty && !JSON_TYPE.test(type)) throw errors.unsupportedMediaType();

@@ -3,6 +3,7 @@ import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
+import { createAllowances } from "../platform/allowance.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
@@ -28,6 +29,8 @@ const SIGN_IN_PER_MINUTE = 300;
 const STRIPE_PER_MINUTE = 1_200;
 /** Enough to report keys. Each request costs a query. */
 const LEAKED_KEYS_PER_MINUTE = 60;
+/** contract 8: wrong keys of the operator API meet 429. From one address. */
+const WRONG_KEYS_PER_MINUTE = 60;
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
@@ -57,8 +60,8 @@ export interface HttpOptions {
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
   app.use(compressJson());
-  app.use("/api/v1/*", guard(options));
   const clientAddress = createClientAddress(options.trusted_proxies);
+  app.use("/api/v1/*", guard(options, clientAddress));
   app.use(
     "/api/v1/*",
     watchCallers((c) => credentialOf(c, options)),
@@ -102,10 +105,19 @@ function createBareHttp(
 }
 
 /** Identifies the caller: a user, the operator, or no one on public paths. */
-function guard(options: HttpOptions): MiddlewareHandler<HttpEnv> {
+function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
+  const wrong_keys = createAllowances({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
+  /** Only wrong keys are counted and refused: a stranger cannot lock the operator out. */
+  const operatorOf = (c: Context<HttpEnv>) => {
+    try {
+      return operator(options.admin_key, c.req.header("Authorization"));
+    } catch (error) {
+      const { retry_after_s } = wrong_keys.take(clientAddress(c));
+      throw retry_after_s === null ? error : errors.rateLimited(retry_after_s);
+    }
+  };
   return async (c, next) => {
-    const authorization = c.req.header("Authorization");
-    if (c.req.path.startsWith(OPERATOR)) c.set("caller", operator(options.admin_key, authorization));
+    if (c.req.path.startsWith(OPERATOR)) c.set("caller", operatorOf(c));
     else if (!isPublic(c.req)) c.set("caller", await userOf(c, options));
     await next();
   };

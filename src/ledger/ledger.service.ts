@@ -42,15 +42,20 @@ const RETRY_MS = [0, 100, 400, 1_500, 5_000];
 /** Rows that an export reads at once. */
 const EXPORT_ROWS = 1_000;
 
-/** The ledger over a migrated database. `invariants`: what its audit checks beside its own. */
+/**
+ * The ledger over a migrated database. `invariants`: what its audit checks beside its own. `with_riders`: the statement for
+ * batches with riders, see applyOperations.
+ */
 export function createLedger({
   db,
   clock,
   invariants = [],
+  with_riders = null,
 }: {
   db: Db;
   clock: Clock;
   invariants?: readonly Invariant[];
+  with_riders?: string | null;
 }): Ledger {
   const listeners: ((user_id: string) => Promise<void>)[] = [];
   const crossing_listeners: OnCrossing[] = [];
@@ -59,7 +64,7 @@ export function createLedger({
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
     async apply(operations) {
       await markEstimated(db, operations);
-      return applyOperations(db, operations, clock.now());
+      return applyOperations(db, operations, clock.now(), with_riders);
     },
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,

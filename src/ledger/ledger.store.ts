@@ -29,12 +29,24 @@ export type Superseded = { status: "superseded"; rider: RiderAnswer };
 
 export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "released" };
 
-/** Does all of `operations` or none, in one round trip; the outcomes are in their order. */
-export async function applyOperations(sql: Sql, operations: Operation[], now: Instant): Promise<Outcome[]> {
+const APPLY = "select ledger_apply_batch($1, $2, $3, null) as outcomes";
+
+/**
+ * Does all of `operations` or none, in one round trip; the outcomes are in their order. `with_riders` is the statement for
+ * a batch in which an operation has a rider: it takes the same values, carries the riders out and returns `outcomes`.
+ */
+export async function applyOperations(
+  sql: Sql,
+  operations: Operation[],
+  now: Instant,
+  with_riders: string | null = null,
+): Promise<Outcome[]> {
+  const has_riders = operations.some((operation) => "rider" in operation && operation.rider !== undefined);
+  if (has_riders && with_riders === null) throw new Error("the ledger was given no statement for riders");
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
-    name: "ledger_apply",
+    name: has_riders ? "ledger_apply_with_riders" : "ledger_apply_batch",
     of_calls: true,
-    text: "select ledger_apply($1, $2, $3) as outcomes",
+    text: has_riders ? (with_riders ?? APPLY) : APPLY,
     values: [jsonbText(operations), now, HOLD_SECONDS],
   });
   return row?.outcomes ?? [];

@@ -95,12 +95,12 @@ export interface TokenCounts {
 }
 
 /**
- * What another room does in the transaction of a hold or a settle: an SQL function `(jsonb) returns jsonb` that takes the
- * arguments of all riders of a batch as an array, and answers with an array in that order. Where an answer is not `done`,
- * nothing is held or charged, and a settle's hold is let go.
+ * What another module does in the transaction of a hold or a settle. The statement given to `createLedger` carries out the
+ * riders of a batch. Where an answer is not `done`, nothing is held or charged, and a settle's hold is released.
  */
 export interface Rider {
-  procedure: string;
+  /** What that statement tells riders apart by. */
+  kind: string;
   argument: unknown;
 }
 

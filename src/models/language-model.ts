@@ -2,6 +2,7 @@ import { fetch as providerFetch } from "undici";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
+import { jsonBytes } from "../platform/json-bytes.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { generatedText } from "./generated-text.ts";
 import {
@@ -20,6 +21,9 @@ import { estimateCounts, heldInput } from "./token-count.ts";
 /** No completion is larger; what is, is not read on. */
 const MAX_ANSWER_BYTES = 33_554_432;
 
+/** Tells an adapter's `fetch` the output cap that was held for; it never leaves the process. */
+export const CAP_HEADER = "x-purser-cap";
+
 /** The AI SDK's own refusals of a prompt, before anything is sent. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
 
@@ -36,15 +40,16 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
   const callOf = ({ request, model, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
     ...languageModelCall(request, model.kind),
     maxOutputTokens: max_output_tokens,
+    ...(model.kind === "anthropic" ? { headers: { [CAP_HEADER]: String(max_output_tokens) } } : {}),
     abortSignal: AbortSignal.any([
       options.signal,
       AbortSignal.timeout(Math.max(1, Math.ceil(options.deadline_ms - monotonicMs()))),
     ]),
   });
   return {
-    prepare(call) {
-      const bytes = Buffer.byteLength(JSON.stringify(call.request));
-      return { ...call, ...heldInput(call, bytes) };
+    async prepare(call) {
+      const { length } = await jsonBytes(call.request);
+      return { ...call, ...heldInput(call, length) };
     },
 
     async complete(request, options) {

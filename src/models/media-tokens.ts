@@ -56,8 +56,7 @@ export const UNBOUNDED_PART_TOKENS = NO_BOUND;
 
 /** A part of unknown size leaves the answer this much less room, though far more is held for it. */
 const LIKELY_PART_TOKENS = 4_096;
-const DATA_URL = /^data:[a-z0-9.+-]+\/[a-z0-9.+-]+;base64,[A-Za-z0-9+/=]*$/;
-const BASE64 = /^[A-Za-z0-9+/=]*$/;
+const DATA_URL = /^data:[a-z0-9.+-]{1,64}\/[a-z0-9.+-]{1,64};base64,/;
 const KINDS = { image_url: "image", file: "file", input_audio: "audio" } as const;
 
 /** A request's pictures, files and audio. */
@@ -106,5 +105,11 @@ function dataBytes({ image_url, file, input_audio }: ContentPart): number {
 type Fields = Record<string, unknown> | undefined;
 
 function isData(value: unknown): value is string {
-  return typeof value === "string" && (DATA_URL.test(value) || BASE64.test(value));
+  return typeof value === "string" && isBase64(value.slice(DATA_URL.exec(value)?.[0].length ?? 0));
+}
+
+/** Compares lengths: a pattern would hold the event loop five times as long for 32 MB. */
+function isBase64(text: string): boolean {
+  const digits = text.endsWith("==") ? text.length - 2 : text.endsWith("=") ? text.length - 1 : text.length;
+  return digits % 4 !== 1 && Buffer.from(text, "base64").length === Math.floor((digits * 3) / 4);
 }

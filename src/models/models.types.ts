@@ -118,8 +118,8 @@ export interface ProviderRequest extends ModelRequest {
   readonly media_tokens: number;
   /** How much of the context window the input is expected to fill. */
   readonly likely_tokens: number;
-  /** The body to send, where the provider takes JSON from us. */
-  readonly body?: string;
+  /** Where the provider takes JSON from us: the body but for its last fields, which depend on `max_output_tokens`. */
+  readonly body_start?: Buffer;
 }
 
 export interface CallOptions {
@@ -153,7 +153,8 @@ export interface ProviderStream {
 
 /** One provider, whatever it speaks. Failures are PurserErrors without the provider's words in them. */
 export interface Provider {
-  prepare(call: ModelRequest): ProviderRequest;
+  /** What it returns may be sent with a lower `max_output_tokens`. */
+  prepare(call: ModelRequest): Promise<ProviderRequest>;
   complete(request: ProviderRequest, options: CallOptions): Promise<Completion>;
   stream(request: ProviderRequest, options: CallOptions): Promise<ProviderStream>;
 }

@@ -3,6 +3,7 @@ import type { Dispatcher } from "undici";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { jsonBytes } from "../platform/json-bytes.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedText } from "./generated-text.ts";
@@ -51,7 +52,7 @@ export function createOpenAiCompatible(settings: {
         path,
         method: "POST",
         headers,
-        body: request.body ?? "",
+        body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request, settings.cap_field)]),
         signal,
         headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
         bodyTimeout: Math.min(left_ms, SILENCE_MS),
@@ -64,9 +65,10 @@ export function createOpenAiCompatible(settings: {
   }
 
   return {
-    prepare(call) {
-      const body = JSON.stringify(bodyOf(call, settings.cap_field));
-      return { ...call, body, ...heldInput(call, Buffer.byteLength(body)) };
+    async prepare(call) {
+      const body_start = (await jsonBytes(forwardedOf(call.request))).subarray(0, -1);
+      const length = body_start.length + bodyEnd(call, settings.cap_field).length;
+      return { ...call, body_start, ...heldInput(call, length) };
     },
 
     async complete(request, options) {
@@ -88,19 +90,25 @@ export function createOpenAiCompatible(settings: {
   };
 }
 
-/** The caller's request with our model, cap and usage wish. */
-function bodyOf(
+/** The caller's request without what `bodyEnd` writes. It has messages, so that more fields may follow. */
+function forwardedOf(request: ChatRequest): object {
+  const { model: _model, max_tokens, max_completion_tokens, stream, stream_options, ...rest } = request;
+  return rest;
+}
+
+/** The end of the body: our model, cap and usage wish. */
+function bodyEnd(
   { request, model, max_output_tokens, stream }: ModelRequest,
   cap_field: "max_tokens" | "max_completion_tokens",
-): ChatRequest {
-  const { max_tokens, max_completion_tokens, stream: _, stream_options, ...rest } = request;
+): Buffer {
+  const { max_tokens, max_completion_tokens, stream_options } = request;
   const field = max_completion_tokens != null && max_tokens == null ? "max_completion_tokens" : cap_field;
-  return {
-    ...rest,
+  const fields = {
     model: model.provider_model,
     [field]: max_output_tokens,
     ...(stream ? { stream, stream_options: { ...stream_options, include_usage: true } } : {}),
   };
+  return Buffer.from(`,${JSON.stringify(fields).slice(1)}`);
 }
 
 function completionOf(answer: unknown, request: ProviderRequest): Completion {

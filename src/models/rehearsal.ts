@@ -46,7 +46,7 @@ interface Generation {
 /** The provider of the rehearsal model. It needs no network and no key. */
 export function createRehearsal(): Provider {
   return {
-    prepare(call) {
+    async prepare(call) {
       const input_tokens = rehearsalTokens(promptText(call.request)).length;
       return { ...call, input_tokens, media_tokens: 0, likely_tokens: input_tokens };
     },

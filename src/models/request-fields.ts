@@ -1,5 +1,13 @@
 import { isDeepStrictEqual } from "node:util";
-import type { ChatMessage, ChatRequest, ContentPart, FunctionTool } from "../contract/completions.ts";
+import type {
+  ChatMessage,
+  ChatRequest,
+  ContentPart,
+  FunctionTool,
+  ResponseFormat,
+  ToolCall,
+  ToolChoice,
+} from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import type { Model, ProviderKind } from "./models.types.ts";
 
@@ -74,10 +82,20 @@ const served = new Set<string>(SERVED_FIELDS);
 const advisory = new Set<string>(ADVISORY_FIELDS);
 
 const MESSAGE_FIELDS = new Set(["role", "content", "name", "tool_calls", "tool_call_id", "refusal"]);
-/** Several providers want a model's reasoning back with its answer; OpenAI rejects it. */
-const REASONING_FIELDS = new Set(["reasoning_content", "reasoning", "reasoning_details"]);
+/** Several OpenAI-compatible providers want a model's reasoning back with its answer; OpenAI rejects it. */
+export const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_details"] as const;
+const ANSWER_FIELDS = new Set<string>([...MESSAGE_FIELDS, ...REASONING_FIELDS]);
+const CALL_FIELDS = new Set(["id", "type", "function"]);
+/** Gemini, asked as OpenAI is, signs its calls in `extra_content`. */
+const SIGNED_CALL_FIELDS = new Set([...CALL_FIELDS, "extra_content"]);
+const CALLED_FIELDS = new Set(["name", "arguments"]);
 const TOOL_FIELDS = new Set(["type", "function"]);
 const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
+const CHOICE_FIELDS = new Set(["type", "function"]);
+const CHOSEN_FIELDS = new Set(["name"]);
+const FORMAT_FIELDS = new Set(["type"]);
+const SCHEMA_FORMAT_FIELDS = new Set(["type", "json_schema"]);
+const SCHEMA_FIELDS = new Set(["name", "description", "schema", "strict"]);
 const STREAM_FIELDS = new Set(["include_usage", "include_obfuscation"]);
 /** The types of content parts, and what each may hold. */
 const PART_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
@@ -107,6 +125,8 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
   }
   forwarded.messages = request.messages.map((message, index) => messageOf(message, `messages[${index}]`, model));
   if (request.tools != null) forwarded.tools = request.tools.map((tool, index) => toolOf(tool, `tools[${index}]`));
+  if (request.tool_choice != null) forwarded.tool_choice = choiceOf(request.tool_choice);
+  if (request.response_format != null) forwarded.response_format = formatOf(request.response_format);
   if (request.stream_options != null) {
     forwarded.stream_options = keep(request.stream_options, STREAM_FIELDS, "stream_options");
   }
@@ -124,9 +144,9 @@ function isForwarded(field: string, value: unknown, { kind, forward }: Target): 
 }
 
 function messageOf(message: ChatMessage, param: string, model: Target): ChatMessage {
-  const allowed = (field: string) =>
-    MESSAGE_FIELDS.has(field) || (model.kind !== "openai" && REASONING_FIELDS.has(field));
-  const kept = keep(message, { has: allowed }, param, message.role === "assistant");
+  const takes_reasoning = model.kind === "openai-compatible" && message.role === "assistant";
+  const kept = keep(message, takes_reasoning ? ANSWER_FIELDS : MESSAGE_FIELDS, param, message.role === "assistant");
+  if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => callOf(call, model));
   if (!Array.isArray(message.content)) return kept;
   const content = message.content.map((part, index) => partOf(part, `${param}.content[${index}]`, model));
   return { ...kept, content };
@@ -152,6 +172,24 @@ function partOf(part: ContentPart, param: string, model: Target): ContentPart {
 function takenParts({ supports }: Target): string {
   const media = Object.entries(DECLARED_BY).filter(([, declared_by]) => supports[declared_by]);
   return `Send ${["text", ...media.map(([type]) => type)].join(", ")}, or choose another model (GET /api/v1/models, supports).`;
+}
+
+/** Other fields of a call are of the provider that made it: they are dropped. */
+function callOf(call: ToolCall, { kind }: Target): ToolCall {
+  const kept = keep(call, kind === "openai-compatible" ? SIGNED_CALL_FIELDS : CALL_FIELDS, "", true);
+  return { ...kept, function: keep(call.function, CALLED_FIELDS, "", true) };
+}
+
+function choiceOf(choice: ToolChoice): ToolChoice {
+  if (typeof choice === "string") return choice;
+  const chosen = keep(choice.function, CHOSEN_FIELDS, "tool_choice.function");
+  return { ...keep(choice, CHOICE_FIELDS, "tool_choice"), function: chosen };
+}
+
+function formatOf(format: ResponseFormat): ResponseFormat {
+  if (format.type !== "json_schema") return keep(format, FORMAT_FIELDS, "response_format");
+  const json_schema = keep(format.json_schema, SCHEMA_FIELDS, "response_format.json_schema");
+  return { ...keep(format, SCHEMA_FORMAT_FIELDS, "response_format"), json_schema };
 }
 
 function toolOf(tool: FunctionTool, param: string): FunctionTool {

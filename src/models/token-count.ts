@@ -1,6 +1,7 @@
 import type { ChatRequest } from "../contract/completions.ts";
 import { mediaOf } from "./media-tokens.ts";
 import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
+import { REASONING_FIELDS } from "./request-fields.ts";
 
 /**
  * Tokens are estimated from bytes, never by a tokeniser: those are slow, and quadratic on hostile input. A hold takes
@@ -33,7 +34,7 @@ export function estimateTokens(text: string): number {
  */
 export function estimateCounts({ request, media_tokens }: ProviderRequest, output: string): Counts {
   return {
-    input_tokens: estimateTokens(promptText(request)) + media_tokens,
+    input_tokens: estimateTokens(billedText(request)) + media_tokens,
     cached_input_tokens: 0,
     output_tokens: estimateTokens(output),
     reasoning_tokens: 0,
@@ -63,6 +64,20 @@ export function promptText(request: ChatRequest): string {
     for (const call of message.tool_calls ?? []) texts.push(call.function.name, call.function.arguments);
   }
   if (request.tools != null) texts.push(JSON.stringify(request.tools));
+  return texts.join("\n");
+}
+
+/** `promptText`, and what else of a request its provider bills as input. */
+export function billedText(request: ChatRequest): string {
+  const texts = [promptText(request)];
+  const add = (value: unknown) => {
+    if (value != null) texts.push(typeof value === "string" ? value : JSON.stringify(value));
+  };
+  for (const message of request.messages) {
+    for (const field of ["name", "refusal", ...REASONING_FIELDS]) add(message[field]);
+    if (Array.isArray(message.content)) for (const { refusal } of message.content) add(refusal);
+  }
+  if (request.response_format?.type === "json_schema") add(request.response_format.json_schema);
   return texts.join("\n");
 }
 

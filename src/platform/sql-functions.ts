@@ -40,6 +40,11 @@ export function readDefinitions(): SqlDefinition[] {
   });
 }
 
+/** A statement that is kept in `sql/` beside its store: `readStatement(import.meta.dirname, "settle")`. Read it once, at module load. */
+export function readStatement(folder: string, name: string): string {
+  return readFileSync(join(folder, "sql", `${name}.sql`), "utf8");
+}
+
 /**
  * The definitions to apply, types first. None when a newer release has been here: the functions of the newer release also
  * serve the nodes of this one, because a function whose signature or meaning changes gets a new name. Throws when a type
@@ -58,7 +63,27 @@ export function changedDefinitions(
       throw new Error(`the SQL type ${name} was changed after it had been applied: give the changed type a new name`);
     }
   }
-  return [...changed.filter(({ kind }) => kind === "type"), ...changed.filter(({ kind }) => kind === "function")];
+  const types = changed.filter(({ kind }) => kind === "type");
+  return [...inOrderOfUse(types), ...changed.filter(({ kind }) => kind === "function")];
+}
+
+/** Orders types so that each comes after the types in its text. */
+function inOrderOfUse(types: readonly SqlDefinition[]): SqlDefinition[] {
+  const ordered = new Set<SqlDefinition>();
+  const add = (type: SqlDefinition) => {
+    for (const other of types) {
+      if (other !== type && !ordered.has(other) && new RegExp(`^  \\w+ ${other.name}\\b`, "m").test(type.text))
+        add(other);
+    }
+    ordered.add(type);
+  };
+  for (const type of types) add(type);
+  return [...ordered];
+}
+
+/** The retired functions that a release drops. */
+export function droppedFunctions(retired: readonly RetiredFunction[], release: string): RetiredFunction[] {
+  return retired.filter(({ dropped_in }) => compareReleases(release, dropped_in) >= 0);
 }
 
 /** Orders releases `1.2.3` by their numbers. A pre-release counts as its release. */
@@ -92,7 +117,7 @@ export async function applyDefinitions(
   const changed = changedDefinitions(definitions, rows, release);
   const is_newer = rows.every((row) => compareReleases(row.release, release) < 0);
   if (changed.length === 0 && !is_newer) return;
-  const dropped = retired.filter(({ dropped_in }) => compareReleases(release, dropped_in) >= 0);
+  const dropped = droppedFunctions(retired, release);
   await connection.query({ text: "begin" });
   try {
     await connection.script("set local check_function_bodies = off");
@@ -121,4 +146,12 @@ async function recordDefinitions(connection: SqlConnection, definitions: readonl
  * Functions of earlier releases. A function stays for one release after the last one that calls it, because nodes of both
  * releases run beside each other during an upgrade.
  */
-export const RETIRED_FUNCTIONS: readonly RetiredFunction[] = [];
+export const RETIRED_FUNCTIONS: readonly RetiredFunction[] = [
+  { signature: "ledger_apply(json, timestamptz, integer)", dropped_in: "1.1.0" },
+  { signature: "finish_steps_of_agents(jsonb)", dropped_in: "1.1.0" },
+  { signature: "admit_run_nows(jsonb, timestamptz)", dropped_in: "1.1.0" },
+  {
+    signature: "begin_run_nows(jsonb, text, text, integer, integer, integer, integer, timestamptz)",
+    dropped_in: "1.1.0",
+  },
+];

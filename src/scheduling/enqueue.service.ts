@@ -7,7 +7,7 @@ import { newId } from "../platform/ids.ts";
 import * as runStore from "./run.store.ts";
 import { claimedOf, recordOf } from "./run-record.ts";
 import type { Offer } from "./run-signals.ts";
-import type { ClaimedRun, Enqueued, NewRun } from "./scheduling.types.ts";
+import type { ClaimedRun, Enqueued, NewRun, RunNowStatements } from "./scheduling.types.ts";
 
 /** Runs by hand that one user may have in the queue. Due runs are never refused. */
 const MAX_QUEUED_MANUAL = 1_000;
@@ -22,7 +22,7 @@ type Asked = NewRun & { id: string };
 /** The ways into the queue, for runs that somebody asks for. */
 export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; offer(): Offer | null }) {
   const { db, clock, lease_ms } = deps;
-  let admit: string | null = null;
+  let statements: RunNowStatements | null = null;
 
   /** Begins the whole batch with this node's worker, or nothing of it; null when that has no places for all. */
   const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
@@ -30,7 +30,7 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
     // null: whether they were begun is not known
     let begun: ClaimedRun[] | null = null;
     try {
-      const refusals = await runStore.beginRunNows(db, asked, { ...offer, admit, lease_ms, now });
+      const refusals = await runStore.beginRunNows(db, asked, { ...offer, statements, lease_ms, now });
       begun = asked.filter((_, nth) => refusals?.[nth] === null).map((run) => begunRun(run, now));
       return (
         refusals?.map((refusal, nth) => {
@@ -49,7 +49,7 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
     try {
       const { refusals, queued } = await db.transaction(async (tx) => {
         let taken: runStore.ClaimedRow[] = [];
-        const refusals = admit === null ? [] : await runStore.admitRunNows(tx, admit, asked, now);
+        const refusals = statements === null ? [] : await runStore.admitRunNows(tx, statements, asked, now);
         const allowed = asked.filter((_, nth) => (refusals[nth] ?? null) === null);
         const rows = await runStore.insertManualRuns(tx, allowed, MAX_QUEUED_MANUAL, now);
         if (offer !== null && rows.length > 0) {
@@ -80,12 +80,9 @@ export function createEnqueue(deps: { db: Db; clock: Clock; lease_ms: number; of
   });
 
   return {
-    /**
-     * Asked of run-nows, in the transaction that queues them: the name of an SQL function `(runs jsonb, now timestamptz)
-     * returns text[]` that tells, in order, why each is refused, or null. What it lets pass stays so until the end.
-     */
-    onRunNow(procedure: string): void {
-      admit = procedure;
+    /** Sets the statements that decide on run-nows, in the transaction that queues or begins them. */
+    onRunNow(decide: RunNowStatements): void {
+      statements = decide;
     },
     /**
      * Queues a run by hand; a worker of this node that has a place has it at once. Resolves to why it is refused when

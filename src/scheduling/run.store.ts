@@ -1,5 +1,6 @@
 import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
 import { jsonbText } from "../platform/storable.ts";
 import type {
   ClaimLimits,
@@ -8,12 +9,14 @@ import type {
   NewRun,
   RunFinish,
   RunLease,
+  RunNowStatements,
   StepFinish,
   StepStart,
 } from "./scheduling.types.ts";
 
 /** Writes to runs and their steps. Every write under a lease names its epoch: of a stale one it changes nothing. */
 
+const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
 /** Runs given back in one go; the rest follows a second later. */
 const REAP_BATCH = 500;
 /** Lower goes first: somebody waits for a chat, nobody for a schedule. */
@@ -110,16 +113,16 @@ export async function insertManualRuns(
   });
 }
 
-/** Why run-nows are refused, in order; null: they may be queued. `admit` names the SQL function that decides. */
+/** Why run-nows are refused, in order; null: they may be queued. */
 export async function admitRunNows(
   tx: Tx,
-  admit: string,
+  { refuse }: RunNowStatements,
   runs: readonly NewRun[],
   now: Instant,
 ): Promise<(string | null)[]> {
   const [row] = await tx.query<{ refusals: (string | null)[] }>({
-    name: admit,
-    text: `select array_to_json(${admit}($1::jsonb, $2)) as refusals`,
+    name: "run_refuse",
+    text: refuse,
     values: [jsonbText(runs), now],
   });
   return row?.refusals ?? [];
@@ -133,17 +136,17 @@ export async function admitRunNows(
 export async function beginRunNows(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
-  { admit, worker_id, most, limits, lease_ms, now }: Omit<Claiming, "reserved_only"> & { admit: string | null },
+  beginning: Omit<Claiming, "reserved_only"> & { statements: RunNowStatements | null },
 ): Promise<(string | null)[] | null> {
+  const { statements, worker_id, most, limits, lease_ms, now } = beginning;
   const rows = runs.map(({ is_awaited: _, ...run }) => ({ ...run, priority: PRIORITY.manual }));
   const places = [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user];
   const is_quiet = runs.every(({ is_awaited }) => is_awaited === true);
   const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
     name: "run_begin",
     of_calls: true,
-    text: `select begin_run_nows($1, $2, $3, $4, $5, $6, $7, $8) as refusals,
-      case when $9 then set_config('synchronous_commit', 'off', true) end`,
-    values: [jsonbText(rows), admit, ...places, lease_ms, now, is_quiet],
+    text: statements?.begin ?? BEGIN_RUNS,
+    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet],
   });
   return row?.refusals ?? null;
 }

@@ -58,7 +58,7 @@ export type Scheduling = ReturnType<typeof createScheduling>;
 /** Schedules, their occurrences, and the durable queue of runs. Domain time is `clock`'s; leases are the database's real time. */
 export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
   const listeners: OnSetback[] = [];
-  const ends: RunEnds = { listeners: [], lost_listeners: [], rider: null };
+  const ends: RunEnds = { listeners: [], lost_listeners: [], ends_with_step: false };
   const signals = createRunSignals(db);
   const tell: OnSetback = async (setback, tx) => {
     for (const listener of listeners) await listener(setback, tx);
@@ -77,12 +77,12 @@ export function createScheduling({ db, clock }: { db: Db; clock: Clock }) {
       ends.lost_listeners.push(listener);
     },
     /**
-     * Subscribes to the end of runs that were at work. `rider` names the SQL function that stands for `finish_steps` then
-     * (jsonb array to jsonb array): it takes `ends` from those steps whose run's success the listener has to hear of.
+     * Subscribes to the end of runs that were at work. With `ends_with_step`, a run may end with its last step, without
+     * the listener: the statement that carries out the riders removes `ends` from steps that need the listener.
      */
-    onRunEnd(listener: OnRunEnd, rider: string | null = null): void {
+    onRunEnd(listener: OnRunEnd, ends_with_step = false): void {
       ends.listeners.push(listener);
-      ends.rider = ends.listeners.length === 1 ? rider : null;
+      ends.ends_with_step = ends.listeners.length === 1 && ends_with_step;
     },
   };
 }
@@ -152,11 +152,11 @@ function createSchedules(db: Db, clock: Clock, tell: OnSetback) {
   };
 }
 
-/** Who hears of the ends of runs, of how many were given up for lost, and the rider that lets those pass of which nobody has to. */
+/** Subscribers to ended and lost runs, and whether a run may end with its last step. */
 interface RunEnds {
   listeners: OnRunEnd[];
   lost_listeners: ((runs: number) => void)[];
-  rider: string | null;
+  ends_with_step: boolean;
 }
 
 interface QueueDeps {
@@ -272,8 +272,8 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
       return runStore.finishStep(db, runStore.finishStepArgument(lease, step, clock.now()));
     },
     /** `startStep` of a model call as a rider of the ledger's hold: its answer is `{done, state}`. */
-    startStepRider(lease: RunLease, step: StepStart): { procedure: string; argument: unknown } {
-      return { procedure: "start_steps", argument: runStore.startStepArgument({ lease, step, now: clock.now() }) };
+    startStepRider(lease: RunLease, step: StepStart): { kind: "start_step"; argument: unknown } {
+      return { kind: "start_step", argument: runStore.startStepArgument({ lease, step, now: clock.now() }) };
     },
     /**
      * `finishStep` as a rider of the ledger's settle: the step and its charge are there both or not at all. With
@@ -283,11 +283,11 @@ function createQueue({ db, clock, tell, ends, signals }: QueueDeps) {
     finishStepRider(
       lease: RunLease,
       step: StepFinish & { output?: string | null },
-    ): { procedure: string; argument: unknown } {
+    ): { kind: "finish_step"; argument: unknown } {
       const { output = null, ...finish } = step;
-      const ending = ends.rider === null ? finish : { ...finish, output, told: signals.isAwaited(lease.run_id) };
+      const ending = !ends.ends_with_step ? finish : { ...finish, output, told: signals.isAwaited(lease.run_id) };
       return {
-        procedure: ends.rider ?? "finish_steps",
+        kind: "finish_step",
         argument: runStore.finishStepArgument(lease, ending, clock.now()),
       };
     },

@@ -154,3 +154,12 @@ export interface RunFilter {
   /** Of queued_at: exclusive. */
   to?: Instant | undefined;
 }
+
+/**
+ * Statements that decide on run-nows and may ask other modules: `refuse` takes (runs, now) and returns `refusals`, `begin`
+ * takes what sql/begin-runs.sql takes.
+ */
+export interface RunNowStatements {
+  refuse: string;
+  begin: string;
+}

@@ -7,6 +7,7 @@ import { createModels } from "../../src/models/models.service.ts";
 import { addDays, createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
+import { applyWithRiders } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { completion, delta, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -28,7 +29,7 @@ beforeAll(async () => {
     $$`,
   });
   upstream = await startUpstream();
-  ledger = createLedger({ db, clock: createSystemClock() });
+  ledger = createLedger({ db, clock: createSystemClock(), with_riders: applyWithRiders("rider_of_test") });
   const provider = { name: "lab", kind: "openai-compatible" as const, base_url: upstream.url, api_key_env: null };
   const model = {
     id: "lab/small",
@@ -75,7 +76,7 @@ const callOf = (fields: Partial<CompletionCall> = {}): CompletionCall => ({
   signal: new AbortController().signal,
   ...fields,
 });
-const riderOf = (agrees: boolean) => () => ({ procedure: "rider_of_test", argument: { agrees } });
+const riderOf = (agrees: boolean) => () => ({ kind: "rider", argument: { agrees } });
 
 it("a rider is made from the answer and what it costs, and settles with it", async () => {
   let seen: unknown;

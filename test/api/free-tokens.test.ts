@@ -183,6 +183,24 @@ describe("a prompt for nothing, by hanging up before the first word", () => {
     expect(await charges(user)).toMatchObject([{ amount: -INPUT, model: "lab/plain" }]);
   });
 
+  const hi = { role: "user", content: "hi" };
+  const answer = (fields: object) => ({ messages: [{ role: "assistant", content: "x", ...fields }, hi] });
+  it.each([
+    ["the reasoning of an answer", answer({ reasoning_content: PROMPT })],
+    ["the details of a reasoning", answer({ reasoning_details: [{ type: "reasoning.text", text: PROMPT }] })],
+    ["a refusal", answer({ refusal: PROMPT })],
+    ["a part of type refusal", answer({ content: [{ type: "refusal", refusal: PROMPT }] })],
+    ["a name", { messages: [{ ...hi, name: PROMPT }] }],
+    [
+      "the schema of an answer",
+      { response_format: { type: "json_schema", json_schema: { name: "s", schema: { description: PROMPT } } } },
+    ],
+  ])("costs the input where the prompt is %s", async (_where, fields) => {
+    lab.upstream.answer(() => {});
+    await hangUpOn(streamed("lab/plain", fields));
+    await expect.poll(() => settledBalance(user)).toBeLessThanOrEqual(GRANT - INPUT);
+  });
+
   it("costs the window where a picture of unknown size was sent", async () => {
     lab.upstream.answer(() => {});
     await hangUpOn({ ...showing("lab/media", picture), stream: true });

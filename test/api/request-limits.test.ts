@@ -1,6 +1,6 @@
 import { connect } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type Client, type Service, startService } from "../support/service.ts";
+import { ADMIN_KEY, type Client, type Service, startService } from "../support/service.ts";
 
 let service: Service;
 let user: Client;
@@ -36,7 +36,7 @@ describe("bodies on paths that need no key", () => {
     ["/api/v1/auth/sign-in", 16_384],
     ["/api/v1/auth/sign-up", 16_384],
     ["/api/v1/api-keys/revoke-leaked", 16_384],
-    ["/api/v1/billing/stripe/webhook", 524_288],
+    ["/api/v1/billing/stripe/webhook", 262_144],
   ])("%s: more than %i bytes are refused, whether declared or not", async (path, limit) => {
     const body = JSON.stringify({ email: "x".repeat(limit) });
     expect(await codeOf(await sent(path, body))).toEqual([413, "body_too_large"]);
@@ -123,6 +123,17 @@ describe("the headers of every answer (no page of another site frames it, no bro
 });
 
 describe("a flood from one address", () => {
+  it("of guesses at the operator's key is answered 429, and the operator is not locked out", async () => {
+    const statuses = new Set<number>();
+    for (let guess = 0; guess < 100; guess += 1) {
+      const headers = { Authorization: `Bearer guess-${guess}` };
+      statuses.add((await fetch(`${service.url}/api/v1/admin/users`, { headers })).status);
+    }
+    expect([...statuses]).toEqual([401, 429]);
+    const headers = { Authorization: `Bearer ${ADMIN_KEY}` };
+    expect((await fetch(`${service.url}/api/v1/admin/users`, { headers })).status).toBe(200);
+  });
+
   it("of sign-in requests is answered 429 before a body is read", async () => {
     const path = "/api/v1/auth/sign-out";
     const statuses = new Set<number>();

@@ -127,12 +127,15 @@ describe("a caller who is thrown out goes on reading", () => {
     expect((await balance()).available).toBeLessThan(625_000);
   });
 
-  test("before the first output the answer is the refusal, and upstream is left", async () => {
+  test("before the first output the answer is the refusal, also of an answer in one piece, and upstream is left", async () => {
     upstream.answer(hanging());
-    for (const stream of ["a chat completion", "a chat that goes on without its caller", "an agent as a model"]) {
+    const in_one_piece = ({ key, agent_id }: Doomed) =>
+      send(there, key, "POST", `/agents/${agent_id}/chat`, { messages });
+    const names = ["a chat completion", "a chat that goes on without its caller", "an agent as a model"];
+    for (const [stream, ask_for] of [...names.map((name) => [name, streams[name]] as const), ["chat", in_one_piece]]) {
       const doomed = await doomedCaller();
       const asked = upstream.requests.length;
-      const answer = streams[stream]?.(doomed) as Promise<Response>;
+      const answer = (ask_for as typeof in_one_piece)(doomed);
       await upstream.until(() => upstream.requests.length > asked);
       await call(here, doomed.own, "DELETE", `/api-keys/${doomed.key_id}`);
       const response = await answer;

@@ -1,6 +1,9 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { dumpSchema } from "../../migrations/schema.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { readDefinitions } from "../../src/platform/sql-functions.ts";
+import { RETIRED_FUNCTIONS, readDefinitions } from "../../src/platform/sql-functions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
@@ -20,6 +23,10 @@ const restart = async () => {
   await db.close();
   db = await database.open();
 };
+
+it("schema.sql is the schema of a database on this storage (npm run schema writes it)", async () => {
+  expect(await dumpSchema(db)).toBe(readFileSync(join(import.meta.dirname, "../../schema.sql"), "utf8"));
+});
 
 describe("the SQL functions of a database", () => {
   const OTHER = "create or replace function ledger_used_percent(granted bigint, posted bigint) returns integer";
@@ -49,6 +56,13 @@ describe("the SQL functions of a database", () => {
     expect(await db.query({ text: "select distinct release from sql_definition" })).toHaveLength(1);
   });
 
+  it("those that are retired are still there for nodes of the release before, by the signatures that will drop them", async () => {
+    for (const { signature } of RETIRED_FUNCTIONS) {
+      const text = "select to_regprocedure($1) is not null as exists";
+      expect(await db.query({ text, values: [signature] }), signature).toEqual([{ exists: true }]);
+    }
+  });
+
   it("those that are unchanged are not applied again", async () => {
     const times = () => db.query({ text: "select name, applied_at from sql_definition order by name" });
     const before = await times();
@@ -57,9 +71,10 @@ describe("the SQL functions of a database", () => {
   });
 
   it("all have a body that the database accepts, also those whose body it does not check when it creates them", async () => {
-    for (const { kind, text } of readDefinitions()) {
+    for (const { name, kind, text } of readDefinitions()) {
       const end = text.search(/^create or replace trigger/m);
-      if (kind === "function") await db.query({ text: end === -1 ? text : text.slice(0, end) });
+      const created = end === -1 ? text : text.slice(0, end);
+      if (kind === "function") await expect(db.query({ text: created }), name).resolves.toEqual([]);
     }
   });
 });

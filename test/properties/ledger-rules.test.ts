@@ -4,7 +4,7 @@ import { addSeconds } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
+import { applyWithRiders, createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -237,9 +237,10 @@ test("a rider that says no undoes the charge and lets the hold go; one that says
       select jsonb_agg(jsonb_build_object('done', argument ->> 'step' <> 'stale')) from jsonb_array_elements(arguments) as argument
     $$`,
   });
+  const fixture = createLedgerFixture(db, undefined, [], applyWithRiders("ride"));
   const user_id = await fixture.account(100);
   const stale = await heldBy(fixture.hold(user_id, 40));
-  const rider = (step: string) => ({ rider: { procedure: "ride", argument: { step } } });
+  const rider = (step: string) => ({ rider: { kind: "ride", argument: { step } } });
   expect(await fixture.settle(user_id, stale, 40, rider("stale"))).toEqual({ status: "superseded" });
   expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 0 });
   const good = await heldBy(fixture.hold(user_id, 40));
@@ -257,8 +258,9 @@ test("a hold whose rider says no holds nothing; one whose rider says yes is refu
         from jsonb_array_elements(arguments) as argument
     $$`,
   });
+  const fixture = createLedgerFixture(db, undefined, [], applyWithRiders("begin_of_test"));
   const user_id = await fixture.account(100);
-  const rider = (step: string) => ({ rider: { procedure: "begin_of_test", argument: { step } } });
+  const rider = (step: string) => ({ rider: { kind: "begin", argument: { step } } });
   const holds = [
     fixture.hold(user_id, 40, rider("good")),
     fixture.hold(user_id, 30, rider("stale")),

@@ -1,5 +1,6 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
+import { APPLY_WITH_STEPS } from "../../src/agents/statements.store.ts";
 import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
 import type { Db, Sql } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
@@ -53,7 +54,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
       await scheduling.startStep(lease, MODEL_CALL);
       const held = (await hold(user_id, 10, { run_id: lease.run_id })) as { hold_id: string };
       const step = { index: 0, status: "succeeded" as const };
-      const rider = { procedure: "finish_steps", argument: finishStepArgument(lease, step, NOW) };
+      const rider = { kind: "finish_step", argument: finishStepArgument(lease, step, NOW) };
       const charge = settleOf(user_id, held.hold_id, 4, { run_id: lease.run_id });
       settles.push({ kind: "settle", ...charge, rider });
     }
@@ -63,7 +64,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
   const leases = (runs: ClaimedRun[]) => runs.map(({ lease }) => lease).reverse();
 
   const writers: Record<string, (sql: Sql, scene: Scene) => Promise<unknown>> = {
-    "a batch of settles": (sql, { settles }) => applyOperations(sql, settles.toReversed(), NOW),
+    "a batch of settles": (sql, { settles }) => applyOperations(sql, settles.toReversed(), NOW, APPLY_WITH_STEPS),
     "the end of all runs of a user": (sql, { user_id }) =>
       cancelRuns(sql, { user_id, agent_id: null, run_id: null }, NOW),
     "a worker that gives its runs back": (sql) => handBackRuns(sql, { worker_id: "worker", lease: null }, NOW),

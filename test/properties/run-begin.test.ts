@@ -33,7 +33,7 @@ async function worker(most: number, limits = LIMITS): Promise<ClaimedRun[]> {
 }
 
 async function ride(lease: ClaimedRun["lease"], output: string | null) {
-  const { procedure, argument } = queue.scheduling.finishStepRider(lease, {
+  const { argument } = queue.scheduling.finishStepRider(lease, {
     index: 0,
     status: "succeeded",
     result: { role: "assistant", content: "done\0" },
@@ -41,7 +41,7 @@ async function ride(lease: ClaimedRun["lease"], output: string | null) {
     output,
   });
   const [row] = await queue.db.query<{ answers: Record<string, unknown>[] }>({
-    text: `select ${procedure}($1::jsonb) as answers`,
+    text: "select finish_steps(leave_failing_ends($1::jsonb)) as answers",
     values: [jsonbText([argument])],
   });
   return row?.answers[0] ?? {};
@@ -75,7 +75,7 @@ test("run-nows beyond their user's limit, or the places there are, wait in the q
 });
 
 test("a step that ends its run ends it with its outcome, and whoever waits here is told the run as its record is", async () => {
-  queue.scheduling.onRunEnd(async () => async () => {}, "finish_steps_of_agents");
+  queue.scheduling.onRunEnd(async () => async () => {}, true);
   const given = await worker(5);
   await ask({ first_step: FIRST_STEP });
   const [{ lease }] = given as [ClaimedRun];

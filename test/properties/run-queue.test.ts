@@ -140,14 +140,14 @@ describe("a run's way", () => {
     const first = await queue.claimOne();
     await queue.scheduling.startStep(first.lease, MODEL_CALL);
     const ride = async () => {
-      const { procedure, argument } = queue.scheduling.finishStepRider(first.lease, {
+      const { argument } = queue.scheduling.finishStepRider(first.lease, {
         index: 0,
         status: "succeeded",
         result: "a\0",
         usage: USAGE,
       });
       const [row] = await queue.db.query<{ ok: boolean }>({
-        text: `select (${procedure}($1::jsonb)->0->>'done')::boolean as ok`,
+        text: "select (finish_steps($1::jsonb)->0->>'done')::boolean as ok",
         values: [jsonbText([argument])],
       });
       return row?.ok;

@@ -1,3 +1,4 @@
+-- Every node drops the cached sessions of a user who is suspended, resumed or erased.
 create or replace function tell_sessions_of_user() returns trigger language plpgsql as $$
 begin
   perform pg_notify('session_changed', new.id::text);

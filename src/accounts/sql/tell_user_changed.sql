@@ -1,3 +1,4 @@
+-- Every node drops the cached keys of a user who is suspended, resumed or erased.
 create or replace function tell_user_changed() returns trigger language plpgsql as $$
 begin
   perform pg_notify('api_key_changed', id::text) from api_key where user_id = new.id;

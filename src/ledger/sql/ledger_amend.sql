@@ -1,5 +1,5 @@
--- Replaces what was last known of a call by what it really came to. `rest` has its counts and rates whole, and of its
--- cost what is charged now. The usage of the day on which it was first charged follows.
+-- Replaces a charge that was made from progress by the real charge. `rest` has the whole counts and rates, and as its cost
+-- the difference that is charged now. The usage of the day of the first charge changes with it.
 create or replace function ledger_amend(rest usage_event) returns void language plpgsql as $$
 declare
   none constant uuid := '00000000-0000-0000-0000-000000000000';

@@ -1,6 +1,6 @@
--- Takes back up to `amount` of a grant, once per key: first what is free, then what expired unspent (which is gone
--- already, and is only called by its new name), then what calls hold, as soon as they let go of it. What was spent
--- becomes debt; so does all of what was used as overage, which no grant gave (no bucket).
+-- Takes back up to `asked` tokens of a grant, once per key. It takes free tokens first, then tokens that expired unspent
+-- (their expiry is reversed), then tokens that calls hold, when the holds end. Spent tokens become debt. Without a bucket,
+-- overage is taken back, and all of it becomes debt.
 create or replace function ledger_claw_back(
   of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
 ) returns setof reversal language plpgsql as $$
@@ -20,7 +20,8 @@ begin
   perform ledger_expire(of_user, instant);
   if of_bucket is null then
     perform ledger_post(of_user, 'clawback', -asked, null, 0, asked, of_reason, instant);
-    return query insert into reversal values (of_user, of_key, null, asked, asked, of_reason, instant) returning *;
+    return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, null, asked, asked, of_reason, instant) returning *;
     return;
   end if;
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
@@ -44,5 +45,6 @@ begin
     perform ledger_post(of_user, 'clawback', -owed, null, 0, owed, of_reason, instant);
   end if;
   perform ledger_note_balance(of_user);
-  return query insert into reversal values (of_user, of_key, of_bucket, taken, owed, of_reason, instant) returning *;
+  return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, of_bucket, taken, owed, of_reason, instant) returning *;
 end $$;

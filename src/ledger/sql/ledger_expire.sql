@@ -1,4 +1,5 @@
--- Closes what has expired of one account by `instant`, in the order and at the time it expired. What is held stays.
+-- Closes the buckets of one account that have expired by `instant`, in the order and at the time of their expiry. Held tokens
+-- stay.
 create or replace function ledger_expire(of_user uuid, instant timestamptz) returns void language plpgsql as $$
 declare
   b bucket;

@@ -1,4 +1,5 @@
--- Adds a bucket, once per grant_key, and repays debt from it first. Returns the id of the bucket that stands.
+-- Adds a bucket, once per grant_key, and repays debt from it first. Returns the bucket's id; for a known grant_key, the id
+-- of the earlier bucket.
 create or replace function ledger_grant(
   of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamptz, expires timestamptz,
   of_note text, of_key text

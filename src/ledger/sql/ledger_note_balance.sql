@@ -7,7 +7,7 @@ begin
   select * into strict a from account where user_id = of_user;
   reached := ledger_used_percent(a.granted, a.posted);
   if reached > a.told_percent then
-    insert into crossing
+    insert into crossing (user_id, seq, kind, percent, hold_id, detail)
       select of_user, a.seq, 'balance', percent, null,
           jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted)
         from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached;

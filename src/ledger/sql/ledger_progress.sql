@@ -1,6 +1,5 @@
--- Renews the leases of calls that live, and notes what they have come to. A lease that has run out is renewed as well,
--- as long as nothing has ended the hold: who notes this lives. It waits for nobody, so that it can stand in
--- no deadlock: a hold that is being ended at this moment needs nothing. Nor does it wait for the disk.
+-- Renews the leases of calls under way, and stores their progress. An expired lease is renewed too while its hold exists. It
+-- skips locked holds, so it never waits and has no deadlock: a locked hold is about to end. It does not wait for the disk.
 create or replace function ledger_progress(calls json, hold_seconds integer) returns void language plpgsql as $$
 begin
   perform set_config('synchronous_commit', 'off', true);

@@ -1,6 +1,6 @@
--- Gives back up to `amount` of what was clawed back of a grant, once per key: first calls may keep what they hold, then
--- debt is let off, and the rest returns to the bucket, where it expires at once if the bucket has. Of overage, only what
--- debt is let off is given back.
+-- Gives back up to `asked` tokens that were clawed back of a grant, once per key. Calls may keep tokens that they hold, then
+-- debt is reduced, and the rest returns to the bucket, where it expires at once if the bucket has expired. Without a bucket,
+-- only debt is reduced.
 create or replace function ledger_reinstate(
   of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamptz
 ) returns setof reversal language plpgsql as $$
@@ -24,7 +24,8 @@ begin
     if let_off > 0 then
       perform ledger_post(of_user, 'adjustment', let_off, null, 0, -let_off, of_reason, instant);
     end if;
-    return query insert into reversal values (of_user, of_key, null, -let_off, -let_off, of_reason, instant) returning *;
+    return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, null, -let_off, -let_off, of_reason, instant) returning *;
     return;
   end if;
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
@@ -47,5 +48,6 @@ begin
       perform ledger_post(of_user, 'expiry', -back, of_bucket, -back, 0, 'Expired', instant);
     end if;
   end if;
-  return query insert into reversal values (of_user, of_key, of_bucket, -given, -let_off, of_reason, instant) returning *;
+  return query insert into reversal (user_id, key, bucket_id, amount, debt, reason, created_at)
+      values (of_user, of_key, of_bucket, -given, -let_off, of_reason, instant) returning *;
 end $$;

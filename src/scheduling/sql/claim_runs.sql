@@ -33,7 +33,7 @@ begin
       select user_id from run where status = 'queued' order by priority, id limit considered
     ) as front
   );
-  -- So many runs of each are looked at; all that could be wanted only when that was too few.
+  -- Runs of each user to look at. All possible ones only if these were too few.
   depth := greatest(4, 4 * places / greatest(1, cardinality(candidates)));
   loop
     select array_agg(user_id), array_agg(id) into user_ids, run_ids from (

@@ -22,7 +22,7 @@ begin
       internal = coalesce(excluded.internal, run_step.internal)
     where run_step.status = 'running'
   )
-  -- what was still seen as running and was not written for has changed meanwhile: it is being cancelled, or lost
+  -- A run that was read as running but not written has changed since: it is being cancelled, or the lease is lost.
   select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'state', case
         when counted.ordinality is not null then 'running'
         when exists (

@@ -1,6 +1,5 @@
--- Workers and waiters on every node hear of a change as soon as it is committed, whoever made it. Who inserts runs tells
--- of them himself, unless he has claimed them as well. Of the end of a run at home only those need to hear for whom it
--- may make a place.
+-- Notifies workers and waiters on every node of a changed run when it is committed. Code that inserts runs notifies them
+-- itself, unless it claims the runs too. The end of a run at home is notified only if queued runs may take its place.
 create or replace function tell_run_changed() returns trigger language plpgsql as $$
 begin
   case new.status

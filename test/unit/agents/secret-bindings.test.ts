@@ -134,9 +134,18 @@ describe("a null in place of a secret's name", () => {
     });
   });
 
-  test("of two secrets with the same settings is the one at its place, and refused elsewhere", () => {
+  test("of two secrets with the same settings keeps their order, and is refused when one of them is missing", () => {
     const twin = { ...auth, secret: "TWIN" };
     const two: ToolsConfig = { web_fetch: { enabled: true, auth: [auth, twin] } };
+    const other = { ...auth, secret: "STRIPE", hosts: ["eu.stripe.example"] };
+    const [first, second] = [auth, twin].map((each) => ({ ...each, secret: null }));
+    const written = { web_fetch: { enabled: true, auth: [other, first, second] } };
+    expect(write(written, ["agents:write"], two)).toEqual({
+      web_fetch: { enabled: true, auth: [other, auth, twin] },
+    });
+    const one_left = { web_fetch: { enabled: true, auth: [second] } };
+    expect(write(one_left, ["agents:write"], two)).toMatchObject({ code: "insufficient_scope", param: FETCH });
+    expect(write(one_left, ["secrets:write"], two)).toMatchObject({ code: "invalid_value", param: FETCH });
     const moved = {
       web_fetch: { enabled: true, auth: [{ ...auth, hosts: ["x.example"] }, twin, { ...auth, secret: null }] },
     };

@@ -80,7 +80,7 @@ it("lets a call live on while its charge waits for the database, and notes the c
   for (const hold_id of ["one", "two"]) await hold(living, hold_id);
   const whole = { ...charge(9), hold_id: "one" };
   const settling = living.ledger.settle(whole);
-  void living.ledger.settle({ ...charge(9), hold_id: "two", rider: { procedure: "record", argument: 1 } });
+  void living.ledger.settle({ ...charge(9), hold_id: "two", rider: { kind: "record", argument: 1 } });
   fails = true;
   await vi.advanceTimersByTimeAsync(180_000);
   fails = false;

@@ -3,6 +3,7 @@ import type { ChatMessage, ContentPart, FunctionTool } from "../../../src/contra
 import type { PurserError } from "../../../src/errors.ts";
 import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
+import { monotonicMs } from "../../../src/platform/clock.ts";
 import {
   anthropicMessage,
   anthropicStream,
@@ -106,6 +107,28 @@ describe("Anthropic", () => {
     // Anthropic reports cached input apart; the contract's input includes it.
     expect(counts).toMatchObject({ input_tokens: 25, cached_input_tokens: 5, output_tokens: 6, estimated: false });
   });
+
+  it.each([
+    [100, undefined],
+    [8_000, { type: "enabled", budget_tokens: 4_000 }],
+  ])(
+    "thinks within an output cap of %i that was held for (attack: reasoning beyond the hold)",
+    async (cap, thinking) => {
+      upstream.answer(
+        anthropicMessage([{ type: "text", text: "hm" }], { input_tokens: 5, output_tokens: 5 }, "end_turn"),
+      );
+      const id = "claude-haiku-4-5-20251001";
+      const model = modelOf({ id, provider_model: id, owned_by: "anthropic", kind: "anthropic" });
+      const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" });
+      const request = requestOf({ reasoning_effort: "max" });
+      const prepared = await provider.prepare({ model, request, max_output_tokens: cap, stream: false });
+      await provider.complete(prepared, { signal: new AbortController().signal, deadline_ms: monotonicMs() + 20_000 });
+      const [sent] = upstream.requests;
+      expect(sent?.body.max_tokens).toBe(cap);
+      expect(sent?.body.thinking).toEqual(thinking);
+      expect(JSON.stringify(sent?.headers)).not.toContain("x-purser");
+    },
+  );
 
   it("streams in OpenAI's chunks", async () => {
     upstream.answer(anthropicStream(["Hel", "lo"], { input_tokens: 9, output_tokens: 4 }));

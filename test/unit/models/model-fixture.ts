@@ -40,10 +40,10 @@ export function callerOf(provider: Provider, model: Model = modelOf()) {
   const prepare = (request: ChatRequest, stream: boolean, max_output_tokens = 50) =>
     provider.prepare({ model, request, max_output_tokens, stream });
   return {
-    complete: (request = requestOf(), { signal, wait_ms }: { signal?: AbortSignal; wait_ms?: number } = {}) =>
-      provider.complete(prepare(request, false), optionsOf(signal, wait_ms)),
-    stream: (request = requestOf(), { signal, wait_ms }: { signal?: AbortSignal; wait_ms?: number } = {}) =>
-      provider.stream(prepare(request, true), optionsOf(signal, wait_ms)),
+    complete: async (request = requestOf(), { signal, wait_ms }: { signal?: AbortSignal; wait_ms?: number } = {}) =>
+      provider.complete(await prepare(request, false), optionsOf(signal, wait_ms)),
+    stream: async (request = requestOf(), { signal, wait_ms }: { signal?: AbortSignal; wait_ms?: number } = {}) =>
+      provider.stream(await prepare(request, true), optionsOf(signal, wait_ms)),
   };
 }
 

@@ -272,7 +272,7 @@ describe("a stream", () => {
   });
 });
 
-it("holds for half a token a byte and a fixed amount for each image", () => {
+it("holds for half a token a byte and a fixed amount for each image", async () => {
   const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: null, cap_field: "max_tokens" });
   const image = { type: "image_url", image_url: { url: "https://pictures.test/a.png" } };
   const prepare = (content: string | (typeof image)[]) =>
@@ -282,11 +282,12 @@ it("holds for half a token a byte and a fixed amount for each image", () => {
       max_output_tokens: 50,
       stream: false,
     });
-  const plain = prepare("é".repeat(1_000));
-  expect(plain.input_tokens).toBe(Math.ceil(Buffer.byteLength(plain.body ?? "") / 2));
-  expect(prepare([image, image]).input_tokens).toBeGreaterThan(8_192);
+  const sent = { messages: [{ role: "user", content: "é".repeat(1_000) }], model: "fake-large", max_tokens: 50 };
+  const plain = await prepare("é".repeat(1_000));
+  expect(plain.input_tokens).toBe(Math.ceil(Buffer.byteLength(JSON.stringify(sent)) / 2));
+  expect((await prepare([image, image])).input_tokens).toBeGreaterThan(8_192);
   const inline = { type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(1_000_000)}` } };
-  expect(prepare([inline]).input_tokens).toBeLessThan(4_096 + 200);
+  expect((await prepare([inline])).input_tokens).toBeLessThan(4_096 + 200);
   const text = { type: "image_url", image_url: { url: `data:image/png;base64,${"word ".repeat(1_000)}` } };
-  expect(prepare([text]).input_tokens).toBeGreaterThan(4_096 + 2_500);
+  expect((await prepare([text])).input_tokens).toBeGreaterThan(4_096 + 2_500);
 });

@@ -25,8 +25,8 @@ describe("the moment at which a request is sent", () => {
     "%s: is told before the answer, and not while the connection is being opened",
     async (_, create) => {
       let sent = 0;
-      const ask = (provider: Provider, signal: AbortSignal) => {
-        const request = provider.prepare({
+      const ask = async (provider: Provider, signal: AbortSignal) => {
+        const request = await provider.prepare({
           model: modelOf(),
           request: requestOf(),
           max_output_tokens: 50,

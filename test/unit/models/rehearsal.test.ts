@@ -15,7 +15,7 @@ function prepared(content: string | ChatMessage[], fields: Partial<ChatRequest> 
 }
 
 async function answer(...args: Parameters<typeof prepared>) {
-  const { response, counts } = await provider.complete(prepared(...args), options);
+  const { response, counts } = await provider.complete(await prepared(...args), options);
   const [choice] = response.choices;
   if (choice === undefined) throw new Error("no choice");
   const calls = (choice.message.tool_calls ?? []).map((call) => [
@@ -132,7 +132,7 @@ describe("the rehearsal model", () => {
   });
 
   it("streams one token a chunk, and charges a stream that is left for what it had sent", async () => {
-    const stream = await provider.stream(prepared("count to 4"), options);
+    const stream = await provider.stream(await prepared("count to 4"), options);
     const events: string[] = [];
     for (let step = await stream.blocks.next(); !step.done; step = await stream.blocks.next()) events.push(step.value);
     const chunks = events.map((text) => JSON.parse(text.slice(6)).choices[0]);
@@ -140,7 +140,7 @@ describe("the rehearsal model", () => {
     expect(chunks.at(-1).finish_reason).toBe("stop");
     expect(stream.counts().output_tokens).toBe(4);
 
-    const left = await provider.stream(prepared("count to 400"), options);
+    const left = await provider.stream(await prepared("count to 400"), options);
     for (let index = 0; index < 3; index += 1) await left.blocks.next();
     left.cancel();
     expect(left.counts().output_tokens).toBe(2);
@@ -150,7 +150,7 @@ describe("the rehearsal model", () => {
 describe("the rehearsal model as a stream", () => {
   it("costs what it costs in one piece, also when its tool call does not fit", async () => {
     for (const cap of [2, 50]) {
-      const request = prepared("Fetch https://a.test/x", { tools: TOOLS }, cap);
+      const request = await prepared("Fetch https://a.test/x", { tools: TOOLS }, cap);
       const stream = await provider.stream(request, options);
       while (!(await stream.blocks.next()).done);
       expect(stream.counts()).toEqual((await provider.complete(request, options)).counts);

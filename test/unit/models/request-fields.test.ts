@@ -60,6 +60,14 @@ describe("an option with a price of its own is rejected by name, for every kind 
     ["tools[0].filters", { tools: [{ type: "function", function: { name: "f" }, filters: {} }] }],
     ["tools[0].function.hosted", { tools: [{ type: "function", function: { name: "f", hosted: true } }] }],
     ["stream_options.extra", { stream_options: { extra: 1 } }],
+    ["tool_choice.extra", { tool_choice: { type: "function", function: { name: "f" }, extra: 1 } }],
+    ["tool_choice.function.extra", { tool_choice: { type: "function", function: { name: "f", extra: 1 } } }],
+    ["response_format.extra", { response_format: { type: "json_object", extra: 1 } }],
+    [
+      "response_format.json_schema.extra",
+      { response_format: { type: "json_schema", json_schema: { name: "s", extra: 1 } } },
+    ],
+    ["messages[0].reasoning_content", { messages: [{ role: "user", content: "x", reasoning_content: "x" }] }],
     ["messages[0].audio", { messages: [{ role: "assistant", content: "x", audio: { id: "audio_1" } }] }],
     ["messages[0].file_ids", { messages: [{ role: "user", content: "x", file_ids: ["file-1"] }] }],
     [
@@ -104,6 +112,18 @@ test("nested hints are dropped, and an answer that comes back loses only what it
     { role: "assistant", content: "yes" },
   ]);
   expect(tools).toEqual([{ type: "function", function: { name: "f" } }]);
+});
+
+test("of a call that comes back its provider gets what it signed, and nothing that another one added", () => {
+  const call = { id: "call_1", type: "function", function: { name: "f", arguments: "{}" } };
+  const sent = { ...call, index: 0, extra_content: { google: {} }, function: { ...call.function, parsed: {} } };
+  const callTo = (kind: ProviderKind) =>
+    forwarded({ messages: [{ role: "assistant", content: null, tool_calls: [sent] }] }, { kind }).messages;
+  const answer = { role: "assistant", content: null };
+  expect(callTo("openai")).toEqual([{ ...answer, tool_calls: [call] }]);
+  expect(callTo("openai-compatible")).toEqual([
+    { ...answer, tool_calls: [{ ...call, extra_content: { google: {} } }] },
+  ]);
 });
 
 test("the operator's forward lets exactly its fields through, whatever their value", () => {

@@ -3,6 +3,7 @@ import {
   type AppliedDefinition,
   changedDefinitions,
   compareReleases,
+  droppedFunctions,
   readDefinitions,
   type SqlDefinition,
 } from "../../../src/platform/sql-functions.ts";
@@ -23,6 +24,12 @@ describe("what a release applies", () => {
     expect(namesOf(changedDefinitions(known, [], "1.0.0"))).toEqual(["verdict", "charge"]);
   });
 
+  it("a type after the types that it names", () => {
+    const couple = { ...definition("couple", "p1", "type"), text: "create type couple as (\n  one single\n);" };
+    const both = changedDefinitions([couple, definition("single", "s1", "type")], [], "1.0.0");
+    expect(namesOf(both)).toEqual(["single", "couple"]);
+  });
+
   it.each([
     ["an older release", "0.9.0"],
     ["the same release", "1.0.0"],
@@ -39,6 +46,15 @@ describe("what a release applies", () => {
   it("no changed type: tables and running calls may use it", () => {
     expect(() => changedDefinitions(known, [applied("verdict", "v0", "0.9.0")], "1.0.0")).toThrow(/verdict.*new name/);
   });
+});
+
+it.each([
+  ["1.0.0", []],
+  ["1.1.0", ["old(jsonb)"]],
+  ["1.2.0", ["old(jsonb)"]],
+])("release %s drops %o: a function that the release before still calls stays", (release, expected) => {
+  const dropped = droppedFunctions([{ signature: "old(jsonb)", dropped_in: "1.1.0" }], release);
+  expect(dropped.map(({ signature }) => signature)).toEqual(expected);
 });
 
 it.each([

@@ -1,23 +1,18 @@
--- Begins run-nows with the worker of the node that they are asked of, when there are places for them and for all that
--- waits, so that none of these could have wanted them; else null, and nothing is written. `admit` names the function
--- that answers, in order, why a run is refused, or null. Answers the same; null: it has begun, and the intent of its
--- first_step is written.
+-- Begins run-nows with the worker of this node, if there are places for them and for all queued runs, so that no queued run
+-- waits because of them; otherwise returns null and writes nothing. `refusals` says in order why a run does not begin, or
+-- null. Returns the same array; null: the run has begun, and the intent of its first_step is written.
 --
--- The planner's settings make each lookup one by index, whatever the tables' sizes were when a session planned it.
-create or replace function begin_run_nows(
-  runs jsonb, admit text, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer,
-  domain_now timestamptz
+-- The planner's settings make each lookup use an index, independent of the table sizes when a session planned it.
+create or replace function begin_runs(
+  runs jsonb, refusals text[], domain_now timestamptz, claimer text, most integer, total_limit integer, user_limit integer,
+  lease_ms integer
 ) returns json language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 declare
-  refusals text[];
   asked integer := jsonb_array_length(runs);
 begin
-  if admit is not null then
-    execute format('select %I($1, $2)', admit) into strict refusals using runs, domain_now;
-  end if;
   perform pg_advisory_xact_lock(7470626);
   if asked + (select count(*) from (select from run where status = 'queued' limit total_limit) as waiting)
     > least(most, total_limit - (select count(*) from run where status in ('running', 'cancelling')))

@@ -1,7 +1,7 @@
--- Why run-nows are refused, in order; null: they may begin. Agents that run stay so until the transaction ends. With
--- `terms`, what was known of the agent when it was asked for must still hold (`version`), and unless its model `is_free`
--- its user must have tokens: `changed` and `unsure` have the caller look again.
-create or replace function admit_run_nows(runs jsonb, instant timestamptz) returns text[] language plpgsql
+-- Why run-nows are refused, in order; null: they may begin. Agents that run stay active until the transaction ends. With
+-- `terms`, the agent must be unchanged since it was asked for (`version`), and its user must be able to pay (`payers`)
+-- unless its model `is_free`: `changed` and `unsure` have the caller look again.
+create or replace function refuse_run_nows(runs jsonb, payers uuid[]) returns text[] language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
@@ -15,17 +15,13 @@ begin
     from (select distinct user_id, agent_id from given) as key join agent on agent.user_id = key.user_id and agent.id = key.agent_id
     where is_active and deleted_at is null
     order by agent.user_id, agent.id for key share of agent
-  ), paying as materialized (
-    select user_id, ledger_has_tokens(user_id, instant) as can_pay from (select distinct user_id from given) as users
   )
   select array_agg(case
       when kept.id is null then case when given.terms is null then 'disabled' else 'changed' end
       when kept.version <> (given.terms->>'version')::integer then 'changed'
-      when not (given.terms->>'is_free')::boolean and not paying.can_pay then 'unsure'
+      when not (given.terms->>'is_free')::boolean and not given.user_id = any (payers) then 'unsure'
     end order by given.ordinality)
     into strict refusals
-    from given
-    left join kept on kept.user_id = given.user_id and kept.id = given.agent_id
-    left join paying on paying.user_id = given.user_id;
+    from given left join kept on kept.user_id = given.user_id and kept.id = given.agent_id;
   return refusals;
 end $$;

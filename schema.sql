@@ -1,0 +1,774 @@
+-- Written by `npm run schema`. The schema of a database: its tables; its functions are in src/<module>/sql.
+
+create table account (
+  user_id uuid not null,
+  seq bigint default 0 not null,
+  last_hash bytea default '\x0000000000000000000000000000000000000000000000000000000000000000'::bytea not null,
+  posted bigint default 0 not null,
+  held bigint default 0 not null,
+  overage bigint default 0 not null,
+  overage_held bigint default 0 not null,
+  overage_cap bigint,
+  overage_limit bigint default 0 not null,
+  overage_closed bigint default 0 not null,
+  debt bigint default 0 not null,
+  granted bigint default 0 not null,
+  told_percent integer default 0 not null,
+  trial_ends_at timestamp(3) with time zone,
+  paid_since timestamp(3) with time zone,
+  opened_at timestamp(3) with time zone not null,
+  refills bigint default 0 not null
+) with (fillfactor=50);
+alter table account add constraint account_check CHECK (((held >= 0) AND (held <= posted)));
+alter table account add constraint account_check1 CHECK (((overage + overage_held) <= overage_limit));
+alter table account add constraint account_debt_check CHECK ((debt >= 0));
+alter table account add constraint account_overage_cap_check CHECK ((overage_cap >= 0));
+alter table account add constraint account_overage_check CHECK ((overage >= 0));
+alter table account add constraint account_overage_closed_check CHECK ((overage_closed >= 0));
+alter table account add constraint account_overage_held_check CHECK ((overage_held >= 0));
+alter table account add constraint account_posted_check CHECK ((posted >= 0));
+alter table account add constraint account_pkey PRIMARY KEY (user_id);
+CREATE INDEX account_by_trial_end ON public.account USING btree (trial_ends_at) WHERE (paid_since IS NULL);
+
+create table agent (
+  user_id uuid not null,
+  id uuid not null,
+  version integer not null,
+  name text not null,
+  description text,
+  system_prompt text,
+  run_prompt text,
+  model_id text,
+  auto_route boolean not null,
+  is_active boolean not null,
+  tools_config jsonb not null,
+  schedule_enabled boolean not null,
+  schedule_interval text,
+  schedule_time text,
+  schedule_day_of_week text,
+  schedule_day_of_month jsonb,
+  schedule_timezone text not null,
+  limits jsonb not null,
+  consecutive_failures integer default 0 not null,
+  created_at timestamp(3) with time zone not null,
+  updated_at timestamp(3) with time zone not null,
+  deleted_at timestamp(3) with time zone,
+  schedule_api_key_id uuid
+);
+alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
+alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND (schedule_interval IS NOT NULL) AND (schedule_time IS NOT NULL))));
+alter table agent add constraint agent_check2 CHECK (((schedule_api_key_id IS NULL) OR schedule_enabled));
+alter table agent add constraint agent_schedule_interval_check CHECK ((schedule_interval = ANY (ARRAY['daily'::text, 'weekly'::text, 'monthly'::text])));
+alter table agent add constraint agent_schedule_time_check CHECK ((schedule_time ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'::text));
+alter table agent add constraint agent_version_check CHECK ((version > 0));
+alter table agent add constraint agent_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX agent_deleted ON public.agent USING btree (deleted_at, user_id, id) WHERE (deleted_at IS NOT NULL);
+CREATE INDEX agent_of_schedule_key ON public.agent USING btree (schedule_api_key_id) WHERE (schedule_api_key_id IS NOT NULL);
+CREATE INDEX agent_of_user ON public.agent USING btree (user_id, id DESC) WHERE (deleted_at IS NULL);
+CREATE TRIGGER agent_of_erased BEFORE INSERT ON public.agent FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
+
+create table agent_version (
+  user_id uuid not null,
+  agent_id uuid not null,
+  version integer not null,
+  config jsonb not null,
+  created_at timestamp(3) with time zone not null
+);
+alter table agent_version add constraint agent_version_user_id_agent_id_fkey FOREIGN KEY (user_id, agent_id) REFERENCES agent(user_id, id);
+alter table agent_version add constraint agent_version_pkey PRIMARY KEY (user_id, agent_id, version);
+
+create table agent_webhook_key (
+  user_id uuid not null,
+  agent_id uuid not null,
+  sealed bytea not null,
+  created_at timestamp(3) with time zone not null
+);
+alter table agent_webhook_key add constraint agent_webhook_key_pkey PRIMARY KEY (user_id, agent_id);
+CREATE TRIGGER webhook_key_of_erased BEFORE INSERT ON public.agent_webhook_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
+create table api_key (
+  id uuid not null,
+  user_id uuid not null,
+  name text not null,
+  key_hash bytea not null,
+  previous_key_hash bytea,
+  previous_valid_until timestamp(3) with time zone,
+  prefix text not null,
+  last_four text not null,
+  scopes text[] not null,
+  budget_tokens bigint,
+  created_at timestamp(3) with time zone not null,
+  expires_at timestamp(3) with time zone,
+  last_used_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone
+);
+alter table api_key add constraint api_key_budget_tokens_check CHECK ((budget_tokens >= 0));
+alter table api_key add constraint api_key_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
+alter table api_key add constraint api_key_pkey PRIMARY KEY (id);
+alter table api_key add constraint api_key_key_hash_key UNIQUE (key_hash);
+alter table api_key add constraint api_key_previous_key_hash_key UNIQUE (previous_key_hash);
+CREATE INDEX api_key_by_user ON public.api_key USING btree (user_id, id);
+CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
+CREATE TRIGGER api_key_of_erased BEFORE INSERT ON public.api_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
+
+create table billing_account (
+  user_id uuid not null,
+  customer_provider text,
+  customer_reference text,
+  overage_enabled boolean default false not null,
+  overage_cap_tokens bigint,
+  overage_invoiced_cents bigint default 0 not null
+);
+alter table billing_account add constraint billing_account_check CHECK (((customer_provider IS NULL) = (customer_reference IS NULL)));
+alter table billing_account add constraint billing_account_overage_cap_tokens_check CHECK ((overage_cap_tokens >= 0));
+alter table billing_account add constraint billing_account_overage_invoiced_cents_check CHECK ((overage_invoiced_cents >= 0));
+alter table billing_account add constraint billing_account_pkey PRIMARY KEY (user_id);
+
+create table bucket (
+  user_id uuid not null,
+  id uuid not null,
+  source text not null,
+  original bigint not null,
+  remaining bigint not null,
+  held bigint default 0 not null,
+  clawed_back bigint default 0 not null,
+  recalled bigint default 0 not null,
+  granted_at timestamp(3) with time zone not null,
+  expires_at timestamp(3) with time zone not null,
+  note text,
+  grant_key text,
+  closed_reason text
+) with (fillfactor=50);
+alter table bucket add constraint bucket_check CHECK ((expires_at > granted_at));
+alter table bucket add constraint bucket_check1 CHECK (((0 <= held) AND (held <= remaining) AND (remaining <= original)));
+alter table bucket add constraint bucket_check2 CHECK (((0 <= recalled) AND (recalled <= held) AND (recalled <= clawed_back) AND (clawed_back <= original)));
+alter table bucket add constraint bucket_check3 CHECK (((closed_reason IS NULL) = (remaining > 0)));
+alter table bucket add constraint bucket_closed_reason_check CHECK ((closed_reason = ANY (ARRAY['spent'::text, 'expired'::text, 'clawed_back'::text])));
+alter table bucket add constraint bucket_original_check CHECK ((original > 0));
+alter table bucket add constraint bucket_source_check CHECK ((source = ANY (ARRAY['subscription'::text, 'top_up'::text, 'bonus'::text])));
+alter table bucket add constraint bucket_user_id_fkey FOREIGN KEY (user_id) REFERENCES account(user_id);
+alter table bucket add constraint bucket_pkey PRIMARY KEY (user_id, id);
+CREATE UNIQUE INDEX bucket_by_grant_key ON public.bucket USING btree (user_id, grant_key) WHERE (grant_key IS NOT NULL);
+CREATE INDEX bucket_due ON public.bucket USING btree (expires_at) WHERE (closed_reason IS NULL);
+CREATE INDEX bucket_open ON public.bucket USING btree (user_id, granted_at, id) WHERE (closed_reason IS NULL);
+
+create table crossing (
+  user_id uuid not null,
+  seq bigint not null,
+  kind text not null,
+  percent integer not null,
+  hold_id uuid,
+  detail jsonb not null
+);
+alter table crossing add constraint crossing_kind_check CHECK ((kind = ANY (ARRAY['balance'::text, 'overage'::text, 'key_budget'::text])));
+alter table crossing add constraint crossing_pkey PRIMARY KEY (user_id, seq, kind, percent);
+
+create table entry (
+  user_id uuid not null,
+  seq bigint not null,
+  type text not null,
+  amount bigint not null,
+  balance_after bigint not null,
+  bucket_id uuid,
+  source text,
+  hold_id uuid,
+  model text,
+  agent_id uuid,
+  run_id uuid,
+  request_id text,
+  api_key_id uuid,
+  description text not null,
+  created_at timestamp(3) with time zone not null,
+  hash bytea not null
+);
+alter table entry add constraint entry_amount_check CHECK ((amount <> 0));
+alter table entry add constraint entry_type_check CHECK ((type = ANY (ARRAY['grant'::text, 'usage'::text, 'expiry'::text, 'refund'::text, 'clawback'::text, 'overage'::text, 'absorbed'::text, 'adjustment'::text])));
+alter table entry add constraint entry_pkey PRIMARY KEY (user_id, seq);
+CREATE INDEX entry_by_agent ON public.entry USING btree (user_id, agent_id, seq) WHERE (agent_id IS NOT NULL);
+CREATE INDEX entry_by_run ON public.entry USING btree (user_id, run_id, seq) WHERE (run_id IS NOT NULL);
+CREATE INDEX entry_by_time ON public.entry USING btree (user_id, created_at, seq);
+CREATE INDEX entry_by_type ON public.entry USING btree (user_id, type, seq) WHERE (type <> 'usage'::text);
+
+create table hold (
+  user_id uuid not null,
+  id uuid not null,
+  api_key_id uuid,
+  requested bigint not null,
+  held bigint not null,
+  slice_buckets uuid[] not null,
+  slice_tokens bigint[] not null,
+  overage bigint not null,
+  expires_at timestamp with time zone not null,
+  request_id text not null,
+  agent_id uuid,
+  run_id uuid,
+  estimate jsonb,
+  progress jsonb
+);
+alter table hold add constraint hold_check CHECK (((held >= 0) AND (held <= requested)));
+alter table hold add constraint hold_overage_check CHECK ((overage >= 0));
+alter table hold add constraint hold_requested_check CHECK ((requested >= 0));
+alter table hold add constraint hold_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX hold_by_expiry ON public.hold USING btree (expires_at);
+
+create table idempotency_key (
+  user_id uuid not null,
+  key text not null,
+  request_hash bytea not null,
+  status integer,
+  headers jsonb,
+  body bytea,
+  created_at timestamp with time zone not null,
+  locked_until timestamp with time zone not null
+);
+alter table idempotency_key add constraint idempotency_key_pkey PRIMARY KEY (user_id, key);
+CREATE INDEX idempotency_key_by_age ON public.idempotency_key USING btree (created_at);
+
+create table key_spend (
+  user_id uuid not null,
+  api_key_id uuid not null,
+  spent bigint default 0 not null,
+  held bigint default 0 not null
+) with (fillfactor=50);
+alter table key_spend add constraint key_spend_held_check CHECK ((held >= 0));
+alter table key_spend add constraint key_spend_spent_check CHECK ((spent >= 0));
+alter table key_spend add constraint key_spend_pkey PRIMARY KEY (user_id, api_key_id);
+
+create table notice (
+  user_id uuid not null,
+  id uuid not null,
+  event text not null,
+  dedupe_key text not null,
+  data jsonb not null,
+  created_at timestamp(3) with time zone not null
+);
+alter table notice add constraint notice_pkey PRIMARY KEY (user_id, id);
+alter table notice add constraint notice_user_id_event_dedupe_key_key UNIQUE (user_id, event, dedupe_key);
+CREATE INDEX notice_by_age ON public.notice USING btree (created_at);
+CREATE INDEX notice_by_event ON public.notice USING btree (user_id, event, id);
+CREATE TRIGGER notice_of_erased BEFORE INSERT ON public.notice FOR EACH ROW EXECUTE FUNCTION refuse_erased('drop');
+
+create table notice_delivery (
+  user_id uuid not null,
+  notice_id uuid not null,
+  endpoint_id uuid not null,
+  status text default 'pending'::text not null,
+  attempts integer default 0 not null,
+  queued_at timestamp(3) with time zone default clock_timestamp() not null,
+  next_attempt_at timestamp(3) with time zone default clock_timestamp(),
+  last_attempt_at timestamp(3) with time zone,
+  last_status integer,
+  last_error text,
+  delivered_at timestamp(3) with time zone
+);
+alter table notice_delivery add constraint notice_delivery_check CHECK (((next_attempt_at IS NOT NULL) = (status = 'pending'::text)));
+alter table notice_delivery add constraint notice_delivery_check1 CHECK (((delivered_at IS NOT NULL) = (status = 'delivered'::text)));
+alter table notice_delivery add constraint notice_delivery_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'delivered'::text, 'failed'::text])));
+alter table notice_delivery add constraint notice_delivery_user_id_endpoint_id_fkey FOREIGN KEY (user_id, endpoint_id) REFERENCES webhook_endpoint(user_id, id) ON DELETE CASCADE;
+alter table notice_delivery add constraint notice_delivery_user_id_notice_id_fkey FOREIGN KEY (user_id, notice_id) REFERENCES notice(user_id, id) ON DELETE CASCADE;
+alter table notice_delivery add constraint notice_delivery_pkey PRIMARY KEY (user_id, notice_id, endpoint_id);
+CREATE INDEX notice_delivery_due ON public.notice_delivery USING btree (endpoint_id, next_attempt_at) WHERE (status = 'pending'::text);
+CREATE INDEX notice_delivery_of_endpoint ON public.notice_delivery USING btree (user_id, endpoint_id);
+CREATE TRIGGER delivery_queued AFTER INSERT ON public.notice_delivery FOR EACH STATEMENT EXECUTE FUNCTION tell_delivery_due();
+
+create table occurrence (
+  user_id uuid not null,
+  agent_id uuid not null,
+  at timestamp(3) with time zone not null,
+  state text not null,
+  reason text,
+  run_id uuid,
+  recorded_at timestamp(3) with time zone not null
+);
+alter table occurrence add constraint occurrence_check CHECK (((run_id IS NOT NULL) = (state = 'run'::text)));
+alter table occurrence add constraint occurrence_state_check CHECK ((state = ANY (ARRAY['run'::text, 'skipped'::text, 'missed'::text])));
+alter table occurrence add constraint occurrence_pkey PRIMARY KEY (user_id, agent_id, at);
+CREATE INDEX occurrence_recorded ON public.occurrence USING btree (recorded_at);
+
+create table password (
+  user_id uuid not null,
+  hash text not null,
+  changed_at timestamp(3) with time zone not null
+);
+alter table password add constraint password_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
+alter table password add constraint password_pkey PRIMARY KEY (user_id);
+CREATE TRIGGER password_of_erased BEFORE INSERT ON public.password FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
+
+create table password_reset (
+  token_hash bytea not null,
+  user_id uuid not null,
+  expires_at timestamp(3) with time zone not null
+);
+alter table password_reset add constraint password_reset_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
+alter table password_reset add constraint password_reset_pkey PRIMARY KEY (token_hash);
+CREATE INDEX password_reset_by_expiry ON public.password_reset USING btree (expires_at);
+CREATE INDEX password_reset_by_user ON public.password_reset USING btree (user_id);
+
+create table payment (
+  user_id uuid not null,
+  id uuid not null,
+  purpose text not null,
+  status text not null,
+  provider text not null,
+  reference text,
+  amount_cents bigint not null,
+  currency text not null,
+  tokens bigint not null,
+  subscription_id uuid,
+  period_start timestamp(3) with time zone,
+  plan jsonb,
+  checkout_url text,
+  bucket_id uuid,
+  paid_cents bigint default 0 not null,
+  refunded_cents bigint default 0 not null,
+  refund_failed_cents bigint default 0 not null,
+  clawed_back_tokens bigint default 0 not null,
+  send_at timestamp with time zone,
+  created_at timestamp(3) with time zone not null,
+  mismatch_cents bigint,
+  mismatch_currency text
+);
+alter table payment add constraint payment_amount_cents_check CHECK ((amount_cents >= 0));
+alter table payment add constraint payment_check CHECK (((clawed_back_tokens >= 0) AND (clawed_back_tokens <= tokens)));
+alter table payment add constraint payment_check1 CHECK (((purpose = 'top_up'::text) = (subscription_id IS NULL)));
+alter table payment add constraint payment_check2 CHECK (((purpose = 'period'::text) = (period_start IS NOT NULL)));
+alter table payment add constraint payment_check3 CHECK (((purpose = 'upgrade'::text) = (plan IS NOT NULL)));
+alter table payment add constraint payment_check4 CHECK (((status <> 'void'::text) OR (purpose = 'overage'::text)));
+alter table payment add constraint payment_mismatch_cents_check CHECK ((mismatch_cents >= 0));
+alter table payment add constraint payment_mismatch_check CHECK ((((status = 'mismatch'::text) = (mismatch_cents IS NOT NULL)) AND ((mismatch_cents IS NULL) = (mismatch_currency IS NULL)) AND ((status <> 'mismatch'::text) OR ((bucket_id IS NULL) AND (purpose <> 'overage'::text)))));
+alter table payment add constraint payment_paid_cents_check CHECK ((paid_cents >= 0));
+alter table payment add constraint payment_provider_check CHECK ((provider = ANY (ARRAY['operator'::text, 'sandbox'::text, 'stripe'::text])));
+alter table payment add constraint payment_purpose_check CHECK ((purpose = ANY (ARRAY['top_up'::text, 'period'::text, 'upgrade'::text, 'overage'::text])));
+alter table payment add constraint payment_refund_failed_cents_check CHECK ((refund_failed_cents >= 0));
+alter table payment add constraint payment_refunded_cents_check CHECK ((refunded_cents >= 0));
+alter table payment add constraint payment_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'succeeded'::text, 'failed'::text, 'void'::text, 'mismatch'::text])));
+alter table payment add constraint payment_tokens_check CHECK ((tokens >= 0));
+alter table payment add constraint payment_pkey PRIMARY KEY (user_id, id);
+CREATE UNIQUE INDEX payment_by_id ON public.payment USING btree (id);
+CREATE UNIQUE INDEX payment_by_reference ON public.payment USING btree (provider, reference) WHERE (reference IS NOT NULL);
+CREATE INDEX payment_invoices ON public.payment USING btree (id) WHERE (purpose = 'overage'::text);
+CREATE INDEX payment_mismatched ON public.payment USING btree (id) WHERE (status = 'mismatch'::text);
+CREATE UNIQUE INDEX payment_of_period ON public.payment USING btree (user_id, subscription_id, period_start) WHERE (purpose = 'period'::text);
+CREATE INDEX payment_of_user ON public.payment USING btree (user_id, purpose, id);
+CREATE INDEX payment_to_send ON public.payment USING btree (send_at) WHERE (send_at IS NOT NULL);
+
+create table payment_dispute (
+  provider text not null,
+  reference text not null,
+  user_id uuid not null,
+  payment_id uuid not null,
+  disputed_cents bigint not null,
+  state text not null
+);
+alter table payment_dispute add constraint payment_dispute_disputed_cents_check CHECK ((disputed_cents >= 0));
+alter table payment_dispute add constraint payment_dispute_state_check CHECK ((state = ANY (ARRAY['open'::text, 'won'::text, 'lost'::text])));
+alter table payment_dispute add constraint payment_dispute_pkey PRIMARY KEY (provider, reference);
+CREATE INDEX payment_dispute_of_payment ON public.payment_dispute USING btree (user_id, payment_id);
+
+create table payment_event (
+  provider text not null,
+  event_id text not null,
+  kind text not null,
+  reference text,
+  event jsonb not null,
+  outcome text not null,
+  received_at timestamp(3) with time zone not null
+);
+alter table payment_event add constraint payment_event_outcome_check CHECK ((outcome = ANY (ARRAY['applied'::text, 'waiting'::text, 'ignored'::text])));
+alter table payment_event add constraint payment_event_pkey PRIMARY KEY (provider, event_id);
+CREATE INDEX payment_event_waiting ON public.payment_event USING btree (provider, reference) WHERE (outcome = 'waiting'::text);
+
+create table reversal (
+  user_id uuid not null,
+  key text not null,
+  bucket_id uuid,
+  amount bigint not null,
+  debt bigint not null,
+  reason text not null,
+  created_at timestamp(3) with time zone not null
+);
+alter table reversal add constraint reversal_user_id_bucket_id_fkey FOREIGN KEY (user_id, bucket_id) REFERENCES bucket(user_id, id);
+alter table reversal add constraint reversal_pkey PRIMARY KEY (user_id, key);
+
+create table run (
+  user_id uuid not null,
+  id uuid not null,
+  agent_id uuid not null,
+  agent_version integer not null,
+  trigger text not null,
+  status text default 'queued'::text not null,
+  scheduled_for timestamp(3) with time zone,
+  queued_at timestamp(3) with time zone not null,
+  started_at timestamp(3) with time zone,
+  finished_at timestamp(3) with time zone,
+  attempt integer default 1 not null,
+  model_id text,
+  routing jsonb,
+  input_tokens bigint default 0 not null,
+  output_tokens bigint default 0 not null,
+  cost_tokens bigint default 0 not null,
+  steps_count integer default 0 not null,
+  error jsonb,
+  output text,
+  input jsonb not null,
+  priority smallint not null,
+  cancel_requested_at timestamp(3) with time zone,
+  worker_id text,
+  lease_until timestamp with time zone,
+  epoch integer default 0 not null,
+  claimed_at timestamp with time zone,
+  worked_ms bigint default 0 not null,
+  losses integer default 0 not null,
+  at_home boolean default false not null
+) with (fillfactor=70);
+alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
+alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))));
+alter table run add constraint run_check2 CHECK (((error IS NOT NULL) = (status = 'failed'::text)));
+alter table run add constraint run_check3 CHECK (((status <> ALL (ARRAY['running'::text, 'cancelling'::text])) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
+alter table run add constraint run_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])));
+alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text])));
+alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX run_at_work ON public.run USING btree (user_id) WHERE (status = ANY (ARRAY['running'::text, 'cancelling'::text]));
+CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
+CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);
+CREATE INDEX run_ended ON public.run USING btree (finished_at, user_id, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text])) AND (lease_until IS NOT NULL));
+CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text]));
+CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (status = 'queued'::text);
+CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
+CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();
+
+create table run_step (
+  user_id uuid not null,
+  run_id uuid not null,
+  index integer not null,
+  type text not null,
+  name text not null,
+  status text not null,
+  arguments jsonb,
+  result jsonb,
+  error jsonb,
+  safety jsonb,
+  usage jsonb,
+  started_at timestamp(3) with time zone not null,
+  finished_at timestamp(3) with time zone,
+  internal jsonb
+);
+alter table run_step add constraint run_step_check CHECK (((finished_at IS NULL) = (status = 'running'::text)));
+alter table run_step add constraint run_step_status_check CHECK ((status = ANY (ARRAY['running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])));
+alter table run_step add constraint run_step_type_check CHECK ((type = ANY (ARRAY['model'::text, 'tool'::text])));
+alter table run_step add constraint run_step_user_id_run_id_fkey FOREIGN KEY (user_id, run_id) REFERENCES run(user_id, id) ON DELETE CASCADE;
+alter table run_step add constraint run_step_pkey PRIMARY KEY (user_id, run_id, index);
+
+create table run_turn (
+  only_one boolean default true not null,
+  user_id uuid not null
+);
+alter table run_turn add constraint run_turn_only_one_check CHECK (only_one);
+alter table run_turn add constraint run_turn_pkey PRIMARY KEY (only_one);
+
+create table schedule (
+  user_id uuid not null,
+  agent_id uuid not null,
+  "interval" text not null,
+  "time" text not null,
+  day_of_week text,
+  day_of_month text,
+  timezone text not null,
+  active boolean not null,
+  next_run_at timestamp(3) with time zone,
+  paused_reason text,
+  resume_above bigint,
+  paused_at timestamp(3) with time zone
+);
+alter table schedule add constraint schedule_check CHECK (((day_of_week IS NOT NULL) = ("interval" = 'weekly'::text)));
+alter table schedule add constraint schedule_check1 CHECK (((day_of_month IS NOT NULL) = ("interval" = 'monthly'::text)));
+alter table schedule add constraint schedule_check2 CHECK (((resume_above IS NULL) OR (paused_reason IS NOT NULL)));
+alter table schedule add constraint schedule_check3 CHECK ((active = (next_run_at IS NOT NULL)));
+alter table schedule add constraint schedule_check4 CHECK (((paused_at IS NULL) OR (paused_reason IS NOT NULL)));
+alter table schedule add constraint schedule_interval_check CHECK (("interval" = ANY (ARRAY['daily'::text, 'weekly'::text, 'monthly'::text])));
+alter table schedule add constraint schedule_pkey PRIMARY KEY (user_id, agent_id);
+CREATE INDEX schedule_due ON public.schedule USING btree (next_run_at) WHERE active;
+CREATE INDEX schedule_waiting ON public.schedule USING btree (user_id, agent_id) WHERE (resume_above IS NOT NULL);
+
+create table schema_migration (
+  name text not null,
+  sha256 text not null,
+  applied_at timestamp with time zone default now() not null
+);
+alter table schema_migration add constraint schema_migration_pkey PRIMARY KEY (name);
+
+create table secret (
+  user_id uuid not null,
+  id uuid not null,
+  name text not null,
+  description text not null,
+  masked_value text not null,
+  allowed_hosts text[],
+  version integer not null,
+  sealed bytea storage e not null,
+  created_at timestamp(3) with time zone not null,
+  updated_at timestamp(3) with time zone not null,
+  last_used_at timestamp(3) with time zone,
+  reflected_at timestamp(3) with time zone
+);
+alter table secret add constraint secret_version_check CHECK ((version > 0));
+alter table secret add constraint secret_user_id_fkey FOREIGN KEY (user_id) REFERENCES vault_key(user_id);
+alter table secret add constraint secret_pkey PRIMARY KEY (user_id, id);
+alter table secret add constraint secret_user_id_name_key UNIQUE (user_id, name);
+
+create table secret_use (
+  user_id uuid not null,
+  secret_id uuid not null,
+  id uuid not null,
+  secret_version integer not null,
+  agent_id uuid,
+  run_id uuid,
+  tool text not null,
+  host text not null,
+  outcome text not null,
+  used_at timestamp(3) with time zone not null
+);
+alter table secret_use add constraint secret_use_outcome_check CHECK ((outcome = ANY (ARRAY['opened'::text, 'host_refused'::text, 'reflected'::text, 'unreadable'::text])));
+alter table secret_use add constraint secret_use_pkey PRIMARY KEY (user_id, secret_id, id);
+CREATE INDEX secret_use_by_age ON public.secret_use USING btree (used_at);
+
+create table session (
+  token_hash bytea not null,
+  user_id uuid not null,
+  created_at timestamp(3) with time zone not null,
+  expires_at timestamp(3) with time zone not null
+);
+alter table session add constraint session_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
+alter table session add constraint session_pkey PRIMARY KEY (token_hash);
+CREATE INDEX session_by_expiry ON public.session USING btree (expires_at);
+CREATE INDEX session_by_user ON public.session USING btree (user_id);
+CREATE TRIGGER session_ended AFTER DELETE ON public.session FOR EACH ROW EXECUTE FUNCTION tell_session_ended();
+
+create table sign_up (
+  token_hash bytea not null,
+  email text not null,
+  expires_at timestamp(3) with time zone not null
+);
+alter table sign_up add constraint sign_up_pkey PRIMARY KEY (token_hash);
+CREATE INDEX sign_up_by_email ON public.sign_up USING btree (email);
+CREATE INDEX sign_up_by_expiry ON public.sign_up USING btree (expires_at);
+
+create table sql_definition (
+  name text not null,
+  sha256 text not null,
+  release text not null,
+  applied_at timestamp with time zone default now() not null
+);
+alter table sql_definition add constraint sql_definition_pkey PRIMARY KEY (name);
+
+create table subscription (
+  user_id uuid not null,
+  id uuid not null,
+  provider text not null,
+  reference text,
+  checkout_reference text,
+  checkout_url text,
+  opening_until timestamp with time zone,
+  status text not null,
+  plan jsonb not null,
+  pending_plan jsonb,
+  anchor timestamp(3) with time zone,
+  periods integer default 0 not null,
+  current_period_start timestamp(3) with time zone,
+  current_period_end timestamp(3) with time zone,
+  cancel_at_period_end boolean default false not null,
+  end_at_provider boolean default false not null,
+  created_at timestamp(3) with time zone not null
+);
+alter table subscription add constraint subscription_check CHECK ((current_period_start < current_period_end));
+alter table subscription add constraint subscription_check1 CHECK (((status = ANY (ARRAY['incomplete'::text, 'ended'::text])) OR (current_period_start IS NOT NULL)));
+alter table subscription add constraint subscription_periods_check CHECK ((periods >= 0));
+alter table subscription add constraint subscription_provider_check CHECK ((provider = ANY (ARRAY['operator'::text, 'sandbox'::text, 'stripe'::text])));
+alter table subscription add constraint subscription_status_check CHECK ((status = ANY (ARRAY['incomplete'::text, 'active'::text, 'past_due'::text, 'ended'::text])));
+alter table subscription add constraint subscription_pkey PRIMARY KEY (user_id, id);
+CREATE UNIQUE INDEX subscription_by_id ON public.subscription USING btree (id);
+CREATE UNIQUE INDEX subscription_current ON public.subscription USING btree (user_id) WHERE (status <> 'ended'::text);
+CREATE INDEX subscription_due ON public.subscription USING btree (current_period_end) WHERE (status = 'active'::text);
+CREATE INDEX subscription_to_end ON public.subscription USING btree (id) WHERE end_at_provider;
+
+create table test_clock (
+  id integer default 1 not null,
+  now timestamp(3) with time zone not null
+);
+alter table test_clock add constraint test_clock_id_check CHECK ((id = 1));
+alter table test_clock add constraint test_clock_pkey PRIMARY KEY (id);
+
+create table thread (
+  user_id uuid not null,
+  uid uuid not null,
+  agent_id uuid not null,
+  id text not null,
+  last_turn integer default 0 not null,
+  last_run_id uuid,
+  created_at timestamp(3) with time zone not null,
+  updated_at timestamp(3) with time zone not null
+);
+alter table thread add constraint thread_check CHECK (((last_turn = 0) = (last_run_id IS NULL)));
+alter table thread add constraint thread_id_check CHECK ((id ~ '^[A-Za-z0-9_.:-]{1,128}$'::text));
+alter table thread add constraint thread_pkey PRIMARY KEY (user_id, uid);
+alter table thread add constraint thread_user_id_agent_id_id_key UNIQUE (user_id, agent_id, id);
+CREATE INDEX thread_of_agent ON public.thread USING btree (user_id, agent_id, uid DESC);
+CREATE TRIGGER thread_of_erased BEFORE INSERT ON public.thread FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
+
+create table thread_turn (
+  user_id uuid not null,
+  thread_uid uuid not null,
+  turn integer not null,
+  run_id uuid not null,
+  turns_left_out integer default 0 not null
+);
+alter table thread_turn add constraint thread_turn_turn_check CHECK ((turn > 0));
+alter table thread_turn add constraint thread_turn_user_id_thread_uid_fkey FOREIGN KEY (user_id, thread_uid) REFERENCES thread(user_id, uid) ON DELETE CASCADE;
+alter table thread_turn add constraint thread_turn_pkey PRIMARY KEY (user_id, thread_uid, turn);
+alter table thread_turn add constraint thread_turn_user_id_run_id_key UNIQUE (user_id, run_id);
+
+create table trial_backlog (
+  user_id uuid not null
+);
+alter table trial_backlog add constraint trial_backlog_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
+alter table trial_backlog add constraint trial_backlog_pkey PRIMARY KEY (user_id);
+
+create table trial_mailbox (
+  hash bytea not null
+);
+alter table trial_mailbox add constraint trial_mailbox_pkey PRIMARY KEY (hash);
+
+create table usage_daily (
+  user_id uuid not null,
+  day date not null,
+  model text not null,
+  agent_id uuid not null,
+  api_key_id uuid not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  cached_input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null
+) with (fillfactor=50);
+alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
+
+create table usage_event (
+  user_id uuid not null,
+  hold_id uuid not null,
+  request_id text not null,
+  api_key_id uuid,
+  agent_id uuid,
+  run_id uuid,
+  model text not null,
+  input_tokens bigint not null,
+  cached_input_tokens bigint not null,
+  output_tokens bigint not null,
+  input_rate_micro bigint not null,
+  cached_input_rate_micro bigint,
+  output_rate_micro bigint not null,
+  requested bigint,
+  held bigint,
+  slice_buckets uuid[],
+  slice_tokens bigint[],
+  cost bigint not null,
+  charged bigint not null,
+  overage bigint not null,
+  absorbed bigint not null,
+  entries_after bigint not null,
+  entries_to bigint not null,
+  created_at timestamp(3) with time zone not null,
+  price_version text,
+  estimate jsonb,
+  from_progress boolean default false not null
+);
+alter table usage_event add constraint usage_event_absorbed_check CHECK ((absorbed >= 0));
+alter table usage_event add constraint usage_event_cached_input_rate_micro_check CHECK ((cached_input_rate_micro >= 0));
+alter table usage_event add constraint usage_event_charged_check CHECK ((charged >= 0));
+alter table usage_event add constraint usage_event_check CHECK (((cached_input_tokens >= 0) AND (cached_input_tokens <= input_tokens)));
+alter table usage_event add constraint usage_event_check1 CHECK ((cost = ((charged + overage) + absorbed)));
+alter table usage_event add constraint usage_event_cost_check CHECK ((cost >= 0));
+alter table usage_event add constraint usage_event_input_rate_micro_check CHECK ((input_rate_micro >= 0));
+alter table usage_event add constraint usage_event_input_tokens_check CHECK ((input_tokens >= 0));
+alter table usage_event add constraint usage_event_output_rate_micro_check CHECK ((output_rate_micro >= 0));
+alter table usage_event add constraint usage_event_output_tokens_check CHECK ((output_tokens >= 0));
+alter table usage_event add constraint usage_event_overage_check CHECK ((overage >= 0));
+alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, hold_id);
+CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
+
+create table users (
+  id uuid not null,
+  email text,
+  created_at timestamp(3) with time zone not null,
+  suspended_at timestamp(3) with time zone,
+  erased_at timestamp(3) with time zone
+);
+alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
+alter table users add constraint users_pkey PRIMARY KEY (id);
+alter table users add constraint users_email_key UNIQUE (email);
+CREATE TRIGGER user_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_user_changed();
+CREATE TRIGGER user_sessions_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_sessions_of_user();
+
+create table vault_key (
+  user_id uuid not null,
+  version integer not null,
+  kek_id text not null,
+  wrapped bytea,
+  manifest bytea
+);
+alter table vault_key add constraint vault_key_pkey PRIMARY KEY (user_id);
+CREATE INDEX vault_key_by_kek ON public.vault_key USING btree (kek_id, user_id) WHERE (wrapped IS NOT NULL);
+
+create table webhook_endpoint (
+  user_id uuid not null,
+  id uuid not null,
+  url text not null,
+  events text[] not null,
+  secret bytea not null,
+  created_at timestamp(3) with time zone not null,
+  disabled_at timestamp(3) with time zone
+);
+alter table webhook_endpoint add constraint webhook_endpoint_events_check CHECK ((cardinality(events) > 0));
+alter table webhook_endpoint add constraint webhook_endpoint_pkey PRIMARY KEY (user_id, id);
+CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
+
+-- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer) returns json
+-- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean) returns SETOF run
+-- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
+-- function finish_steps(steps jsonb) returns jsonb
+-- function leave_failing_ends(steps jsonb) returns jsonb
+-- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
+-- function ledger_amend(rest usage_event) returns void
+-- function ledger_apply_batch(operations json, instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
+-- function ledger_balance_crossings(of_user uuid, seq bigint, of_hold uuid, told integer, reached integer, granted bigint, posted bigint) returns crossing[]
+-- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
+-- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
+-- function ledger_crossed(before bigint, after bigint, whole bigint) returns SETOF integer
+-- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
+-- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
+-- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
+-- function ledger_key_use(of_user uuid, of_key uuid, OUT spent bigint, OUT held bigint) returns record
+-- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
+-- function ledger_lock_riders(operations json, instant timestamp with time zone) returns jsonb
+-- function ledger_note_balance(of_user uuid) returns void
+-- function ledger_post(of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint, of_description text, instant timestamp with time zone) returns void
+-- function ledger_progress(calls json, hold_seconds integer) returns void
+-- function ledger_refusal(posted bigint, overage_cap bigint, overage bigint, least_tokens bigint) returns text
+-- function ledger_reinstate(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
+-- function ledger_sweep(instant timestamp with time zone, after uuid, most integer) returns TABLE(account_id uuid, failure text)
+-- function ledger_used_percent(granted bigint, posted bigint) returns integer
+-- function ledger_write_accounts(accounts account[], owners uuid[], ids uuid[], remaining bigint[], held bigint[], recalled bigint[], endings text[]) returns void
+-- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void
+-- function ledger_write_holds(holds hold[]) returns void
+-- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
+-- function refuse_erased() returns trigger
+-- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
+-- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
+-- function start_steps(steps jsonb) returns jsonb
+-- function tell_api_key_changed() returns trigger
+-- function tell_delivery_due() returns trigger
+-- function tell_run_changed() returns trigger
+-- function tell_session_ended() returns trigger
+-- function tell_sessions_of_user() returns trigger
+-- function tell_user_changed() returns trigger
+-- function users_in_turn(after uuid, most integer) returns SETOF uuid

@@ -1,0 +1,21 @@
+-- The arguments of finish_steps, where a step may not end its run because that would change its agent: after failed runs,
+-- a success sets the agent's count of failures back, and finishRun does this.
+create or replace function leave_failing_ends(steps jsonb) returns jsonb language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
+declare
+  failing uuid[];
+begin
+  select array_agg(agent.id) into failing
+    from jsonb_to_recordset(steps) as step(user_id uuid, agent_id uuid, ends boolean)
+    join agent on agent.user_id = step.user_id and agent.id = step.agent_id
+    where step.ends and agent.consecutive_failures > 0;
+  if failing is null then
+    return steps;
+  end if;
+  return (
+    select jsonb_agg(case when (step->>'agent_id')::uuid = any (failing) then step - 'ends' else step end order by nth)
+      from jsonb_array_elements(steps) with ordinality as given(step, nth)
+  );
+end $$;

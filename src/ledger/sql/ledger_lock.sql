@@ -1,0 +1,18 @@
+-- Locks the accounts of a batch in the order of their ids, as every writer does, and reads them. Expired buckets are closed
+-- first: after that, an expired bucket has only held tokens.
+--
+-- The caller reads the buckets with a statement of its own. One statement for both lost updates, because it reads the
+-- buckets as they were before it waited for the lock: after 3,200 charges of 1 token a bucket had fallen by 128.
+create or replace function ledger_lock(user_ids uuid[], instant timestamptz) returns account[] language plpgsql as $$
+declare
+  accounts account[];
+begin
+  loop
+    accounts := array(select account from account where user_id = any (user_ids) order by user_id for update);
+    exit when not exists (
+      select from bucket where user_id = any (user_ids) and closed_reason is null and expires_at <= instant and remaining > held
+    );
+    perform ledger_expire(user_id, instant) from unnest(accounts);
+  end loop;
+  return accounts;
+end $$;

@@ -1,0 +1,81 @@
+import { setImmediate } from "node:timers/promises";
+import { monotonicMs } from "./clock.ts";
+
+/** Characters that are written without a pause; the worst take a few milliseconds. */
+const PIECE_CHARS = 65_536;
+const VALUE_WEIGHT = 8;
+const PAUSE_AFTER_MS = 8;
+
+/**
+ * The bytes of JSON.stringify(value), for plain values. A large one is written in pieces, and other work of the process
+ * goes on between them: 32 MB take up to half a second.
+ */
+export async function jsonBytes(value: unknown): Promise<Buffer> {
+  if (isSmall(value)) return Buffer.from(JSON.stringify(value));
+  const written: Buffer[] = [];
+  let text = "";
+  let paused_ms = monotonicMs();
+  for (const piece of piecesOf(value)) {
+    text += piece;
+    if (text.length >= PIECE_CHARS) {
+      written.push(Buffer.from(text));
+      text = "";
+    }
+    if (monotonicMs() - paused_ms < PAUSE_AFTER_MS) continue;
+    await setImmediate();
+    paused_ms = monotonicMs();
+  }
+  return Buffer.concat([...written, Buffer.from(text)]);
+}
+
+/** Whether `value` is one piece. Looks no further than a piece reaches. */
+function isSmall(value: unknown): boolean {
+  let left = PIECE_CHARS;
+  const fits = (part: unknown): boolean => {
+    left -= VALUE_WEIGHT + (typeof part === "string" ? part.length : 0);
+    if (left < 0) return false;
+    if (part === null || typeof part !== "object") return true;
+    if (Array.isArray(part)) return part.length * VALUE_WEIGHT <= left && part.every(fits);
+    for (const key in part) {
+      left -= key.length;
+      if (!fits((part as Record<string, unknown>)[key])) return false;
+    }
+    return true;
+  };
+  return fits(value);
+}
+
+function* piecesOf(value: unknown): Generator<string> {
+  if (isSmall(value)) yield JSON.stringify(value);
+  else if (typeof value === "string") yield* piecesOfText(value);
+  else if (Array.isArray(value)) yield* piecesOfList(value);
+  else yield* piecesOfObject(value as Record<string, unknown>);
+}
+
+/** A slice may cut a surrogate pair in two: both halves are then escaped, which reads as the same character. */
+function* piecesOfText(text: string): Generator<string> {
+  yield '"';
+  for (let at = 0; at < text.length; at += PIECE_CHARS)
+    yield JSON.stringify(text.slice(at, at + PIECE_CHARS)).slice(1, -1);
+  yield '"';
+}
+
+function* piecesOfList(list: readonly unknown[]): Generator<string> {
+  yield "[";
+  for (const [index, item] of list.entries()) {
+    if (index > 0) yield ",";
+    yield* piecesOf(item === undefined ? null : item);
+  }
+  yield "]";
+}
+
+function* piecesOfObject(object: Readonly<Record<string, unknown>>): Generator<string> {
+  let before = "{";
+  for (const [key, item] of Object.entries(object)) {
+    if (item === undefined) continue;
+    yield `${before}${JSON.stringify(key)}:`;
+    before = ",";
+    yield* piecesOf(item);
+  }
+  yield before === "{" ? "{}" : "}";
+}

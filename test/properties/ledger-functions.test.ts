@@ -1,0 +1,113 @@
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
+
+let database: TestDatabase;
+let db: Db;
+let fixture: ReturnType<typeof createLedgerFixture>;
+
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  fixture = createLedgerFixture(db);
+});
+
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+});
+
+/** The answer of one SQL function. */
+async function call(text: string, ...values: unknown[]): Promise<unknown> {
+  const [row] = await db.query<{ answer: unknown }>({ text: `select ${text} as answer`, values });
+  return row?.answer;
+}
+
+test.each([
+  ["in_flight_exhausted", { posted: 100, cap: null, used: 0, least: 40 }],
+  ["in_flight_exhausted", { posted: 10, cap: 50, used: 10, least: 50 }],
+  ["overage_cap_reached", { posted: 0, cap: 50, used: 30, least: 40 }],
+  ["out_of_tokens", { posted: 0, cap: null, used: 0, least: 1 }],
+  ["insufficient_balance", { posted: 39, cap: null, used: 0, least: 40 }],
+])("ledger_refusal says %s of %o", async (code, { posted, cap, used, least }) => {
+  expect(await call("ledger_refusal($1, $2, $3, $4)", posted, cap, used, least)).toBe(code);
+});
+
+describe("thresholds", () => {
+  const percents = (crossings: unknown) => ((crossings ?? []) as { percent: number }[]).map(({ percent }) => percent);
+
+  test.each([
+    [0, 80, [50, 80]],
+    [50, 50, []],
+    [80, 100, [100]],
+  ])("ledger_balance_crossings from %i to %i per cent are %o", async (told, reached, expected) => {
+    const crossings = await call(
+      "to_json(ledger_balance_crossings($1, 1, null, $2, $3, 100, 7))",
+      newId(),
+      told,
+      reached,
+    );
+    expect(percents(crossings)).toEqual(expected);
+  });
+
+  test.each([
+    [40, 85, 100, [50, 80]],
+    [50, 79, 100, []],
+    [0, 250, 100, [50, 80, 100]],
+  ])("ledger_charge_crossings from %i to %i of %i are %o", async (before, after, whole, expected) => {
+    const text = "to_json(ledger_charge_crossings($1, 1, 'overage', $1, $2, $3, $4, '{}'))";
+    expect(percents(await call(text, newId(), before, after, whole))).toEqual(expected);
+  });
+});
+
+test("ledger_key_use and ledger_agent_use count charges and holds, also those that the batch has not written", async () => {
+  const user_id = await fixture.account(1_000);
+  const mine = { api_key_id: newId(), agent_id: newId(), key_budget_tokens: 500 };
+  const first = await fixture.hold(user_id, 100, mine);
+  if (first.status !== "held") throw new Error(first.code);
+  await fixture.hold(user_id, 30, mine);
+  await fixture.settle(user_id, first.hold_id, 60, mine);
+  expect(await call("to_json(ledger_key_use($1, $2))", user_id, mine.api_key_id)).toEqual({ spent: 60, held: 30 });
+  const use = "to_json(ledger_agent_use($1, $2, $3, null, null, $4))";
+  expect(await call(use, user_id, mine.agent_id, "2026-03-01", null)).toEqual({ spent: 60, held: 30 });
+  expect(await call(use, user_id, mine.agent_id, "2026-03-02", null)).toEqual({ spent: 0, held: 30 });
+  const [open] = await db.query<{ id: string }>({ text: "select id from hold where user_id = $1", values: [user_id] });
+  expect(await call(use, user_id, mine.agent_id, "2026-03-01", [open?.id])).toEqual({ spent: 60, held: 0 });
+});
+
+test("ledger_lock closes what has expired, and answers the accounts in the order of their ids", async () => {
+  const users = [await fixture.account(100), await fixture.account(100)];
+  const later = "2026-06-01T00:00:00.000Z";
+  const accounts = await call("to_json(ledger_lock($1::uuid[], $2))", users.toReversed(), later);
+  expect(accounts).toMatchObject(users.toSorted().map((user_id) => ({ user_id, posted: 0, seq: 2 })));
+});
+
+test("ledger_lock_riders answers the riders of operations that were not done before, by their places", async () => {
+  const user_id = await fixture.account(1_000);
+  const done = await fixture.hold(user_id, 10);
+  if (done.status !== "held") throw new Error(done.code);
+  const rider = (argument: number) => ({ rider: { kind: "step", argument } });
+  const operations = [
+    { kind: "hold", ...holdOf(user_id, 10, { hold_id: done.hold_id }), ...rider(1) },
+    { kind: "hold", ...holdOf(user_id, 10) },
+    { kind: "settle", ...settleOf(user_id, newId(), 5), ...rider(3) },
+  ];
+  const text = "ledger_lock_riders($1::json, $2)";
+  const riders = await call(text, JSON.stringify(operations), "2026-03-01T12:00:00.000Z");
+  expect(riders).toEqual([{ place: 3, kind: "step", argument: 3 }]);
+});
+
+test("a batch of many calls with one key holds no more than the key's budget, and tells of each threshold once", async () => {
+  const user_id = await fixture.account(10_000);
+  const key = { api_key_id: newId(), key_budget_tokens: 100 };
+  const holds = await Promise.all(Array.from({ length: 30 }, () => fixture.hold(user_id, 10, key)));
+  const held = holds.flatMap((outcome) => (outcome.status === "held" ? [outcome.hold_id] : []));
+  expect(held).toHaveLength(10);
+  await Promise.all(held.map((hold_id) => fixture.settle(user_id, hold_id, 10, key)));
+  expect(await fixture.ledger.keySpend(user_id)).toEqual(new Map([[key.api_key_id, 100]]));
+  const text = "select percent from crossing where user_id = $1 and kind = 'key_budget' order by percent";
+  const crossed = await db.query({ text, values: [user_id] });
+  expect(crossed).toEqual([{ percent: 50 }, { percent: 80 }, { percent: 100 }]);
+});

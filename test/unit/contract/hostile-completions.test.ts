@@ -1,0 +1,37 @@
+import { expect, it } from "vitest";
+import { createCompletionRoute } from "../../../src/contract/completions.ts";
+import { heldDuring } from "../../support/held.ts";
+
+const schema = createCompletionRoute.request.body.content["application/json"].schema;
+const user = { role: "user", content: "hello" };
+const wide = Object.fromEntries(Array.from({ length: 90_000 }, (_, n) => [`k${n}`, 1]));
+const list = (item: unknown) => Array(19_000).fill(item);
+
+it.each<[string, object, string]>([
+  ["a request of 90,000 fields", { messages: [user], ...wide }, "messages"],
+  ["a message of 90,000 fields", { messages: [{ ...user, ...wide }] }, "messages.0"],
+  [
+    "a part of 90,000 fields",
+    { messages: [{ ...user, content: [{ type: "text", ...wide }] }] },
+    "messages.0.content.0",
+  ],
+  ["19,000 messages without a text", { messages: list({ role: "user", content: 7 }) }, "messages.0.content"],
+  ["19,000 parts without a type", { messages: [{ ...user, content: list({ type: 7 }) }] }, "messages.0.content"],
+])("%s is refused at its first fault, and does not hold the event loop", async (name, body, path) => {
+  const request = { model: "m", ...body };
+  let issues: readonly { path: PropertyKey[] }[] = [];
+  await schema.safeParseAsync({ model: "m", messages: [user] });
+  const held_ms = await heldDuring(async () => {
+    issues = (await schema.safeParseAsync(request)).error?.issues ?? [];
+  });
+  console.log(`${name}: held for ${held_ms.toFixed(0)} ms`);
+  expect(issues).toHaveLength(1);
+  expect(issues[0]?.path.join(".")).toBe(path);
+  expect(held_ms).toBeLessThan(80);
+});
+
+it("takes maps of the caller's own keys, and long lists without a fault", async () => {
+  const parameters = { type: "object", properties: wide };
+  const tools = [{ type: "function", function: { name: "f", parameters } }];
+  expect((await schema.safeParseAsync({ model: "m", messages: list(user), tools, metadata: wide })).success).toBe(true);
+});
