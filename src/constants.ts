@@ -28,8 +28,8 @@ export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;
 /**
- * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (`auto` waits no longer for one model) and
- * session_requests_per_minute (a limit for signed-in browsers, apart from the API keys).
+ * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (the time that `auto` waits for one model)
+ * and session_requests_per_minute (the limit of signed-in browsers, separate from API keys).
  */
 export const LIMITS = {
   requests_per_minute: 600,
