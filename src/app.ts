@@ -68,7 +68,7 @@ import type { Keyring } from "./vault/keyring.types.ts";
 import { vaultRoutes } from "./vault/vault.routes.ts";
 import { createVault } from "./vault/vault.service.ts";
 
-/** A worker looks at the queue every second: after so long none is there. */
+/** Workers poll the queue every second. Without a claim in this time, no worker exists. */
 const NO_WORKER_MS = 5_000;
 const HOUSEKEEPING_MS = 3_600_000;
 
@@ -85,7 +85,7 @@ export interface App {
   stop(): Promise<void>;
 }
 
-/** The only wiring: every room gets here what it must not know by itself. */
+/** Connects all modules: each gets its dependencies here. */
 export async function createApp(config: Config, log: Log, passwords: Passwords = createPasswords()): Promise<App> {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
@@ -234,7 +234,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const sources = [expiries, ...billing.sources, waiting, due, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
   const sweeper = startSweeper({ sources: swept, log });
-  // Embedded storage is this process's alone, so nobody is at a run that was at work when the last one ended.
+  // Only this process uses embedded storage, so no worker executes the runs of the process before it.
   if (db.kind === "embedded") await runs.takeBackAll();
   await runner.start();
   await notices.start();
@@ -258,7 +258,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     db.transaction(async (tx) => {
       const email = await accounts.eraseUser(tx, user_id);
       await billing.forgetUser(tx, user_id);
-      for (const room of [agents, idempotency, notices, webhook_keys]) await room.forgetUser(tx, user_id);
+      for (const module of [agents, idempotency, notices, webhook_keys]) await module.forgetUser(tx, user_id);
       await signIn.forgetUser(tx, user_id, email);
       await vault.erase(tx, user_id);
     });

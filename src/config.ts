@@ -57,9 +57,9 @@ export interface Config extends FileSettings {
   /** null: links are written to the log. */
   readonly mail: { readonly smtp_url: string; readonly from: string } | null;
   readonly egress_allow: readonly string[];
-  /** Whether agents may be set to read what their tools bring back unjudged. */
+  /** `allowed`: agents may turn the detector off (`safety: off`). */
   readonly safety_off: "refused" | "allowed";
-  /** For how many days finished runs are kept; null: for ever. */
+  /** The days after which finished runs are deleted. Null: never. */
   readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
   /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
@@ -153,7 +153,7 @@ export function readConfig(env: Env): Config {
   };
 }
 
-/** What `error`, of listening where the settings say, means for them; what is no fault of theirs is left as it is. */
+/** Converts an error of listening to a ConfigError if a setting caused it. Returns other errors unchanged. */
 export function listeningError(error: NodeJS.ErrnoException, { host, port }: Pick<Config, "host" | "port">): Error {
   const free = "a free port, or 0 for any that is";
   if (error.code === "EADDRINUSE") return new ConfigError("PORT", `${port} is in use on ${host}`, free);
@@ -164,7 +164,7 @@ export function listeningError(error: NodeJS.ErrnoException, { host, port }: Pic
   return error;
 }
 
-/** The same for PURSER_METRICS_ADDRESS. */
+/** Does the same for PURSER_METRICS_ADDRESS. */
 export function metricsListeningError(
   error: NodeJS.ErrnoException,
   { host, port }: NonNullable<Config["metrics_address"]>,
@@ -316,12 +316,12 @@ function readPayments(
       "a webhook signing secret of Stripe (whsec_…)",
     );
   }
-  // Through STRIPE_API_BASE no real money moves, so a stand-in for Stripe may be tried out at any time.
+  // STRIPE_API_BASE moves no real money, so a test double of Stripe works with a test clock.
   if (test_clock !== null && api_base === null) {
     throw new ConfigError(
       "PURSER_TEST_CLOCK",
       "it is set while payments are live",
-      "PURSER_PAYMENTS=sandbox or none beside it, or STRIPE_API_BASE at a stand-in for Stripe",
+      "PURSER_PAYMENTS=sandbox or none with it, or STRIPE_API_BASE with a test double of Stripe",
     );
   }
   return { payments, stripe: { secret_key, webhook_secret, api_base } };

@@ -17,7 +17,7 @@ export const ROLLOVER_MONTHS = 3;
 export const TOP_UP_MONTHS = 12;
 /** contract 5: the least a top-up may cost; the most is what payment providers take at once. */
 export const PURCHASE_CENTS = { min: 100, max: 99_999_999 } as const;
-/** Overage that has come to this is invoiced before the period ends, so that nobody runs up a large bill unseen. */
+/** Overage of this amount is invoiced before the period ends, so that no user gets an unexpectedly large bill. */
 export const OVERAGE_INVOICE_CENTS = 10_000;
 /** contract 4: rates are kept in millionths of a billed token per raw token. */
 export const RATE_SCALE = 1_000_000;
@@ -28,8 +28,8 @@ export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;
 /**
- * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (`auto` waits no longer for one model) and
- * session_requests_per_minute (a limit for signed-in browsers, apart from the API keys).
+ * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (the time that `auto` waits for one model)
+ * and session_requests_per_minute (the limit of signed-in browsers, separate from API keys).
  */
 export const LIMITS = {
   requests_per_minute: 600,
@@ -50,15 +50,15 @@ export const AGENT_LIMITS = {
 /** Names of the days, Monday first: position + 1 is ISO 8601's number. */
 export const WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] as const;
 export type Weekday = (typeof WEEKDAYS)[number];
-/** A model call that has neither finished nor been renewed by then is taken for dead, and its hold is ended. */
+/** The lifetime of a hold without a renewal. Then its model call counts as dead and the hold expires. */
 export const HOLD_SECONDS = 120;
-/** contract 3: how long somebody stays signed in, and how long mailed links are good. */
+/** contract 3: the lifetimes of sessions and mailed links. */
 export const SESSION_DAYS = 30;
 export const SIGN_UP_LINK_HOURS = 24;
 export const RESET_LINK_HOURS = 1;
 /**
- * contract 1, SIGTERM: what is in flight may take 30 s at most, so all has ended by then. Runs are given up before
- * requests, so that whoever waits for one is still answered.
+ * contract 1, SIGTERM: running work may take at most 30 s. Runs are released before requests end, so that callers who
+ * wait for a run still get an answer.
  */
 export const SHUTDOWN_SECONDS = { runs: 25, requests: 28 } as const;
 

@@ -21,7 +21,7 @@ export interface ErrorShape {
   readonly param?: string | undefined;
   readonly metadata?: Record<string, unknown> | undefined;
   readonly retry_after_s?: number | undefined;
-  /** What was asked for has begun, and cost something or had effects: asked again, it would do so again. */
+  /** The request has cost something or had effects, and a retry would do so again. */
   readonly has_acted?: boolean | undefined;
 }
 
@@ -75,17 +75,17 @@ export type PaymentCode =
   | "in_flight_exhausted"
   | "insufficient_balance";
 
-/** What a refused user could do about it. */
+/** The remedies that a user without tokens has. */
 export interface Means {
-  /** Without a subscription that goes on. */
+  /** True without a running subscription. */
   may_subscribe: boolean;
-  /** `never`: for those who have no active subscription, or owe an invoice. */
+  /** `never`: without an active subscription, or with an unpaid invoice. */
   overage: "on" | "off" | "never";
 }
-/** Asked only when somebody is refused. */
+/** Called only for a 402. */
 export type MeansOf = (user_id: string) => Promise<Means>;
 
-/** Of what could help, what this user can do: who uses overage already may raise its cap. */
+/** Filters the remedies for this user. A user with overage can raise its cap. */
 function remediesFor(remedies: readonly string[], { may_subscribe, overage }: Means): string[] {
   return remedies.flatMap((remedy) => {
     if (remedy === "subscribe") return may_subscribe ? remedy : [];
@@ -129,13 +129,13 @@ export const errors = {
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
   invalidValue: (param: string, message: string) => invalid("invalid_value", message, param),
   missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
-  /** All that are unknown, so that whoever sends a whole record back learns at once what to leave out of it. */
+  /** Names all unknown fields, because a caller that sends a whole record back must remove several. */
   unknownFields: (params: readonly [string, ...string[]]) => {
     const [param] = params;
     const message =
       params.length === 1
         ? `${param} is not a field of this request. Remove it or correct its spelling.`
-        : `${listed(params)} are not fields of this request. Leave them out, or correct their spelling.`;
+        : `${listed(params)} are not fields of this request. Remove them or correct their spelling.`;
     return invalid("unknown_field", message, param);
   },
   unsupportedParameter: (param: string) =>
@@ -216,7 +216,8 @@ export const errors = {
   emailTaken: () =>
     conflict("email_taken", "This address has an account already. Sign in, or ask for a new password.", "email"),
   agentDisabled: () => conflict("agent_disabled", "This agent is disabled. Set is_active to true first."),
-  runAlreadyFinished: () => conflict("run_already_finished", "This run has already finished; its result stands."),
+  runAlreadyFinished: () =>
+    conflict("run_already_finished", "This run has already finished; its result does not change."),
   idempotencyInFlight: () =>
     conflict(
       "idempotency_in_flight",

@@ -33,7 +33,7 @@ async function main(): Promise<void> {
   const config = configuration();
   const log = createLog(config.log_level);
   for (const warning of config.warnings) log.warn(warning);
-  // Not imported before: a wrong Node or setting is to be told at once, not by a module that cannot load.
+  // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
   const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
   await checkAddress(config).catch((error: Error) => {
     throw listeningError(error, config);
@@ -83,7 +83,7 @@ async function listenForMetrics(app: App, address: Config["metrics_address"], li
   });
 }
 
-/** Under npm, whoever kills npm hard means this process: without it, it would live on unseen and keep the port. */
+/** Stops when npm was killed: otherwise the process would continue unseen and keep the port. */
 function stopWithParent(stop: (signal: string) => Promise<void>): void {
   if (process.env.npm_lifecycle_event === undefined) return;
   const parent = process.ppid;

@@ -32,7 +32,7 @@ interface Check {
   readonly maximum?: number;
   readonly error?: AuthoredMessage;
 }
-/** What was given as a schema's or a check's own message. */
+/** The message of a schema or a check, as its author wrote it. */
 type AuthoredMessage = (issue: object) => string | { message: string } | undefined | null;
 
 const DEFAULT_MESSAGE = /^(Invalid|Too|Unrecognized|Not a multiple)\b/;
@@ -84,7 +84,7 @@ function alternatives(schema: Schema | undefined): Schema[] {
   if (innerType !== undefined) return alternatives(innerType);
   if (type === "pipe") {
     if (source?._zod.def.type === "transform") return alternatives(out);
-    // the check of what was transformed says more than what went in
+    // the check of the transformed value says more than the type of the input
     return authored(schema._zod.def) === null ? alternatives(source) : [schema];
   }
   if (type === "union") return (options ?? []).flatMap(alternatives);

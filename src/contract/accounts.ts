@@ -113,7 +113,7 @@ export const revokeLeakedApiKey = createRoute({
   method: "post",
   path: "/api/v1/api-keys/revoke-leaked",
   tags,
-  summary: "Whoever found a key may end it; the answer is the same whether it was one",
+  summary: "Revoke a leaked key; the answer is the same for a text that is not a key",
   request: jsonBody(z.strictObject({ key: z.string().min(1).max(500) })),
   responses: {
     202: json(z.object({ status: z.literal("accepted") }), "if it was a key, it is revoked"),

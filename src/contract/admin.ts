@@ -17,7 +17,7 @@ import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } f
 
 /** The operator's API: contract 8. */
 
-/** As for PURSER_TEST_CLOCK: what is granted then can still expire at an instant that can be stored. */
+/** Limited like PURSER_TEST_CLOCK: the expiry of a grant at this instant can still be stored. */
 const clockInput = instantInput.refine((now) => now < "2200", "an instant before the year 2200");
 
 const tags = ["Operator"];
@@ -217,13 +217,13 @@ export const getAudit = createRoute({
   },
 });
 
-const clockAnswer = json(z.object({ now: instantSchema }), "where the clock stands");
+const clockAnswer = json(z.object({ now: instantSchema }), "the time of the clock");
 
 export const getClock = createRoute({
   method: "get",
   path: "/api/v1/admin/clock",
   tags,
-  summary: "Where the test clock stands",
+  summary: "The time of the test clock",
   security,
   responses: { 200: clockAnswer, ...failures(404) },
 });

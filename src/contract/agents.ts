@@ -32,7 +32,7 @@ const PROMPT_MAX = 100_000;
 const positive = (max: number) => z.number().int().min(1).max(max);
 const tokenLimit = positive(Number.MAX_SAFE_INTEGER).nullable();
 
-/** The caps on an agent's runs; what is not given keeps its value or default. */
+/** The limits of an agent's runs. Omitted fields keep their value or default. */
 const limitsInput = z.strictObject({
   max_steps: positive(200).optional().openapi({ default: AGENT_LIMITS.max_steps }),
   max_run_seconds: positive(3600).optional().openapi({ default: AGENT_LIMITS.max_run_seconds }),

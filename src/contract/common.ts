@@ -53,7 +53,7 @@ export function jsonBody<S extends z.ZodType>(schema: S) {
   return { body: { required: true, content: { "application/json": { schema } } } };
 }
 
-/** Of a POST that takes nothing: whatever a body brings is an unknown field. */
+/** The body of a POST without fields: every field is unknown. */
 export const emptyBody = { body: { required: false, content: { "application/json": { schema: z.strictObject({}) } } } };
 
 const STATUS_MEANING = {

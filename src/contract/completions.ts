@@ -13,7 +13,7 @@ export interface ToolCall {
   function: { name: string; arguments: string };
 }
 
-/** A piece of a message: text, a picture, or whatever a provider calls its own. */
+/** A part of a message: text, an image, or a provider's own type. */
 export interface ContentPart {
   type: string;
   text?: string | undefined;
@@ -133,10 +133,10 @@ const partSchema = z.union([
   ]),
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
-/** A list up to this length is checked as a whole. */
+/** Lists up to this length are validated in full. */
 const SHORT_LIST = 1_000;
 
-/** A long list up to its first fault: to tell what is wrong with 20,000 items takes 0.1 s, and one is reported. */
+/** Cuts a long list after its first error. All errors of 20,000 items take 0.1 s, and only one is reported. */
 function upToFault(item: z.ZodType): (list: unknown) => unknown {
   return (list) => {
     if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
@@ -145,7 +145,7 @@ function upToFault(item: z.ZodType): (list: unknown) => unknown {
   };
 }
 
-/** An object whose keys are not looked at. */
+/** An object whose keys are not validated. */
 const mapSchema = z
   .custom<Record<string, unknown>>(
     (value) => typeof value === "object" && value !== null && !Array.isArray(value),
@@ -190,17 +190,17 @@ function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
   return z.NEVER;
 }
 
-/** Fields of one object of a request; no provider has half as many. */
+/** The most fields of one object of a request. No provider has half as many. */
 const MAX_FIELDS = 200;
-/** Maps with keys of the caller's own. */
+/** Maps whose keys the caller chooses. */
 const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema"]);
 
-/** Refuses what has too many fields before a schema looks at each: 90,000 of them take 0.2 s. */
+/** Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. */
 function countedFields(value: unknown, ctx: z.RefinementCtx): unknown {
   const path = wideObject(value);
   if (path === null) return value;
   const message = `an object of at most ${MAX_FIELDS} fields`;
-  // A whole request has no param: its first field stands for it.
+  // The whole request has no param, so name a required field.
   ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : ["messages"] });
   return z.NEVER;
 }

@@ -117,7 +117,7 @@ export const deleteWebhookEndpoint = createRoute({
   method: "delete",
   path: "/api/v1/webhook-endpoints/{id}",
   tags,
-  summary: "End an endpoint, and what is still to be delivered there",
+  summary: "Delete an endpoint and its waiting deliveries",
   ...needs("billing:write"),
   request: { params: z.object({ id: z.string() }) },
   responses: { 204: { description: "deleted" }, ...failures(403, 404) },
@@ -127,7 +127,7 @@ export const listNotices = createRoute({
   method: "get",
   path: "/api/v1/notices",
   tags,
-  summary: "What the caller was told of, newest first, and where it was delivered",
+  summary: "The caller's notices and their deliveries, newest first",
   ...needs("billing:read"),
   request: { query: listQuerySchema.extend({ event: eventSchema.optional() }) },
   responses: {

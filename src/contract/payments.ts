@@ -218,7 +218,7 @@ export const disableOverage = createRoute({
   method: "post",
   path: "/api/v1/billing/overage/disable",
   tags,
-  summary: "Stop overage; what was used is invoiced at the period's end",
+  summary: "Disable overage; used overage is invoiced at the end of the period",
   ...needs("billing:write"),
   request: emptyBody,
   responses: { 200: overageAnswer, ...failures(400, 403) },

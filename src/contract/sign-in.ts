@@ -15,7 +15,7 @@ const emailSchema = z
   .max(254)
   .transform((email) => email.toLowerCase());
 const newPassword = textSchema(PASSWORD_LENGTH.max).min(PASSWORD_LENGTH.min);
-/** What is only compared may be anything. */
+/** A password that is only compared has no minimum length. */
 const presentedPassword = textSchema(PASSWORD_LENGTH.max).min(1);
 const linkToken = z.string().min(1).max(200);
 

@@ -5,8 +5,8 @@ const NODE_BYTES = 256 * 1024 * 1024;
 /** The part of it for one caller: a user, or an address where no key is needed. */
 const CALLER_BYTES = 64 * 1024 * 1024;
 /**
- * A body up to this size counts in its own caller's sum only. So large uploads leave room for ordinary requests, and small
- * bodies that are declared and never sent leave room for large ones.
+ * A body up to this size counts only in its caller's sum. So large uploads do not block ordinary requests, and small
+ * bodies that are declared and never sent do not block large ones.
  */
 const SMALL_BYTES = 65_536;
 /** The most large bodies of one caller that are read at one time. Each may add 64 KB per turn of the event loop. */
@@ -32,7 +32,7 @@ export function createBodyBudget(limits = { node_bytes: NODE_BYTES, caller_bytes
 
   return (caller: string): BodyShare => {
     let own = 0;
-    /** Of these, what counts in the node's sum. */
+    /** The part of these bytes that counts in the node's sum. */
     let own_large = 0;
     const change = (bytes: number, large: number) => {
       own += bytes;

@@ -18,7 +18,7 @@ const MODEL_PATHS = /^\/api\/v1\/(chat\/completions|responses|messages|messages\
 /** Up to this size a route may ask for the body's text; a larger body is parsed in a thread. */
 export const TEXT_BYTES = 262_144;
 const PUBLIC_BYTES = 16_384;
-/** Stripe's largest events (an invoice with many lines) stay far below. Their signature is over the body's text. */
+/** Far above Stripe's largest events (an invoice with many lines). Their signature covers the body's text. */
 const STRIPE_BYTES = TEXT_BYTES;
 const SANITIZE_BYTES = 1_048_576;
 const MODEL_BYTES = 33_554_432;

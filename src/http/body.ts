@@ -20,7 +20,7 @@ interface Reading {
   share: BodyShare;
 }
 
-/** Reads the body's bytes and rejects them as soon as they exceed a limit. Does not trust Content-Length. */
+/** Reads the body's bytes and rejects a body over a limit. Does not trust Content-Length. */
 async function readStream(request: Request, { limit, json, share }: Reading): Promise<Buffer> {
   const scan = createJsonScan(json);
   let chunks: Uint8Array[] = [];

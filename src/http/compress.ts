@@ -2,7 +2,7 @@ import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
 import type { MiddlewareHandler } from "hono";
 
-/** A smaller answer fits into one packet anyway. */
+/** Smaller answers fit into one packet. */
 const LEAST_BYTES = 1024;
 /** Costs as little time as gzip and compresses JSON better. */
 const BROTLI_QUALITY = 4;
@@ -14,8 +14,8 @@ const compressors = {
 };
 
 /**
- * Compresses JSON answers to GET. Event streams and CSV are not JSON, and completions are POST: both keep their way
- * without a copy. The work is done on zlib's threads.
+ * Compresses JSON answers to GET on zlib's threads. Event streams, CSV and completions (POST) are sent unchanged, without
+ * a copy.
  */
 export function compressJson(): MiddlewareHandler {
   return async (c, next) => {
@@ -36,7 +36,7 @@ export function compressJson(): MiddlewareHandler {
   };
 }
 
-/** brotli before gzip; null when the client accepts neither, or forbids it with `q=0`. */
+/** Prefers brotli to gzip. Null when the client accepts neither, or forbids both with `q=0`. */
 export function acceptedEncoding(header: string | undefined): keyof typeof compressors | null {
   const accepted = (header ?? "").split(",", 20).flatMap((part) => {
     const [name = "", ...parameters] = part.split(";").map((text) => text.trim().toLowerCase());

@@ -29,7 +29,7 @@ const SIGN_IN_PER_MINUTE = 300;
 const STRIPE_PER_MINUTE = 1_200;
 /** Enough to report keys. Each request costs a query. */
 const LEAKED_KEYS_PER_MINUTE = 60;
-/** contract 8: wrong keys of the operator API meet 429. From one address. */
+/** contract 8: wrong operator keys of one address per minute; then 429. */
 const WRONG_KEYS_PER_MINUTE = 60;
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
@@ -107,7 +107,7 @@ function createBareHttp(
 /** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
   const wrong_keys = createAllowances({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
-  /** Only wrong keys are counted and refused: a stranger cannot lock the operator out. */
+  /** Counts only wrong keys, so a stranger cannot lock the operator out. */
   const operatorOf = (c: Context<HttpEnv>) => {
     try {
       return operator(options.admin_key, c.req.header("Authorization"));
@@ -154,7 +154,7 @@ function isPublic({ method, path }: HonoRequest): boolean {
   return path.startsWith(SIGN_IN) || (method === "POST" && PUBLIC_POSTS.has(path));
 }
 
-/** A user's API keys share one limit and the console's sessions another: a busy program does not lock its owner out. */
+/** A user's API keys share one limit and the sessions another, so a busy program does not lock its owner out. */
 function userRateLimit(limits: HttpOptions["limits"]): MiddlewareHandler<HttpEnv> {
   const userId = (c: Context<HttpEnv>) => c.get("caller").user_id;
   const ofKeys = rateLimit(limits.requests_per_minute, userId);

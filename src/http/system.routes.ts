@@ -19,7 +19,7 @@ const ABOUT = {
 export function serveReference(app: HttpRouter): void {
   app.openAPIRegistry.registerComponent("securitySchemes", "api_key", { type: "http", scheme: "bearer" });
   app.openAPIRegistry.registerComponent("securitySchemes", "operator_key", { type: "http", scheme: "bearer" });
-  // Both take no key and cost tens of milliseconds: they are written once.
+  // Both need no key and take tens of milliseconds, so they are built once.
   const documentOf = once(() => withConventions(app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument));
   const jsonOf = once(() => JSON.stringify(documentOf()));
   const pageOf = once(() => String(referencePage(documentOf())));

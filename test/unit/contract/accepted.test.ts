@@ -53,7 +53,7 @@ describe("a refusal says what is accepted", () => {
 
   test("and names all the fields that are not known, as far as anybody would read them", () => {
     expect(told(createAgentSchema, { ...agent, id: "a", limits: {}, version: 1, last_run: null })).toBe(
-      "id, version and last_run are not fields of this request. Leave them out, or correct their spelling.",
+      "id, version and last_run are not fields of this request. Remove them or correct their spelling.",
     );
     const many = Object.fromEntries(Array.from({ length: 1000 }, (_, nth) => [`f${nth}`, 1]));
     expect(told(createAgentSchema, { ...agent, ...many })).toMatch(/^f0, f1, .*, f19 and others are not fields/);
