@@ -179,7 +179,6 @@ export function createAgentRuns(deps: {
   };
 }
 
-
 /** A run begins with a model call, unless MCP servers are to be looked at first: what is missing is noted before it. */
 function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
   if (tools_config.mcp?.enabled) return {};

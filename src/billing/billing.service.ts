@@ -25,14 +25,11 @@ export interface OperatorGrant {
 }
 
 /** Plans, subscriptions, purchases and overage: decides what is granted when; the ledger alone writes balances. */
-export function createBilling(options: BillingOptions) {
+export function createBilling(options: BillingOptions & { notify?: OnRenewed }) {
   const { clock, ledger, payments } = options;
   const room = createRoom(options);
-  const listeners: OnRenewed[] = [];
   const overage = createOverage(room);
-  const periods = createPeriods(room, overage, async (renewal, tx) => {
-    for (const listener of listeners) await listener(renewal, tx);
-  });
+  const periods = createPeriods(room, overage, async (renewal, tx) => options.notify?.(renewal, tx));
   const inbox = createInbox(room, periods, overage);
   const outbox = createOutbox(room, inbox.apply);
   const subscriptions = createSubscriptions(room, { periods, inbox, outbox });
@@ -60,11 +57,6 @@ export function createBilling(options: BillingOptions) {
     sources: [inbox.waiting, periods.renewals, thresholds, outbox.source] satisfies DueSource[],
     /** Takes in what a payment provider tells. Idempotent; harmless in any order. */
     applyPaymentEvent: inbox.apply,
-    /** Subscribes to renewals, in the transaction of each. */
-    onRenewed: (listener: OnRenewed) => {
-      listeners.push(listener);
-    },
-
     subscription: subscriptions.current,
     cancelSubscription: subscriptions.cancel,
     /** The user subscribes or changes plans, and pays. */

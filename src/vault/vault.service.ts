@@ -18,10 +18,16 @@ const MAX_SECRETS = 1000;
 const USES_KEPT_DAYS = 400;
 
 /** Users' credentials: stored sealed, shown masked, opened for tools alone. Owns `secret` and `secret_use`. */
-export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: Log }) {
+export function createVault(deps: {
+  db: Db;
+  clock: Clock;
+  keys: DataKeys;
+  log: Log;
+  /** Called once for each value that a site sent back, in the transaction that marks it: it may await SQL only. */
+  notify?: OnReflected;
+}) {
   const { db, clock, keys, log } = deps;
   const store = createVaultStore(db);
-  const listeners: OnReflected[] = [];
 
   const refuseTampered = (user_id: string): never => {
     log.error({ user_id }, "secrets do not fit their user's manifest: rows were changed from outside");
@@ -170,12 +176,8 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
         const row = await store.sealed(tx, user_id, id);
         if (row === undefined || row.version !== version || row.reflected_at !== null) return;
         await store.update(tx, { ...row, reflected_at: clock.now() });
-        for (const listener of listeners) await listener({ user_id, id, name: row.name, version, run_id }, tx);
+        await deps.notify?.({ user_id, id, name: row.name, version, run_id }, tx);
       });
-    },
-    /** Subscribes to reflections, each told in the transaction that marks it; SQL alone may be awaited there. */
-    onReflected(listener: OnReflected): void {
-      listeners.push(listener);
     },
 
     /** Destroys the key of a user who is being erased, and deletes their secrets and the log of their uses. */
