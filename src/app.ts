@@ -34,16 +34,15 @@ import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { createHttp, createProbesHttp, createWorkerHttp } from "./http/server.ts";
 import { probeRoutes, serveReference } from "./http/system.routes.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
-import { observedLedger } from "./ledger/observed.ts";
+import { observedCharges } from "./ledger/observed.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { createModels } from "./models/models.service.ts";
-import { renewalNotice, runFailureNotice, secretLeakNotice, thresholdNotice } from "./notice-mappers.ts";
+import { createNotifiers } from "./notice-mappers.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, createSystemClock } from "./platform/clock.ts";
-import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
@@ -55,11 +54,10 @@ import { createSettableClock, type DueSource, startSweeper } from "./platform/ti
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
-import type { RunFailed } from "./runs/runs.types.ts";
 import { newMark } from "./safety/fence.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
-import { createSchedules, type SchedulePaused } from "./schedules/schedules.service.ts";
+import { createSchedules } from "./schedules/schedules.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
@@ -101,11 +99,27 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
   const clock = settable ?? createSystemClock();
 
-  const accounts = await createAccounts({ db, clock });
-  const ledger = observedLedger(
-    createLedger({ db, clock, invariants: PAYMENT_INVARIANTS, with_riders: APPLY_WITH_STEPS }),
-    { metrics, log },
-  );
+  const outbound = createOutbound({ allow: config.egress_allow });
+  const notices = createNotices({
+    db,
+    clock,
+    cipher: createCipher(service_key, "webhook endpoints"),
+    outbound,
+    egress_allow: config.egress_allow,
+    log,
+    metrics,
+  });
+  const notify = createNotifiers(notices);
+  const accounts = await createAccounts({ db, clock, onKeyChange: (key, tx) => schedule_keys.onKeyChange(key, tx) });
+  const ledger = createLedger({
+    db,
+    clock,
+    invariants: PAYMENT_INVARIANTS,
+    with_riders: APPLY_WITH_STEPS,
+    onGrant: (user_id) => agents.onGrant(user_id),
+    notify: notify.ledger,
+  });
+  const charges = observedCharges(ledger, { metrics, log });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const trials = await createTrials({ db, cipher: createCipher(service_key, "trials") });
@@ -130,32 +144,16 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
-    ledger,
+    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, standing: ledger.standing },
     meansOf,
     fallback_after_seconds: config.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => agentModel(id, caller),
   });
-  const outbound = createOutbound({ allow: config.egress_allow });
-  const notices = createNotices({
-    db,
-    clock,
-    cipher: createCipher(service_key, "webhook endpoints"),
-    outbound,
-    egress_allow: config.egress_allow,
-    log,
-    metrics,
-  });
-  ledger.onCrossing((crossing, tx) => notices.emit(thresholdNotice(crossing), tx));
-  const vault = createVault({ db, clock, keys, log });
-  vault.onSecretLeak((leak, tx) => notices.emit(secretLeakNotice(leak), tx));
+  const vault = createVault({ db, clock, keys, log, notify: notify.vault });
   const sanitizer = createSanitizer({ threads: 2 });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
-  const notify = async (event: RunFailed | SchedulePaused, tx: Tx) => {
-    const notice = runFailureNotice(event);
-    if (notice !== null) await notices.emit(notice, tx);
-  };
-  const schedules = createSchedules({ db, clock, notify });
+  const schedules = createSchedules({ db, clock, notify: notify.runs });
   const schedule_keys = createScheduleKeys({
     clock,
     store: createAgentsStore(db),
@@ -168,7 +166,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const runs = createRuns({
     db,
     clock,
-    notify,
+    notify: notify.runs,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
     onLost(lost) {
       for (let n = 0; n < lost; n += 1) metrics.runFinished("failed", "worker_lost");
@@ -201,7 +199,7 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
   const chat = createChat({ agents, runs, threads, worker_id });
   const agentModel = createAgentModel({ chat, exists: agents.exists });
   const runner = createRunner({
-    ...{ clock, log, metrics, ledger, models, completions, tools, runs, followers, newMark, worker_id },
+    ...{ clock, log, metrics, ledger: charges, models, completions, tools, runs, followers, newMark, worker_id },
     limits: config.limits,
     chats_only: config.role === "api",
     configOf: agents.configOf,
@@ -209,13 +207,13 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
     listenerOf: chat.listenerOf,
     isAwaited: chat.isAwaited,
   });
-  ledger.onGrant(agents.onGrant);
-  accounts.onKeyChange(schedule_keys.onKeyChange);
   const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
   const payments =
     stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
-  const billing = createBilling({ db, clock, ledger, users: accounts, payments, plans: config.plans, log });
-  billing.onRenewed((renewal, tx) => notices.emit(renewalNotice(renewal), tx));
+  const billing = createBilling({
+    ...{ db, clock, ledger, users: accounts, payments, plans: config.plans, log },
+    notify: notify.billing,
+  });
   const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
 
   // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.

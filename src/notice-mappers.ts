@@ -1,6 +1,8 @@
 import type { Renewal } from "./billing/periods.service.ts";
 import type { Crossing } from "./ledger/ledger.types.ts";
+import type { Notices } from "./notices/notices.service.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
+import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { RunFailed } from "./runs/runs.types.ts";
 import type { SchedulePaused } from "./schedules/schedules.service.ts";
@@ -11,8 +13,21 @@ import type { SecretLeak } from "./vault/vault.types.ts";
 /** Limits a message, because it may quote a provider's answer. */
 const MESSAGE_CHARS = 500;
 
+/** The `notify` functions of the modules. Each emits its notice in the transaction of the event. */
+export function createNotifiers(notices: Pick<Notices, "emit">) {
+  return {
+    ledger: (crossing: Crossing, tx: Tx) => notices.emit(thresholdNotice(crossing), tx),
+    billing: (renewal: Renewal, tx: Tx) => notices.emit(renewalNotice(renewal), tx),
+    vault: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
+    async runs(event: RunFailed | SchedulePaused, tx: Tx): Promise<void> {
+      const notice = runFailureNotice(event);
+      if (notice !== null) await notices.emit(notice, tx);
+    },
+  };
+}
+
 /** Returns null for a chat run: its failure is already in the chat's answer. */
-export function runFailureNotice(event: RunFailed | SchedulePaused): NewNotice | null {
+function runFailureNotice(event: RunFailed | SchedulePaused): NewNotice | null {
   const { user_id, agent_id } = event;
   if (event.kind === "schedule_paused") {
     // A paused schedule cannot pause again, so each pause gets its own key.
@@ -26,19 +41,19 @@ export function runFailureNotice(event: RunFailed | SchedulePaused): NewNotice |
 }
 
 /** A subscription's next period is paid. */
-export function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal): NewNotice {
+function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal): NewNotice {
   const data = { plan_id, period_start, period_end };
   return { user_id, event: "subscription.renewed", dedupe_key: period_start, data };
 }
 
 /** A site returned a secret (a secret leak). Each version of the secret gives one notice. */
-export function secretLeakNotice({ user_id, id, name, version, run_id }: SecretLeak): NewNotice {
+function secretLeakNotice({ user_id, id, name, version, run_id }: SecretLeak): NewNotice {
   const data = { secret_id: id, secret_name: name, run_id };
   return { user_id, event: "secret.reflected", dedupe_key: `${id}:${version}`, data };
 }
 
 /** A threshold alert, identified by the ledger entry that crossed the threshold. */
-export function thresholdNotice(crossing: Crossing): NewNotice {
+function thresholdNotice(crossing: Crossing): NewNotice {
   const { user_id, kind, percent } = crossing;
   const base = { user_id, dedupe_key: `${crossing.seq}:${percent}` };
   switch (kind) {

@@ -40,10 +40,9 @@ export type KeyState = Pick<ApiKeyRow, "user_id" | "id" | "budget_tokens" | "exp
 export type OnKeyChange = (key: KeyState, tx: Tx) => Promise<() => Promise<void>>;
 
 /** Users and their API keys. Owns `users` and `api_key`. */
-export async function createAccounts(deps: { db: Db; clock: Clock }) {
-  const { db, clock } = deps;
+export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?: OnKeyChange }) {
+  const { db, clock, onKeyChange } = deps;
   const store = createAccountsStore(db);
-  const listeners: OnKeyChange[] = [];
   const authentication = await createAuthentication({ db, clock, store });
 
   const insertKey = async (sql: Sql, user_id: string, wanted: NewApiKey) => {
@@ -70,10 +69,9 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
   /** Changes a key by `write` and notifies all listeners. */
   const changeKey = <T>(key: KeyState, write: (tx: Tx) => Promise<T>): Promise<T> =>
     db.transaction(async (tx) => {
-      const follow_ups = [];
-      for (const listener of listeners) follow_ups.push(await listener(key, tx));
+      const followUp = await onKeyChange?.(key, tx);
       const written = await write(tx);
-      for (const followUp of follow_ups) await followUp();
+      await followUp?.();
       return written;
     });
 
@@ -83,10 +81,6 @@ export async function createAccounts(deps: { db: Db; clock: Clock }) {
   return {
     authenticate: authentication.authenticate,
     close: authentication.close,
-    /** Subscribes to changed and revoked keys. */
-    onKeyChange(listener: OnKeyChange): void {
-      listeners.push(listener);
-    },
     /** Returns these keys by id and locks them until the transaction ends. */
     async keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, Omit<KeyState, "user_id">>> {
       return new Map((await store.keepKeys(tx, ids)).map((key) => [key.id, key]));

@@ -27,14 +27,11 @@ export interface OperatorGrant {
 /**
  * Plans, subscriptions, purchases and overage. Billing decides what to grant and when; only the ledger writes balances.
  */
-export function createBilling(options: BillingOptions) {
+export function createBilling(options: BillingOptions & { notify?: OnRenewed }) {
   const { clock, ledger, payments } = options;
   const context = createBillingContext(options);
-  const listeners: OnRenewed[] = [];
   const overage = createOverage(context);
-  const periods = createPeriods(context, overage, async (renewal, tx) => {
-    for (const listener of listeners) await listener(renewal, tx);
-  });
+  const periods = createPeriods(context, overage, async (renewal, tx) => options.notify?.(renewal, tx));
   const inbox = createInbox(context, periods, overage);
   const outbox = createOutbox(context, inbox.apply);
   const subscriptions = createSubscriptions(context, { periods, inbox, outbox });
@@ -64,11 +61,6 @@ export function createBilling(options: BillingOptions) {
     sources: [inbox.waiting, periods.renewals, thresholds, outbox.source] satisfies DueSource[],
     /** Applies an event of a payment provider. Idempotent; events may arrive in any order. */
     applyPaymentEvent: inbox.apply,
-    /** Subscribes to renewals. The listener runs in the transaction of the renewal. */
-    onRenewed: (listener: OnRenewed) => {
-      listeners.push(listener);
-    },
-
     subscription: subscriptions.current,
     cancelSubscription: subscriptions.cancel,
     /** The user subscribes or changes plans, and pays for it. */

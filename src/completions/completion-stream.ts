@@ -1,6 +1,6 @@
 import type { Routing } from "../contract/completions.ts";
 import { errors, PurserError } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.types.ts";
+import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { ProviderStream } from "../models/models.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream } from "./completions.types.ts";
@@ -22,7 +22,11 @@ export interface OpenStream {
  * The events of a call up to its charge. Not a generator: a generator that was never started, or that waits for the
  * provider, cannot be left, and leaving must close the provider's connection and settle at once.
  */
-export function createCompletionStream(ledger: Ledger, call: CompletionCall, open: OpenStream): CompletionStream {
+export function createCompletionStream(
+  ledger: ChargingLedger,
+  call: CompletionCall,
+  open: OpenStream,
+): CompletionStream {
   const { reservation, stream, routing } = open;
   let ahead: IteratorResult<string> | null = open.first;
   let closed = false;

@@ -1,6 +1,6 @@
 import type { Routing } from "../contract/completions.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
-import type { Ledger } from "../ledger/ledger.types.ts";
+import type { ChargingLedger, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
@@ -50,7 +50,7 @@ type Attempt<T> = (reservation: Reservation, options: AttemptOptions) => Promise
 /** Model calls with their charge: hold the worst case, call the provider, settle the real usage. */
 export function createCompletions(options: {
   models: Models;
-  ledger: Ledger;
+  ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "standing">;
   meansOf: MeansOf;
   /** With `auto`, a model that has not answered (a stream: not begun) by then is left for the next. */
   fallback_after_seconds: number;
@@ -58,13 +58,13 @@ export function createCompletions(options: {
 }): Completions {
   const { models, meansOf, resolveAgent } = options;
   const fallback_after_ms = options.fallback_after_seconds * 1_000;
-  const { ledger, watch, idle } = createLivingCalls(options.ledger);
+  const { charges, watch, idle } = createLivingCalls(options.ledger);
   const price_version = priceVersion(models.list());
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {
     if (past_trial.has(user_id)) return false;
-    const { is_trial } = await ledger.standing(user_id);
+    const { is_trial } = await options.ledger.standing(user_id);
     if (!is_trial) {
       if (past_trial.size >= MAX_REMEMBERED_USERS) past_trial.clear();
       past_trial.add(user_id);
@@ -107,7 +107,7 @@ export function createCompletions(options: {
         is_sent = true;
       };
       try {
-        reservation = await reserve({ models, ledger, meansOf, price_version }, call, model);
+        reservation = await reserve({ models, ledger: charges, meansOf, price_version }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
         models.health.answered(model.id);
@@ -116,7 +116,7 @@ export function createCompletions(options: {
         if (reservation !== null && is_sent && isHangUp(call, error)) {
           return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
         }
-        if (reservation !== null) await release(ledger, call);
+        if (reservation !== null) await release(charges, call);
         if (isProviderFailure(error)) models.health.failed(model.id, error.shape.retry_after_s);
         failures.push(error);
         if (is_last || !mayFallBack(error)) break;
@@ -136,12 +136,12 @@ export function createCompletions(options: {
       models.provider(reservation.model).complete(reservation.request, provider_options),
     );
     if (attempt.hung_up !== null) {
-      await settleInput(ledger, call, attempt.hung_up);
+      await settleInput(charges, call, attempt.hung_up);
       throw attempt.hung_up.thrown;
     }
     const { reservation, routing } = attempt;
     const { response, counts } = attempt.value;
-    const outcome = await settle(ledger, call, { reservation, counts, routing, response, complete: true });
+    const outcome = await settle(charges, call, { reservation, counts, routing, response, complete: true });
     return { ...outcome, response: Object.assign(response, { usage: outcome.usage }, routing && { routing }) };
   }
 
@@ -153,7 +153,7 @@ export function createCompletions(options: {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
-    if (attempt.hung_up !== null) return endedStream(await settleInput(ledger, call, attempt.hung_up));
+    if (attempt.hung_up !== null) return endedStream(await settleInput(charges, call, attempt.hung_up));
     const { value, reservation, routing } = attempt;
     // With a rider, nothing is charged but what the rider records: what is not recorded is done again.
     if (call.rider === undefined) {
@@ -162,7 +162,7 @@ export function createCompletions(options: {
         return counts.output_tokens === 0 ? null : chargeOf(call, reservation, counts);
       });
     }
-    return createCompletionStream(ledger, call, { ...value, reservation, routing });
+    return createCompletionStream(charges, call, { ...value, reservation, routing });
   }
 
   async function agentFor({ request, caller }: CompletionCall) {

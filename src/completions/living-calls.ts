@@ -1,4 +1,4 @@
-import type { Charge, Ledger, Progress } from "../ledger/ledger.types.ts";
+import type { Charge, ChargingLedger, Ledger, Progress } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 
 const PROGRESS_MS = 1_000;
@@ -16,8 +16,8 @@ interface LivingCall {
 
 /** The calls of this process that hold tokens. */
 export interface LivingCalls {
-  /** The ledger, through which calls begin and end. */
-  ledger: Ledger;
+  /** Begins and ends calls. */
+  charges: ChargingLedger;
   /** Says how to learn what a held call has come to. */
   watch(hold_id: string, sofar: () => Charge | null): void;
   /**
@@ -31,7 +31,7 @@ export interface LivingCalls {
  * Keeps the leases of all living calls, and writes each second what streams have come to, in one statement for all of
  * them: of a process that dies, their holds are settled as that. Nothing runs while no call does.
  */
-export function createLivingCalls(ledger: Ledger): LivingCalls {
+export function createLivingCalls(ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">): LivingCalls {
   const calls = new Map<string, LivingCall>();
   const ending = new Set<Promise<unknown>>();
   let timer: NodeJS.Timeout | undefined;
@@ -72,8 +72,7 @@ export function createLivingCalls(ledger: Ledger): LivingCalls {
   }
 
   return {
-    ledger: {
-      ...ledger,
+    charges: {
       async hold(request) {
         const outcome = await ledger.hold(request);
         if (outcome.status === "held") begin(request.hold_id, request.user_id);

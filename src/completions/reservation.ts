@@ -1,6 +1,6 @@
 import type { ChatResponse, Routing } from "../contract/completions.ts";
 import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } from "../errors.ts";
-import type { Charge, Ledger } from "../ledger/ledger.types.ts";
+import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
@@ -38,7 +38,7 @@ export async function reserve(
     ledger,
     meansOf,
     price_version,
-  }: { models: Models; ledger: Ledger; meansOf: MeansOf; price_version: string },
+  }: { models: Models; ledger: ChargingLedger; meansOf: MeansOf; price_version: string },
   call: CompletionCall,
   model: Model,
 ): Promise<Reservation> {
@@ -95,7 +95,7 @@ export interface Answered {
 
 /** Charges a reservation for what was used. */
 export async function settle(
-  ledger: Ledger,
+  ledger: ChargingLedger,
   call: CompletionCall,
   { reservation, counts, routing, response, complete }: Answered,
 ): Promise<CompletionOutcome> {
@@ -115,7 +115,7 @@ export async function settle(
  * too, and no longer tells how much.
  */
 export function settleInput(
-  ledger: Ledger,
+  ledger: ChargingLedger,
   call: CompletionCall,
   { reservation, routing }: Pick<Answered, "reservation" | "routing">,
 ): Promise<CompletionOutcome> {
@@ -146,7 +146,7 @@ export function chargeOf(call: CompletionCall, { model, price_version }: Reserva
 }
 
 /** Lets a reservation go uncharged. A failure here must not hide the one before it: the hold expires by itself. */
-export async function release(ledger: Ledger, { caller, hold_id }: CompletionCall): Promise<void> {
+export async function release(ledger: ChargingLedger, { caller, hold_id }: CompletionCall): Promise<void> {
   await ledger.release({ user_id: caller.user_id, hold_id }).catch(() => {});
 }
 

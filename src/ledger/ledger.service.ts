@@ -42,23 +42,25 @@ const RETRY_MS = [0, 100, 400, 1_500, 5_000];
 /** Rows that an export reads at once. */
 const EXPORT_ROWS = 1_000;
 
-/**
- * The ledger over a migrated database. `invariants`: what its audit checks beside its own. `with_riders`: the statement for
- * batches with riders, see applyOperations.
- */
-export function createLedger({
-  db,
-  clock,
-  invariants = [],
-  with_riders = null,
-}: {
+export interface LedgerDeps {
   db: Db;
   clock: Clock;
+  /** Invariants that the audit checks beside the ledger's own. */
   invariants?: readonly Invariant[];
+  /** The statement for batches with riders, see applyOperations. */
   with_riders?: string | null;
-}): Ledger {
-  const listeners: ((user_id: string) => Promise<void>)[] = [];
-  const crossing_listeners: OnCrossing[] = [];
+  /** Called after a refill is committed. A process that dies calls nothing: `refills` is what counts. */
+  onGrant?(user_id: string): Promise<void>;
+  /**
+   * Called once for each crossed threshold (50, 80 and 100 % of the balance after the last grant, of the overage cap in a
+   * period, of an API key's budget), in the sweep's transaction that deletes it. Without it crossings are kept.
+   */
+  notify?: OnCrossing;
+}
+
+/** The ledger over a migrated database. */
+export function createLedger(deps: LedgerDeps): Ledger {
+  const { db, clock, invariants = [], with_riders = null } = deps;
   const keySpends: Ledger["keySpends"] = async (user_ids, sql = db) =>
     new Map((await listKeySpend(sql, user_ids)).map(({ api_key_id, spent }) => [api_key_id, spent]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
@@ -72,7 +74,7 @@ export function createLedger({
     isLasting: ({ kind }) => kind === "settle",
   });
   const notifyGrant = async (user_id: string) => {
-    await Promise.all(listeners.map((listener) => listener(user_id)));
+    await deps.onGrant?.(user_id);
   };
 
   const within = <T>(tx: Tx | undefined, work: (tx: Tx) => Promise<T>) =>
@@ -116,12 +118,6 @@ export function createLedger({
       within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
     overageFrom: (used_tokens, uncapped_tokens = used_tokens) => listOverageFrom(db, used_tokens, uncapped_tokens),
     notifyGrant,
-    onGrant: (listener) => {
-      listeners.push(listener);
-    },
-    onCrossing: (listener) => {
-      crossing_listeners.push(listener);
-    },
     async standing(user_id) {
       const now = clock.now();
       const account = await findAccount(db, user_id, now);
@@ -146,7 +142,7 @@ export function createLedger({
     async refills(user_ids, sql = db) {
       return new Map((await listRefills(sql, user_ids)).map(({ user_id, refills }) => [user_id, refills]));
     },
-    sweep: () => sweepLedger({ db, clock, commit, listeners: crossing_listeners }),
+    sweep: () => sweepLedger({ db, clock, commit, notify: deps.notify }),
     beginStop,
     nextDueAt: (until) => findNextDue(db, clock.now(), until),
     audit: () => runAudit(db, invariants),

@@ -323,6 +323,9 @@ export interface AuditReport {
 }
 
 /** The only writer of balances. Every method reads the domain's clock itself. */
+/** The operations that every model call makes. */
+export type ChargingLedger = Pick<Ledger, "hold" | "settle" | "release">;
+
 export interface Ledger {
   /** Creates the account; with a trial, its bonus bucket, which ends with the trial. */
   openAccount(tx: Tx, account: { user_id: string; trial: { ends_at: Instant; tokens: number } | null }): Promise<void>;
@@ -336,9 +339,9 @@ export interface Ledger {
    * charges the rest.
    */
   progress(calls: Progress[]): Promise<void>;
-  /** Without `tx`, subscribers are told before it resolves. With `tx`, call `notifyGrant` once that is committed. */
+  /** Without `tx`, `onGrant` is called before it resolves. With `tx`, call `notifyGrant` once that is committed. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
-  /** Tells the subscribers of `onGrant` that a grant, or more overage, that a transaction of the caller's made is committed. */
+  /** Calls `onGrant` after the commit of a transaction of the caller that made a grant or allowed more overage. */
   notifyGrant(user_id: string): Promise<void>;
   /** Takes from the bucket what is unspent of it; what was spent becomes debt, which the next grant repays first. */
   clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
@@ -373,14 +376,6 @@ export interface Ledger {
    * raised or begun anew. Whoever found it empty waits for a higher number: it cannot be missed, whatever dies meanwhile.
    */
   refills(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
-  /** Subscribes to refills, after they are committed. A process that dies tells nobody: `refills` is what counts. */
-  onGrant(listener: (user_id: string) => Promise<void>): void;
-  /**
-   * Subscribes to thresholds that were crossed: 50, 80 and 100 % of the balance after the last grant, of the overage cap
-   * in a period, of an API key's budget. The transaction that crosses one writes it down; a sweep hands it over in a
-   * transaction of its own, which also forgets it. So each is told once, whatever dies meanwhile.
-   */
-  onCrossing(listener: (crossing: Crossing, tx: Tx) => Promise<void>): void;
   /**
    * Closes buckets past their expiry with an entry each, ends holds whose lease has run out, and tells of crossings.
    * Idempotent. Rejects with what failed, once all the rest is done.

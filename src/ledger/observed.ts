@@ -1,11 +1,13 @@
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import type { Ledger } from "./ledger.types.ts";
+import type { ChargingLedger } from "./ledger.types.ts";
 
-/** The same ledger, counting its calls; tokens that no balance covered are an alarm. */
-export function observedLedger(ledger: Ledger, { metrics, log }: { metrics: Metrics; log: Log }): Ledger {
+/** Charges, with metrics of each. Tokens that no balance covered are logged as an error. */
+export function observedCharges(
+  ledger: ChargingLedger,
+  { metrics, log }: { metrics: Metrics; log: Log },
+): ChargingLedger {
   return {
-    ...ledger,
     async hold(request) {
       const outcome = await ledger.hold(request);
       if (outcome.status === "refused") metrics.modelCall("refused", 0);

@@ -16,7 +16,7 @@ interface Sweep {
   db: Db;
   clock: Clock;
   commit(operation: Operation): Promise<unknown>;
-  listeners: readonly OnCrossing[];
+  notify: OnCrossing | undefined;
   /** Notes what has failed, and goes on. */
   failed(what: string, error: unknown): void;
 }
@@ -63,23 +63,23 @@ async function closeExpired({ db, clock, failed }: Sweep): Promise<void> {
   }
 }
 
-/** Each in a transaction of its own. Without a listener they wait. */
-async function tellCrossings({ db, listeners, failed }: Sweep): Promise<void> {
-  if (listeners.length === 0) return;
+/** Each in a transaction of its own. Without `notify` they are kept. */
+async function tellCrossings({ db, notify, failed }: Sweep): Promise<void> {
+  if (notify === undefined) return;
   for (let after: CrossingKey | null = null; ; ) {
     const untold: CrossingKey[] = await listCrossings(db, after, STEP);
     for (const key of untold) {
-      await tell(db, key, listeners).catch((error: unknown) => failed(`crossing ${key.seq} of ${key.user_id}`, error));
+      await tell(db, key, notify).catch((error: unknown) => failed(`crossing ${key.seq} of ${key.user_id}`, error));
     }
     after = untold.at(-1) ?? after;
     if (untold.length < STEP) return;
   }
 }
 
-async function tell(db: Db, key: CrossingKey, listeners: readonly OnCrossing[]): Promise<void> {
+async function tell(db: Db, key: CrossingKey, notify: OnCrossing): Promise<void> {
   await db.transaction(async (tx) => {
     const crossing = await takeCrossing(tx, key);
     if (crossing === undefined) return;
-    for (const listener of listeners) await listener(crossing, tx);
+    await notify(crossing, tx);
   });
 }

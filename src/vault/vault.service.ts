@@ -18,10 +18,16 @@ const MAX_SECRETS = 1000;
 const USES_KEPT_DAYS = 400;
 
 /** Users' credentials: stored sealed, shown masked, opened only for tools. Owns `secret` and `secret_use`. */
-export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: Log }) {
+export function createVault(deps: {
+  db: Db;
+  clock: Clock;
+  keys: DataKeys;
+  log: Log;
+  /** Called once for each secret leak, in the transaction that records it: it may await SQL only. */
+  notify?: OnSecretLeak;
+}) {
   const { db, clock, keys, log } = deps;
   const store = createVaultStore(db);
-  const listeners: OnSecretLeak[] = [];
 
   const throwTampered = (user_id: string): never => {
     log.error({ user_id }, "The secrets do not match their user's integrity MAC. Rows were changed outside Purser.");
@@ -170,14 +176,8 @@ export function createVault(deps: { db: Db; clock: Clock; keys: DataKeys; log: L
         const row = await store.sealed(tx, user_id, id);
         if (row === undefined || row.version !== version || row.reflected_at !== null) return;
         await store.update(tx, { ...row, reflected_at: clock.now() });
-        for (const listener of listeners) await listener({ user_id, id, name: row.name, version, run_id }, tx);
+        await deps.notify?.({ user_id, id, name: row.name, version, run_id }, tx);
       });
-    },
-    /**
-     * Subscribes to secret leaks. The listener runs in the transaction that records the leak and may await only SQL.
-     */
-    onSecretLeak(listener: OnSecretLeak): void {
-      listeners.push(listener);
     },
 
     /** Destroys the key of a user who is being erased, and deletes their secrets and uses. */

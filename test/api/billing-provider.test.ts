@@ -233,7 +233,7 @@ describe("a subscription that its provider runs", () => {
 
   it("tells of its renewals, in their transaction, and not of its beginning", async () => {
     const heard: unknown[] = [];
-    house.billing.onRenewed(async (renewal) => void heard.push(renewal));
+    house.calls.notify = async (renewal) => void heard.push(renewal);
     const { periodPaid } = await house.orderSubscription(user_id, "starter");
     const second = periodPaid(2);
     await applyAll(periodPaid(1), second, second);

@@ -70,9 +70,9 @@ it("one renewal that fails holds up no other", async () => {
   const house = createBillingFixture(db);
   const [broken, sound] = [await house.account(), await house.account()];
   for (const user_id of [broken, sound]) await house.billing.subscribeWithoutPayment(user_id, "starter");
-  house.billing.onRenewed(async ({ user_id }) => {
+  house.calls.notify = async ({ user_id }) => {
     if (user_id === broken) throw new Error("no");
-  });
+  };
   house.clock.put(LATER);
   await expect(house.sweep()).rejects.toThrow("1 renewals failed");
   expect(await amountsOf(house, sound)).toHaveLength(2);

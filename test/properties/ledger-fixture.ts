@@ -1,4 +1,4 @@
-import { createLedger } from "../../src/ledger/ledger.service.ts";
+import { createLedger, type LedgerDeps } from "../../src/ledger/ledger.service.ts";
 import type { HoldRequest, Invariant, Ledger, SettleRequest } from "../../src/ledger/ledger.types.ts";
 import { addSeconds, type Clock } from "../../src/platform/clock.ts";
 import type { Db, Instant } from "../../src/platform/db.ts";
@@ -30,11 +30,14 @@ export function createLedgerFixture(
   with_riders: string | null = null,
 ) {
   const clock = createStandingClock(start);
-  const ledger = createLedger({ db, clock, invariants, with_riders });
+  const calls: LedgerDeps = { db, clock, invariants, with_riders };
+  const ledger = createLedger(calls);
   return {
     db,
     clock,
     ledger,
+    /** A test may set `onGrant` and `notify` here. */
+    calls,
     /** An account with these buckets of 30 days, oldest first, a second apart. */
     account: async (...amounts: number[]): Promise<string> => {
       const user_id = newId();

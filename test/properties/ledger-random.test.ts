@@ -45,9 +45,9 @@ async function startWorld(has_trial: boolean): Promise<{ model: Model; real: Wor
     modelGrant(model, { id, amount: 100, ...times }, false);
   }
   const told: string[] = [];
-  fixture.ledger.onCrossing(async ({ hold_id, kind, percent, ...of }) => {
+  fixture.calls.notify = async ({ hold_id, kind, percent, ...of }) => {
     if (of.user_id === user_id) told.push(`${hold_id ?? "nobody"} ${kind} ${percent}`);
-  });
+  };
   const real = {
     ...fixture,
     user_id,

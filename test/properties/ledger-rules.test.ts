@@ -281,7 +281,7 @@ test("a grant with a key is made once, tells its listeners, and a purchase ends 
   const user_id = await trialAccount(10, 1_000);
   expect(await fixture.ledger.standing(user_id)).toMatchObject({ is_trial: true, posted: 10 });
   const told: string[] = [];
-  fixture.ledger.onGrant(async (id) => void told.push(id));
+  fixture.calls.onGrant = async (id) => void told.push(id);
   const granted_at = fixture.clock.now();
   const lasting = { granted_at, expires_at: addSeconds(granted_at, 5_000), note: "Invoice 7" };
   const request = { user_id, amount_tokens: 500, source: "top_up" as const, grant_key: "payment:7", ...lasting };

@@ -166,7 +166,7 @@ describe("thresholds", () => {
   async function watched(...amounts: number[]) {
     const told: Crossing[] = [];
     const world = createLedgerFixture(db);
-    world.ledger.onCrossing(async (crossing) => void told.push(crossing));
+    world.calls.notify = async (crossing) => void told.push(crossing);
     const user_id = await world.account(...amounts);
     const sweep = async () => {
       await world.ledger.sweep();
@@ -256,10 +256,10 @@ describe("thresholds", () => {
     let fails = true;
     const told: string[] = [];
     const user_id = await world.account(100);
-    world.ledger.onCrossing(async (crossing) => {
+    world.calls.notify = async (crossing) => {
       if (fails) throw new Error("not now");
       if (crossing.user_id === user_id) told.push(`${crossing.kind} ${crossing.percent}`);
-    });
+    };
     await world.settle(user_id, newId(), 60);
     await expect(world.ledger.sweep()).rejects.toThrow("not now");
     fails = false;
@@ -311,10 +311,10 @@ describe("one failure in a sweep holds up nothing else, and is told at the end:"
     const world = createLedgerFixture(db);
     const [one, other] = [await world.account(100), await world.account(100)].sort() as [string, string];
     const told: string[] = [];
-    world.ledger.onCrossing(async ({ user_id }) => {
+    world.calls.notify = async ({ user_id }) => {
       if (user_id === one) throw new Error("no");
       if (user_id === other) told.push(user_id);
-    });
+    };
     for (const user_id of [one, other]) await world.settle(user_id, newId(), 60);
     await expect(world.ledger.sweep()).rejects.toThrow("1 failed, the rest is done");
     expect(told).toEqual([other]);

@@ -109,8 +109,7 @@ describe("opening a secret", () => {
 
   it("stops once a site sent the value back, until it is another value; its owner is told once", async () => {
     const told: SecretLeak[] = [];
-    const node = vaultNode(db, KEK);
-    node.onSecretLeak(async (leak) => void told.push(leak));
+    const node = vaultNode(db, KEK, async (leak) => void told.push(leak));
     const { id } = await node.create(user, newSecret("TOKEN", "value"));
     const reflected = { user_id: user, id, version: 1, run_id: null };
     await node.setReflected(reflected);

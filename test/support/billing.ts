@@ -58,7 +58,8 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
   const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null };
   const users = { user: async (id: string) => ({ ...person, id }) };
   const money = { payments: options.provider ?? payments, plans: options.plans ?? PLANS };
-  const billing = createBilling({ db, clock, ledger, users, log: createLog("silent"), ...money });
+  const calls: Parameters<typeof createBilling>[0] = { db, clock, ledger, users, log: createLog("silent"), ...money };
+  const billing = createBilling(calls);
   let sequence = 0;
   const named = () => {
     sequence += 1;
@@ -71,6 +72,8 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
   return {
     ...fixture,
     billing,
+    /** A test may set `notify` here. */
+    calls,
     payments,
     named,
     balance,

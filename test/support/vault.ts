@@ -5,16 +5,16 @@ import { createLog } from "../../src/platform/log.ts";
 import { createDataKeys } from "../../src/vault/data-keys.service.ts";
 import { parseKeyring } from "../../src/vault/keyring.ts";
 import { createVault } from "../../src/vault/vault.service.ts";
-import type { SecretUsage } from "../../src/vault/vault.types.ts";
+import type { OnSecretLeak, SecretUsage } from "../../src/vault/vault.types.ts";
 
 /** A master key as PURSER_KEK writes it. */
 export const newMasterKey = (id: string) => `${id}:${randomBytes(32).toString("base64")}`;
 
 /** The vault of one node over `db`, with the master keys of `kek`. */
-export function vaultNode(db: Db, kek: string) {
+export function vaultNode(db: Db, kek: string, notify: OnSecretLeak = async () => {}) {
   const log = createLog("silent");
   const keys = createDataKeys({ db, keyring: parseKeyring(kek), log });
-  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log }) };
+  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, notify }) };
 }
 
 /** A secret as the API hands it on, its defaults filled in. */

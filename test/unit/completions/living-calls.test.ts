@@ -29,7 +29,7 @@ beforeEach(() => {
 afterEach(() => vi.useRealTimers());
 
 const hold = (living: ReturnType<typeof createLivingCalls>, hold_id: string) =>
-  living.ledger.hold({ user_id: "u", hold_id } as never);
+  living.charges.hold({ user_id: "u", hold_id } as never);
 const charge = (cost_tokens: number) => ({ cost_tokens }) as Charge;
 
 it("notes every second what all streams have come to, in one go, and only those that have come further", async () => {
@@ -58,7 +58,7 @@ it("renews the lease of a call that says nothing, and stops when it has ended", 
   expect(noted).toEqual([]);
   await vi.advanceTimersByTimeAsync(40_000);
   expect(noted).toEqual(Array(2).fill([{ user_id: "u", hold_id: "quiet", charge: null }]));
-  await living.ledger.release({ user_id: "u", hold_id: "quiet" });
+  await living.charges.release({ user_id: "u", hold_id: "quiet" });
   await vi.advanceTimersByTimeAsync(60_000);
   expect(noted).toHaveLength(2);
   expect(vi.getTimerCount()).toBe(0);
@@ -79,8 +79,8 @@ it("lets a call live on while its charge waits for the database, and notes the c
   const living = createLivingCalls(ledger);
   for (const hold_id of ["one", "two"]) await hold(living, hold_id);
   const whole = { ...charge(9), hold_id: "one" };
-  const settling = living.ledger.settle(whole);
-  void living.ledger.settle({ ...charge(9), hold_id: "two", rider: { kind: "record", argument: 1 } });
+  const settling = living.charges.settle(whole);
+  void living.charges.settle({ ...charge(9), hold_id: "two", rider: { kind: "record", argument: 1 } });
   fails = true;
   await vi.advanceTimersByTimeAsync(180_000);
   fails = false;
@@ -101,7 +101,7 @@ it("lets a call live on while its charge waits for the database, and notes the c
 it("has charges that wait for the database tried a last time when the process stops, and waits for that", async () => {
   const living = createLivingCalls(ledger);
   await hold(living, "one");
-  const settling = living.ledger.settle({ ...charge(9), hold_id: "one" });
+  const settling = living.charges.settle({ ...charge(9), hold_id: "one" });
   let is_idle = false;
   const idle = living.idle().then(() => {
     is_idle = true;
