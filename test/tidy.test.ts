@@ -75,6 +75,17 @@ describe("the house", () => {
     expect(wrong).toEqual([]);
   });
 
+  it("asks for a tool's name in the tool's own files only", () => {
+    const contracts = files.filter((file) => /^src\/contract\/tools\/.*\.ts$/.test(file)).map(text);
+    const names = contracts.flatMap((contract) => /^ {2}name: "(\w+)",$/m.exec(contract)?.[1] ?? []);
+    expect(names).not.toEqual([]);
+    // The built-in model calls the tools it is offered, as any model does.
+    const own = /^src\/(tools|contract\/tools)\/|^src\/contract\/tools\.ts$|^src\/models\/rehearsal-script\.ts$/;
+    const asks = new RegExp(`["'\`.](${names.join("|")})\\b(?!-)`);
+    const code = (file: string) => text(file).replace(/^\s*(\/\/|\*|\/\*).*$/gm, "");
+    expect(source.filter((file) => !own.test(file) && asks.test(code(file)))).toEqual([]);
+  });
+
   it("has no import cycle", () => {
     const graph = new Map(source.map((file) => [file, importsOf(file).map(({ target }) => target)]));
     const state = new Map<string, "open" | "done">();

@@ -11,6 +11,7 @@ import type { Log } from "../platform/log.ts";
 import type { Scheduling } from "../scheduling/scheduling.service.ts";
 import type { AgentKey, EndedRun, NewRun, RunFilter, StepStart } from "../scheduling/scheduling.types.ts";
 import type { DueAnswer } from "../scheduling/tick.service.ts";
+import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-cache.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { countOutcome, type DueAgent, lockCounted, selectDueAgents } from "./outcome.store.ts";
@@ -221,7 +222,7 @@ export type Runs = ReturnType<typeof createRuns>;
 
 /** A run begins with a model call, unless MCP servers are to be looked at first: what is missing is noted before it. */
 function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
-  if (tools_config.mcp?.enabled) return {};
+  if (usesServers(tools_config)) return {};
   return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };
 }
 
