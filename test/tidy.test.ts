@@ -81,7 +81,7 @@ describe("the house", () => {
     expect(names).not.toEqual([]);
     // The built-in model calls the tools it is offered, as any model does.
     const own = /^src\/(tools|contract\/tools)\/|^src\/contract\/tools\.ts$|^src\/models\/rehearsal-script\.ts$/;
-    const asks = new RegExp(`["'\`.](${names.join("|")})\\b(?!-)`);
+    const asks = new RegExp(`(["'\`])(${names.join("|")})\\1|config\\??\\.(${names.join("|")})\\b`);
     const code = (file: string) => text(file).replace(/^\s*(\/\/|\*|\/\*).*$/gm, "");
     expect(source.filter((file) => !own.test(file) && asks.test(code(file)))).toEqual([]);
   });
