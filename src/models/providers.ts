@@ -9,7 +9,7 @@ interface KindTraits {
   readonly api_key_env: string | null;
   /** The operator must give `base_url`: the kind has no public address. */
   readonly needs_address: boolean;
-  /** Fields of a request that are sent, beside those that the service reads itself. */
+  /** Fields of a request that are sent in addition to `SERVED_FIELDS`. */
   readonly forwarded_fields: readonly string[];
   /** The operator may let more fields through (`forward`): the request goes out as JSON, not through an SDK. */
   readonly takes_other_fields: boolean;

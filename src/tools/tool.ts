@@ -24,7 +24,7 @@ export interface ToolDeps extends CredentialsDeps, SafetyDeps {
 export interface Tool<Settings = unknown, Arguments = unknown> {
   /** Name, settings, arguments and secrets: its file in `contract/tools/`. */
   readonly contract: ToolContract & { readonly name: ToolName };
-  /** Its servers are asked before a run's first model call, and those that cannot be used are noted as steps. */
+  /** A run asks its servers before the first model call and records each unusable server as a failed step. */
   readonly has_servers?: true;
   /** Whether a call by this name goes to this tool; absent: a call by its own name. */
   owns?(call_name: string): boolean;
@@ -38,8 +38,8 @@ export interface RunningTool<Settings = unknown, Arguments = unknown> {
   /** What the model learns of the tool with these settings. Throws 502 `secret_reflected`, and when `signal` is aborted. */
   define(settings: Settings, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]>;
   /**
-   * Makes one call: its arguments are parsed and its `max_calls` are not used up. Whatever a model, a page or a network
-   * can cause is a failed result; only an abort throws.
+   * Makes one call; the service has parsed the arguments and checked `max_calls`. Errors of the model, the page or the
+   * network are a failed result; only an abort throws.
    */
   call(given: Arguments, call: ToolCall, settings: Settings): Promise<ToolResult>;
   /** The servers that cannot be used now. Throws when `signal` is aborted. */

@@ -50,7 +50,7 @@ export const sendWebhook = {
   example: '{"url": "https://…", "payload": {}}',
   secretBindings({ secret, urls = [] }: Settings): SecretBinding[] {
     if (secret === undefined) return [];
-    // The secret is kept whatever else changes: a URL that is added counts as a wider binding.
+    // No other setting must stay the same: an added URL counts as a wider binding.
     const place = { path: ["secret"], kept_with: null, inject: null, urls };
     return [{ secret, ...place, hosts: null, methods: null, paths: null, tools: null }];
   },
