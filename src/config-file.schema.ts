@@ -1,5 +1,7 @@
 import { z } from "zod";
 import { LIMITS, RATE_SCALE, ROLLOVER_MONTHS, TRIAL_DAYS, TRIAL_TOKENS } from "./constants.ts";
+import type { ModelSettings } from "./models/models.types.ts";
+import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "./models/providers.ts";
 
 /** contract 9, field by field. What it parses to is what the service works with: defaults filled in, rates in millionths. */
 
@@ -24,14 +26,9 @@ const RESERVED_FIELDS: ReadonlySet<string> = new Set([
   "best_of",
 ]);
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
-
-/** The variable that each provider's own convention keeps its key in. */
-const CONVENTIONAL_KEY = {
-  openai: "OPENAI_API_KEY",
-  anthropic: "ANTHROPIC_API_KEY",
-  google: "GOOGLE_GENERATIVE_AI_API_KEY",
-  "openai-compatible": null,
-} as const;
+const KINDS = Object.keys(PROVIDER_KINDS) as ProviderKind[];
+/** The kinds to whose requests the operator may add fields. */
+export const OPEN_KINDS = KINDS.filter((kind) => traitsOf(kind).takes_other_fields).join(" and ");
 
 const count = (least: number, most = MAX_COUNT) =>
   z
@@ -80,10 +77,7 @@ const forward = z
 
 const provider = record({
   name: text(NAME, 'must be a name of lower-case letters, digits, "-" and "_"'),
-  kind: z.enum(
-    ["openai", "anthropic", "google", "openai-compatible"],
-    "must be openai, anthropic, google or openai-compatible",
-  ),
+  kind: z.enum(KINDS, `must be ${KINDS.slice(0, -1).join(", ")} or ${KINDS.at(-1)}`),
   base_url: z
     .string("must be a text")
     .refine(isHttp, "must be an http or https address")
@@ -92,20 +86,20 @@ const provider = record({
   api_key_env: text(VARIABLE, "must be the name of an environment variable").optional(),
   forward,
 })
-  .refine(({ kind, forward: fields }) => fields.length === 0 || kind.startsWith("openai"), {
+  .refine(({ kind, forward: fields }) => fields.length === 0 || traitsOf(kind).takes_other_fields, {
     path: ["forward"],
-    message: "works with kinds openai and openai-compatible only",
+    message: `works with kinds ${OPEN_KINDS} only`,
   })
-  .refine(({ kind, base_url }) => kind !== "openai-compatible" || base_url !== undefined, {
+  .refine(({ kind, base_url }) => !traitsOf(kind).needs_address || base_url !== undefined, {
     path: ["base_url"],
-    message: "is missing; an openai-compatible provider needs it",
+    error: ({ input }) => `is missing; an ${(input as { kind: string }).kind} provider needs it`,
   })
   .transform(({ base_url, api_key_env, ...rest }) => ({
     ...rest,
     /** null: the provider's own address. */
     base_url: base_url ?? null,
     /** null: no key is sent. */
-    api_key_env: api_key_env ?? CONVENTIONAL_KEY[rest.kind],
+    api_key_env: api_key_env ?? traitsOf(rest.kind).api_key_env,
   }));
 
 const model = record({
@@ -139,15 +133,17 @@ const model = record({
     audio: count(1).nullable().default(null),
   }).prefault({}),
   forward,
-}).transform(({ input_rate, output_rate, cached_input_rate, name, ...rest }) => ({
-  ...rest,
-  name: name ?? rest.id,
-  /** Millionths of a billed token per raw token. */
-  input_rate_micro: input_rate,
-  output_rate_micro: output_rate,
-  /** null: cached input costs what other input costs. */
-  cached_input_rate_micro: cached_input_rate,
-}));
+}).transform(
+  ({ input_rate, output_rate, cached_input_rate, name, ...rest }): ModelSettings => ({
+    ...rest,
+    name: name ?? rest.id,
+    /** Millionths of a billed token per raw token. */
+    input_rate_micro: input_rate,
+    output_rate_micro: output_rate,
+    /** null: cached input costs what other input costs. */
+    cached_input_rate_micro: cached_input_rate,
+  }),
+);
 
 const plan = record({
   id: text(NAME, 'must be a name of lower-case letters, digits, "-" and "_"'),
@@ -199,5 +195,3 @@ export const configFileSchema = settings.transform(({ plans, ...rest }) => ({
 
 /** What the file says, defaults filled in. */
 export type FileSettings = z.output<typeof configFileSchema>;
-/** One model of the file. */
-export type ModelSettings = FileSettings["models"][number];

@@ -1,7 +1,9 @@
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
 import type { z } from "zod";
 import { ConfigError } from "./config-error.ts";
-import { configFileSchema, type FileSettings, type ModelSettings } from "./config-file.schema.ts";
+import { configFileSchema, type FileSettings, OPEN_KINDS } from "./config-file.schema.ts";
+import type { ModelSettings } from "./models/models.types.ts";
+import { traitsOf } from "./models/providers.ts";
 
 const ACCEPTED = "a YAML or JSON file with the keys providers, models, plans, trial, rollover_months, margin, limits";
 
@@ -63,8 +65,8 @@ function modelContradictions(model: ModelSettings, path: readonly PropertyKey[],
     });
   }
   const kind = settings.providers.find(({ name }) => name === model.provider)?.kind;
-  if (model.forward.length > 0 && kind !== undefined && !kind.startsWith("openai")) {
-    const reason = "works with providers of the kinds openai and openai-compatible only";
+  if (model.forward.length > 0 && kind !== undefined && !traitsOf(kind).takes_other_fields) {
+    const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
     problems.push({ path: [...path, "forward"], reason });
   }
   const free = model.input_rate_micro === 0 && model.output_rate_micro === 0;

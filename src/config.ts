@@ -20,6 +20,7 @@ import {
   parseUrlWithScheme,
   parseWhole,
 } from "./config-values.ts";
+import { PROVIDER_KEYS } from "./models/providers.ts";
 import type { Instant } from "./platform/db.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
 import type { Keyring } from "./vault/keyring.types.ts";
@@ -77,17 +78,6 @@ const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
 const MOST_KEPT_DAYS = 36_500;
 const SHORT_ADMIN_KEY = 16;
-/** Providers of the built-in catalogue, by the names their own conventions give to their keys. */
-const PROVIDER_KEYS = [
-  "OPENAI_API_KEY",
-  "ANTHROPIC_API_KEY",
-  "GOOGLE_GENERATIVE_AI_API_KEY",
-  "MISTRAL_API_KEY",
-  "DEEPSEEK_API_KEY",
-  "XAI_API_KEY",
-  "GROQ_API_KEY",
-];
-
 /**
  * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
  * empty variable counts as unset. Throws a ConfigError for the first invalid one.

@@ -77,6 +77,18 @@ describe("the house", () => {
     expect(wrong).toEqual([]);
   });
 
+  it("lets no module that uses tools ask for a tool's name", () => {
+    const contracts = files.filter((file) => /^src\/contract\/tools\/.*\.ts$/.test(file)).map(text);
+    const names = contracts.flatMap((contract) => /^ {2}name: "(\w+)",$/m.exec(contract)?.[1] ?? []);
+    expect(names).not.toEqual([]);
+    // Only modules that may import tools: elsewhere a tool's name may be an ordinary word.
+    const asking = source.filter((file) => (ARROWS[room(file)] ?? []).includes("tools"));
+    const asks = new RegExp(`(["'\`])(${names.join("|")})\\1|config\\??\\.(${names.join("|")})\\b`);
+    const code = (file: string) => text(file).replace(/^\s*(\/\/|\*|\/\*).*$/gm, "");
+    expect(asking).not.toEqual([]);
+    expect(asking.filter((file) => asks.test(code(file)))).toEqual([]);
+  });
+
   it("has no import cycle", () => {
     const graph = new Map(source.map((file) => [file, importsOf(file).map(({ target }) => target)]));
     const state = new Map<string, "open" | "done">();

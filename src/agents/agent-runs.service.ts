@@ -13,6 +13,7 @@ import type { NewRun, RunFilter, StepStart } from "../runs/runs.types.ts";
 import type { RunInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { DueAnswer } from "../schedules/tick.service.ts";
+import { usesServers } from "../tools/registry.ts";
 import { createAgentCache } from "./agent-cache.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
@@ -181,7 +182,7 @@ export function createAgentRuns(deps: {
 
 /** A run begins with a model call, unless MCP servers are to be looked at first: what is missing is noted before it. */
 function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
-  if (tools_config.mcp?.enabled) return {};
+  if (usesServers(tools_config)) return {};
   return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };
 }
 

@@ -14,7 +14,7 @@ import type {
   Completions,
   ResolveAgent,
 } from "./completions.types.ts";
-import { createLivingCalls } from "./living-calls.ts";
+import { createHoldKeepAlive } from "./hold-keep-alive.ts";
 import { priceVersion } from "./price-list.ts";
 import { chargeOf, type Reservation, release, reserve, settle, settleInput } from "./reservation.ts";
 
@@ -58,7 +58,7 @@ export function createCompletions(options: {
 }): Completions {
   const { models, meansOf, resolveAgent } = options;
   const fallback_after_ms = options.fallback_after_seconds * 1_000;
-  const { charges, watch, idle } = createLivingCalls(options.ledger);
+  const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
   const price_version = priceVersion(models.list());
   const past_trial = new Set<string>();
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Rates as LedgerRates } from "../ledger/ledger.types.ts";
+import type { ChargedRates } from "../ledger/ledger.types.ts";
 import type { Model, Rates } from "../models/models.types.ts";
 
 /** Of SHA-256: enough to tell the price lists of one installation apart. */
@@ -14,7 +14,7 @@ export function priceVersion(models: readonly (Pick<Model, "id"> & Rates)[]): st
 }
 
 /** The rates that the ledger keeps of a charge. */
-export function chargedRates(rates: Rates, price_version: string): LedgerRates {
+export function chargedRates(rates: Rates, price_version: string): ChargedRates {
   const { input_rate_micro, cached_input_rate_micro, output_rate_micro } = rates;
   const cached = cached_input_rate_micro === null ? {} : { cached_input_rate_micro };
   return { input_rate_micro, output_rate_micro, ...cached, price_version };

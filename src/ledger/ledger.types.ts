@@ -50,7 +50,7 @@ export interface AgentBudget {
 }
 
 /** How a hold's amount came about: raw tokens, and the rates that they were taken at. */
-export interface HoldEstimate extends Rates {
+export interface HoldEstimate extends ChargedRates {
   model: string;
   input_tokens: number;
   max_output_tokens: number;
@@ -58,8 +58,8 @@ export interface HoldEstimate extends Rates {
   is_usage_estimated?: true;
 }
 
-/** Millionths of a billed token per raw token, and the price list that they stand in. */
-export interface Rates {
+/** Rates as a hold and its charge record them, in millionths of a billed token per raw token. */
+export interface ChargedRates {
   input_rate_micro: number;
   output_rate_micro: number;
   /** Absent: cached input is billed at the input rate. */
@@ -110,7 +110,7 @@ export interface RiderAnswer {
 }
 
 /** What a call has come to: at its end, or so far. */
-export interface Charge extends TokenCounts, Rates {
+export interface Charge extends TokenCounts, ChargedRates {
   hold_id: string;
   request_id: string;
   user_id: string;

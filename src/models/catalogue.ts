@@ -1,5 +1,5 @@
 import { CLAUDE_PART_TOKENS, GEMINI_3_PART_TOKENS, GROK_PART_TOKENS, OPENAI_PART_TOKENS } from "./media-tokens.ts";
-import type { PartTokens, ProviderSettings, Supports } from "./models.types.ts";
+import type { PartTokens, Supports } from "./models.types.ts";
 
 /**
  * Current models of public providers with their list prices in US dollars, each with its source and date. Models
@@ -26,26 +26,6 @@ export interface CatalogueEntry {
   /** The date of the source. */
   as_of: string;
 }
-
-/** Known providers. A key in the environment makes their models available. */
-export const BUILT_IN_PROVIDERS: readonly ProviderSettings[] = [
-  { name: "openai", kind: "openai", base_url: null, api_key_env: "OPENAI_API_KEY" },
-  { name: "anthropic", kind: "anthropic", base_url: null, api_key_env: "ANTHROPIC_API_KEY" },
-  { name: "google", kind: "google", base_url: null, api_key_env: "GOOGLE_GENERATIVE_AI_API_KEY" },
-  {
-    name: "mistral",
-    kind: "openai-compatible",
-    base_url: "https://api.mistral.ai/v1",
-    api_key_env: "MISTRAL_API_KEY",
-  },
-  { name: "xai", kind: "openai-compatible", base_url: "https://api.x.ai/v1", api_key_env: "XAI_API_KEY" },
-  {
-    name: "groq",
-    kind: "openai-compatible",
-    base_url: "https://api.groq.com/openai/v1",
-    api_key_env: "GROQ_API_KEY",
-  },
-];
 
 const ALL: Supports = { tools: true, streaming: true, json_schema: true, vision: true, files: false, audio: false };
 /**

@@ -1,7 +1,7 @@
 import type { createAnthropic } from "@ai-sdk/anthropic";
 import type { ChatMessage, ChatRequest, ContentPart, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
-import type { ProviderKind } from "./models.types.ts";
+import { type ProviderKind, traitsOf } from "./providers.ts";
 
 /** OpenAI's request in the terms of the AI SDK's language models (their specification v4). Pure. */
 
@@ -22,7 +22,8 @@ const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as 
 /** The whole call but for signal and output cap. Throws 400 for what cannot be said in those terms. */
 export function languageModelCall(request: ChatRequest, kind: ProviderKind): Omit<LanguageModelCall, "abortSignal"> {
   const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
-  const one_tool_at_a_time = kind === "anthropic" && request.parallel_tool_calls === false;
+  const { one_tool_at_a_time } = traitsOf(kind);
+  const is_limited = one_tool_at_a_time !== undefined && request.parallel_tool_calls === false;
   const effort = EFFORTS.find((each) => each === request.reasoning_effort);
   return {
     prompt: promptOf(request.messages, kind),
@@ -36,7 +37,7 @@ export function languageModelCall(request: ChatRequest, kind: ProviderKind): Omi
     ...(tool_choice == null ? {} : { toolChoice: toolChoiceOf(tool_choice) }),
     ...(response_format == null ? {} : { responseFormat: responseFormatOf(response_format) }),
     ...(effort === undefined ? {} : { reasoning: effort }),
-    ...(one_tool_at_a_time ? { providerOptions: { anthropic: { disableParallelToolUse: true } } } : {}),
+    ...(is_limited ? { providerOptions: one_tool_at_a_time } : {}),
   };
 }
 
@@ -106,8 +107,9 @@ function imagePart(address: string, param: string, kind: ProviderKind): UserPart
     if (/^image\//i.test(mediaType)) return { type: "file", mediaType, data: { type: "data", data } };
     throw errors.invalidValue(param, `${param} must be a picture: its media type must begin with image/.`);
   }
-  // Google takes an address for a film as well, which costs far more than a picture.
-  if (kind === "google") throw errors.invalidValue(param, `${param} must be a data: URL in base64 for this model.`);
+  if (!traitsOf(kind).takes_image_addresses) {
+    throw errors.invalidValue(param, `${param} must be a data: URL in base64 for this model.`);
+  }
   const url = URL.parse(address);
   if (url === null || !/^https?:$/.test(url.protocol)) {
     throw errors.invalidValue(param, "An image is a data: URL in base64 or an http(s) address.");

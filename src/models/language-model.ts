@@ -16,6 +16,7 @@ import { type LanguageModel, languageModelCall } from "./language-model-prompt.t
 import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { traitsOf } from "./providers.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 
 /** No completion is larger; what is, is not read on. */
@@ -40,7 +41,7 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
   const callOf = ({ request, model, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
     ...languageModelCall(request, model.kind),
     maxOutputTokens: max_output_tokens,
-    ...(model.kind === "anthropic" ? { headers: { [CAP_HEADER]: String(max_output_tokens) } } : {}),
+    ...(traitsOf(model.kind).adds_thinking_to_cap ? { headers: { [CAP_HEADER]: String(max_output_tokens) } } : {}),
     abortSignal: AbortSignal.any([
       options.signal,
       AbortSignal.timeout(Math.max(1, Math.ceil(options.deadline_ms - monotonicMs()))),

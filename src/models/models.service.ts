@@ -1,18 +1,15 @@
 import type { ModelRecord } from "../contract/models.ts";
 import { stableId } from "../platform/ids.ts";
-import { createAnthropicProvider } from "./anthropic.adapter.ts";
-import { BUILT_IN_PROVIDERS, CATALOGUE, type CatalogueEntry } from "./catalogue.ts";
-import { createGoogleProvider } from "./google.adapter.ts";
+import { createProvider } from "./adapters.ts";
+import { CATALOGUE, type CatalogueEntry } from "./catalogue.ts";
 import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
-import type { Model, ModelSettings, ModelsConfig, Provider, ProviderSettings } from "./models.types.ts";
+import type { Model, ModelSettings, ModelsConfig, Provider } from "./models.types.ts";
 import { nearestNames } from "./nearest.ts";
-import { createOpenAiCompatible } from "./openai-compatible.adapter.ts";
 import { costMultiplier, rateOf, rateOfPrice } from "./pricing.ts";
+import { BUILT_IN_PROVIDERS, type ProviderSettings } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { type Route, type RouteRequest, routeOf, tierByPrice } from "./routing.ts";
-
-const OPENAI_ADDRESS = "https://api.openai.com/v1";
 
 /** The models on offer and the way to each. */
 export interface Models {
@@ -83,19 +80,6 @@ export function modelRecord(model: Model): ModelRecord {
     trial_eligible,
     supports,
   };
-}
-
-/** The provider, or null when its key is not set. */
-function createProvider(
-  { kind, base_url, api_key_env }: ProviderSettings,
-  keys: Readonly<Record<string, string>>,
-): Provider | null {
-  const api_key = api_key_env === null ? null : keys[api_key_env];
-  if (api_key === undefined) return null;
-  if (kind === "anthropic") return createAnthropicProvider({ base_url, api_key: api_key ?? "" });
-  if (kind === "google") return createGoogleProvider({ base_url, api_key: api_key ?? "" });
-  const cap_field = kind === "openai" ? "max_completion_tokens" : "max_tokens";
-  return createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field });
 }
 
 function catalogueModel(entry: CatalogueEntry, settings: ProviderSettings | undefined, margin: number): Model {

@@ -1,19 +1,5 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
-
-/** How a provider is spoken to. `openai` differs from `openai-compatible` only in how the output cap is called. */
-export type ProviderKind = "openai" | "anthropic" | "google" | "openai-compatible";
-
-/** A provider as the operator's file names it, or as built in. */
-export interface ProviderSettings {
-  name: string;
-  kind: ProviderKind;
-  /** Without a slash at its end; null: the kind's public address. */
-  base_url: string | null;
-  /** The variable that holds the key; null: none is sent. */
-  api_key_env: string | null;
-  /** Fields of a request that the operator lets through beside its kind's list. */
-  forward?: readonly string[];
-}
+import type { ProviderKind, ProviderSettings } from "./providers.ts";
 
 /** What a model is good for, as `auto` sees it. */
 export type Tier = "economy" | "standard" | "premium";

@@ -9,7 +9,8 @@ import type {
   ToolChoice,
 } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
-import type { Model, ProviderKind } from "./models.types.ts";
+import type { Model } from "./models.types.ts";
+import { traitsOf } from "./providers.ts";
 
 /**
  * Which fields of a request reach a provider. A field that is on no list is rejected: the provider could bill it at
@@ -34,16 +35,6 @@ export const SERVED_FIELDS = [
   "stream",
   "stream_options",
 ] as const;
-
-const OPENAI_FIELDS = ["user", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort"];
-
-/** What each kind of provider gets beside them. */
-export const FORWARDED_FIELDS: Readonly<Record<ProviderKind, readonly string[]>> = {
-  openai: [...OPENAI_FIELDS, "verbosity", "prompt_cache_key", "safety_identifier", "store"],
-  "openai-compatible": [...OPENAI_FIELDS, "top_k", "min_p", "repetition_penalty"],
-  anthropic: ["parallel_tool_calls", "reasoning_effort"],
-  google: ["reasoning_effort"],
-};
 
 /** Hints that change no price. They are dropped where the provider lacks them. */
 export const ADVISORY_FIELDS = [
@@ -138,13 +129,13 @@ function isForwarded(field: string, value: unknown, { kind, forward }: Target): 
   if (served.has(field) || forward.includes(field)) return true;
   const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
   const is_default = defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
-  if (FORWARDED_FIELDS[kind].includes(field) && (field !== "store" || is_default)) return true;
+  if (traitsOf(kind).forwarded_fields.includes(field) && (field !== "store" || is_default)) return true;
   if (is_default || advisory.has(field)) return false;
   throw errors.unsupportedParameter(field);
 }
 
 function messageOf(message: ChatMessage, param: string, model: Target): ChatMessage {
-  const takes_reasoning = model.kind === "openai-compatible" && message.role === "assistant";
+  const takes_reasoning = traitsOf(model.kind).takes_other_answers && message.role === "assistant";
   const kept = keep(message, takes_reasoning ? ANSWER_FIELDS : MESSAGE_FIELDS, param, message.role === "assistant");
   if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => callOf(call, model));
   if (!Array.isArray(message.content)) return kept;
@@ -176,7 +167,7 @@ function takenParts({ supports }: Target): string {
 
 /** Other fields of a call are of the provider that made it: they are dropped. */
 function callOf(call: ToolCall, { kind }: Target): ToolCall {
-  const kept = keep(call, kind === "openai-compatible" ? SIGNED_CALL_FIELDS : CALL_FIELDS, "", true);
+  const kept = keep(call, traitsOf(kind).takes_other_answers ? SIGNED_CALL_FIELDS : CALL_FIELDS, "", true);
   return { ...kept, function: keep(call.function, CALLED_FIELDS, "", true) };
 }
 

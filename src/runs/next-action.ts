@@ -1,6 +1,7 @@
 import type { ToolCall } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
 import { stableJson } from "../platform/stable-json.ts";
+import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
 import { callsOf, type PastStep, type RunConfig, setUpOf, textOf } from "./transcript.ts";
 
@@ -88,23 +89,10 @@ export function argumentsOf(call: ToolCall): unknown {
   return value === undefined ? call.function.arguments : value;
 }
 
-/**
- * Whether a call whose outcome a crash left unknown may be made again: a fetch that only reads is harmless, and so is a
- * webhook, whose receiver knows it by its webhook-id, and what the owner says has no effect.
- */
-function isRepeatable({
-  name,
-  arguments: given,
-  internal,
-}: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
-  if (name === "send_webhook" || (internal as { repeatable?: boolean } | null | undefined)?.repeatable) return true;
-  const method = (given as { method?: unknown } | null)?.method ?? "GET";
-  return name === "web_fetch" && (method === "GET" || method === "HEAD");
-}
-
-/** Whether a call that is cut off may have done something outside. */
-export function mayHaveEffect(call: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
-  return call.name === "send_webhook" || !isRepeatable(call);
+/** Whether a call may be made again whose outcome a crash left unknown. The step's intent says it where settings decide. */
+function isRepeatable(step: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
+  const intent = step.internal as { repeatable?: boolean } | null | undefined;
+  return intent?.repeatable === true || effectOf(step, {}) !== "unknown";
 }
 
 function callKey(name: string, call_arguments: unknown): string {

@@ -1,6 +1,6 @@
 import type { ChatMessage } from "../contract/completions.ts";
 import type { Taint } from "../tools/destinations.ts";
-import { toolOf } from "../tools/mcp-names.ts";
+import { countedAs } from "../tools/registry.ts";
 import { REPEATED_CALL } from "./next-action.ts";
 import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
 
@@ -23,6 +23,6 @@ export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunS
 export function earlierCalls(steps: readonly RunStep[], tool: string): number {
   return steps.filter(
     ({ type, name, status, error }) =>
-      type === "tool" && toolOf(name) === toolOf(tool) && status !== "running" && error?.code !== REPEATED_CALL,
+      type === "tool" && countedAs(name) === countedAs(tool) && status !== "running" && error?.code !== REPEATED_CALL,
   ).length;
 }

@@ -1,6 +1,7 @@
 import type { RunError } from "../contract/runs.ts";
-import { isHarmless } from "../tools/mcp-names.ts";
-import { argumentsOf, mayHaveEffect, type NextAction } from "./next-action.ts";
+import { effectOf } from "../tools/registry.ts";
+import type { Effect } from "../tools/tool.ts";
+import { argumentsOf, type NextAction } from "./next-action.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import { earlierCalls, taintOf } from "./taint.ts";
 
@@ -12,8 +13,9 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   async function toolStep(work: Work, call: Call): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
     const step = stepOf(work, call);
-    const repeatable = isHarmless(config.tools_config, step.name);
-    const if_cut_off = cutOffError(step, repeatable);
+    const effect = effectOf(step, config.tools_config);
+    const repeatable = effect !== "unknown";
+    const if_cut_off = cutOffError(step.name, effect);
     const state = await runs.startStep(run.lease, { ...step, internal: { repeatable, if_cut_off } });
     if (state !== "running") return state;
     try {
@@ -75,13 +77,11 @@ function effectId(run_id: string, index: number): string {
   return `msg_${run_id}_${index}`;
 }
 
-/** What the step says when its run ends, here or for want of its worker, while the call is out. */
-function cutOffError(step: { name: string; arguments: unknown }, repeatable: boolean): RunError | undefined {
-  if (!mayHaveEffect({ ...step, internal: { repeatable } })) return undefined;
-  const what =
-    step.name === "send_webhook" ? "The webhook may have been delivered" : "The call may have had its effect";
+/** The step's error when its run ends while the call is out: here, or because the worker was lost. */
+function cutOffError(name: string, effect: Effect): RunError | undefined {
+  if (effect === "none") return undefined;
   return {
     code: "effect_unknown",
-    message: `The run ended while ${step.name} was at work. ${what}: see at its destination.`,
+    message: `The run ended while ${name} was at work. The call may have been delivered: see at its destination.`,
   };
 }

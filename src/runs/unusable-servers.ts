@@ -1,4 +1,5 @@
 import { errors } from "../errors.ts";
+import { usesServers } from "../tools/registry.ts";
 import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import { setUpOf } from "./transcript.ts";
 
@@ -9,7 +10,7 @@ import { setUpOf } from "./transcript.ts";
 export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
   return async function noteUnusableServers(work: Work): Promise<StopReason | null> {
     const { run, config, steps } = work;
-    if (!config.tools_config.mcp?.enabled || setUpOf(steps).length < steps.length) return null;
+    if (!usesServers(config.tools_config) || setUpOf(steps).length < steps.length) return null;
     const { user_id, run_id } = run.lease;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const unusable = await tools.unusableServers(config.tools_config, run_ref, work.signal).catch((thrown) => {

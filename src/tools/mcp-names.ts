@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { McpServer, ToolsConfig } from "../contract/tools.ts";
+import type { McpServer, McpSettings } from "../contract/tools.ts";
 
 /** How tools of MCP servers are named to models. Pure. */
 
@@ -18,19 +18,13 @@ export function mcpToolName(server: string, tool: string): string {
   return `${spelled.slice(0, NAME_CHARACTERS - HASH_CHARACTERS - 1)}_${hash}`;
 }
 
-/** The enabled server whose tool a call's name is; undefined for other names. */
-export function serverOf({ mcp }: ToolsConfig, name: string): McpServer | undefined {
-  if (!mcp?.enabled || toolOf(name) !== "mcp") return undefined;
-  const server = name.slice(0, name.indexOf(BETWEEN));
-  return mcp.servers?.find((each) => each.name === server);
+/** Whether a call's name is that of a server's tool. */
+export function isMcpName(name: string): boolean {
+  return name.includes(BETWEEN);
 }
 
-/** The tool that a call counts for: `mcp` for all of all servers. */
-export function toolOf(name: string): string {
-  return name.includes(BETWEEN) ? "mcp" : name;
-}
-
-/** Whether a call is to a server that the owner says only reads. */
-export function isHarmless(tools_config: ToolsConfig, name: string): boolean {
-  return serverOf(tools_config, name)?.effects === "none";
+/** The server whose tool a call's name is; undefined for other names. */
+export function serverOf({ servers = [] }: McpSettings, name: string): McpServer | undefined {
+  const server = name.slice(0, Math.max(0, name.indexOf(BETWEEN)));
+  return servers.find((each) => each.name === server);
 }

@@ -1,4 +1,5 @@
 import type { Client } from "@modelcontextprotocol/client";
+import { mcp } from "../contract/tools/mcp.ts";
 import type { McpServer } from "../contract/tools.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
@@ -47,7 +48,7 @@ export async function withMcpServer<T>(
 ): Promise<T | ToolResult> {
   const url = new URL(server.url);
   const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
-  const credentials = await openCredentials(bindings, { url, method: "POST", tool: "mcp", run, signal }, deps);
+  const credentials = await openCredentials(bindings, { url, method: "POST", tool: mcp.name, run, signal }, deps);
   if (!Array.isArray(credentials)) return credentials;
   let failure: unknown = null;
   let messages = 0;

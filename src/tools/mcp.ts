@@ -1,17 +1,17 @@
 import { z } from "@hono/zod-openapi";
-import { MAX_CALLS, type McpServer, type McpSettings, type ToolsConfig } from "../contract/tools.ts";
+import { mcp } from "../contract/tools/mcp.ts";
+import type { McpServer, McpSettings } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import type { Log } from "../platform/log.ts";
 import { unlessAborted } from "../platform/unless-aborted.ts";
-import { BUSY, type Sanitizers } from "../safety/sanitizer.ts";
+import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
-import { mcpToolName, serverOf } from "./mcp-names.ts";
+import { isMcpName, mcpToolName, serverOf } from "./mcp-names.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
-import { type McpDeps, type McpSession, withMcpServer } from "./mcp-session.ts";
+import { type McpSession, withMcpServer } from "./mcp-session.ts";
 import { MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
-import { argumentsValue } from "./tool-arguments.ts";
+import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import {
   failedCall,
   type RunRef,
@@ -19,6 +19,7 @@ import {
   type ToolDefinition,
   type ToolResult,
   type UnusableServer,
+  unknownTool,
 } from "./tools.types.ts";
 
 /** A listing serves all runs of an agent for so long; one that failed is tried again sooner. */
@@ -52,10 +53,17 @@ const resultSchema = z.object({
   isError: z.boolean().optional(),
 });
 
-export interface McpToolsDeps extends McpDeps {
-  sanitizer: Sanitizers;
-  log: Pick<Log, "error" | "warn">;
-}
+/** The tools of the MCP servers that an agent's owner names. */
+export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
+  contract: mcp,
+  has_servers: true,
+  owns: isMcpName,
+  effect({ name }, settings) {
+    if (!settings?.enabled) return "unknown";
+    return serverOf(settings, name)?.effects === "none" ? "none" : "unknown";
+  },
+  create: createMcpTools,
+};
 
 /** A tool as models are told of it, and as its server calls it. */
 interface Known extends ListedTool {
@@ -67,8 +75,8 @@ interface Listing {
   readonly failure: ToolResult | null;
 }
 
-/** Tools of the MCP servers that agents' owners name. What their servers have is asked once and kept for some minutes. */
-export function createMcpTools(deps: McpToolsDeps) {
+/** Keeps what each server lists for some minutes. */
+function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string, unknown>> {
   const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
 
   function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
@@ -98,14 +106,14 @@ export function createMcpTools(deps: McpToolsDeps) {
 
   return {
     /** As models are told of them. A server that cannot be used has none. Throws 502 `secret_reflected`. */
-    async definitions(mcp: McpSettings, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]> {
-      const listed = await Promise.all((mcp.servers ?? []).map((server) => awaitedListing(server, run, signal)));
+    async define({ servers = [] }, run, signal) {
+      const listed = await Promise.all(servers.map((server) => awaitedListing(server, run, signal)));
       return listed.flatMap(({ tools }) => tools.map(({ definition }) => definition));
     },
 
     /** Which servers have no tools now because they could not be asked, and why. */
-    async unusableServers(mcp: McpSettings, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]> {
-      const asked = (mcp.servers ?? []).map(async (server): Promise<UnusableServer[]> => {
+    async unusableServers({ servers = [] }, run, signal) {
+      const asked = servers.map(async (server): Promise<UnusableServer[]> => {
         const error = await awaitedListing(server, run, signal).then(
           ({ failure }) => failure?.error,
           (error: Error & { code?: string }) => {
@@ -118,26 +126,13 @@ export function createMcpTools(deps: McpToolsDeps) {
       return (await Promise.all(asked)).flat();
     },
 
-    /** One call. Never throws for what a model or a server can cause. */
-    async call(call: ToolCall, mcp: McpSettings, server: McpServer): Promise<ToolResult> {
-      const max_calls = mcp.max_calls ?? MAX_CALLS.mcp;
-      if (call.earlier_calls >= max_calls) {
-        return failedCall(
-          "max_calls_reached",
-          `MCP tools may be called ${max_calls} times in a run; go on without them`,
-        );
-      }
+    async call(given, call, settings) {
+      const server = serverOf(settings, call.name);
+      if (server === undefined) return unknownTool(call.name);
       if (call.taint.tainted && server.effects !== "none") {
         return failedCall(
           "egress_refused",
           `after outside content was read, only servers that the owner says have no effects are called; ${server.name} is not one`,
-        );
-      }
-      const given = argumentsValue(call.arguments_json);
-      if (given === null || typeof given !== "object" || Array.isArray(given)) {
-        return failedCall(
-          "invalid_arguments",
-          "the arguments are not a JSON object; give one as the tool describes it",
         );
       }
       const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
@@ -148,7 +143,7 @@ export function createMcpTools(deps: McpToolsDeps) {
       if (listing.failure !== null) return listing.failure;
       const tool = listing.tools.find(({ definition }) => definition.function.name === call.name);
       if (tool === undefined) return failedCall("unknown_tool", `${server.name} has no such tool now`);
-      const params = { name: tool.name, arguments: given as Record<string, unknown> };
+      const params = { name: tool.name, arguments: given };
       const { run, signal } = call;
       return await withMcpServer(server, { run, signal, max_bytes: CALL_BYTES }, deps, async (session) => {
         const options = { signal, timeout: CALL_MS };
@@ -160,7 +155,7 @@ export function createMcpTools(deps: McpToolsDeps) {
 }
 
 /** The server's tools that the owner lets in, their texts made safe; none when it cannot be used. Throws `secret_reflected`. */
-async function list(server: McpServer, run: RunRef, deps: McpToolsDeps): Promise<Listing> {
+async function list(server: McpServer, run: RunRef, deps: ToolDeps): Promise<Listing> {
   // Other runs wait for it as well: it does not end with the run that began it.
   const signal = AbortSignal.timeout(LISTING_MS);
   const asked = await withMcpServer(server, { run, signal, max_bytes: LISTING_BYTES }, deps, async (session) => ({
@@ -207,7 +202,7 @@ function definitionOf(server: McpServer, { name, description, inputSchema }: Lis
 
 async function resultOf(
   answer: z.infer<typeof resultSchema>,
-  { call, session, deps }: { call: ToolCall; session: McpSession; deps: McpToolsDeps },
+  { call, session, deps }: { call: ToolCall; session: McpSession; deps: ToolDeps },
 ): Promise<ToolResult> {
   const content = textOf(answer);
   const sanitized = await deps.sanitizer.of(call.run.user_id).sanitize({
@@ -251,10 +246,4 @@ function partText(part: Record<string, unknown>): string {
     default:
       return "[cannot be read]";
   }
-}
-
-/** The server of a call to one of its tools; null when the call is to none that is enabled. */
-export function mcpServerOf(tools_config: ToolsConfig, name: string) {
-  const server = serverOf(tools_config, name);
-  return server === undefined || tools_config.mcp === undefined ? null : { mcp: tools_config.mcp, server };
 }

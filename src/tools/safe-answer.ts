@@ -1,4 +1,4 @@
-import type { SafetyLevel } from "../contract/tools.ts";
+import type { SafetyLevel } from "../contract/tools/fields.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
 import { BUSY, type Sanitizer, type Sanitizers } from "../safety/sanitizer.ts";
 import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";

@@ -1,16 +1,16 @@
 import { setTimeout as delay } from "node:timers/promises";
-import { MAX_CALLS, type SendWebhookSettings, sendWebhookArgumentsSchema } from "../contract/tools.ts";
+import { type SendWebhookArguments, sendWebhook } from "../contract/tools/send-webhook.ts";
+import type { SendWebhookSettings } from "../contract/tools.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
-import { type CredentialsDeps, leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
-import { levelOf, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
-import { parsedArguments } from "./tool-arguments.ts";
+import { leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
+import { levelOf, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
-import type { WebhookKeys } from "./webhook-keys.service.ts";
 
 /** Of one try. A redirect is an answer like any other: only the owner's exact URL is sent to. */
 const LIMITS = { max_bytes: 1_000_000, timeout_ms: 10_000, max_redirects: 0 } as const;
@@ -21,19 +21,22 @@ const DELIVERY_MS = 30_000;
 const ASKED_MS = 60_000;
 const ASKED_DELIVERY_MS = 120_000;
 const MAX_BODY_BYTES = 1_000_000;
-const EXAMPLE = '{"url": "https://…", "payload": {}}';
 
-export interface SendWebhookDeps extends CredentialsDeps, SafetyDeps {
-  outbound: Outbound;
-  webhook_keys: Pick<WebhookKeys, "keyOf">;
-}
+/** Sends webhooks for the model. A receiver knows a repetition by its webhook-id. */
+export const sendWebhookTool: Tool<SendWebhookSettings, SendWebhookArguments> = {
+  contract: sendWebhook,
+  effect: () => "idempotent",
+  create: (deps) => ({
+    define: async (settings) => [definition(settings)],
+    call: (given, call, settings) => send(given, { call, settings, deps }),
+  }),
+};
 
-/** What the model is told of send_webhook with these settings. */
-export function sendWebhookDefinition({ urls = [] }: SendWebhookSettings): ToolDefinition {
+function definition({ urls = [] }: SendWebhookSettings): ToolDefinition {
   return {
     type: "function",
     function: {
-      name: "send_webhook",
+      name: sendWebhook.name,
       description: "Sends a payload as JSON, by POST, to one of the listed webhook URLs, and returns what it answers.",
       parameters: {
         type: "object",
@@ -50,19 +53,12 @@ export function sendWebhookDefinition({ urls = [] }: SendWebhookSettings): ToolD
 
 /**
  * One webhook, signed and tried a few times under one webhook-id, `effect_id`: its receiver can tell a second delivery,
- * also one after a crash, from a second message. Never throws for what a model or a receiver can cause.
+ * also one after a crash, from a second message.
  */
-export async function sendWebhook(
-  call: ToolCall,
-  settings: SendWebhookSettings,
-  deps: SendWebhookDeps,
+async function send(
+  parsed: SendWebhookArguments,
+  { call, settings, deps }: { call: ToolCall; settings: SendWebhookSettings; deps: ToolDeps },
 ): Promise<ToolResult> {
-  const parsed = parsedArguments(call.arguments_json, { schema: sendWebhookArgumentsSchema, example: EXAMPLE });
-  if (typeof parsed === "string") return failedCall("invalid_arguments", parsed);
-  const max_calls = settings.max_calls ?? MAX_CALLS.send_webhook;
-  if (call.earlier_calls >= max_calls) {
-    return failedCall("max_calls_reached", `send_webhook may be called ${max_calls} times in a run; go on without it`);
-  }
   const url = listedUrl(parsed.url, settings.urls ?? []);
   if (url === null) {
     const listed = (settings.urls ?? []).join(", ");
@@ -90,10 +86,10 @@ interface Signing {
 async function signingKey(
   { run, signal }: ToolCall,
   { url, secret }: { url: URL; secret: string | undefined },
-  deps: SendWebhookDeps,
+  deps: ToolDeps,
 ): Promise<Signing | ToolResult> {
   if (secret !== undefined) {
-    const opened = await openSigningSecret(secret, { url, method: "POST", tool: "send_webhook", run, signal }, deps);
+    const opened = await openSigningSecret(secret, { url, method: "POST", tool: sendWebhook.name, run, signal }, deps);
     return "status" in opened ? opened : { key: opened.value, credentials: [opened] };
   }
   const own = await deps.webhook_keys.keyOf(run);
@@ -164,7 +160,7 @@ function isPassing(answer: Delivery["answer"]): boolean {
 interface Using {
   settings: SendWebhookSettings;
   credentials: readonly OpenedCredential[];
-  deps: SendWebhookDeps;
+  deps: ToolDeps;
 }
 
 async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, using: Using): Promise<ToolResult> {

@@ -1,4 +1,4 @@
-import type { z } from "@hono/zod-openapi";
+import type { ToolContract } from "../contract/tools/fields.ts";
 
 /** What nests deeper than this no tool asks for, and neither the journal nor a serializer takes it at any depth. */
 const MAX_DEPTH = 200;
@@ -23,15 +23,18 @@ function isTooDeep(text: string): boolean {
   return false;
 }
 
-/** What a model wrote as a tool's arguments: parsed, or a sentence for it about what is wrong with them. */
-export function parsedArguments<T>(
+/** What a model wrote as a tool's arguments: parsed, or a sentence for the model about what is wrong with them. */
+export function parsedArguments(
   text: string,
-  { schema, example }: { schema: z.ZodType<T>; example: string },
-): T | string {
+  { arguments: schema, example }: Pick<ToolContract, "arguments" | "example">,
+): { arguments: unknown } | { problem: string } {
   const value = argumentsValue(text);
-  if (value === undefined) return `the arguments are not valid JSON; give an object such as ${example}`;
+  if (value === undefined) {
+    return { problem: `the arguments are not valid JSON; give an object such as ${example}` };
+  }
   const parsed = schema.safeParse(value);
-  if (parsed.success) return parsed.data;
+  if (parsed.success) return { arguments: parsed.data };
   const [issue] = parsed.error.issues;
-  return `the arguments are not valid: ${[...(issue?.path ?? []), issue?.message ?? ""].join(" ")}`;
+  const problem = [...(issue?.path ?? []), issue?.message ?? ""].join(" ");
+  return { problem: `the arguments are not valid: ${problem}` };
 }

@@ -1,6 +1,8 @@
-import type { SafetyLevel, ToolsConfig } from "../contract/tools.ts";
-import { createMcpTools, type McpToolsDeps, mcpServerOf } from "./mcp.ts";
-import { type SendWebhookDeps, sendWebhook, sendWebhookDefinition } from "./send-webhook.ts";
+import type { CommonSettings, SafetyLevel } from "../contract/tools/fields.ts";
+import type { ToolsConfig } from "../contract/tools.ts";
+import { TOOLS, toolOf } from "./registry.ts";
+import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
+import { parsedArguments } from "./tool-arguments.ts";
 import {
   failedCall,
   type RunRef,
@@ -8,14 +10,14 @@ import {
   type ToolDefinition,
   type ToolResult,
   type UnusableServer,
+  unknownTool,
 } from "./tools.types.ts";
-import { webFetch, webFetchDefinition } from "./web-fetch.ts";
 
 /** The tools of an agent's run. Of a run nothing is kept here: what it has seen and done comes with each call. */
 export interface Tools {
   /** The enabled tools, as the model is told of them. Throws 502 `secret_reflected`, and when `signal` is aborted. */
   definitions(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]>;
-  /** The MCP servers whose tools cannot be had now, and why. Throws when `signal` is aborted. */
+  /** The servers whose tools cannot be used now, and why. Throws when `signal` is aborted. */
   unusableServers(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
   /**
    * Carries out one call. What a model, a page or a network can cause comes back as a failed result that tells the
@@ -24,36 +26,53 @@ export interface Tools {
   call(call: ToolCall): Promise<ToolResult>;
 }
 
-/** Makes the tools: web_fetch, send_webhook, and those of MCP servers. */
-export function createTools(deps: SendWebhookDeps & McpToolsDeps): Tools {
-  const mcp_tools = createMcpTools(deps);
+/** Makes the tools of `registry.ts`. */
+export function createTools(deps: ToolDeps): Tools {
+  const running = new Map(TOOLS.map((tool) => [tool, tool.create(deps)]));
+
+  /** What `ask` answers for each tool that is enabled, in the registry's order. */
+  async function ofEnabled<T>(
+    tools_config: ToolsConfig,
+    ask: (tool: RunningTool, settings: CommonSettings) => Promise<T[]> | undefined,
+  ): Promise<T[]> {
+    const asked = [...running].map(([tool, each]) => {
+      const settings = settingsOf(tool, tools_config);
+      return settings === null ? [] : (ask(each, settings) ?? []);
+    });
+    return (await Promise.all(asked)).flat();
+  }
+
   return {
-    async definitions({ web_fetch, send_webhook, mcp }, run, signal) {
-      return [
-        ...(web_fetch?.enabled ? [webFetchDefinition(web_fetch)] : []),
-        ...(send_webhook?.enabled ? [sendWebhookDefinition(send_webhook)] : []),
-        ...(mcp?.enabled ? await mcp_tools.definitions(mcp, run, signal) : []),
-      ];
+    definitions(tools_config, run, signal) {
+      return ofEnabled(tools_config, (tool, settings) => tool.define(settings, run, signal));
     },
-    async unusableServers({ mcp }, run, signal) {
-      return mcp?.enabled ? mcp_tools.unusableServers(mcp, run, signal) : [];
+    unusableServers(tools_config, run, signal) {
+      return ofEnabled(tools_config, (tool, settings) => tool.unusableServers?.(settings, run, signal));
     },
     async call(call) {
-      const { web_fetch, send_webhook } = call.tools_config;
-      if (call.name === "web_fetch" && web_fetch?.enabled) {
-        return strictly(web_fetch.safety, await webFetch(call, web_fetch, deps));
+      const tool = toolOf(call.name);
+      const settings = tool === undefined ? null : settingsOf(tool, call.tools_config);
+      const called = tool === undefined ? undefined : running.get(tool);
+      if (tool === undefined || called === undefined || settings === null) return unknownTool(call.name);
+      const given = parsedArguments(call.arguments_json, tool.contract);
+      if ("problem" in given) return failedCall("invalid_arguments", given.problem);
+      const { name, default_max_calls } = tool.contract;
+      const max_calls = settings.max_calls ?? default_max_calls;
+      if (call.earlier_calls >= max_calls) {
+        return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
       }
-      if (call.name === "send_webhook" && send_webhook?.enabled) {
-        return strictly(send_webhook.safety, await sendWebhook(call, send_webhook, deps));
-      }
-      const found = mcpServerOf(call.tools_config, call.name);
-      if (found !== null) return await mcp_tools.call(call, found.mcp, found.server);
-      return failedCall("unknown_tool", `there is no tool ${JSON.stringify(call.name.slice(0, 64))}`);
+      return strictly(settings.safety, await called.call(given.arguments, call, settings));
     },
   };
 }
 
-/** Who chose `strict` wants nothing of a page that attacks, not even what is left when the attack is taken out. */
+/** The tool's settings; null when it is not enabled. */
+function settingsOf({ contract }: Tool, tools_config: ToolsConfig): CommonSettings | null {
+  const settings: CommonSettings | undefined = tools_config[contract.name];
+  return settings?.enabled ? settings : null;
+}
+
+/** With `strict`, nothing is used of an answer that attacks, not even the text without the attack. */
 function strictly(level: SafetyLevel | undefined, result: ToolResult): ToolResult {
   if (level !== "strict" || result.safety?.verdict.injected !== true) return result;
   const message = "what came back gives orders to the model; with safety: strict nothing of it is used";

@@ -77,3 +77,8 @@ export interface UnusableServer {
 export function failedCall(code: ToolErrorCode, message: string): ToolResult {
   return { status: "failed", result: `Error: ${message}`, error: { code, message }, safety: null, links: [] };
 }
+
+/** The failed step of a call to a tool that is not enabled, or does not exist. */
+export function unknownTool(name: string): ToolResult {
+  return failedCall("unknown_tool", `there is no tool ${JSON.stringify(name.slice(0, 64))}`);
+}

@@ -1,33 +1,40 @@
 import { isListedHost } from "../contract/hosts.ts";
-import {
-  MAX_CALLS,
-  type WebFetchArguments,
-  type WebFetchSettings,
-  webFetchArgumentsSchema,
-} from "../contract/tools.ts";
-import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
+import { type WebFetchArguments, webFetch } from "../contract/tools/web-fetch.ts";
+import type { WebFetchSettings } from "../contract/tools.ts";
+import type { OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
-import { type CredentialsDeps, leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
+import { leakIn, type OpenedCredential, openCredentials, reflected } from "./credentials.ts";
 import { isUrlKnown } from "./destinations.ts";
-import { levelOf, SAFETY_BUSY, type SafetyDeps, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
-import { parsedArguments } from "./tool-arguments.ts";
+import { levelOf, SAFETY_BUSY, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
+import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
 /** contract 7. */
 const LIMITS = { max_bytes: 5_000_000, timeout_ms: 20_000, max_redirects: 5 } as const;
-const EXAMPLE = '{"url": "https://…"}';
 
 const PLAIN_METHODS: readonly string[] = ["GET", "HEAD"];
 
-/** What the model is told of web_fetch with these settings. */
-export function webFetchDefinition(settings: WebFetchSettings): ToolDefinition {
+/** Fetches pages and documents for the model. */
+export const webFetchTool: Tool<WebFetchSettings, WebFetchArguments> = {
+  contract: webFetch,
+  effect({ arguments: given }) {
+    const method = (given as { method?: unknown } | null)?.method ?? "GET";
+    return typeof method === "string" && PLAIN_METHODS.includes(method) ? "none" : "unknown";
+  },
+  create: (deps) => ({
+    define: async (settings) => [definition(settings)],
+    call: (given, call, settings) => fetchPage(given, { call, settings, deps }),
+  }),
+};
+
+function definition(settings: WebFetchSettings): ToolDefinition {
   const methods = methodsOf(settings);
   const where = settings.hosts === undefined ? "any public host" : `these hosts only: ${settings.hosts.join(", ")}`;
   const withBody = methods.some((method) => !PLAIN_METHODS.includes(method));
   return {
     type: "function",
     function: {
-      name: "web_fetch",
+      name: webFetch.name,
       description: `Fetches a web page or document (HTML, text, Markdown, JSON, PDF) and returns its text. Reaches ${where}.${signedIn(settings)}`,
       parameters: {
         type: "object",
@@ -50,18 +57,15 @@ function signedIn({ auth = [] }: WebFetchSettings): string {
   return ` Signs in by itself with ${where.join("; ")}.`;
 }
 
-export interface WebFetchDeps extends CredentialsDeps, SafetyDeps {
-  outbound: Outbound;
-}
-
-/** One fetch, guarded on the way out and sanitized on the way in. Never throws for what a model or a page can cause. */
-export async function webFetch(call: ToolCall, settings: WebFetchSettings, deps: WebFetchDeps): Promise<ToolResult> {
-  const parsed = parsedArguments(call.arguments_json, { schema: webFetchArgumentsSchema, example: EXAMPLE });
-  if (typeof parsed === "string") return failedCall("invalid_arguments", parsed);
+/** One fetch, guarded on the way out and sanitized on the way in. */
+async function fetchPage(
+  parsed: WebFetchArguments,
+  { call, settings, deps }: { call: ToolCall; settings: WebFetchSettings; deps: ToolDeps },
+): Promise<ToolResult> {
   const refusal = refusalOf(parsed, call, settings);
   if (refusal !== null) return refusal;
   const method = parsed.method ?? "GET";
-  const intended = { url: new URL(parsed.url), method, tool: "web_fetch", run: call.run, signal: call.signal };
+  const intended = { url: new URL(parsed.url), method, tool: webFetch.name, run: call.run, signal: call.signal };
   const credentials = await openCredentials(settings.auth ?? [], intended, deps);
   if (!Array.isArray(credentials)) return credentials;
   try {
@@ -88,10 +92,6 @@ export async function webFetch(call: ToolCall, settings: WebFetchSettings, deps:
 
 /** What the owner's settings and the run's taint forbid, before anything is sent. */
 function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
-  const max_calls = settings.max_calls ?? MAX_CALLS.web_fetch;
-  if (call.earlier_calls >= max_calls) {
-    return failedCall("max_calls_reached", `web_fetch may be called ${max_calls} times in a run; go on without it`);
-  }
   if (!methodsOf(settings).includes(method)) {
     return failedCall(
       "invalid_arguments",
@@ -128,7 +128,7 @@ function contentTypeOf(body: string): string {
 async function resultOf(
   response: OutboundResponse,
   call: ToolCall,
-  using: { settings: WebFetchSettings; credentials: readonly OpenedCredential[]; deps: WebFetchDeps },
+  using: { settings: WebFetchSettings; credentials: readonly OpenedCredential[]; deps: ToolDeps },
 ): Promise<ToolResult> {
   const { status, withheld } = response;
   const { settings, credentials, deps } = using;

@@ -5,7 +5,7 @@ import type { SecretValue } from "../platform/secret-value.ts";
 export interface SecretUsage {
   readonly agent_id: string | null;
   readonly run_id: string | null;
-  /** `web_fetch`, `send_webhook`, `mcp`. */
+  /** The tool's name in `tools_config`. */
   readonly tool: string;
   /** The address of the request. Only its host is stored. */
   readonly url: URL;

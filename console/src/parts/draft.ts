@@ -193,7 +193,8 @@ const listOrNone = (text: string) => {
 
 function toolsOf(draft: Draft): Agent["tools_config"] {
   const { web_fetch, send_webhook, mcp } = draft.tools_kept;
-  const tools: Record<string, unknown> = {};
+  // A tool that this form does not show keeps its settings.
+  const tools: Record<string, unknown> = { ...draft.tools_kept };
   if (draft.fetch_enabled || web_fetch !== undefined) {
     tools.web_fetch = {
       ...web_fetch,

@@ -1,9 +1,11 @@
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { ChatRequest } from "../../../src/contract/completions.ts";
 import { modelSchema } from "../../../src/contract/models.ts";
-import { BUILT_IN_PROVIDERS, CATALOGUE } from "../../../src/models/catalogue.ts";
+import { CATALOGUE } from "../../../src/models/catalogue.ts";
 import { createModels, modelRecord } from "../../../src/models/models.service.ts";
 import type { Model, ModelSettings, ModelsConfig } from "../../../src/models/models.types.ts";
+import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "../../../src/models/providers.ts";
 import { routeOf } from "../../../src/models/routing.ts";
 import { isUuid } from "../../../src/platform/ids.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
@@ -67,6 +69,12 @@ describe("the models on offer", () => {
 });
 
 describe("the catalogue", () => {
+  it("has every key of its providers named in the operating guide", () => {
+    const guide = readFileSync("docs/operating/README.md", "utf8");
+    const named = guide.split("\n").find((line) => line.startsWith("| provider keys |")) ?? "";
+    expect(named.match(/[A-Z][A-Z_]+_KEY/g)).toEqual(PROVIDER_KEYS);
+  });
+
   it("has an id, a known provider, a source and a date for each price, and output above input", () => {
     const providers = BUILT_IN_PROVIDERS.map((provider) => provider.name);
     expect(new Set(CATALOGUE.map((entry) => entry.id)).size).toBe(CATALOGUE.length);

@@ -2,17 +2,17 @@ import { readFileSync } from "node:fs";
 import { describe, expect, it, test } from "vitest";
 import type { ChatRequest } from "../../../src/contract/completions.ts";
 import type { PurserError } from "../../../src/errors.ts";
-import type { Model, ProviderKind } from "../../../src/models/models.types.ts";
+import type { Model } from "../../../src/models/models.types.ts";
+import { PROVIDER_KINDS, type ProviderKind } from "../../../src/models/providers.ts";
 import {
   ADVISORY_FIELDS,
   DEFAULT_VALUES,
-  FORWARDED_FIELDS,
   forwardedRequest,
   SERVED_FIELDS,
 } from "../../../src/models/request-fields.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
 
-const KINDS = Object.keys(FORWARDED_FIELDS) as ProviderKind[];
+const KINDS = Object.keys(PROVIDER_KINDS) as ProviderKind[];
 
 const forwarded = (fields: object, model: Partial<Model> = {}) =>
   forwardedRequest(requestOf(fields as Partial<ChatRequest>), modelOf(model)) as Record<string, unknown>;
@@ -85,7 +85,7 @@ test("hints and default values are accepted for every kind, and dropped where th
   const hints = Object.fromEntries(ADVISORY_FIELDS.map((field) => [field, "x"]));
   const defaults = Object.fromEntries(Object.entries(DEFAULT_VALUES).map(([field, [value]]) => [field, value]));
   for (const kind of KINDS) {
-    const allowed = new Set<string>([...SERVED_FIELDS, ...FORWARDED_FIELDS[kind]]);
+    const allowed = new Set<string>([...SERVED_FIELDS, ...PROVIDER_KINDS[kind].forwarded_fields]);
     for (const field of Object.keys(forwarded({ ...hints, ...defaults }, { kind }))) expect(allowed).toContain(field);
   }
   expect(forwarded({ store: false }, { kind: "openai" })).toHaveProperty("store", false);
@@ -161,6 +161,7 @@ test("the guide lists what is forwarded to each kind", () => {
   const guide = readFileSync("docs/guides/developers.md", "utf8");
   const listOf = (fields: readonly string[]) => fields.map((field) => `\`${field}\``).join(", ");
   expect(guide).toContain(listOf(SERVED_FIELDS));
-  for (const kind of KINDS) expect(guide).toContain(`| \`${kind}\` | ${listOf(FORWARDED_FIELDS[kind])} |`);
+  for (const kind of KINDS)
+    expect(guide).toContain(`| \`${kind}\` | ${listOf(PROVIDER_KINDS[kind].forwarded_fields)} |`);
   expect(guide).toContain(listOf(ADVISORY_FIELDS));
 });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
-import { createLivingCalls } from "../../../src/completions/living-calls.ts";
+import { createHoldKeepAlive } from "../../../src/completions/hold-keep-alive.ts";
 import type { Charge, Ledger, Progress } from "../../../src/ledger/ledger.types.ts";
 
 let noted: Progress[][];
@@ -28,16 +28,16 @@ beforeEach(() => {
 });
 afterEach(() => vi.useRealTimers());
 
-const hold = (living: ReturnType<typeof createLivingCalls>, hold_id: string) =>
-  living.charges.hold({ user_id: "u", hold_id } as never);
+const hold = (keep_alive: ReturnType<typeof createHoldKeepAlive>, hold_id: string) =>
+  keep_alive.charges.hold({ user_id: "u", hold_id } as never);
 const charge = (cost_tokens: number) => ({ cost_tokens }) as Charge;
 
 it("notes every second what all streams have come to, in one go, and only those that have come further", async () => {
-  const living = createLivingCalls(ledger);
+  const keep_alive = createHoldKeepAlive(ledger);
   const costs: Record<string, number> = { one: 5, two: 7 };
   for (const hold_id of ["one", "two"]) {
-    await hold(living, hold_id);
-    living.watch(hold_id, () => charge(costs[hold_id] ?? 0));
+    await hold(keep_alive, hold_id);
+    keep_alive.watch(hold_id, () => charge(costs[hold_id] ?? 0));
   }
   await vi.advanceTimersByTimeAsync(1_000);
   expect(noted.splice(0)).toEqual([
@@ -52,22 +52,22 @@ it("notes every second what all streams have come to, in one go, and only those 
 });
 
 it("renews the lease of a call that says nothing, and stops when it has ended", async () => {
-  const living = createLivingCalls(ledger);
-  await hold(living, "quiet");
+  const keep_alive = createHoldKeepAlive(ledger);
+  await hold(keep_alive, "quiet");
   await vi.advanceTimersByTimeAsync(29_000);
   expect(noted).toEqual([]);
   await vi.advanceTimersByTimeAsync(40_000);
   expect(noted).toEqual(Array(2).fill([{ user_id: "u", hold_id: "quiet", charge: null }]));
-  await living.charges.release({ user_id: "u", hold_id: "quiet" });
+  await keep_alive.charges.release({ user_id: "u", hold_id: "quiet" });
   await vi.advanceTimersByTimeAsync(60_000);
   expect(noted).toHaveLength(2);
   expect(vi.getTimerCount()).toBe(0);
 });
 
 it("notes what failed again at the next turn", async () => {
-  const living = createLivingCalls(ledger);
-  await hold(living, "one");
-  living.watch("one", () => charge(5));
+  const keep_alive = createHoldKeepAlive(ledger);
+  await hold(keep_alive, "one");
+  keep_alive.watch("one", () => charge(5));
   fails = true;
   await vi.advanceTimersByTimeAsync(2_000);
   fails = false;
@@ -76,11 +76,11 @@ it("notes what failed again at the next turn", async () => {
 });
 
 it("lets a call live on while its charge waits for the database, and notes the charge as what it has come to", async () => {
-  const living = createLivingCalls(ledger);
-  for (const hold_id of ["one", "two"]) await hold(living, hold_id);
+  const keep_alive = createHoldKeepAlive(ledger);
+  for (const hold_id of ["one", "two"]) await hold(keep_alive, hold_id);
   const whole = { ...charge(9), hold_id: "one" };
-  const settling = living.charges.settle(whole);
-  void living.charges.settle({ ...charge(9), hold_id: "two", rider: { kind: "record", argument: 1 } });
+  const settling = keep_alive.charges.settle(whole);
+  void keep_alive.charges.settle({ ...charge(9), hold_id: "two", rider: { kind: "record", argument: 1 } });
   fails = true;
   await vi.advanceTimersByTimeAsync(180_000);
   fails = false;
@@ -99,11 +99,11 @@ it("lets a call live on while its charge waits for the database, and notes the c
 });
 
 it("has charges that wait for the database tried a last time when the process stops, and waits for that", async () => {
-  const living = createLivingCalls(ledger);
-  await hold(living, "one");
-  const settling = living.charges.settle({ ...charge(9), hold_id: "one" });
+  const keep_alive = createHoldKeepAlive(ledger);
+  await hold(keep_alive, "one");
+  const settling = keep_alive.charges.settle({ ...charge(9), hold_id: "one" });
   let is_idle = false;
-  const idle = living.idle().then(() => {
+  const idle = keep_alive.idle().then(() => {
     is_idle = true;
   });
   await vi.advanceTimersByTimeAsync(1);

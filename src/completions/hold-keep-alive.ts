@@ -5,34 +5,34 @@ const PROGRESS_MS = 1_000;
 /** A lease lasts HOLD_SECONDS: three renewals may fail before one runs out. */
 const RENEW_MS = 30_000;
 
-/** A call that holds tokens and has not been charged or let go. */
-interface LivingCall {
+/** A call whose hold is neither settled nor released. */
+interface HeldCall {
   user_id: string;
   renewed_ms: number;
   noted_tokens: number;
-  /** What the call has come to: of a stream so far, null before its first output; of a call that is being charged, all. */
+  /** The charge so far. Of a stream, null before its first output; of a call that is being settled, the whole charge. */
   sofar: (() => Charge | null) | null;
 }
 
 /** The calls of this process that hold tokens. */
-export interface LivingCalls {
-  /** Begins and ends calls. */
+export interface HoldKeepAlive {
+  /** Through which calls begin and end. */
   charges: ChargingLedger;
-  /** Says how to learn what a held call has come to. */
+  /** Sets the function that returns the charge so far of a held call. */
   watch(hold_id: string, sofar: () => Charge | null): void;
   /**
-   * Resolves once no charge is under way: those of callers that hung up outlive their requests. One that waits for a
-   * database that is away is tried a last time.
+   * Resolves when no charge is under way. A charge can outlive its request when the caller hangs up. A charge that waits
+   * for an unavailable database is tried one last time.
    */
   idle(): Promise<void>;
 }
 
 /**
- * Keeps the leases of all living calls, and writes each second what streams have come to, in one statement for all of
- * them: of a process that dies, their holds are settled as that. Nothing runs while no call does.
+ * Renews the leases of all held calls, and records the progress of streams every second, in one statement for all. When
+ * a process dies, its holds are settled with the recorded progress. No timer runs while no call is held.
  */
-export function createLivingCalls(ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">): LivingCalls {
-  const calls = new Map<string, LivingCall>();
+export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">): HoldKeepAlive {
+  const calls = new Map<string, HeldCall>();
   const ending = new Set<Promise<unknown>>();
   let timer: NodeJS.Timeout | undefined;
   let noting = false;
@@ -45,7 +45,7 @@ export function createLivingCalls(ledger: ChargingLedger & Pick<Ledger, "progres
       await ledger.progress(due);
       markNoted(calls, due);
     } catch {
-      // what was not noted is due again at the next turn
+      // the next turn tries again
     } finally {
       noting = false;
     }
@@ -79,8 +79,8 @@ export function createLivingCalls(ledger: ChargingLedger & Pick<Ledger, "progres
         return outcome;
       },
       settle(request) {
-        // A settle lasts as long as the database is away, and the call lives on until then. With a rider, nothing is
-        // charged but with it.
+        // A settle waits for an unavailable database, and the hold is renewed until then. With a rider, only the rider's
+        // transaction may charge.
         if (request.rider === undefined) watch(request.hold_id, () => request);
         return end(request.hold_id, ledger.settle(request));
       },
@@ -94,14 +94,14 @@ export function createLivingCalls(ledger: ChargingLedger & Pick<Ledger, "progres
   };
 }
 
-/** What there is to note of a call: its charge when it has grown, its lease when that has aged. */
-function progressOf(hold_id: string, { user_id, renewed_ms, noted_tokens, sofar }: LivingCall): Progress[] {
+/** The progress to record of a call: a charge that has grown, or a lease that is due for renewal. */
+function progressOf(hold_id: string, { user_id, renewed_ms, noted_tokens, sofar }: HeldCall): Progress[] {
   const charge = sofar?.() ?? null;
   if (charge !== null && charge.cost_tokens > noted_tokens) return [{ user_id, hold_id, charge }];
   return monotonicMs() - renewed_ms < RENEW_MS ? [] : [{ user_id, hold_id, charge: null }];
 }
 
-function markNoted(calls: Map<string, LivingCall>, noted: Progress[]): void {
+function markNoted(calls: Map<string, HeldCall>, noted: Progress[]): void {
   for (const { hold_id, charge } of noted) {
     const call = calls.get(hold_id);
     if (call === undefined) continue;

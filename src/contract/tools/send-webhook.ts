@@ -1,0 +1,57 @@
+import { z } from "@hono/zod-openapi";
+import {
+  addressSchema,
+  maxCalls,
+  requireList,
+  type SecretBinding,
+  safety,
+  secretName,
+  type ToolContract,
+} from "./fields.ts";
+
+const MAX_CALLS = 5;
+
+const settings = z
+  .strictObject({
+    enabled: z.boolean(),
+    urls: z
+      .array(addressSchema("webhooks are signed"))
+      .min(1)
+      .max(100)
+      .optional()
+      .openapi({ description: "required: only to exactly these is anything sent" }),
+    secret: secretName.optional().openapi({
+      description:
+        "a secret's name: signs what is sent; absent: the agent's own key does. Null as in `web_fetch.auth`: a secret that is kept",
+    }),
+    max_calls: maxCalls(MAX_CALLS),
+    safety: safety.openapi({ description: "of what receivers answer; default balanced" }),
+  })
+  .superRefine(({ enabled, urls }, context) => {
+    if (enabled && urls === undefined) requireList(context, "urls");
+  });
+type Settings = z.infer<typeof settings>;
+
+const argumentsSchema = z.strictObject({
+  url: z.string().min(1).max(4000).openapi({ description: "one of the listed URLs" }),
+  payload: z
+    .unknown()
+    .refine((value) => value !== undefined, "is required: what is to be sent")
+    .openapi({ description: "any JSON value; the body that is sent" }),
+});
+export type SendWebhookArguments = z.infer<typeof argumentsSchema>;
+
+/** Sends JSON to the URLs that the owner listed, signed. */
+export const sendWebhook = {
+  name: "send_webhook",
+  default_max_calls: MAX_CALLS,
+  settings,
+  arguments: argumentsSchema,
+  example: '{"url": "https://…", "payload": {}}',
+  secretBindings({ secret, urls = [] }: Settings): SecretBinding[] {
+    if (secret === undefined) return [];
+    // No other setting must stay the same: an added URL counts as a wider binding.
+    const place = { path: ["secret"], kept_with: null, inject: null, urls };
+    return [{ secret, ...place, hosts: null, methods: null, paths: null, tools: null }];
+  },
+} as const satisfies ToolContract;

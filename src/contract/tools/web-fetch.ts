@@ -1,0 +1,87 @@
+import { z } from "@hono/zod-openapi";
+import { MAX_CREDENTIALS, placeOf } from "../../platform/credentials.ts";
+import { isWithinHosts, normalHost } from "../hosts.ts";
+import {
+  authSchema,
+  FETCH_METHODS,
+  hosts,
+  maxCalls,
+  methods,
+  type SecretBinding,
+  safety,
+  type ToolContract,
+} from "./fields.ts";
+
+const MAX_CALLS = 20;
+
+const settings = z
+  .strictObject({
+    enabled: z.boolean(),
+    auth: z.array(authSchema).max(20).optional(),
+    hosts: hosts.optional().openapi({ description: "only these; absent: any public host" }),
+    methods: methods.optional().openapi({ description: "default GET" }),
+    max_calls: maxCalls(MAX_CALLS),
+    safety: safety.openapi({ description: "default balanced" }),
+  })
+  .superRefine(({ auth = [] }, context) => {
+    const crowded = crowdedBinding(auth);
+    if (crowded === undefined) return;
+    const message = `a binding that leaves at most ${MAX_CREDENTIALS} secrets for one request. Narrow its hosts, methods or paths`;
+    context.addIssue({ code: "custom", path: ["auth", crowded], message });
+  });
+type Settings = z.infer<typeof settings>;
+
+const argumentsSchema = z.strictObject({
+  url: z.string().min(1).max(4000).openapi({ description: "the address, http or https" }),
+  method: z.enum(FETCH_METHODS).optional().openapi({ description: "default GET" }),
+  body: z.string().max(100_000).optional().openapi({ description: "the request's body, for POST, PUT and PATCH" }),
+});
+export type WebFetchArguments = z.infer<typeof argumentsSchema>;
+
+/** Fetches a page or a document, with the owner's secrets where they bind them. */
+export const webFetch = {
+  name: "web_fetch",
+  default_max_calls: MAX_CALLS,
+  settings,
+  arguments: argumentsSchema,
+  example: '{"url": "https://…"}',
+  secretBindings({ auth = [], hosts: allowed, methods: permitted = ["GET"] }: Settings): SecretBinding[] {
+    return auth.map(({ secret, ...place }, index) => {
+      const { hosts, methods = ["GET"], paths = null, inject } = place;
+      return {
+        ...{ secret, path: ["auth", index, "secret"], kept_with: place },
+        ...{ inject, urls: [], hosts, methods, paths, tools: null },
+        usable: {
+          hosts: commonHosts(hosts, allowed),
+          methods: methods.filter((method) => permitted.includes(method)),
+        },
+      };
+    });
+  },
+} as const satisfies ToolContract;
+
+/** The hosts of both lists; a wildcard and a host that it includes have that host in common. */
+function commonHosts(bound: readonly string[], allowed: readonly string[] | undefined): readonly string[] {
+  if (allowed === undefined) return bound;
+  return bound.flatMap((host) => {
+    if (isWithinHosts([host], allowed)) return host;
+    return allowed.filter((each) => isWithinHosts([each], [host]));
+  });
+}
+
+/**
+ * Returns the index of a binding that gives one request too many secrets. Compares only bindings for all paths of equal
+ * hosts; other requests are checked when they are made.
+ */
+function crowdedBinding(auth: NonNullable<Settings["auth"]>): number | undefined {
+  const places = new Map<string, Set<string>>();
+  for (const [index, { hosts, methods = ["GET"], paths = ["/*"], inject }] of auth.entries()) {
+    if (!paths.includes("/*")) continue;
+    for (const request of hosts.flatMap((host) => methods.map((method) => `${method} ${normalHost(host)}`))) {
+      const taken = places.get(request) ?? new Set();
+      places.set(request, taken.add(placeOf(inject)));
+      if (taken.size > MAX_CREDENTIALS) return index;
+    }
+  }
+  return undefined;
+}

@@ -1,0 +1,32 @@
+import { createAnthropicProvider } from "./anthropic.adapter.ts";
+import { createGoogleProvider } from "./google.adapter.ts";
+import type { Provider } from "./models.types.ts";
+import { createOpenAiCompatible } from "./openai-compatible.adapter.ts";
+import type { ProviderKind, ProviderSettings } from "./providers.ts";
+
+const OPENAI_ADDRESS = "https://api.openai.com/v1";
+
+interface Connection {
+  base_url: string | null;
+  /** null: none is sent. */
+  api_key: string | null;
+}
+
+/** How each kind is called. `openai` differs from `openai-compatible` in the name of the output cap. */
+const ADAPTERS: Record<ProviderKind, (connection: Connection) => Provider> = {
+  openai: ({ base_url, api_key }) =>
+    createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field: "max_completion_tokens" }),
+  anthropic: ({ base_url, api_key }) => createAnthropicProvider({ base_url, api_key: api_key ?? "" }),
+  google: ({ base_url, api_key }) => createGoogleProvider({ base_url, api_key: api_key ?? "" }),
+  "openai-compatible": ({ base_url, api_key }) =>
+    createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field: "max_tokens" }),
+};
+
+/** The provider, or null when its key is not set. `keys`: by the name of their variable. */
+export function createProvider(
+  { kind, base_url, api_key_env }: ProviderSettings,
+  keys: Readonly<Record<string, string>>,
+): Provider | null {
+  const api_key = api_key_env === null ? null : keys[api_key_env];
+  return api_key === undefined ? null : ADAPTERS[kind]({ base_url, api_key });
+}

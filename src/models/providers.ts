@@ -1,0 +1,100 @@
+/**
+ * The kinds of providers and the providers that are built in, with their keys. Pure. A kind is one entry here and, where it
+ * does not share another kind's adapter, one `x.adapter.ts` with its line in `adapters.ts`.
+ */
+
+/** What the service knows about one kind of provider. */
+interface KindTraits {
+  /** The variable that by convention holds the key; null: no key unless the operator names a variable. */
+  readonly api_key_env: string | null;
+  /** The operator must give `base_url`: the kind has no public address. */
+  readonly needs_address: boolean;
+  /** Fields of a request that are sent in addition to `SERVED_FIELDS`. */
+  readonly forwarded_fields: readonly string[];
+  /** The operator may let more fields through (`forward`): the request goes out as JSON, not through an SDK. */
+  readonly takes_other_fields: boolean;
+  /** Takes back the reasoning and the signatures that models of some providers add to their answers. */
+  readonly takes_other_answers: boolean;
+  /** Takes http addresses of pictures. False also where an address could be that of a film, which costs far more. */
+  readonly takes_image_addresses: boolean;
+  /** The SDK adds its thinking budget to the output cap: the adapter is told the cap and keeps the budget within it. */
+  readonly adds_thinking_to_cap?: true;
+  /** The SDK's options for `parallel_tool_calls: false`. */
+  readonly one_tool_at_a_time?: Record<string, Record<string, boolean>>;
+}
+
+const OPENAI_FIELDS = ["user", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort"];
+const OPENAI_SHAPED = { takes_other_fields: true, takes_image_addresses: true };
+const BY_SDK = { needs_address: false, takes_other_fields: false, takes_other_answers: false };
+
+export const PROVIDER_KINDS = {
+  openai: {
+    ...OPENAI_SHAPED,
+    api_key_env: "OPENAI_API_KEY",
+    needs_address: false,
+    forwarded_fields: [...OPENAI_FIELDS, "verbosity", "prompt_cache_key", "safety_identifier", "store"],
+    takes_other_answers: false,
+  },
+  anthropic: {
+    ...BY_SDK,
+    api_key_env: "ANTHROPIC_API_KEY",
+    forwarded_fields: ["parallel_tool_calls", "reasoning_effort"],
+    takes_image_addresses: true,
+    adds_thinking_to_cap: true,
+    one_tool_at_a_time: { anthropic: { disableParallelToolUse: true } },
+  },
+  google: {
+    ...BY_SDK,
+    api_key_env: "GOOGLE_GENERATIVE_AI_API_KEY",
+    forwarded_fields: ["reasoning_effort"],
+    takes_image_addresses: false,
+  },
+  "openai-compatible": {
+    ...OPENAI_SHAPED,
+    api_key_env: null,
+    needs_address: true,
+    forwarded_fields: [...OPENAI_FIELDS, "top_k", "min_p", "repetition_penalty"],
+    takes_other_answers: true,
+  },
+} as const satisfies Record<string, KindTraits>;
+
+/** How a provider is called. */
+export type ProviderKind = keyof typeof PROVIDER_KINDS;
+
+/** What the service knows about a kind. */
+export function traitsOf(kind: ProviderKind): KindTraits {
+  return PROVIDER_KINDS[kind];
+}
+
+/** A provider as the operator's file names it, or as built in. */
+export interface ProviderSettings {
+  name: string;
+  kind: ProviderKind;
+  /** Without a slash at its end; null: the kind's public address. */
+  base_url: string | null;
+  /** The variable that holds the key; null: none is sent. */
+  api_key_env: string | null;
+  /** Fields of a request that the operator lets through beside its kind's list. */
+  forward?: readonly string[];
+}
+
+/** Known providers. A key in the environment makes their models available. */
+export const BUILT_IN_PROVIDERS = [
+  ofKind("openai"),
+  ofKind("anthropic"),
+  ofKind("google"),
+  compatible("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+  compatible("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+  compatible("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+];
+
+/** The variables that hold keys of built-in providers. */
+export const PROVIDER_KEYS = BUILT_IN_PROVIDERS.flatMap(({ api_key_env }) => api_key_env ?? []);
+
+function ofKind(kind: ProviderKind): ProviderSettings {
+  return { name: kind, kind, base_url: null, api_key_env: traitsOf(kind).api_key_env };
+}
+
+function compatible(name: string, base_url: string, api_key_env: string): ProviderSettings {
+  return { name, kind: "openai-compatible", base_url, api_key_env };
+}
