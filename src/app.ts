@@ -1,333 +1,55 @@
-import { accountsRoutes } from "./accounts/accounts.routes.ts";
-import { createAccounts } from "./accounts/accounts.service.ts";
-import { createPasswords, type Passwords } from "./accounts/password.ts";
-import { signInRoutes } from "./accounts/sign-in.routes.ts";
-import { createSignIn } from "./accounts/sign-in.service.ts";
-import { createTrials } from "./accounts/trials.service.ts";
-import { agentsRoutes } from "./agents/agents.routes.ts";
-import { createAgents } from "./agents/agents.service.ts";
-import { createAgentsStore } from "./agents/agents.store.ts";
-import { createRunOutcomes } from "./agents/run-outcomes.service.ts";
-import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
-import { APPLY_WITH_STEPS, RUN_NOW_STATEMENTS } from "./agents/statements.store.ts";
-import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
-import { billingRoutes } from "./billing/billing.routes.ts";
-import { createBilling } from "./billing/billing.service.ts";
-import { createDisabledPayments } from "./billing/disabled-payments.ts";
-import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
-import { paymentsRoutes } from "./billing/payments.routes.ts";
-import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
-import { createSimulatedPayments } from "./billing/simulated-payments.ts";
-import type { StripePayments } from "./billing/stripe.adapter.ts";
-import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
-import { createAgentModel } from "./chat/agent-model.ts";
-import { chatRoutes } from "./chat/chat.routes.ts";
-import { createChat } from "./chat/chat.service.ts";
-import { createThreads } from "./chat/threads.service.ts";
-import { completionRoutes } from "./completions/completions.routes.ts";
-import { createCompletions } from "./completions/completions.service.ts";
+import type { Passwords } from "./accounts/password.ts";
+import { startBackground } from "./background.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
-import { errors } from "./errors.ts";
-import { consoleRoutes } from "./http/console.routes.ts";
-import { createIdempotencyStore } from "./http/idempotency.store.ts";
-import { createHttp, createProbesHttp, createWorkerHttp } from "./http/server.ts";
-import { probeRoutes, serveReference } from "./http/system.routes.ts";
-import { createLedger } from "./ledger/ledger.service.ts";
-import { observedCharges } from "./ledger/observed.ts";
-import { modelRoutes } from "./models/models.routes.ts";
-import { createModels } from "./models/models.service.ts";
-import { createNotifiers } from "./notice-mappers.ts";
-import { noticesRoutes } from "./notices/notices.routes.ts";
-import { createNotices } from "./notices/notices.service.ts";
-import { operatorRoutes } from "./operator/operator.routes.ts";
-import { createCipher } from "./platform/cipher.ts";
-import { addDays, createSystemClock } from "./platform/clock.ts";
-import { newId } from "./platform/ids.ts";
+import { createProbesHttp, createWorkerHttp } from "./http/server.ts";
+import { probeRoutes } from "./http/system.routes.ts";
 import type { Log } from "./platform/log.ts";
-import { createMailer } from "./platform/mail.ts";
-import { createMetrics } from "./platform/metrics.ts";
-import { openDb } from "./platform/open-db.ts";
-import { createOutbound } from "./platform/outbound.ts";
-import { createPublicAddress } from "./platform/public-address.ts";
-import { createSettableClock, type DueSource, startSweeper } from "./platform/timeline.ts";
-import { createRunFollowers } from "./runs/run-followers.ts";
-import { createRunner } from "./runs/runner.service.ts";
-import { createRuns } from "./runs/runs.service.ts";
-import { newMark } from "./safety/fence.ts";
-import { safetyRoutes } from "./safety/safety.routes.ts";
-import { createSanitizer } from "./safety/sanitizer.ts";
-import { createSchedules } from "./schedules/schedules.service.ts";
-import { createTools } from "./tools/tools.service.ts";
-import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
-import { createDataKeys } from "./vault/data-keys.service.ts";
-import { loadKeyring } from "./vault/keyring.ts";
-import type { Keyring } from "./vault/keyring.types.ts";
-import { vaultRoutes } from "./vault/vault.routes.ts";
-import { createVault } from "./vault/vault.service.ts";
-
-/** Workers poll the queue every second. Without a claim in this time, no worker exists. */
-const NO_WORKER_MS = 5_000;
-const HOUSEKEEPING_MS = 3_600_000;
+import { serveApi } from "./routes.ts";
+import { createServices } from "./services.ts";
 
 /** The service, wired but not listening. */
 export interface App {
   http: HttpRouter;
   /** Health and metrics for PURSER_METRICS_ADDRESS. Null: `http` serves them. */
   probes: HttpRouter | null;
-  /** Tells the address that was really listened on, before any request. */
+  /** Sets the address that the server listens on, before any request. */
   listeningAt(url: string): void;
-  /** Readiness ends; queues hand out nothing new. */
+  /** Ends readiness and the execution of runs. */
   beginStop(): void;
   /** Ends background work and closes the database. Call it once no request is in flight. */
   stop(): Promise<void>;
 }
 
-/** Connects all modules: each gets its dependencies here. */
-export async function createApp(config: Config, log: Log, passwords: Passwords = createPasswords()): Promise<App> {
-  const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
-  const metrics = createMetrics();
-  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
-  const keys = createDataKeys({ db, keyring, log });
-  const service_key = await keys
-    .check()
-    .then(keys.ofService)
-    .catch(async (error: Error) => {
-      await db.close();
-      throw error;
-    });
-  const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
-  const clock = settable ?? createSystemClock();
-
-  const outbound = createOutbound({ allow: config.egress_allow });
-  const notices = createNotices({
-    db,
-    clock,
-    cipher: createCipher(service_key, "webhook endpoints"),
-    outbound,
-    egress_allow: config.egress_allow,
-    log,
-    metrics,
-  });
-  const notify = createNotifiers(notices);
-  const accounts = await createAccounts({ db, clock, onKeyChange: (key, tx) => schedule_keys.onKeyChange(key, tx) });
-  const ledger = createLedger({
-    db,
-    clock,
-    invariants: PAYMENT_INVARIANTS,
-    with_riders: APPLY_WITH_STEPS,
-    onGrant: (user_id) => agents.onGrant(user_id),
-    notify: notify.ledger,
-  });
-  const charges = observedCharges(ledger, { metrics, log });
-  const address = createPublicAddress(config);
-  const mailer = createMailer(config.mail, log);
-  const trials = await createTrials({ db, cipher: createCipher(service_key, "trials") });
-  const signIn = await createSignIn({
-    db,
-    clock,
-    log,
-    mailer,
-    passwords,
-    url: address.url,
-    signup: config.signup,
-    verification: config.verification,
-    async openAccount(tx, { id, email }) {
-      const { days, tokens } = config.trial;
-      const granted = await trials.take(tx, email);
-      const trial = granted ? { ends_at: addDays(clock.now(), days), tokens } : null;
-      await ledger.openAccount(tx, { user_id: id, trial });
-      return granted ? "granted" : "used_before";
-    },
-  });
-  const models = createModels({ config });
-  const meansOf = (user_id: string) => billing.means(user_id);
-  const completions = createCompletions({
-    models,
-    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, standing: ledger.standing },
-    meansOf,
-    fallback_after_seconds: config.limits.fallback_after_seconds,
-    resolveAgent: (id, caller) => agentModel(id, caller),
-  });
-  const vault = createVault({ db, clock, keys, log, notify: notify.vault });
-  const sanitizer = createSanitizer({ threads: 2 });
-  const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
-  const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
-  const schedules = createSchedules({ db, clock, notify: notify.runs });
-  const schedule_keys = createScheduleKeys({
-    clock,
-    store: createAgentsStore(db),
-    schedules,
-    cancelDueWith: (tx, user_id, fields) => runs.cancelDueWith(tx, user_id, fields),
-    ledger,
-    keysOf: accounts.keysOf,
-    log,
-  });
-  const runs = createRuns({
-    db,
-    clock,
-    notify: notify.runs,
-    onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
-    onLost(lost) {
-      for (let n = 0; n < lost; n += 1) metrics.runFinished("failed", "worker_lost");
-    },
-    run_now_statements: RUN_NOW_STATEMENTS,
-    ends_with_step: true,
-  });
-  metrics.watchQueue(runs.queueFigures);
-  const threads = createThreads({ db, clock, runs, models });
-  const followers = createRunFollowers({ runs, log });
-  const agents = createAgents({
-    db,
-    clock,
-    log,
-    models,
-    runs,
-    schedules,
-    schedule_keys,
-    ledger,
-    meansOf,
-    suspended: accounts.suspended,
-    safety_off: config.safety_off,
-    secretNames: vault.names,
-    keep_runs_days: config.keep_runs_days,
-    followers,
-    forgetThreads: threads.forget,
-    forgetTurns: threads.forgetTurns,
-  });
-  const worker_id = newId();
-  const chat = createChat({ agents, runs, threads, worker_id });
-  const agentModel = createAgentModel({ chat, exists: agents.exists });
-  const runner = createRunner({
-    ...{ clock, log, metrics, ledger: charges, models, completions, tools, runs, followers, newMark, worker_id },
-    limits: config.limits,
-    chats_only: config.role === "api",
-    configOf: agents.configOf,
-    withHistory: threads.withHistory,
-    listenerOf: chat.listenerOf,
-    isAwaited: chat.isAwaited,
-  });
-  const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
-  const payments =
-    stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
-  const billing = createBilling({
-    ...{ db, clock, ledger, users: accounts, payments, plans: config.plans, log },
-    notify: notify.billing,
-  });
-  const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
-
-  // Of what falls due at the same instant, tokens expire first, then plans renew and overage is invoiced, then agents run.
-  const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
-  const due: DueSource = {
-    name: "schedules",
-    nextDueAt: schedules.nextDueAt,
-    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, queueDue: runs.queueDue }),
-  };
-  const waiting: DueSource = {
-    name: "schedules that wait for tokens",
-    nextDueAt: async () => null,
-    carryOut: agents.resumeRefilled,
-  };
-  const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
-  const sources = [expiries, ...billing.sources, waiting, due, old];
-  const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
-  const sweeper = startSweeper({ sources: swept, log });
-  // Only this process uses embedded storage, so no worker executes the runs of the process before it.
-  if (db.kind === "embedded") await runs.takeBackAll();
-  await runner.start();
-  await notices.start();
-  const housekeeping = setInterval(() => {
-    for (const sweep of [idempotency.sweep, notices.sweep, vault.sweep, signIn.sweep]) sweep().catch(() => {});
-  }, HOUSEKEEPING_MS);
-
+/** services.ts constructs the modules, background.ts starts what runs by itself, routes.ts serves HTTP. */
+export async function createApp(config: Config, log: Log, passwords?: Passwords): Promise<App> {
+  const services = await createServices(config, log, passwords);
+  const { metrics, db, settable, address, mailer, completions, accounts, signIn } = services;
+  const background = await startBackground(services);
   let stopping = false;
-  let runner_stopped: Promise<void> | undefined;
   const ready = async () => {
     if (stopping) throw new Error("stopping");
     await db.query({ text: "select 1" });
   };
-  const untilIdle = async (timeout_ms: number): Promise<boolean> => {
-    const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
-    if (state === "unattended") throw errors.noWorker();
-    return state === "idle";
-  };
-  const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
-  const eraseUser = (user_id: string) =>
-    db.transaction(async (tx) => {
-      const email = await accounts.eraseUser(tx, user_id);
-      await billing.forgetUser(tx, user_id);
-      for (const module of [agents, idempotency, notices, webhook_keys]) await module.forgetUser(tx, user_id);
-      await signIn.forgetUser(tx, user_id, email);
-      await vault.erase(tx, user_id);
-    });
   const probes = probeRoutes({ metrics, ready });
   const public_probes = config.metrics_address === null ? [probes] : [];
-  const serveApi = () => {
-    const http = createHttp(
-      {
-        authenticate: accounts.authenticate,
-        authenticateSession: signIn.authenticate,
-        address,
-        admin_key: config.admin_key,
-        idempotency,
-        limits: config.limits,
-        trusted_proxies: config.trusted_proxies,
-        log,
-        metrics,
-      },
-      [
-        ...public_probes,
-        modelRoutes(models),
-        completionRoutes(completions),
-        agentsRoutes({ agents }),
-        chatRoutes({ chat }),
-        webhookKeyRoutes({ agents, webhook_keys }),
-        noticesRoutes({ notices, agentNames: agents.names }),
-        // Its own threads, so that test requests of users do not delay runs.
-        safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
-        signInRoutes({ signIn, address, eraseUser }),
-        vaultRoutes({ vault }),
-        accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
-        billingRoutes({ accounts, ledger, billing }),
-        ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
-        paymentsRoutes({ billing }),
-        ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
-        operatorRoutes({
-          db,
-          clock,
-          accounts,
-          ledger,
-          billing,
-          trial: config.trial,
-          trials,
-          eraseUser,
-          suspendAlso: runs.cancelAll,
-          advanceClock,
-        }),
-      ],
-    );
-    serveReference(http);
-    http.route("/", consoleRoutes());
-    return http;
-  };
-  const http = config.role === "worker" ? createWorkerHttp({ log, metrics }, public_probes) : serveApi();
+  const http =
+    config.role === "worker"
+      ? createWorkerHttp({ log, metrics }, public_probes)
+      : serveApi(services, public_probes, background.sources);
 
   return {
     http,
     probes: config.metrics_address === null ? null : createProbesHttp({ log, metrics }, probes),
     listeningAt: address.listeningAt,
-    beginStop: () => {
+    beginStop() {
       stopping = true;
-      // while requests in flight settle: a chat waits for its run, and both have the same time to finish
-      runner_stopped ??= runner.stop();
+      // A chat waits for its run while requests in flight finish.
+      void background.stopRuns();
     },
     async stop() {
       stopping = true;
-      runner_stopped ??= runner.stop();
-      await runner_stopped;
-      clearInterval(housekeeping);
-      await sweeper.stop();
-      await notices.stop();
+      await background.stop();
       await completions.idle();
       await accounts.close();
       await signIn.close();
@@ -336,16 +58,4 @@ export async function createApp(config: Config, log: Log, passwords: Passwords =
       await db.close();
     },
   };
-}
-
-/** Stripe's SDK is loaded only where it is used: 40 MB. */
-async function createStripe(config: Config, keys: NonNullable<Config["stripe"]>): Promise<StripePayments> {
-  const { createStripePayments } = await import("./billing/stripe.adapter.ts");
-  return createStripePayments({ ...keys, public_url: config.public_url ?? `http://${config.host}:${config.port}` });
-}
-
-function loadKeyringWithWarning(data_dir: string, log: Log): Keyring {
-  const { keyring, warning } = loadKeyring(data_dir);
-  if (warning !== null) log.warn(warning);
-  return keyring;
 }

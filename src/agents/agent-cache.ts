@@ -1,6 +1,6 @@
 import type { AgentRow } from "./agents.store.ts";
 
-/** Agents kept, of those that were asked for last. */
+/** Agents kept, the most recently used ones. */
 const SIZE = 1_000;
 
 /**

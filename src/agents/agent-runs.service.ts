@@ -31,7 +31,7 @@ export function createAgentRuns(deps: {
   schedule_keys: Pick<ScheduleKeys, "judge">;
   models: Models;
   meansOf: MeansOf;
-  /** Of the users, those who are suspended. */
+  /** The suspended users among these. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** The caller's agent, or 404. */
   find(user_id: string, id: string): Promise<AgentRow>;
@@ -62,7 +62,7 @@ export function createAgentRuns(deps: {
     if (refusal !== null && !isFree(agent)) throw refusal;
     return agent;
   };
-  /** contract 5: run-now's 402 is a check, not a hold; null: nothing is to be refused. */
+  /** contract 5: run-now's 402 is a check, not a hold; null: the run is allowed. */
   const standingOf = async ({ user_id, api_key_id, key_budget_tokens }: Caller) => {
     const { refusal, available, held, is_trial } = await ledger.standing(user_id);
     const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
@@ -83,7 +83,7 @@ export function createAgentRuns(deps: {
   });
 
   const cache = createAgentCache();
-  /** What may run for all that is known here: what is doubtful is looked at anew, with its 404, 409, 402 and 400. */
+  /** The cached agent when it probably may run. In doubt it reads again and answers 404, 409, 402 or 400. */
   const likelyReady = async (caller: Caller, id: string, is_doubtful: boolean): Promise<AgentRow> => {
     const known = is_doubtful || caller.key_budget_tokens !== null ? undefined : cache.get(caller.user_id, id);
     if (known?.is_active && hasPrompt(known)) return known;

@@ -12,7 +12,7 @@ export interface DueAgent extends AgentKey {
   schedule_api_key_id: string | null;
 }
 
-/** Of the given agents, whoever owns them, those that are there. */
+/** The existing agents among these, of any user. */
 export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promise<DueAgent[]> {
   return tx.query<DueAgent>({
     name: "agent_due",
@@ -25,8 +25,8 @@ export async function selectDueAgents(tx: Tx, keys: readonly AgentKey[]): Promis
 }
 
 /**
- * Locks the agents whose count of failures is going to change: those of runs that fail, and those that have failures
- * counted. Their ids. Whoever changes an agent and its runs locks the agent first.
+ * Locks the agents whose count of failures will change: the run fails, or the agent has failures counted. Returns their
+ * ids. A transaction that changes an agent and its runs locks the agent first.
  */
 export async function lockCounted(tx: Tx, runs: readonly (AgentKey & { fails: boolean })[]): Promise<Set<string>> {
   const rows = await tx.query<{ id: string }>({
@@ -40,7 +40,7 @@ export async function lockCounted(tx: Tx, runs: readonly (AgentKey & { fails: bo
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Of the agents, by id, those that run. They stay so until the transaction ends. */
+/** The ids of the enabled agents among these. They stay enabled until the transaction ends. */
 export async function keepActive(tx: Tx, keys: readonly AgentKey[]): Promise<Set<string>> {
   const rows = await tx.query<{ id: string }>({
     name: "agent_keep_active",
@@ -53,7 +53,7 @@ export async function keepActive(tx: Tx, keys: readonly AgentKey[]): Promise<Set
   return new Set(rows.map(({ id }) => id));
 }
 
-/** The agent's failures in a row begin anew. */
+/** Sets the count of the agent's failures in a row to 0. */
 export async function forgetFailures(sql: Sql, { user_id, agent_id }: AgentKey): Promise<void> {
   await sql.query({
     text: "update agent set consecutive_failures = 0 where user_id = $1 and id = $2 and consecutive_failures > 0",

@@ -6,7 +6,7 @@ import type { Runs } from "../runs/runs.service.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 
-/** Runs of a deleted agent, which nobody can read any more, are kept this long. */
+/** Runs of a deleted agent are kept this long. No request can read them. */
 const DELETED_DAYS = 30;
 /** Between two looks at what has become too old. */
 const LOOK_SECONDS = 3_600;
@@ -16,8 +16,8 @@ const BATCHES = 10;
 const AGENTS = 100;
 
 /**
- * Deletes old runs: those that the operator does not want kept any longer (`keep_days`; null: for ever), with what became
- * of due instants and the turns of conversations that they are, and those of agents that were deleted.
+ * Deletes runs older than `keep_days` (null: without a limit) with their occurrences and turns, and the runs of deleted
+ * agents.
  */
 export function createRetention(deps: {
   clock: Clock;

@@ -30,7 +30,7 @@ export function createWaitingSchedules(deps: {
       const count = refills.get(user_id) ?? 0;
       if (count <= resume_above) continue;
       await db.transaction(async (tx) => {
-        // whoever changes an agent locks it before its schedule
+        // The lock order is agent, schedule.
         await store.lockAgent(tx, user_id, agent_id);
         if (await schedules.resumeForTokens(tx, { user_id, agent_id }, count)) {
           await forgetFailures(tx, { user_id, agent_id });
@@ -49,7 +49,7 @@ export function createWaitingSchedules(deps: {
         log.warn({ user_id, error: (error as Error).message }, "schedules that waited for tokens go on a little later");
       }
     },
-    /** Resumes what was not told of: the process died after a grant, or a pause came after it. Call it every second or so. */
+    /** Resumes schedules whose grant was not notified: the process died after it, or the pause came after it. Call it every second or so. */
     async resumeRefilled(): Promise<void> {
       const waiting = await schedules.waitingForTokens({ user_id: null, after: swept_to, limit: SWEEP_LIMIT });
       const last = waiting.at(-1);

@@ -4,7 +4,7 @@ import { errors } from "../errors.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 
-/** How a user verifies what their agents send. Whoever holds the key can sign as the agent: reading it needs write access. */
+/** How a user verifies what their agents send. Reading the key needs write access, because its holder can sign as the agent. */
 export function webhookKeyRoutes(deps: {
   agents: Pick<Agents, "get">;
   webhook_keys: Pick<WebhookKeys, "keyOf">;

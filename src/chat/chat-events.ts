@@ -45,7 +45,7 @@ export function createChatEvents(request_id: string) {
     onText,
     /** Resolves with the first text. Throws what the turn failed with before it had said anything. */
     async open(turn: Turn): Promise<EventFeed> {
-      turn.finished.catch(() => {}); // it may fail before anybody reads that far; whoever does is told
+      turn.finished.catch(() => {}); // A failure is thrown to the reader later.
       const events = eventsOf(turn, await nextText(turn.finished));
       return { next: () => events.next(), leave: () => left.abort() };
     },

@@ -151,7 +151,7 @@ function finishedTurn(
     return { run, thread_id, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
   }
   const { shape, cause } = failureOf(run, result);
-  // Who hung up, and was not heard, may ask again for what was only begun to be said.
+  // A caller that disconnected may repeat the request if no tool was called.
   const asked_for = run.steps.slice(setUpOf(run.steps).length);
   const has_acted = (is_heard && run.usage.cost_tokens > 0) || asked_for.some(({ type }) => type === "tool");
   const metadata = { ...shape.metadata, run_id: run.id };

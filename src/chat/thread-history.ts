@@ -29,7 +29,7 @@ export function fitting<Turn>(turns: readonly Turn[], room_bytes: number): Turn[
   return first_out === -1 ? [...turns] : turns.slice(0, first_out);
 }
 
-/** The size of what is sent for a value, as JSON. */
+/** The size of a value as JSON. */
 export function bytesOf(value: unknown): number {
   return Buffer.byteLength(JSON.stringify(value));
 }

@@ -21,7 +21,7 @@ const BATCH = 20;
 /** Above every turn's number. */
 const NO_TURN = 2_147_483_647;
 
-/** A turn whose run has succeeded, with what was said in it. */
+/** A turn whose run has succeeded, with its messages. */
 interface DoneTurn extends TurnRow {
   run: BegunRun["run"];
   messages: ChatMessage[];
@@ -46,7 +46,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     return row;
   };
 
-  /** Of the given turns those that succeeded, in their order. */
+  /** The succeeded turns among these, in their order. */
   async function doneTurns(user_id: string, rows: readonly TurnRow[]): Promise<DoneTurn[]> {
     const run_ids = rows.map(({ run_id }) => run_id);
     const [begun, journals] = await Promise.all([runs.begunRuns(user_id, run_ids), runs.journals(user_id, run_ids)]);
@@ -107,7 +107,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     /** Forgets the threads of an agent, or of all the user's agents. */
     forget: (tx: Tx, user_id: string, agent_id: string | null) => store.removeAll(tx, user_id, agent_id),
 
-    /** Forgets turns whose runs are being deleted, and threads of which nothing is left. */
+    /** Deletes the turns of runs that are being deleted, and threads without turns. */
     forgetTurns: (tx: Tx, runs: readonly { user_id: string; run_id: string }[]) => store.removeTurns(tx, runs),
 
     /** The model that answered last, for routing to keep to; null when none has. */

@@ -118,7 +118,7 @@ export function createThreadsStore(db: Db) {
     async removeTurns(tx: Tx, runs: readonly { user_id: string; run_id: string }[]): Promise<void> {
       const given = "jsonb_to_recordset($1::jsonb) as old(user_id uuid, run_id uuid)";
       const values = [JSON.stringify(runs)];
-      // Whoever begins a turn locks its thread before its turns.
+      // The start of a turn locks its thread before its turns.
       await tx.query({
         text: `select from thread where (user_id, uid) in (
             select turn.user_id, thread_uid from ${given} join thread_turn turn on turn.user_id = old.user_id and turn.run_id = old.run_id

@@ -4,7 +4,7 @@ import { validationError } from "./validation.ts";
 
 export type HttpRouter = OpenAPIHono<HttpEnv>;
 
-/** A router whose validation failures are the API's errors. Each room fills one; `app.ts` joins them. */
+/** A router whose validation failures are the API's errors. Each module fills one; `routes.ts` joins them. */
 export function createRouter(): HttpRouter {
   const router = new OpenAPIHono<HttpEnv>();
   const { openapi } = router;

@@ -51,7 +51,7 @@ export function createAnswerReader() {
   };
 
   return {
-    /** Takes whole events; returns the text that they add. Throws the failure that an event tells of. */
+    /** Takes whole events; returns the text that they add. Throws the failure that an event reports. */
     read(events: string): string {
       const data = events.split("\n").filter((line) => line.startsWith("data: ") && line !== "data: [DONE]");
       return data.map((line) => add(JSON.parse(line.slice("data: ".length)) as Chunk)).join("");

@@ -55,7 +55,7 @@ export function createEngine(deps: EngineDeps) {
     try {
       return await loop(work);
     } catch (error) {
-      // Nobody else could answer a chat's caller.
+      // No other worker can answer a chat's caller.
       if (error instanceof DatabaseUnavailableError && work.run.trigger !== "chat") throw error;
       const { message, stack } = error as Error;
       deps.log.error(
@@ -95,7 +95,7 @@ export function createEngine(deps: EngineDeps) {
   return { execute };
 }
 
-/** How a run that was stopped ends; null when it is left to others. Nobody else could answer a chat's caller. */
+/** How a run that was stopped ends; null: another worker resumes it. No other worker can answer a chat's caller. */
 function stopped(reason: StopReason, { run, config }: Work): RunFinish | null {
   if (reason === "cancelling" || (reason === "stopping" && run.trigger === "chat")) return { status: "cancelled" };
   return reason === "timeout" ? { status: "failed", error: timeoutError(config.limits) } : null;

@@ -11,7 +11,7 @@ import type { ClaimedRun, Enqueued, NewRun, RunNowStatements } from "./runs.type
 
 /** Runs by hand that one user may have in the queue. Due runs are never refused. */
 const MAX_QUEUED_MANUAL = 1_000;
-/** When whoever has filled the queue may try again. */
+/** Retry-After of a user whose queue is full. */
 const QUEUE_FULL_RETRY_S = 10;
 /** Run-nows that are queued in one transaction. */
 const BATCH_LIMIT = 64;
@@ -31,7 +31,7 @@ export function createEnqueue(deps: {
 }) {
   const { db, clock, lease_ms, statements } = deps;
 
-  /** Begins the whole batch with this node's worker, or nothing of it; null when that has no places for all. */
+  /** Begins the whole batch with this node's worker. null: the worker has too few places, and nothing was written. */
   const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
     const now = clock.now();
     // null: whether they were begun is not known
@@ -125,7 +125,7 @@ export function createEnqueue(deps: {
   };
 }
 
-/** What was known of a run when it was queued, and is its caller's first answer even if it has begun since. */
+/** The row of a run when it was queued. It is the caller's first answer, even if the run has begun since. */
 function queuedRow(
   { user_id, id, agent_id, agent_version, model_id, trigger = "manual" }: Asked & { trigger?: RunTrigger },
   now: Instant,

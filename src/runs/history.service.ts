@@ -19,7 +19,7 @@ interface HistoryDeps {
   batch_limit: number;
 }
 
-/** What is read of runs: lists, details, what a resumed run goes on from, and the queue's figures. */
+/** Reads of runs: lists, details, journals, and the queue's figures. */
 export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) {
   const details = createBatches(batch_limit, (keys: history.RunKey[]) => history.selectDetails(db, keys));
   const getRun = async (agent: AgentKey, run_id: string): Promise<RunDetail> => {
@@ -38,7 +38,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,
-    /** The same once it has finished, or as it stands after `timeout_ms`. `is_open`: it was at work here a moment ago. */
+    /** The run when it has finished, or its state after `timeout_ms`. `is_open`: it was being executed here a moment ago. */
     async finishedRun(
       agent: AgentKey,
       run_id: string,
@@ -66,7 +66,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       const rows = await history.selectLastRuns(db, user_id, agent_ids);
       return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
     },
-    /** A run as it stands, with its steps from one on; undefined when it is there no more. */
+    /** The present state of a run, with its steps from one on; undefined when it was deleted. */
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<FollowedRun | undefined> {
       const found = await progress.selectFollowed(db, which);
       if (found === undefined) return undefined;
@@ -74,12 +74,12 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       const steps = found.steps.map(({ internal: _, ...step }) => step);
       return { run: { ...recordOf(found.run), output }, cancel_requested_at, steps };
     },
-    /** A text for each of the runs that changes when there is news of it; those that are there no more are absent. */
+    /** A fingerprint of each run, which changes when the run has new events. Deleted runs are absent. */
     async marks(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
       if (runs.length === 0) return new Map();
       return new Map((await progress.selectMarks(db, runs)).map(({ run_id, mark }) => [run_id, mark]));
     },
-    /** Runs with what they began with, by id; those that are there no more are absent. */
+    /** Runs with their inputs, by id. Deleted runs are absent. */
     async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {
       const rows = await progress.selectBegun(sql, user_id, run_ids);
       return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));

@@ -9,7 +9,7 @@ import type { Rider } from "../ledger/ledger.types.ts";
 import { createAnswerReader } from "./answer-reader.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
-/** A model's answer, or what there is of it, with what it cost. */
+/** A model's answer, whole or in part, with its cost. */
 export interface ModelAnswer extends CompletionAnswer {
   message: AssistantMessage;
   finish_reason: FinishReason;

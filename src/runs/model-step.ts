@@ -76,7 +76,7 @@ export function createModelStep(deps: EngineDeps) {
     }
   };
 
-  /** Lets go what a lost worker held for the step, which would else be missing here until the hold expires. */
+  /** Releases the hold of a lost worker for the step. Otherwise its tokens would be unavailable until it expires. */
   async function releaseInterrupted({ run, steps }: Work, index: number): Promise<void> {
     const { hold_id } = (steps[index]?.internal ?? {}) as { hold_id?: string };
     if (hold_id !== undefined) await ledger.release({ user_id: run.lease.user_id, hold_id });

@@ -18,7 +18,7 @@ const BROKEN_MAX = 1;
 /** Codes of steps after which a run does not go on: contract 6. */
 const ENDS_THE_RUN: ReadonlySet<string> = new Set(["secret_reflected", "unsafe_content"]);
 
-/** What has become of a run so far. */
+/** The progress of a run. */
 export interface Progress {
   limits: RunConfig["limits"];
   /** `retry_in_ms` in a failed model step's `internal`: the call may be made again, by then at the earliest. */

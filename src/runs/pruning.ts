@@ -6,7 +6,7 @@ import type { RunKey } from "./run-history.store.ts";
 /** Looked at in one transaction: a run has many steps, and some are large. */
 const BATCH = 200;
 
-/** Hears of runs that are about to be deleted, in the transaction that does it: only SQL may be awaited. */
+/** Called before runs are deleted, in the same transaction: it may await SQL only. */
 export type OnPrune = (tx: Tx, runs: readonly RunKey[]) => Promise<void>;
 
 /** Deletes what is too old, one batch a call. Nothing that decides what runs next is in these rows: `next_run_at` only goes on. */

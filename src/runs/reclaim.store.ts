@@ -13,7 +13,7 @@ export async function selectClock(sql: Sql): Promise<number> {
   return row.ms;
 }
 
-/** Claims anew what the worker has at work, but for the runs that it knows of. */
+/** Claims the worker's runs again, except the runs in `known`. */
 export async function reclaimRuns(
   sql: Sql,
   { worker_id, known, lease_ms }: { worker_id: string; known: readonly string[]; lease_ms: number },

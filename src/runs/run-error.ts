@@ -42,7 +42,7 @@ export function brokenAnswer(was_heard: boolean): { error: RunError; internal: {
   return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
 }
 
-/** A failure that nobody foresaw: its detail is in the log. */
+/** An unexpected failure: its detail is in the log. */
 export function internalError(): RunError {
   return {
     code: "internal",

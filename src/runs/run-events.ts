@@ -10,7 +10,7 @@ export interface RunEvent {
   data: unknown;
 }
 
-/** What has been told of a run. */
+/** The position in a run's events. */
 export interface Told {
   /** How many events. */
   events: number;

@@ -62,7 +62,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
       run.told = told;
       run.texts.push(...news.map(eventText));
       run.over = told.finished;
-      // What was a preview stands in the step now.
+      // The step now has the text of the preview.
       if (news.some(({ event }) => event === "step.finished")) for (const each of run.followers) each.preview = "";
     }
   }
@@ -152,7 +152,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
         leave();
         return null;
       }
-      /** What is there to be written now; empty when there is nothing. */
+      /** The unsent events and the preview; empty when there are none. */
       const take = (): string => {
         const texts = run.texts.slice(sent);
         sent += texts.length;
@@ -176,7 +176,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
       };
       return { next, leave };
     },
-    /** Something has happened to a run here. Costs nothing when nobody follows it. */
+    /** A run has changed here. This costs nothing when the run has no followers. */
     happened(run_id: string): void {
       if (followed.has(run_id)) void refresh(run_id);
     },

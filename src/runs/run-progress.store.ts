@@ -2,7 +2,7 @@ import type { Instant, Sql } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import type { JournalStep } from "./runs.types.ts";
 
-/** Reads of runs for those who follow them, and for the conversations that they are turns of. */
+/** Reads of runs for their followers and for threads. */
 
 export interface FollowedRow extends RunRow {
   output: string | null;
@@ -45,7 +45,7 @@ export async function selectMarks(
   });
 }
 
-/** A run with what it began with, as it was given. */
+/** A run with its input. */
 export interface BegunRow extends RunRow {
   input: unknown;
 }

@@ -13,7 +13,7 @@ export interface Offer {
   begin(runs: readonly ClaimedRun[] | null): void;
 }
 
-/** What a worker wants to hear of. */
+/** The signals that a worker receives. */
 export interface WorkerSignals {
   /** Asked when runs are queued on this node. Null: it has no place. */
   offer(): Offer | null;
@@ -29,7 +29,7 @@ export interface WorkerSignals {
 const POLL_MS = 1_000;
 const ANY_RUN = "";
 
-/** What is waited for, and how long. */
+/** The run to wait for, and how long. */
 export interface Wait {
   /** null: any run. */
   run_id: string | null;

@@ -16,7 +16,7 @@ export type StopReason = "cancelling" | "timeout" | "lost" | "stopping";
 /** What a run has come to; writing it down is the caller's. */
 export interface RunResult {
   finish: RunFinish;
-  /** What the failing model call threw, for whoever waits. */
+  /** The error of the failed model call, for the caller who waits. */
   thrown: unknown;
   /** Of the model calls made here, in order. */
   usages: Usage[];
@@ -28,9 +28,9 @@ export interface RunResult {
 export interface RunControl {
   /** Aborted with a `StopReason`: the call in progress is given up at once. */
   signal: AbortSignal;
-  /** Asked before each step: the run is to be left where it stands. */
+  /** Asked before each step. True: the run is left for another worker. */
   isDraining(): boolean;
-  /** Hears the model's text as it is generated; null when nobody listens. */
+  /** Receives the model's text as it is generated; null: no caller waits for it. */
   onText: ((text: string) => void) | null;
 }
 
@@ -76,7 +76,7 @@ export function nextIndex(steps: readonly RunStep[]): number {
   return open === -1 ? steps.length : open;
 }
 
-/** Why the run is to be left now; null: it goes on. */
+/** Why the run must be left now; null: it continues. */
 export function stopReason({ signal }: Work): StopReason | null {
   return signal.aborted ? (signal.reason as StopReason) : null;
 }

@@ -21,7 +21,7 @@ import type {
 const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
 /** Runs given back in one go; the rest follows a second later. */
 const REAP_BATCH = 500;
-/** Lower goes first: somebody waits for a chat, nobody for a schedule. */
+/** Lower goes first: a caller waits for a chat, none for a schedule. */
 const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, schedule: 2 };
 
 export interface RunRow {
@@ -66,7 +66,7 @@ export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
 /** Milliseconds from the claim to an instant. */
 export const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
 
-/** A run to be inserted. With `reserved`, only that worker may claim it, and it ends when nobody has in time. */
+/** A run to be inserted. With `reserved`, only that worker may claim it, and it is cancelled when the worker has not claimed it in time. */
 export interface RunInsert extends NewRun {
   id: string;
   trigger: RunTrigger;

@@ -72,6 +72,7 @@ describe("an agent", () => {
       upcoming_runs: [],
       schedule_status: "off",
       schedule_paused_reason: null,
+      schedule_api_key_id: null,
       consecutive_failures: 0,
       last_run: null,
       limits: {

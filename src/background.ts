@@ -1,0 +1,50 @@
+import { type DueSource, startSweeper } from "./platform/timeline.ts";
+import type { Services } from "./services.ts";
+
+const HOUSEKEEPING_MS = 3_600_000;
+
+/** Background work of this node: the worker, deliveries of notices, and sweeps. */
+export async function startBackground(services: Services) {
+  const { config, log, db, signIn, ledger, notices, vault, billing, idempotency, schedules, runs, runner, agents } =
+    services;
+  // Order at the same instant: tokens expire, plans renew and overage is invoiced, then agents run.
+  const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
+  const due: DueSource = {
+    name: "schedules",
+    nextDueAt: schedules.nextDueAt,
+    carryOut: () => schedules.tick({ onDue: agents.onDue, busyAgents: runs.busyAgents, queueDue: runs.queueDue }),
+  };
+  const waiting: DueSource = {
+    name: "schedules that wait for tokens",
+    nextDueAt: async () => null,
+    carryOut: agents.resumeRefilled,
+  };
+  const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
+  const sources = [expiries, ...billing.sources, waiting, due, old];
+  const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
+  const sweeper = startSweeper({ sources: swept, log });
+  // Embedded storage has one process, so no worker executes the runs of the process before.
+  if (db.kind === "embedded") await runs.takeBackAll();
+  await runner.start();
+  await notices.start();
+  const housekeeping = setInterval(() => {
+    for (const sweep of [idempotency.sweep, notices.sweep, vault.sweep, signIn.sweep]) sweep().catch(() => {});
+  }, HOUSEKEEPING_MS);
+
+  let runner_stopped: Promise<void> | undefined;
+  /** Ends the execution of runs. Chats in flight may finish meanwhile. */
+  const stopRuns = () => {
+    runner_stopped ??= runner.stop();
+    return runner_stopped;
+  };
+  return {
+    sources,
+    stopRuns,
+    async stop(): Promise<void> {
+      await stopRuns();
+      clearInterval(housekeeping);
+      await sweeper.stop();
+      await notices.stop();
+    },
+  };
+}

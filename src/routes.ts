@@ -1,0 +1,85 @@
+import { accountsRoutes } from "./accounts/accounts.routes.ts";
+import { signInRoutes } from "./accounts/sign-in.routes.ts";
+import { agentsRoutes } from "./agents/agents.routes.ts";
+import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
+import { billingRoutes } from "./billing/billing.routes.ts";
+import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
+import { paymentsRoutes } from "./billing/payments.routes.ts";
+import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
+import { chatRoutes } from "./chat/chat.routes.ts";
+import { completionRoutes } from "./completions/completions.routes.ts";
+import type { HttpRouter } from "./contract/router.ts";
+import { errors } from "./errors.ts";
+import { consoleRoutes } from "./http/console.routes.ts";
+import { createHttp } from "./http/server.ts";
+import { serveReference } from "./http/system.routes.ts";
+import { modelRoutes } from "./models/models.routes.ts";
+import { noticesRoutes } from "./notices/notices.routes.ts";
+import { operatorRoutes } from "./operator/operator.routes.ts";
+import type { DueSource } from "./platform/timeline.ts";
+import { safetyRoutes } from "./safety/safety.routes.ts";
+import { createSanitizer } from "./safety/sanitizer.ts";
+import type { Services } from "./services.ts";
+import { vaultRoutes } from "./vault/vault.routes.ts";
+
+/** A worker polls the queue every second: after this time without one, no worker is running. */
+const NO_WORKER_MS = 5_000;
+
+/** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
+export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
+  const { config, log, metrics, db, clock, settable, address, idempotency, eraseUser, accounts, signIn, trials } =
+    services;
+  const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
+  const untilIdle = async (timeout_ms: number): Promise<boolean> => {
+    const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
+    if (state === "unattended") throw errors.noWorker();
+    return state === "idle";
+  };
+  const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
+  const http = createHttp(
+    {
+      authenticate: accounts.authenticate,
+      authenticateSession: signIn.authenticate,
+      address,
+      admin_key: config.admin_key,
+      idempotency,
+      limits: config.limits,
+      trusted_proxies: config.trusted_proxies,
+      log,
+      metrics,
+    },
+    [
+      ...probes,
+      modelRoutes(models),
+      completionRoutes(completions),
+      agentsRoutes({ agents }),
+      chatRoutes({ chat }),
+      webhookKeyRoutes({ agents, webhook_keys }),
+      noticesRoutes({ notices, agentNames: agents.names }),
+      // It has its own threads, so that requests to try it out delay no run.
+      safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
+      signInRoutes({ signIn, address, eraseUser }),
+      vaultRoutes({ vault }),
+      accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
+      billingRoutes({ accounts, ledger, billing }),
+      ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
+      paymentsRoutes({ billing }),
+      ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
+      operatorRoutes({
+        db,
+        clock,
+        accounts,
+        ledger,
+        billing,
+        trial: config.trial,
+        trials,
+        eraseUser,
+        suspendAlso: runs.cancelAll,
+        advanceClock,
+      }),
+    ],
+  );
+  serveReference(http);
+  http.route("/", consoleRoutes());
+  return http;
+}
