@@ -227,7 +227,7 @@ describe("a body that is not valid is refused and nothing is written", () => {
     const record = await create(scheduled);
     const { error } = (await put(record.id, { ...record, name: "Renamed" })).body;
     expect(error).toMatchObject({ code: "unknown_field", param: "id" });
-    const [, ...told] = /^(.*) are not fields of this request\. Leave them out, or/.exec(error.message) ?? [];
+    const [, ...told] = /^(.*) are not fields of this request\. Remove them or/.exec(error.message) ?? [];
     const shown_only = new Set(told[0]?.split(/, | and /));
     expect(shown_only).toContain("created_at");
     const kept = Object.entries(record).filter(([name]) => !shown_only.has(name));

@@ -142,6 +142,14 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("budget_tokens", -1, 1.5, "all", 2 ** 53),
     ],
   },
+  "PATCH /api/v1/api-keys/{id}": {
+    valid: { name: "laptop" },
+    bad: [
+      ...invalid("name", 5, "", text(101), "nul \0", null),
+      ...invalid("expires_at", "tomorrow", 5, "2020-01-01T00:00:00Z", "2026-02-30T00:00:00Z", ...UNSTORABLE),
+      ...invalid("budget_tokens", -1, 1.5, "all", 2 ** 53),
+    ],
+  },
   "POST /api/v1/api-keys/{id}/rotate": {
     valid: { grace_seconds: 60 },
     bad: invalid("grace_seconds", -1, 604_801, 1.5, "long"),
@@ -289,6 +297,11 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["format=xml", "format"],
   ],
   "GET /api/v1/users/me/buckets": [["include=all", "include"]],
+  "GET /api/v1/agents": [
+    ["sort=name", "sort"],
+    [`name=${"x".repeat(201)}`, "name"],
+  ],
+  "GET /api/v1/admin/purchases": [["status=lost", "status"]],
   "GET /api/v1/admin/users": [[`search=${"x".repeat(255)}`, "search"]],
   "GET /api/v1/users/me/transactions": [
     ["from=2026-02-30", "from"],
