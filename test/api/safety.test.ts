@@ -38,9 +38,9 @@ it.each([
   expect((await user.post(PATH, { content, kind })).body.marker).not.toBe(body.marker);
 });
 
-it("an honest page of megabytes comes through whole, and is judged honest", async () => {
+it("an honest page as large as the endpoint takes comes through whole, and is judged honest", async () => {
   const line = "The committee met on Tuesday and agreed that the new bridge will open to traffic in the spring.\n";
-  const content = line.repeat(20_000);
+  const content = line.repeat(10_000);
   const { body } = await user.post(PATH, { content, kind: "text" });
   expect(body.text).toContain(content.trimEnd());
   expect(body).toMatchObject({ verdict: { injected: false }, removed: [] });
