@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { openBrowser } from "../support/browser.ts";
 import { ask } from "../support/lab.ts";
 import { ADMIN_KEY, type Answer, type Client, type Service, startService } from "../support/service.ts";
+import { signUp } from "../support/sign-up.ts";
 
 let service: Service;
 let user: Client;
@@ -277,7 +278,7 @@ describe("limits (contract 2)", () => {
     const limits = { requests_per_minute: 3, session_requests_per_minute: 2 };
     const limited = await startService({ config: { limits } });
     const person = openBrowser(limited.url);
-    await person.post("/auth/sign-up/email", { email: "ada@example.com", password: "a long enough password" });
+    await signUp(limited, { email: "ada@example.com", password: "a long enough password" }, person);
     const { key } = (await person.post("/api-keys", { name: "program" })).body;
     const program = limited.as(key);
     const statuses = async (ask: () => Promise<Answer>, times: number) => {
