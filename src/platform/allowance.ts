@@ -1,22 +1,27 @@
 import { monotonicMs } from "./clock.ts";
 
-/** Those whose allowance is full again are forgotten once this many are kept; beyond the second number all are. */
+/**
+ * From MAX_KEPT buckets on, full buckets are evicted. From MOST_KEPT on, buckets are evicted even if they are not full.
+ */
 const MAX_KEPT = 10_000;
 const MOST_KEPT = 100_000;
-/** Looked at for each new key, so that many keys cost each request no more. */
+/** Buckets checked for eviction per new key. The limit keeps the cost of a request constant. */
 const LOOKED_AT = 2;
 
 interface Taken {
-  /** What is left, not below 0. */
+  /** Remaining tokens, never below 0. */
   left: number;
   full_in_s: number;
-  /** null: granted. Else refused, which used nothing up; then it is worth asking again. */
+  /** Seconds until a retry can succeed; null when granted. A rejected call takes no token. */
   retry_after_s: number | null;
 }
 
-/** A token bucket for each key, on this node and on real time: bursts up to `size`, refilled evenly over `refill_s`. */
+/**
+ * A token bucket per key, on this node only and in real time. Allows bursts up to `size`, and refills evenly over
+ * `refill_s`.
+ */
 export function createAllowances({ size, refill_s }: { size: number; refill_s: number }) {
-  // The key that was used longest ago is the first.
+  // In order of last use, the least recently used key first.
   const kept = new Map<string, { tokens: number; at_ms: number }>();
   const per_s = size / refill_s;
 

@@ -1,4 +1,4 @@
-/** What is said of an item that waits for its batch. */
+/** A queued item, with the functions that answer it. */
 export interface Waiting<Item, Answer> {
   readonly item: Item;
   resolve(answer: Answer): void;
@@ -6,9 +6,10 @@ export interface Waiting<Item, Answer> {
 }
 
 /**
- * Queues single items: one batch is being carried out, and whatever has queued meanwhile, at most `size_limit`, is the
- * next. No timer: alone, an item waits for nobody. `carryOut` answers each item of its batch or puts it back with
- * `again`; it never throws.
+ * Queues single items. While one batch runs, new items wait; at most `size_limit` of them form the next batch.
+ *
+ * There is no timer, so a single item does not wait for others. `carryOut` answers each item of its batch or puts it
+ * back with `again`; it never throws.
  */
 export function createBatchQueue<Item, Answer>(
   size_limit: number,
@@ -19,7 +20,7 @@ export function createBatchQueue<Item, Answer>(
 
   const run = async () => {
     running = true;
-    await null; // what is asked for in the same turn goes into the same batch
+    await null; // items that are queued in the same turn go into the same batch
     while (queue.length > 0) {
       const batch = queue.slice(0, size_limit);
       queue = queue.slice(size_limit);
@@ -34,7 +35,10 @@ export function createBatchQueue<Item, Answer>(
     });
 }
 
-/** Has `apply` do the batch whole and hands each item its answer. Throws what `apply` throws, with nobody answered. */
+/**
+ * Applies the whole batch with `apply` and gives each item its answer. If `apply` throws, rethrows its error and
+ * answers no item.
+ */
 export async function answerBatch<Item, Answer>(
   batch: readonly Waiting<Item, Answer>[],
   apply: (items: Item[]) => Promise<Answer[]>,

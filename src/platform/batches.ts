@@ -2,8 +2,10 @@ import { answerBatch, createBatchQueue, type Waiting } from "./batch-queue.ts";
 import { isAnswered } from "./sql-state.ts";
 
 /**
- * Makes batches of single calls (batch-queue.ts). `apply` does a whole batch or nothing, and answers in order; of a batch
- * that the database refuses, each item is tried alone, so that the one at fault fails alone.
+ * Groups single calls into batches (batch-queue.ts). `apply` applies a whole batch or nothing, and returns the answers
+ * in order.
+ *
+ * If the database rejects a batch, each item is retried alone, so that only the faulty item fails.
  */
 export function createBatches<Item, Answer>(
   size_limit: number,

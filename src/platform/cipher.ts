@@ -1,11 +1,14 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from "node:crypto";
 
-/** Authenticated encryption under a key of the service. `context` must be the same on opening: it binds the text to its place. */
+/**
+ * Authenticated encryption under a key of the service. `open` needs the same `context` as `seal`: it binds the text to
+ * its place.
+ */
 export interface Cipher {
   seal(plain: Uint8Array, context: string): Buffer;
-  /** null when it was sealed under another key, in another context, or was changed. */
+  /** Returns null when the text was sealed with another key or context, or was changed. */
   open(sealed: Uint8Array, context: string): Buffer | null;
-  /** HMAC-SHA256 under a key of its own: what can be compared without anybody being able to guess at it. */
+  /** HMAC-SHA256 under a separate key. Fingerprints can be compared, but do not help to guess the text. */
   fingerprint(text: Uint8Array, context: string): Buffer;
 }
 

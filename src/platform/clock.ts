@@ -1,27 +1,27 @@
 import type { Instant } from "./db.ts";
 
-/** The domain's time: trials, expiries, schedules, created_at. Leases, time-outs and rate limits use `monotonicMs`. */
+/** The domain's time: trials, expiries, schedules, created_at. Leases, timeouts and rate limits use `monotonicMs`. */
 export interface Clock {
   now(): Instant;
 }
 
-/** Instant of a Temporal.Instant, a Date or epoch milliseconds. */
+/** Converts a Temporal.Instant, a Date or epoch milliseconds to an Instant. */
 export function instantOf(value: Temporal.Instant | Date | number): Instant {
   const ms = typeof value === "number" ? value : value instanceof Date ? value.getTime() : value.epochMilliseconds;
   return new Date(ms).toISOString();
 }
 
-/** `instant` moved by whole seconds, back when negative. */
+/** Moves `instant` by whole seconds; a negative number moves it back. */
 export function addSeconds(instant: Instant, seconds: number): Instant {
   return instantOf(Date.parse(instant) + seconds * 1000);
 }
 
-/** `instant` moved by 24-hour days. */
+/** Moves `instant` by 24-hour days. */
 export function addDays(instant: Instant, days: number): Instant {
   return addSeconds(instant, days * 86_400);
 }
 
-/** `instant` moved by calendar months in UTC, the day clamped to the month's end (31 January + 1 = 28 February). */
+/** Moves `instant` by calendar months in UTC. The day is clamped to the month's end (31 January + 1 = 28 February). */
 export function addMonths(instant: Instant, months: number): Instant {
   const moved = Temporal.Instant.from(instant).toZonedDateTimeISO("UTC").add({ months });
   return instantOf(moved.toInstant());
@@ -32,14 +32,14 @@ export function realNowMs(): number {
   return Date.now();
 }
 
-/** Milliseconds that only go forward: for time-outs and durations. */
+/** Milliseconds of a clock that only moves forward: for timeouts and durations. */
 export function monotonicMs(): number {
   return performance.now();
 }
 
-/** The machine's clock as the domain's. */
+/** A domain clock that shows the machine's time. */
 export function createSystemClock(): Clock {
-  // It is asked several times in a millisecond.
+  // Callers ask several times per millisecond, so the text is cached.
   let last = { ms: 0, text: instantOf(0) };
   return {
     now: () => {

@@ -9,36 +9,36 @@ export type Injection =
   | { readonly type: "basic"; readonly username: string }
   | { readonly type: "header"; readonly name: string }
   | { readonly type: "query"; readonly name: string }
-  /** HMAC-SHA256 in hex of the body; of a request without one, of its path and query. */
+  /** HMAC-SHA256 in hex, over the body. Without a body, over the path and query. */
   | { readonly type: "hmac"; readonly header: string };
 
 /** A secret that may go along with a request. */
 export interface Credential {
-  /** As its owner calls it: errors name it. */
+  /** The owner's name for the secret. Errors show it. */
   readonly name: string;
   /** The owner. */
   readonly user_id: string;
   readonly value: SecretValue;
-  /** null: it is not sent, but the other side knows it, and it is looked for in what comes back. */
+  /** null: the secret is not sent. The other side knows it, so answers are still searched for it. */
   readonly inject: Injection | null;
-  /** Judged for the first request and for each redirect on the same origin. */
+  /** Whether the secret may be sent. Checked for the first request and for each redirect on the same origin. */
   isFor(url: URL, method: string): boolean;
 }
 
-/** What of a request a credential becomes part of. */
+/** The parts of a request that the injection of a credential reads or changes. */
 export interface Sending {
   readonly url: URL;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | Uint8Array | undefined;
 }
 
-/** A request takes no more: its answer is searched for each of them. */
+/** Maximum number of credentials per request, because the answer is searched for each of them. */
 export const MAX_CREDENTIALS = 3;
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
-/** What says where a request goes, where it ends and what it is: not a place for a secret. */
+/** Headers that set a request's destination, length or type. They must not carry a secret. */
 const RESERVED_HEADERS =
   /^(host|connection|content-.*|transfer-encoding|accept(-.*)?|te|trailer|upgrade|keep-alive|expect|proxy-.*|mcp-.*|last-event-id|user-agent)$/i;
-/** What may stand in a header's value, in UTF-8. */
+/** Characters that a header's value may contain, in UTF-8. */
 const HEADER_TEXT = /^[\t\x20-\x7e\u0080-\u{10ffff}]*$/u;
 
 /** Whether a secret may be sent in the header `name`. */
@@ -47,8 +47,8 @@ export function mayCarrySecret(name: string): boolean {
 }
 
 /**
- * The request with `credentials` in it. Two for one place: the first one is taken.
- * Errors: OutboundError `invalid_request` for a value that cannot stand where it is to go.
+ * Adds `credentials` to the request. If two of them use the same place, the first one wins.
+ * Errors: OutboundError `invalid_request` for a value that its place cannot carry.
  */
 export function withCredentials(request: Sending, credentials: readonly Credential[]): Sending {
   const headers: Record<string, string> = {};
@@ -70,7 +70,7 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
   return { ...request, url, headers: { ...request.headers, ...headers } };
 }
 
-/** Names the place in a request that a secret takes up. */
+/** Names the place in a request where a secret goes. */
 export function placeOf(inject: Injection): string {
   return inject.type === "query" ? `query ${inject.name}` : `header ${headerOf(inject)}`;
 }
@@ -95,7 +95,7 @@ function headerValue(inject: Exclude<Injection, { type: "query" }>, value: strin
   }
 }
 
-/** Header values go out as bytes, one for each character. */
+/** Node sends each character of a header value as one byte. So each UTF-8 byte becomes one latin1 character. */
 function headerText(text: string, name: string): string {
   if (!HEADER_TEXT.test(text)) {
     throw new OutboundError("invalid_request", `the secret ${name} holds characters that no header can carry`);
@@ -103,7 +103,7 @@ function headerText(text: string, name: string): string {
   return Buffer.from(text).toString("latin1");
 }
 
-/** `url` with the parameter; one of that name which was there is gone, so that nobody else's goes in its stead. */
+/** Sets the parameter in `url`. Removes existing ones of that name, so that only the credential's value is sent. */
 function withParameter(url: URL, name: string, value: string): URL {
   const changed = new URL(url);
   if (changed.searchParams.has(name)) changed.searchParams.delete(name);

@@ -3,31 +3,37 @@ import type { Kysely } from "kysely";
 /** An instant of the domain: ISO 8601, UTC, always three decimals and `Z`, so that text order is time order. */
 export type Instant = string;
 
-/** One statement. A `name` makes it a prepared statement on PostgreSQL: give one to what runs on every request. */
+/**
+ * One SQL statement. A `name` makes it a prepared statement on PostgreSQL; name the statements that run on every
+ * request.
+ */
 export interface Statement {
   readonly name?: string;
   readonly text: string;
   readonly values?: readonly unknown[];
-  /** It may take as long as it takes: an audit reads every table. Others fail when the server says nothing for minutes. */
+  /**
+   * No timeout, for example for an audit that reads every table. Other statements fail when the server is silent for
+   * minutes.
+   */
   readonly unhurried?: true;
   /**
-   * A statement of every call, one of its kind at a time. On PostgreSQL, outside a transaction, it goes over connections
-   * that are kept for these: on one that has not had it yet it takes twenty times as long.
+   * A hot-path statement that every call runs, one at a time of each kind. Outside a transaction, PostgreSQL runs it on
+   * reserved connections, because its first run on a connection takes twenty times as long.
    */
   readonly of_calls?: boolean;
 }
 
 /**
- * What can run SQL: the database itself or one open transaction. Rows come back JSON-ready on both storages:
- * bigint as a safe-integer-checked number, timestamptz as an `Instant`, uuid and text as strings, json parsed.
+ * Runs SQL on the database or inside one open transaction. Rows are JSON-ready on both storages: bigint as a number
+ * (checked to be a safe integer), timestamptz as an `Instant`, uuid and text as strings, json parsed.
  */
 export interface Sql {
   query<Row>(statement: Statement): Promise<Row[]>;
-  /** Kysely over the same connection, typed by the tables a store declares: `sql.tables<AgentTables>()`. */
+  /** Kysely over the same connection, typed by the tables that a store declares: `sql.tables<AgentTables>()`. */
   tables<Tables>(): Kysely<Tables>;
 }
 
-/** An open transaction. Never await anything but SQL inside one: embedded storage has a single connection. */
+/** An open transaction. Await only SQL inside it, because embedded storage has a single connection. */
 export interface Tx extends Sql {
   readonly in_transaction: true;
 }
@@ -36,14 +42,17 @@ export interface Tx extends Sql {
 export interface Db extends Sql {
   readonly kind: "embedded" | "postgres";
   /**
-   * Runs `work` in one transaction; commits when it resolves, rolls back and rethrows when it throws. One that lost a
-   * deadlock is run again: `work` may do nothing but SQL, and what it sets outside itself it sets anew each time.
+   * Runs `work` in one transaction. Commits when `work` resolves; rolls back and rethrows when it throws.
+   *
+   * Retries a transaction that lost a deadlock. So `work` may only run SQL, and each try must set its outside variables
+   * again.
    */
   transaction<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
   /**
-   * Calls `heard` for each NOTIFY on `channel` from any node. `lost` is called when notifications may have been
-   * missed (the connection dropped, and again when it is back): drop every cache that relies on them, and keep none
-   * while `isListening` is false. Resolves to the function that stops.
+   * Calls `heard` for each NOTIFY on `channel` from any node. Resolves to a function that stops listening.
+   *
+   * Calls `lost` when notifications may have been missed: when the connection drops, and again when it is back. Then
+   * drop every cache that relies on them, and cache nothing while `isListening` is false.
    */
   listen(channel: string, heard: (payload: string) => void, lost?: () => void): Promise<() => Promise<void>>;
   isListening(): boolean;

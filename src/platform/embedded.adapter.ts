@@ -6,7 +6,7 @@ import type { Db, Statement } from "./db.ts";
 import { migrate } from "./migrate.ts";
 import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 
-/** A question to the database's thread; `values` are a query's parameters. */
+/** A question to the database thread; `values` are the parameters of a query. */
 export interface EmbeddedQuestion {
   kind: "query" | "script" | "listen" | "close";
   text: string;
@@ -24,14 +24,14 @@ export type EmbeddedAnswer =
 
 type Rows = { rows: unknown[]; rowCount: number; command: string };
 
-/** An error of the embedded database, with the fields of node-postgres's. */
+/** An error of the embedded database, with the same fields as an error of node-postgres. */
 function databaseError(answer: { message: string; code: string | undefined; constraint: string | undefined }): Error {
   return Object.assign(new Error(answer.message), { code: answer.code, constraint: answer.constraint });
 }
 
 /**
- * Opens PGlite under `directory` (made when missing), in a worker thread, and brings its schema up to date. Throws when
- * another process has it open: two writers would destroy it.
+ * Opens PGlite under `directory` (created when missing) in a worker thread and brings its schema up to date. Throws
+ * when another process has it open, because two writers would destroy it.
  */
 export async function openEmbedded(options: { directory: string }): Promise<Db> {
   mkdirSync(options.directory, { recursive: true, mode: 0o700 });
@@ -46,7 +46,7 @@ export async function openEmbedded(options: { directory: string }): Promise<Db> 
 
 async function openLocked(directory: string, lock: DatabaseSync): Promise<Db> {
   if (!existsSync(join(directory, "PG_VERSION"))) {
-    // Making a new cluster takes 500 MB once; a thread of its own gives them back.
+    // Creating a new cluster takes 500 MB once. A separate thread frees this memory when it ends.
     const maker = await startThread(directory);
     await maker.ask({ kind: "close", text: "" });
   }
@@ -90,10 +90,10 @@ async function openLocked(directory: string, lock: DatabaseSync): Promise<Db> {
   };
 }
 
-/** A process that is just stopping is waited for. */
+/** How long to wait for another process that is stopping. */
 const LOCK_WAIT_MS = 3_000;
 
-/** SQLite's file lock: held while this process lives, gone with it even after kill -9. */
+/** Takes SQLite's file lock. The lock ends with this process, even after kill -9. */
 function lockDirectory(directory: string): DatabaseSync {
   const lock = new DatabaseSync(join(directory, "lock"), { timeout: LOCK_WAIT_MS });
   try {
@@ -161,7 +161,7 @@ async function startThread(directory: string) {
   return { ask, listen };
 }
 
-/** The one connection, handed out first come, first served. */
+/** Hands out the one connection in the order of the requests. */
 function createTurns() {
   let last: Promise<void> = Promise.resolve();
   const take = async (): Promise<() => void> => {

@@ -5,11 +5,11 @@ import { NodeFS } from "@electric-sql/pglite/nodefs";
 import type { EmbeddedAnswer, EmbeddedRequest } from "./embedded.adapter.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
 
-// PGlite is synchronous, so it lives in this thread and the service's own thread stays free.
+// PGlite is synchronous. It runs in this thread, so that it does not block the service's main thread.
 
-/** Below the default 128 MB: an embedded service stays near 250 MB of memory. */
+/** The default is 128 MB. The lower value keeps an embedded service near 250 MB of memory. */
 const SHARED_BUFFERS = "16MB";
-/** PGlite runs neither the checkpointer nor autovacuum; this much quiet time after writes lets us do their work. */
+/** PGlite runs neither the checkpointer nor autovacuum. At this interval, we do their work if statements have run. */
 const MAINTENANCE_MS = 30_000;
 const STATEMENTS_PER_VACUUM = 20_000;
 
@@ -17,7 +17,9 @@ interface EmscriptenStream {
   nfd: number;
 }
 
-/** PGlite's own file system never calls fsync, so a committed transaction could be lost with the machine. */
+/**
+ * PGlite's own file system never calls fsync, so a machine crash could lose a committed transaction. This class syncs.
+ */
 class DurableFS extends NodeFS {
   override async init(...args: Parameters<NodeFS["init"]>): ReturnType<NodeFS["init"]> {
     const result = await super.init(...args);
@@ -32,7 +34,7 @@ class DurableFS extends NodeFS {
   }
 }
 
-/** The default start parameters less `-F` (which means: do not fsync), plus real syncing and less memory. */
+/** The default start parameters without `-F` (no fsync), plus real syncing and less memory. */
 function startParams(): string[] {
   const kept = PGlite.defaultStartParams.filter((param) => param !== "-F");
   const set = ["fsync=on", "wal_sync_method=fsync", `shared_buffers=${SHARED_BUFFERS}`, "TimeZone=UTC"];
@@ -74,8 +76,8 @@ async function run(request: EmbeddedRequest): Promise<void> {
   answer({ kind: "rows", id: request.id, rows: result.rows, row_count: result.affectedRows ?? 0 });
 }
 
-// Requests run strictly in the order in which they came: a transaction's statements are its owner's only, because the
-// adapter hands the one connection to one owner at a time.
+// Requests run strictly in the order of arrival. The adapter gives the one connection to one owner at a time, so the
+// statements of a transaction are never mixed with others.
 let queue: Promise<void> = pglite.waitReady.then(() => answer({ kind: "ready" }));
 queue.catch((error: Error) => answer({ kind: "failed_to_open", message: error.message }));
 

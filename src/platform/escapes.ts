@@ -1,20 +1,26 @@
 /**
- * The ways in which services write characters that mean something where they stand: `%41`, `\\u0041`, `\\x41`, `&#65;`,
- * `&amp;` and the like.
+ * The escapes in which services write characters with a special meaning: `%41`, `\\u0041`, `\\x41`, `&#65;`, `&amp;`
+ * and similar ones.
  */
 
 const [PERCENT, HASH, SEMICOLON, LETTER_U, LETTER_X] = [0x25, 0x23, 0x3b, 0x75, 0x78];
 export const BACKSLASH = 0x5c;
-/** What escapes are written in, besides letters, digits, and what a backslash stands before. */
+/** Characters of escapes, besides letters, digits, and the characters after a backslash. */
 export const ESCAPE_CHARACTERS = "%&\\#;{}";
 const [OPENING, CLOSING] = [0x7b, 0x7d];
 const IS_ESCAPE = new Uint8Array(256);
 for (const byte of [PERCENT, 0x26, BACKSLASH]) IS_ESCAPE[byte] = 1;
 
-/** Reused for every escape: where it ends and what it stands for. Objects made for each would cost more than the rest. */
+/**
+ * The end and the code point of the current escape. Reused, because a new object per escape would cost more than all
+ * other work.
+ */
 const found = { end: 0, code: 0 };
 
-/** `bytes` with one level of URL, JSON and HTML escapes undone; null when there is none. `nested`: of what came out, some are escapes. */
+/**
+ * Undoes one level of URL, JSON and HTML escapes in `bytes`; null when there is none. `nested`: the result may hold
+ * more escapes.
+ */
 export function unescaped(bytes: Buffer): { plain: Buffer; nested: boolean } | null {
   const plain = Buffer.allocUnsafe(bytes.length);
   let [from, to] = [0, 0];
@@ -44,7 +50,7 @@ function nextEscape(bytes: Buffer, from: number): number {
   return at;
 }
 
-/** Whether the escape character `code` begins an escape once what follows from `at` has been unescaped. */
+/** Whether the escape character `code` may begin an escape, after the bytes from `at` on are unescaped. */
 function mayBegin(code: number, bytes: Buffer, at: number): boolean {
   if (IS_ESCAPE[bytes[at] ?? 0] === 1) return true;
   if (code === PERCENT) return digitOf(bytes[at]) >= 0;
@@ -72,10 +78,10 @@ const CONTROLS = new Map(
   [..."nrtbfv0"].map((letter, index) => [letter.charCodeAt(0), [10, 13, 9, 8, 12, 11, 0][index]]),
 );
 
-/** What programs put a backslash before. */
+/** Characters that programs escape with a backslash. */
 export const QUOTED = new Set(Buffer.from(`"'\`\\/$=+-.:,;!?*()[]{}<>|~^#@ `));
 
-/** Reads up to `most` hex digits from `at`; how many there were. */
+/** Reads up to `most` hex digits from `at` into `found`; returns how many it read. */
 function hexadecimal(bytes: Buffer, at: number, most: number): number {
   let code = 0;
   let end = at;
@@ -89,12 +95,12 @@ function hexadecimal(bytes: Buffer, at: number, most: number): number {
   return end - at;
 }
 
-/** No character has a code point from here up. */
+/** The first number above all code points. */
 const BEYOND = 0x110000;
-/** Zeros in front of a number that a page may write. */
+/** Maximum number of digits in a numeric escape. Pages may write leading zeros. */
 const NUMBER_DIGITS = 40;
 
-/** `\u{41}` */
+/** Reads `\u{41}`; `at` is the position of the opening brace. */
 function bracedUnit(bytes: Buffer, at: number): boolean {
   if (bytes[at] !== OPENING || hexadecimal(bytes, at + 1, NUMBER_DIGITS) === 0) return false;
   const is_closed = bytes[found.end] === CLOSING;
@@ -102,7 +108,7 @@ function bracedUnit(bytes: Buffer, at: number): boolean {
   return is_closed && found.code < BEYOND;
 }
 
-/** `&#65;`, `&#x41;`: from after the hash. */
+/** Reads `&#65;` or `&#x41;`; `at` is the position after the hash. */
 function numbered(bytes: Buffer, at: number): boolean {
   const is_hex = ((bytes[at] ?? 0) | 0x20) === LETTER_X;
   if (is_hex) {
@@ -120,7 +126,7 @@ function numbered(bytes: Buffer, at: number): boolean {
   return found.code < BEYOND;
 }
 
-/** `&amp;`: from after the ampersand. */
+/** Reads `&amp;`; `at` is the position after the ampersand. */
 function named(bytes: Buffer, at: number): boolean {
   const end = nameEnd(bytes, at);
   if (end === 0) return false;
@@ -133,7 +139,10 @@ function named(bytes: Buffer, at: number): boolean {
 
 const NAME_CHARACTERS = 8;
 
-/** Where the name that begins at `at` has its semicolon, or, where one may be, its escape; 0: it has none. */
+/**
+ * The position of the semicolon after the name that begins at `at`; 0 when there is none. With `or_escape`, an escape
+ * character also ends the name.
+ */
 function nameEnd(bytes: Buffer, at: number, or_escape = false): number {
   for (let end = at; end <= at + NAME_CHARACTERS && end < bytes.length; end += 1) {
     if (bytes[end] === SEMICOLON || (or_escape && IS_ESCAPE[bytes[end] ?? 0] === 1)) return end === at ? 0 : end;
@@ -143,7 +152,7 @@ function nameEnd(bytes: Buffer, at: number, or_escape = false): number {
   return 0;
 }
 
-/** HTML's names of the characters that stand in credentials. */
+/** HTML's names of the characters that occur in credentials. */
 const NAMED = new Map(
   Object.entries({
     amp: "&",

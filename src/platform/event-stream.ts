@@ -2,30 +2,32 @@ import type { PurserError } from "../errors.ts";
 
 /** Server-sent events for one listener. */
 export interface EventFeed {
-  /** The next events, whole and ready to be written. */
+  /** The next events, complete and ready to write. */
   next(): Promise<IteratorResult<string, undefined>>;
-  /** The listener has hung up. A `next` that is under way need not answer any more. May return a promise. */
+  /** The listener has disconnected. A pending `next` need not answer any more. May return a promise. */
   leave(): unknown;
 }
 
 interface Listener {
-  /** Whether the listener may still call. `check` looks now, `leave` ends the watching. */
+  /** Whether the listener still has access. `check` verifies it now; `leave` stops watching it. */
   live: { readonly refused: AbortSignal; check(): Promise<void>; leave(): void };
   request_id: string;
-  /** The stream's events have names. OpenAI's have none. */
+  /** Whether the stream's events have names. OpenAI's events have none. */
   named?: boolean;
 }
 
 const HEADERS = {
   "Content-Type": "text/event-stream; charset=utf-8",
   "Cache-Control": "no-cache",
-  // Proxies that buffer would hold back what is generated.
+  // Buffering proxies would delay the generated text.
   "X-Accel-Buffering": "no",
 };
 
 /**
- * The events as a response; they are asked for as fast as the listener reads. A listener who is refused meanwhile gets an
- * error event and the end, and the feed is left as by one who hangs up.
+ * Returns the events as a response, and reads them from the feed as fast as the listener reads.
+ *
+ * A listener that loses access meanwhile gets an error event and the end of the stream. Then the feed is left as after
+ * a disconnect.
  */
 export function eventStream(source: EventFeed, { live, request_id, named = false }: Listener): Response {
   let cut = () => {};
@@ -50,7 +52,7 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
       const { done, value } = await source.next();
       if (over) return;
       if (done !== true) return controller.enqueue(Buffer.from(value));
-      // A suspension or an erasure also ends the run that is followed: the listener must learn which of both it was.
+      // A suspension or an erasure also ends the followed run. The listener must learn which of the two it was.
       await live.check();
       if (over) return;
       end();

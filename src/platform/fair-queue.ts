@@ -1,4 +1,4 @@
-/** Why work was not begun: too much waits already, or its time passed while it waited. */
+/** The work did not begin: the queue is full, or its signal was aborted while it waited. */
 export class QueueRefused extends Error {}
 
 interface Waiter {
@@ -7,8 +7,8 @@ interface Waiter {
 
 export interface FairQueue {
   /**
-   * Runs `work` in the user's turn: one piece of work per user at a time, users in turn. Rejects with QueueRefused when
-   * the queue is full, or `signal` is aborted before the work begins.
+   * Runs `work` in the user's turn: users take turns, with one piece of work per user at a time. Rejects with
+   * QueueRefused when the queue is full, or when `signal` is aborted before the work begins.
    */
   run<Result>(user: string, signal: AbortSignal, work: () => Promise<Result>): Promise<Result>;
   /** Whether another user's work waits for a slot. */
@@ -17,7 +17,7 @@ export interface FairQueue {
 
 /** A bounded queue for `slots` workers that no single user can fill. */
 export function createFairQueue(limits: { slots: number; waiting: number; waiting_each: number }): FairQueue {
-  // In the order in which the users' turns come.
+  // The users' waiting work, in the order of the users' turns.
   const lines = new Map<string, Waiter[]>();
   const busy = new Set<string>();
   let waiting = 0;

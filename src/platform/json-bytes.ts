@@ -1,14 +1,14 @@
 import { setImmediate } from "node:timers/promises";
 import { monotonicMs } from "./clock.ts";
 
-/** Characters that are written without a pause; the worst take a few milliseconds. */
+/** Characters written without a pause. In the worst case, they take a few milliseconds. */
 const PIECE_CHARS = 65_536;
 const VALUE_WEIGHT = 8;
 const PAUSE_AFTER_MS = 8;
 
 /**
- * The bytes of JSON.stringify(value), for plain values. A large one is written in pieces, and other work of the process
- * goes on between them: 32 MB take up to half a second.
+ * The bytes of JSON.stringify(value), for plain values. Writes a large value in pieces, so that other work of the
+ * process runs in between: 32 MB take up to half a second.
  */
 export async function jsonBytes(value: unknown): Promise<Buffer> {
   if (isSmall(value)) return Buffer.from(JSON.stringify(value));
@@ -28,7 +28,7 @@ export async function jsonBytes(value: unknown): Promise<Buffer> {
   return Buffer.concat([...written, Buffer.from(text)]);
 }
 
-/** Whether `value` is one piece. Looks no further than a piece reaches. */
+/** Whether `value` fits into one piece. Stops counting at the size of a piece. */
 function isSmall(value: unknown): boolean {
   let left = PIECE_CHARS;
   const fits = (part: unknown): boolean => {
@@ -52,7 +52,7 @@ function* piecesOf(value: unknown): Generator<string> {
   else yield* piecesOfObject(value as Record<string, unknown>);
 }
 
-/** A slice may cut a surrogate pair in two: both halves are then escaped, which reads as the same character. */
+/** A slice may cut a surrogate pair in two. Then both halves are escaped, and a parser reads the same character. */
 function* piecesOfText(text: string): Generator<string> {
   yield '"';
   for (let at = 0; at < text.length; at += PIECE_CHARS)

@@ -2,10 +2,10 @@ import pino from "pino";
 
 export type Log = pino.Logger;
 
-/** API keys, wherever in a line they stand: in the message of an error of somebody else's, say. */
+/** API keys anywhere in a log line, for example in another library's error message. */
 const API_KEY = /purser_live_[0-9A-Za-z]{8,}/g;
 
-/** JSON lines on stderr, so that stdout carries only what a person or a script reads. */
+/** Writes JSON lines to stderr. So stdout carries only output for people and scripts. */
 export function createLog(level: string): Log {
   const redact = {
     paths: ["*.authorization", "*.cookie", "*.key", "*.api_key", "*.value", "*.secret", "*.password"],

@@ -5,24 +5,24 @@ export interface Mail {
   to: string;
   subject: string;
   text: string;
-  /** The link in it: all that matters where no mail can be sent. */
+  /** The link in the text. Without a mail server, the log shows it. */
   link: string;
 }
 
 export interface Mailer {
-  /** log: without a server, the link is written to the log. */
+  /** log: no mail server is set, so the link is written to the log. */
   readonly delivery: "mail" | "log";
-  /** Sends in the background, so that the time an answer takes tells nothing; failures are logged. */
+  /** Sends in the background and logs failures. So the response time does not reveal whether a mail is sent. */
   send(mail: Mail): void;
-  /** Waits for what is being sent; what would be tried again is given up. */
+  /** Waits for mails in progress. Gives up on mails that wait for a retry. */
   close(): Promise<void>;
 }
 
 const TIMEOUT_MS = 10_000;
-/** Pauses before each try: greylisting and short outages pass, a person still waits for the rest. */
+/** Backoff before each try. It outlasts greylisting and short outages, while the person still waits for the mail. */
 const TRIES_MS = [0, 1_000, 10_000, 60_000];
 
-/** Mail through SMTP_URL; null: to the log. STARTTLS is used where the server offers it. */
+/** Sends mail through SMTP_URL; with null, writes to the log. Uses STARTTLS if the server offers it. */
 export function createMailer(settings: { smtp_url: string; from: string } | null, log: Log): Mailer {
   if (settings === null) {
     const send = ({ to, link }: Mail) =>
@@ -38,7 +38,7 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
       await pause(pause_ms, closing.signal);
       if (tries > 0 && closing.signal.aborted) return;
       try {
-        // As an object, the address is taken as one and never parsed into several.
+        // As an object, the address is a single recipient and is never parsed into several.
         opening ??= openTransport(settings);
         await (await opening).sendMail({ to: { name: "", address: to }, subject, text });
         return;
@@ -63,7 +63,7 @@ export function createMailer(settings: { smtp_url: string; from: string } | null
   };
 }
 
-/** The library is loaded for the first mail: most days no service sends any. */
+/** Loads the library at the first mail, because most services send no mail on most days. */
 async function openTransport({ smtp_url, from }: { smtp_url: string; from: string }): Promise<Transporter> {
   const { createTransport } = await import("nodemailer");
   const limits = { connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS };

@@ -1,26 +1,26 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
-/** The queue's figures are left out when they have not come by then. */
+/** Timeout for reading the queue. After it, the queue's metrics are left out. */
 const LOOK_MS = 1_000;
 
 /** The queue of runs over all nodes. */
 export interface QueueFigures {
   queued: number;
-  /** Of the one that has waited longest; 0 when there is none. */
+  /** Waiting time of the oldest run; 0 when there is none. */
   oldest_ms: number;
 }
 
-/** What Prometheus scrapes. Labels never carry ids, names or anything a user typed. */
+/** The metrics that Prometheus scrapes. Labels never carry ids, names or user input. */
 export interface Metrics {
   request(method: string, status: number, duration_ms: number): void;
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
   absorbed(tokens: number): void;
-  /** `error`: the code of one that failed. */
+  /** `error`: the error code of a failed run. */
   runFinished(status: string, error: string | null): void;
-  /** A scheduled run has begun, so long after its instant. */
+  /** A scheduled run has begun, `lateness_ms` after its scheduled instant. */
   scheduledRunBegan(lateness_ms: number): void;
-  /** Has the queue looked at whenever the metrics are asked for. */
+  /** Sets the function that reads the queue at each scrape of the metrics. */
   watchQueue(look: () => Promise<QueueFigures>): void;
   runsInProgress(count: number): void;
   noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
@@ -28,7 +28,7 @@ export interface Metrics {
   readonly content_type: string;
 }
 
-/** Counters of this process, with Node's own. */
+/** Metrics of this process, with Node's default metrics. */
 export function createMetrics(): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -93,7 +93,7 @@ function queueMetrics(registers: Registry[]): Pick<Metrics, "scheduledRunBegan" 
     scheduledRunBegan: (lateness_ms) => lateness.observe(Math.max(0, lateness_ms) / 1000),
     watchQueue: (look) => {
       let looking: Promise<QueueFigures | null> | null = null;
-      // Both gauges are asked at once. While the database is away or does not answer, the others are still to be seen.
+      // Both gauges share one read of the queue. If the database is unavailable, the other metrics are still shown.
       const seen = () => {
         looking ??= Promise.race([look(), delay(LOOK_MS, null, { ref: false })])
           .catch(() => null)

@@ -5,7 +5,7 @@ import type { SqlConnection, SqlSource } from "./sql-connection.ts";
 import { applyDefinitions } from "./sql-functions.ts";
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
-/** Any fixed number: nodes that start together migrate one after the other. */
+/** Any fixed number. Nodes that start together migrate one after the other. */
 const ADVISORY_LOCK = 7_470_625;
 
 interface Migration {

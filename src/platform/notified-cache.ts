@@ -1,23 +1,23 @@
 import { monotonicMs } from "./clock.ts";
 import type { Db } from "./db.ts";
 
-/** design 6: what was read is believed this long, unless a notification says that it changed. */
+/** Cache TTL (design 6). A notification of a change evicts the row earlier. */
 const CACHE_MS = 30_000;
 const CACHE_MAX = 10_000;
 
 /**
- * Rows that are read on every request. A trigger notifies every node of the subject that changed, and while
- * notifications cannot be heard nothing is served from the cache.
+ * Caches rows that are read on every request. A trigger notifies every node when a subject changes; while notifications
+ * cannot be received, the cache is not used.
  */
 export async function createNotifiedCache<Value>(deps: {
   db: Db;
   channel: string;
-  /** What a notification names. */
+  /** The subject of a row, as notifications name it. */
   subjectOf(value: Value): string;
 }) {
   const { db, channel, subjectOf } = deps;
   const cache = new Map<string, { value: Value; until_ms: number }>();
-  /** Counts what was heard: a row that was read before a change was heard of may show what was before it. */
+  /** Counts notifications and losses. If one comes while a row is loaded, the row may be stale and is not cached. */
   let changes = 0;
 
   const forget = (subject: string) => {
@@ -31,7 +31,7 @@ export async function createNotifiedCache<Value>(deps: {
   const stopListening = await db.listen(channel, forget, forgetAll);
 
   return {
-    /** The value under `key`, from the cache or from `load`; what is not there is not kept. */
+    /** The value under `key`, from the cache or from `load`. A missing value is not cached. */
     async get(key: string, load: () => Promise<Value | undefined>): Promise<Value | undefined> {
       const cached = cache.get(key);
       if (cached !== undefined && cached.until_ms > monotonicMs() && db.isListening()) return cached.value;

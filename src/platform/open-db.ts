@@ -4,7 +4,7 @@ import { openEmbedded } from "./embedded.adapter.ts";
 import type { Log } from "./log.ts";
 import { openPostgres } from "./postgres.adapter.ts";
 
-/** The database that the configuration names: PostgreSQL by URL, else embedded under `data_dir`. */
+/** Opens the configured database: PostgreSQL if a URL is set, otherwise the embedded one under `data_dir`. */
 export function openDb(options: { database_url: string | null; data_dir: string; log: Log }): Promise<Db> {
   if (options.database_url !== null) return openPostgres({ url: options.database_url, log: options.log });
   return openEmbedded({ directory: join(options.data_dir, "database") });

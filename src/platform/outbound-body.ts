@@ -2,18 +2,18 @@ import { promisify } from "node:util";
 import { brotliDecompress, constants, gunzip, inflate, inflateRaw, zstdDecompress } from "node:zlib";
 import { OutboundError } from "./outbound-errors.ts";
 
-/** A server that stacks more codings than this is up to something. */
+/** Maximum number of codings per answer. A server that stacks more is suspicious. */
 const MAX_CODINGS = 3;
-/** An answer of 5 MB in pieces of a few bytes would fill memory with what each piece takes besides them. */
+/** Maximum number of pieces. 5 MB in pieces of a few bytes would fill memory with the overhead of each piece. */
 const MAX_PIECES = 100_000;
 const FIRST_BYTES = 65_536;
-/** RFC 9659: no one may ask more than an 8 MB window of a web client. */
+/** RFC 9659: a server must not require a window above 8 MB from a web client. */
 const ZSTD_WINDOW_LOG = 23;
 
-/** What requests offer; `decode` undoes the same. */
+/** The codings that requests offer. `decode` handles the same ones. */
 export const ACCEPT_ENCODING = "gzip, deflate, br, zstd";
 
-/** Where a body comes from and how large it may be, on the wire and decompressed alike. */
+/** The source of a body and its maximum size. The size applies both on the wire and after decompression. */
 export interface BodyLimit {
   readonly max_bytes: number;
   readonly host: string;
@@ -21,7 +21,8 @@ export interface BodyLimit {
 }
 
 /**
- * Reads a body to its end and undoes its Content-Encoding; a bomb stops at the limit, not in memory.
+ * Reads a body to its end and undoes its Content-Encoding. A decompression bomb stops at the limit and does not fill
+ * memory.
  * Errors: OutboundError `too_large` and `bad_response` (damaged, or in too many pieces); errors of the stream.
  */
 export async function readBody(body: AsyncIterable<Buffer>, coding: string, limit: BodyLimit): Promise<Buffer> {
@@ -80,7 +81,7 @@ async function decode(bytes: Buffer, coding: string, limit: BodyLimit): Promise<
   throw badCoding(limit);
 }
 
-/** Some servers send bare DEFLATE for "deflate"; a zlib stream says so in its first byte's low half. */
+/** Some servers send raw DEFLATE as "deflate". A zlib stream has the value 8 in the low half of its first byte. */
 function isZlibWrapped(bytes: Buffer): boolean {
   return ((bytes[0] ?? 0) & 0x0f) === 8;
 }

@@ -1,8 +1,8 @@
-/** Why a guarded request brought nothing back. */
+/** Why a guarded request failed. */
 export type OutboundCode =
-  /** The destination, the URL or a redirect's target is not one that may be reached; nothing was sent there. */
+  /** The destination, the URL or a redirect's target is blocked. Nothing was sent there. */
   | "egress_refused"
-  /** The method or a header is not one that a caller may send; nothing was sent. */
+  /** Callers may not send this method or header. Nothing was sent. */
   | "invalid_request"
   | "dns_failed"
   | "connect_failed"
@@ -11,15 +11,17 @@ export type OutboundCode =
   | "too_many_redirects"
   /** The answer broke off, or its encoding is unknown or damaged. */
   | "bad_response"
-  /** What came back holds a secret that had been sent; nothing of it is handed on. */
+  /** The answer holds a secret of the request. The caller gets no part of it. */
   | "secret_reflected"
-  /** The answer could not be searched for secrets within the limits; it is discarded. */
+  /** The answer could not be searched for secrets within the limits. It is discarded. */
   | "unsearched"
   | "aborted";
 
 /**
- * A guarded request that failed. Its fields are a closed set on purpose (n8n#36836, axios#6919: an Authorization header
- * in an error text): host, status, code and secrets' names, never headers, bodies, or a URL that may carry a credential. No `cause`.
+ * A failed guarded request. It carries only host, status, code and secrets' names: never headers, bodies, a `cause`, or
+ * a URL that may carry a credential.
+ *
+ * Other projects leaked an Authorization header in an error text (n8n#36836, axios#6919).
  */
 export class OutboundError extends Error {
   readonly code: OutboundCode;
@@ -27,7 +29,7 @@ export class OutboundError extends Error {
   readonly host: string | null;
   /** Status of the last answer, if there was one. */
   readonly status: number | null;
-  /** Names of the secrets that came back. */
+  /** Names of the secrets in the answer. */
   readonly secrets: readonly string[];
   constructor(
     code: OutboundCode,

@@ -25,17 +25,22 @@ export interface OutboundRequest {
   readonly headers: Readonly<Record<string, string>>;
   /** Sent to the first origin only. */
   readonly body?: string | Uint8Array | undefined;
-  /** Counted after decompression. */
+  /** Maximum size of the body, counted after decompression. */
   readonly max_bytes: number;
-  /** For everything together: names, connections, redirects, body. */
+  /** Timeout of the whole request: name resolution, connections, redirects and body. */
   readonly timeout_ms: number;
   readonly max_redirects: number;
-  /** The caller's own rule about destinations, asked for each hop; what it refuses is `egress_refused`. */
+  /**
+   * The caller's own check of destinations, called for each hop. A destination that it denies fails with
+   * `egress_refused`.
+   */
   readonly permits?: ((url: URL) => boolean) | undefined;
   /**
-   * Put in at the moment of sending, over https (or to a host that the operator allowed by name), never after a redirect
-   * to another origin. An answer that holds one of them is `secret_reflected`, one that cannot be searched for them is
-   * `unsearched`; both are discarded.
+   * Injected at the moment of sending, only over https or to a host that the operator allowed by name. Never sent after
+   * a redirect to another origin.
+   *
+   * An answer that holds one of them fails with `secret_reflected`; one that cannot be searched fails with
+   * `unsearched`. Both answers are discarded.
    */
   readonly credentials?: readonly Credential[] | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -48,25 +53,27 @@ export interface OutboundResponse {
   readonly content_type: string;
   readonly body: Buffer;
   readonly final_url: string;
-  /** Redirects followed. */
+  /** Number of redirects followed. */
   readonly hops: number;
-  /** A secret too short to be looked for was sent: headers and body are left out. */
+  /** The request sent a secret that is too short to search for. So headers and body are left out. */
   readonly withheld: boolean;
 }
 
-/** The one way out for whatever a user or a model may name. */
+/** The only client for destinations that a user or a model may name. */
 export interface Outbound {
-  /** Errors: OutboundError, its `code` saying why; `egress_refused` means that nothing was sent to that destination. */
+  /**
+   * Errors: OutboundError; its `code` is the reason. `egress_refused` means that nothing was sent to that destination.
+   */
   request(request: OutboundRequest): Promise<OutboundResponse>;
-  /** Whether a secret may be sent to `url` as far as its scheme goes. */
+  /** Whether a secret may be sent to `url`: over https, or to a host that the operator allowed by name. */
   isConfidential(url: URL): boolean;
-  /** The names of the secrets that the bytes hold; null when the search broke its limits: then the bytes are not used. */
+  /** The names of the secrets in the bytes. null: the search exceeded its limits, and the bytes must be discarded. */
   secretsIn(pieces: readonly Buffer[], credentials: readonly Credential[]): Promise<string[] | null>;
-  /** Why a request to `url` would be refused at once; null when it would not, as far as can be told. Sends nothing there. */
+  /** The error that would block a request to `url` at once; null when none is known. Sends nothing to `url`. */
   refusal(url: URL, signal: AbortSignal): Promise<OutboundError | null>;
 }
 
-/** One hop: what is sent to one origin. */
+/** One hop: the request to one origin. */
 interface Hop {
   readonly url: URL;
   readonly method: string;
@@ -74,23 +81,23 @@ interface Hop {
   readonly body: string | Uint8Array | undefined;
 }
 
-/** A name that takes longer is not waited for before the request itself. */
+/** Timeout of name resolution in `refusal`. A slower name is checked only by the request itself. */
 const REFUSAL_MS = 5_000;
 const AHEAD_MS = 5_000;
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
-/** What is neither printable ASCII nor beyond it. */
+/** Matches a space or an ASCII control character. */
 const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
 const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-/** What decides where a request goes and where it ends is ours to write: request smuggling begins here. */
+/** Headers that set a request's destination and length. Only this client writes them, to prevent request smuggling. */
 const OWN_HEADERS =
   /^(host|connection|content-length|transfer-encoding|accept-encoding|te|trailer|upgrade|keep-alive|expect|proxy-.*)$/i;
 
 /**
- * Makes the guarded client. No proxy is ever taken from the environment: undici's Client knows none.
- * @param options.allow entries of PURSER_EGRESS_ALLOW; a bad one throws an Error that says which.
- * @param options.resolve how names become addresses; `createResolver`'s way unless given. Asked once per hop.
- * @param options.scanner searches answers for secrets; with the usual limits unless given.
+ * Creates the guarded client. It uses no proxy from the environment, because undici's Client does not support that.
+ * @param options.allow entries of PURSER_EGRESS_ALLOW. A wrong entry throws an Error that names it.
+ * @param options.resolve resolves names to addresses, once per hop. The default is `createResolver`.
+ * @param options.scanner searches answers for secrets. The default has the usual limits.
  */
 export function createOutbound(options: {
   allow: readonly string[];
@@ -100,7 +107,7 @@ export function createOutbound(options: {
   const scanner = options.scanner ?? createSecretScanner();
   const allowance = parseEgressAllow(options.allow);
   const resolve = options.resolve ?? createResolver({ bySystem: (hostname) => isNamed(hostname, allowance) });
-  // What `refusal` was told of a name the request after it goes by: two answers could be two hosts.
+  // Addresses that `refusal` resolved. The next request uses them, because a second DNS answer could be another host.
   const ahead = new Map<string, { addresses: string[]; until_ms: number }>();
   const resolveAhead: Resolve = async (hostname) => {
     const addresses = await resolve(hostname);
@@ -123,7 +130,9 @@ export function createOutbound(options: {
     return found?.flatMap((index) => credentials[index]?.name ?? []) ?? null;
   };
 
-  /** Throws `secret_reflected` when the answer holds a secret, and `unsearched` when that cannot be told in time. */
+  /**
+   * Throws `secret_reflected` when the answer holds a secret, and `unsearched` when the search cannot finish in time.
+   */
   const refuseReflection = async (
     { status, headers, body }: Answer,
     credentials: readonly Credential[],
@@ -164,7 +173,7 @@ export function createOutbound(options: {
       for (let hops = 0; ; hops++) {
         if (!permits(hop.url))
           throw new OutboundError("egress_refused", "the host is not one that may be reached", at(hop.url));
-        // Away from the first origin, and back again, is away.
+        // After a redirect to another origin, a redirect back does not count as the first origin.
         is_home &&= hop.url.origin === origin;
         const carried = is_home ? credentials.filter((each) => each.isFor(hop.url, hop.method)) : [];
         if (carried.length > 0 && !isConfidential(hop.url)) {
@@ -176,7 +185,7 @@ export function createOutbound(options: {
         if (carried.some(({ value }) => !isScrubbed(value))) {
           return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true };
         }
-        // Of earlier hops' secrets as well: who got one may have told whoever answers now.
+        // Also searches for secrets of earlier hops: a host that got one may have told the host that answers now.
         await refuseReflection(answer, credentials, { url: hop.url, signal });
         const next = redirectTarget(hop, answer);
         if (next === null) return { ...answer, final_url: hop.url.href, hops, withheld: false };
@@ -189,7 +198,7 @@ export function createOutbound(options: {
   };
 }
 
-/** What is handed on of an answer in which a short secret may stand. */
+/** Replaces headers and body of an answer that may hold a secret too short to search for. */
 const NOTHING = { headers: {}, content_type: "", body: Buffer.alloc(0) } as const;
 
 function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
@@ -205,8 +214,10 @@ function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
 }
 
 /**
- * Reads a URL as the dialler will. Refused: other schemes, credentials in the URL, and characters that URL parsers
- * drop in silence (a tab inside a host name), since whoever approved the text saw another host.
+ * Parses a URL as the client that dials it does. Blocks other schemes and credentials in the URL.
+ *
+ * Also blocks characters that URL parsers drop silently (a tab inside a host name), because the person who approved the
+ * text saw another host.
  */
 function destination(text: string, base?: URL): URL {
   const url = SPACE_OR_CONTROL.test(text) ? null : URL.parse(text, base);
@@ -221,7 +232,7 @@ function destination(text: string, base?: URL): URL {
   return url;
 }
 
-/** The addresses to dial for `url`, resolved once and all of them permitted; else `egress_refused`. */
+/** The addresses to dial for `url`, resolved once. Throws `egress_refused` unless all of them are permitted. */
 async function checkedAddresses(
   url: URL,
   { allowance, resolve, signal }: { allowance: EgressAllowance; resolve: Resolve; signal: AbortSignal },
@@ -252,13 +263,13 @@ async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promis
 
 type Answer = Omit<OutboundResponse, "final_url" | "hops" | "withheld">;
 
-/** Sends one hop over a connection of its own, to `addresses` and nowhere else. */
+/** Sends one hop over a new connection, to `addresses` only. */
 async function send(
   hop: Hop,
   addresses: readonly string[],
   { signal, max_bytes }: { signal: AbortSignal; max_bytes: number },
 ): Promise<Answer> {
-  // Said so that NODE_TLS_REJECT_UNAUTHORIZED, set for something else, does not hand secrets to whoever answers.
+  // Set explicitly: NODE_TLS_REJECT_UNAUTHORIZED, set for another purpose, must not send secrets to unverified hosts.
   const connect = { lookup: pinned(addresses), rejectUnauthorized: true };
   const client = new Client(hop.url.origin, { allowH2: false, pipelining: 0, connect });
   let status: number | null = null;
@@ -291,7 +302,7 @@ async function send(
   }
 }
 
-/** A lookup that answers what was checked, so that a second DNS answer (rebinding) is never asked for. */
+/** A lookup that returns the checked addresses. No second DNS query happens, which prevents DNS rebinding. */
 function pinned(addresses: readonly string[]): LookupFunction {
   const answers = addresses.map((address) => ({ address, family: isIP(address) }));
   return (_hostname, options, done) => {
@@ -318,8 +329,10 @@ function isRedirect(status: number, headers: Readonly<Record<string, string>>): 
 }
 
 /**
- * What a redirect asks for next, or null if `answer` is none. To another origin nothing of the caller's goes along:
- * no header, no body (undici#4917), and so only ever a GET or HEAD. The target is judged like a first URL.
+ * The next hop of a redirect, or null if `answer` is not a redirect. The target is checked like a first URL.
+ *
+ * A redirect to another origin carries no header and no body of the caller (undici#4917), so it is always a GET or
+ * HEAD.
  */
 function redirectTarget(hop: Hop, { status, headers }: Answer): Hop | null {
   if (!isRedirect(status, headers)) return null;
@@ -332,7 +345,7 @@ function redirectTarget(hop: Hop, { status, headers }: Answer): Hop | null {
   return { url, method, headers: Object.fromEntries(kept), body: undefined };
 }
 
-/** Why a signal ended the request, or undefined if it did not. */
+/** The error of a request that `signal` ended, or undefined if it did not. */
 function ended(signal: AbortSignal, url: URL): OutboundError | undefined {
   if (!signal.aborted) return undefined;
   const isTimeout = signal.reason instanceof DOMException && signal.reason.name === "TimeoutError";

@@ -7,21 +7,23 @@ import { ROW_PARSERS } from "./row-parsers.ts";
 import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 
 const POOL_SIZE = 14;
-/** The ledger's batches and those of runs that begin: one of each is under way. */
+/** Hot-path connections: one for the ledger's batches, one for the batches of runs that begin. */
 const CALL_CONNECTIONS = 2;
 const RECONNECT_MS = 250;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A connection without traffic for so long is asked whether its other end is there. */
+/** TCP keep-alive: an idle connection is probed after this time. */
 const KEEP_ALIVE_MS = 10_000;
-/** No answer in this time: the connection was cut without a word, for no statement takes so long but those that say so. */
+/**
+ * Timeout of a statement. After it, the connection counts as cut, because only `unhurried` statements take this long.
+ */
 const ANSWER_MS = 300_000;
-/** The listening connection is asked this often whether it still hears; contract 3 gives a revocation one second. */
+/** Heartbeat interval of the listening connection. Contract 3 gives a revocation one second. */
 const HEARTBEAT_MS = 250;
-/** Silent for this long, it may have missed something; for longer, it is opened anew. */
+/** After SILENT_MS without an answer, the connection may have missed notifications. After DEAD_MS, it is reopened. */
 const SILENT_MS = 700;
 const DEAD_MS = 5_000;
 
-/** node-postgres says so of a statement without an answer. */
+/** The error message of node-postgres for a statement without an answer. */
 const UNANSWERED = "Query read timeout";
 
 const types = {
@@ -81,7 +83,7 @@ export async function openPostgres(options: { url: string; log: Log; answer_ms?:
 function openPool(settings: pg.PoolConfig, log: Log): pg.Pool {
   const pool = new pg.Pool(settings);
   pool.on("error", (error) => log.warn({ error: error.message }, "a database connection dropped"));
-  // One that breaks at work fails the statement at work, or the next. The event, heard by nobody, would end the process.
+  // A broken connection fails its current or next statement. Without a listener, its error event would end the process.
   pool.on("connect", (client) => client.on("error", () => {}));
   return pool;
 }
@@ -94,7 +96,7 @@ function connectionOf(client: pg.PoolClient, answer_ms: number): SqlConnection {
   return {
     query: async <Row>(statement: Statement) => {
       const answer = client.query(configOf(statement, answer_ms)).catch((error: Error) => {
-        // What is asked after it, a rollback, is not to wait as long again.
+        // Closes the connection, so that the rollback that follows does not wait as long again.
         if (error.message === UNANSWERED) client.connection.stream.destroy();
         throw error;
       });
@@ -113,8 +115,10 @@ interface Pulse {
 }
 
 /**
- * Asks the server again and again, since a connection can be cut without a word. Notifications come before the answer
- * to what was asked after them: while answers come, none is missing. A connection that stays silent is destroyed.
+ * Sends heartbeats, because a connection can be cut silently. Destroys a connection that stays silent.
+ *
+ * The server sends notifications before its answers to later queries. So while answers arrive, no notification is
+ * missing.
  */
 function pulseOf(client: pg.Client): Pulse {
   let felt_ms = monotonicMs();
@@ -137,7 +141,7 @@ function pulseOf(client: pg.Client): Pulse {
   return { isFelt: () => silence() < SILENT_MS };
 }
 
-/** One connection that only listens. When it drops, every listener is told that it may have missed something. */
+/** One connection that only listens. When it drops, every listener's `lost` is called: notifications may be missing. */
 function createChannels(settings: pg.ClientConfig, log: Log) {
   const listeners = new Map<string, Set<Listening>>();
   let connected: Promise<pg.Client> | undefined;
@@ -169,7 +173,7 @@ function createChannels(settings: pg.ClientConfig, log: Log) {
     while (!closed) {
       try {
         const client = await open();
-        lost(); // what was sent between the drop and now was not heard
+        lost(); // notifications between the drop and now were missed
         return client;
       } catch {
         await new Promise((resolve) => setTimeout(resolve, RECONNECT_MS));

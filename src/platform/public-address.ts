@@ -1,18 +1,21 @@
 const LOOPBACK = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
-/** The address that people reach the service by. */
+/** The address at which people reach the service. */
 export interface PublicAddress {
-  /** An origin: no slash at its end. */
+  /** An origin, without a trailing slash. */
   url(): string;
-  /** Whether that is https, so that cookies can be kept to it. */
+  /** Whether the address is https, so that cookies can be restricted to https. */
   readonly secure: boolean;
-  /** Whether `origin`, as a browser writes it, is that of the service's own pages. */
+  /** Whether `origin`, as a browser writes it, is the origin of the service's own pages. */
   isOurs(origin: string): boolean;
-  /** Tells the port that was really taken: it stands in the address when PURSER_PUBLIC_URL does not say another. */
+  /** Sets the address with the port that the service really listens on. Has no effect if PURSER_PUBLIC_URL is set. */
   listeningAt(url: string): void;
 }
 
-/** PURSER_PUBLIC_URL, or where the service listens. On loopback that has three names, all of them its own. */
+/**
+ * PURSER_PUBLIC_URL, or otherwise the address where the service listens. On loopback, all three names of that address
+ * are the service's own.
+ */
 export function createPublicAddress(options: { public_url: string | null; host: string; port: number }): PublicAddress {
   const host = options.host.includes(":") ? `[${options.host}]` : options.host;
   let origin = options.public_url ?? new URL(`http://${host}:${options.port}`).origin;

@@ -4,23 +4,25 @@ import { isIP } from "node:net";
 import { setTimeout as delay } from "node:timers/promises";
 import { monotonicMs } from "./clock.ts";
 
-/** Every address a name stands for, as text. */
+/** Resolves a host name to all its addresses, as text. */
 export type Resolve = (hostname: string) => Promise<string[]>;
 
 const HOSTS_FILE = "/etc/hosts";
-/** The system's settings, the hosts file and which name servers there are, are read anew so often. */
+/** The system's settings (hosts file and name servers) are reread after this time. */
 const SETTINGS_MS = 5_000;
-/** A try; each server is asked so often. */
+/** Timeout of one try, and the number of tries per server. */
 const TRY_MS = 3_000;
 const TRIES = 2;
-/** Once a name is known by one family of addresses, the other is waited for so long. */
+/** Once one address family has an answer, the resolver waits this long for the other. */
 const OTHER_FAMILY_MS = 1_000;
 
 /**
- * How names that a user or a model may choose become addresses: by the hosts file, and by questions to the system's name
- * servers that hold no thread while nobody answers. The system's own lookup does: two names that hang, and no other is
- * looked up in this process, the providers' included. `bySystem` says which names are worth it all the same: those
- * that the operator named, in whose networks names may stand for something by other means than the two.
+ * Resolves names that a user or a model may choose, by the hosts file and then by queries to the system's name servers.
+ * A query that waits for its answer holds no thread.
+ *
+ * The system's own lookup holds one: two names that hang would block every other lookup in this process, the providers'
+ * included. `bySystem` selects the names that use it anyway: names from the operator, whose networks may resolve names
+ * by other means.
  */
 export function createResolver(options: {
   bySystem(hostname: string): boolean;
@@ -55,21 +57,26 @@ export function createResolver(options: {
     const { hosts, resolver } = settings();
     const fixed = fixedAddresses(await hosts, name);
     if (fixed.length > 0) return fixed;
-    // RFC 6761: it is never asked for.
+    // RFC 6761: name servers are never asked for localhost.
     if (name === "localhost" || name.endsWith(".localhost")) return ["127.0.0.1", "::1"];
     return byServers(name, resolver);
   };
 }
 
-/** `asked`, or nothing when it keeps silent for long after the `other` family of addresses is known: some servers drop AAAA. */
+/**
+ * `asked`, or an empty list if it stays silent for OTHER_FAMILY_MS after the `other` family has an answer. Some servers
+ * drop AAAA queries.
+ */
 function unlessLate(asked: Promise<string[]>, other: Promise<string[]>): Promise<string[]> {
   const given_up = other.then((found) => (found.length > 0 ? delay(OTHER_FAMILY_MS, [], { ref: false }) : asked));
   return Promise.race([asked, given_up]);
 }
 
 /**
- * What a hosts file (hosts(5): an address and its names a line) in lower case says of one name. No more than that name's
- * lines are parsed: a list of blocked hosts has hundreds of thousands, which would keep everybody waiting.
+ * The addresses of one name in a lower-case hosts file (hosts(5): each line has an address and its names).
+ *
+ * Parses only the lines of that name. A list of blocked hosts has hundreds of thousands of lines, which would block the
+ * process.
  */
 function fixedAddresses(text: string, name: string): string[] {
   const addresses = new Set<string>();

@@ -2,7 +2,10 @@ import { realNowMs } from "./clock.ts";
 
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
 
-/** Seconds of a Retry-After header: a number of them, or a date. Undefined when there is none, or nonsense. */
+/**
+ * Seconds to wait by a Retry-After header, which holds seconds or a date. Undefined when the header is missing or
+ * invalid.
+ */
 export function retryAfterSeconds(header: string | string[] | undefined | null): number | undefined {
   if (typeof header !== "string") return undefined;
   if (/^\d{1,9}$/.test(header)) return Number(header);

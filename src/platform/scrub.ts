@@ -2,28 +2,30 @@ import { BACKSLASH, ESCAPE_CHARACTERS, QUOTED, unescaped } from "./escapes.ts";
 import type { SecretValue } from "./secret-value.ts";
 
 /**
- * Whether what came back from outside holds a secret, plainly or in the ways in which services echo what they were
- * sent: URL-, JSON- and HTML-escaped, hex, base64 and base64url at any alignment, reversed, in the other case, UTF-16,
- * and one of these within another. Nothing of an answer that does is used, so there is nothing to cut out, and no count of matches to
+ * Whether an answer from outside holds a secret, in plain text or as services echo their input: URL-, JSON- and
+ * HTML-escaped, hex, base64 and base64url at any alignment, reversed, in the other case, UTF-16, and one of these
+ * within another.
+ *
+ * An answer that holds a secret is discarded as a whole. So there is nothing to cut out, and no limit on matches to
  * exhaust.
  */
 
-/** Shorter values stand in pages by chance. */
+/** Minimum length of a searched value. Shorter values occur in pages by chance. */
 export const SCRUBBED_CHARACTERS = 8;
-/** An encoding, and another within it. */
+/** Levels of encoding: one encoding, and another within it. */
 const DEPTH = 2;
-/** Of a longer value, passages out of its middle tell it: its beginning and its end may be any key file's. */
+/** A longer value is recognized by passages from its middle. Its beginning and end may be the same in any key file. */
 const WHOLE_CHARACTERS = 200;
 const PASSAGE_CHARACTERS = 48;
-/** What stands before the part that matters: `Bearer abc`, `whsec_abc`. */
+/** A prefix before the part that matters: `Bearer abc`, `whsec_abc`. */
 const SCHEME = /^(?:[A-Za-z]{3,10} +|whsec_)(?=.{8})/s;
 
-/** Whether `holdsSecret` can tell the value. */
+/** Whether the value is long enough for `holdsSecret` to find it. */
 export function isScrubbed(value: SecretValue): boolean {
   return value.reveal().trim().length >= SCRUBBED_CHARACTERS;
 }
 
-/** Whether `bytes` hold `value`; a value that is too short for it is held by nothing. Linear in the bytes. */
+/** Whether `bytes` hold `value`; always false for a value that is too short. Linear in the bytes. */
 export function holdsSecret(bytes: Buffer, value: SecretValue): boolean {
   return isScrubbed(value) && heldIn(bytes, searchFor([searchedText(value)])).has(0);
 }
@@ -33,7 +35,7 @@ export function searchedText(value: SecretValue): string {
   return value.reveal().trim().replace(SCHEME, "");
 }
 
-/** Prepares one search for all `texts`: each encoding is decoded once, however many texts there are. */
+/** Prepares one search for all `texts`. Each encoding is decoded once for all of them. */
 export function searchFor(texts: readonly string[]): Search {
   const needles = texts.flatMap((text, index) =>
     passagesOf(text)
@@ -41,11 +43,11 @@ export function searchFor(texts: readonly string[]): Search {
       .map((bytes) => ({ bytes, index })),
   );
   const shortest_bytes = Math.min(...needles.map(({ bytes }) => bytes.length));
-  // of the first and the last character of base64 a part may belong to what stands beside
+  // the first and the last base64 character may partly encode bytes beside the text
   const min_run = Math.floor((shortest_bytes * 8) / 6) - 2;
   const may_stand = Uint8Array.from(MAY_ENCODE);
   for (const { bytes } of needles) for (const byte of bytes) may_stand[byte] = 1;
-  // What a backslash is followed by decides whether it is one.
+  // The next character decides whether a backslash is literal or begins an escape.
   if (needles.some(({ bytes }) => bytes.includes(BACKSLASH))) for (const byte of QUOTED) may_stand[byte] = 1;
   const min_bytes = Math.min(min_run, shortest_bytes);
   const barrier = may_stand.indexOf(0);
@@ -64,30 +66,32 @@ function passagesOf(value: string): string[] {
   return [1, 2, 3].map((quarter) => passageAt(value, Math.floor((value.length * quarter) / 4)));
 }
 
-/** Around `at`, and within its line where that is long enough: line breaks come back in other forms than they were sent. */
+/**
+ * The passage around `at`, within one line if that line is long enough. Services may change the form of line breaks.
+ */
 function passageAt(value: string, at: number): string {
   const [from, to] = [at - PASSAGE_CHARACTERS / 2, at + PASSAGE_CHARACTERS / 2];
   const line_from = Math.max(from, value.lastIndexOf("\n", at - 1) + 1);
   const line_to = value.slice(line_from, to).search(/[\r\n]/);
   const line = value.slice(line_from, line_to === -1 ? to : line_from + line_to);
   const passage = line.length >= PASSAGE_CHARACTERS / 2 ? line : value.slice(from, to);
-  return passage.replaceAll(/^\p{Cs}|\p{Cs}$/gu, ""); // half a character at an end
+  return passage.replaceAll(/^\p{Cs}|\p{Cs}$/gu, ""); // removes half a character at either end
 }
 
-/** The spellings that are not told by decoding. */
+/** The spellings of a text that decoding does not reveal. */
 function spellingsOf(text: string): Buffer[] {
   const texts = new Set([
     text,
-    // Hex and names of hosts mean the same in either case.
+    // Hex and host names mean the same in either case.
     text.toLowerCase(),
     text.toUpperCase(),
-    // Forms write two characters for a line break, and a plus for a space.
+    // HTML forms write two characters for a line break, and a plus for a space.
     text.replaceAll(/\r?\n/g, "\r\n"),
     text.replaceAll("\r\n", "\n"),
   ]);
   for (const each of [...texts]) texts.add(each.replaceAll(" ", "+"));
   for (const each of [...texts]) texts.add([...each].reverse().join(""));
-  // Without its last byte, UTF-16's spelling is found in either byte order.
+  // Without its last byte, the UTF-16 spelling is found in either byte order.
   return [...[...texts].map((each) => Buffer.from(each)), Buffer.from(text, "utf16le").subarray(0, -1)];
 }
 
@@ -99,9 +103,9 @@ export interface Search {
   readonly needles: readonly { readonly bytes: Buffer; readonly index: number }[];
   /** No shorter run of base64 digits can hold one of the texts. */
   readonly min_run: number;
-  /** No shorter run of hex digits can. */
+  /** No shorter run of hex digits can hold one of the texts. */
   readonly min_hex: number;
-  /** By byte: 1 where one may be part of a spelling, encoded or not. */
+  /** Indexed by byte: 1 if the byte may be part of a spelling, encoded or not. */
   readonly may_stand: Uint8Array;
   /** No spelling is shorter. */
   readonly min_bytes: number;
@@ -133,9 +137,10 @@ function markHeld(all: Buffer, progress: Progress, depth: number, is_escaped = t
 }
 
 /**
- * The spans of `bytes` that can hold a searched text: long enough, and without a byte that is part of no spelling. A
- * page has few of them, for words are short. null once they are more than `max_bytes`, or when every byte can be part
- * of a spelling.
+ * The spans of `bytes` that can hold a searched text: long enough, and only of bytes that a spelling may contain. A
+ * page has few of them, because words are short.
+ *
+ * Returns null when the spans exceed `max_bytes`, or when every byte can be part of a spelling.
  */
 export function sieved(
   bytes: Buffer,
@@ -159,10 +164,10 @@ const NOTHING = Buffer.alloc(0);
 
 const [LINE_FEED, CARRIAGE_RETURN] = [0x0a, 0x0d];
 const LETTERS_AND_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-/** Lines of digits may be broken. */
+/** Includes line breaks, because digits may span several lines. */
 const HEX_DIGITS = tableOf("0123456789abcdefABCDEF\r\n");
 const BASE64_DIGITS = tableOf(`${LETTERS_AND_DIGITS}+/-_\r\n`);
-/** What escapes and digits are written in. */
+/** The characters of escapes and of encoded digits. */
 const MAY_ENCODE = tableOf(`${LETTERS_AND_DIGITS}+/-_\r\n${ESCAPE_CHARACTERS}`);
 
 function tableOf(characters: string): Uint8Array {
@@ -174,7 +179,7 @@ function tableOf(characters: string): Uint8Array {
 const BASE64 = { coding: "base64", filler: "A", group: 4 } as const;
 const HEX = { coding: "hex", filler: "0", group: 2 } as const;
 
-/** What the runs of base64 and hex digits that are long enough say, forwards and backwards. */
+/** Decodes the runs of base64 and hex digits that are long enough, forwards and backwards. */
 function* decodedRuns(bytes: Buffer, { min_run, min_hex }: Search): Generator<Buffer> {
   for (const { coding, filler, group, ...runs } of [
     { ...BASE64, is_digit: BASE64_DIGITS, min_run },
@@ -183,7 +188,7 @@ function* decodedRuns(bytes: Buffer, { min_run, min_hex }: Search): Generator<Bu
     const digits = joinedRuns(bytes, { ...runs, filler: filler.charCodeAt(0), group });
     if (digits === null) continue;
     const backwards = Buffer.from(digits).reverse();
-    // What stands before the encoded text may be digits as well: the encoding begins at any of them.
+    // The bytes before the encoded text may be digits too, so decoding starts at each position of a group.
     for (let from = 0; from < group; from += 1) {
       yield Buffer.from(digits.toString("latin1", from), coding);
       yield Buffer.from(backwards.toString("latin1", from), coding);
@@ -191,7 +196,7 @@ function* decodedRuns(bytes: Buffer, { min_run, min_hex }: Search): Generator<Bu
   }
 }
 
-/** The digits of the runs, fillers between them, each run from the beginning of a group; null when there is none. */
+/** Joins the digits of the runs. Fillers align each run to the beginning of a group; null when there is no run. */
 function joinedRuns(
   bytes: Buffer,
   { is_digit, min_run, filler, group }: { is_digit: Uint8Array; min_run: number; filler: number; group: number },
@@ -214,8 +219,9 @@ function joinedRuns(
 }
 
 /**
- * Visits each longest span of bytes that are all `is_part` and at least `min_bytes`, until `visit` returns false; then
- * it returns false. Every `min_bytes`th byte is looked at: a span that is long enough has one of them.
+ * Visits each maximal span of at least `min_bytes` bytes that are all `is_part`. Returns false as soon as `visit` does.
+ *
+ * Checks only every `min_bytes`th byte, because each span that is long enough contains one of them.
  */
 function forEachSpan(
   bytes: Buffer,

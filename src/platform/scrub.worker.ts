@@ -2,7 +2,7 @@ import { parentPort } from "node:worker_threads";
 import { heldIn, searchFor } from "./scrub.ts";
 import type { ScanRequest } from "./secret-scanner.ts";
 
-// Keeps nothing between two requests, and answers with indexes only: no secret stays here or goes back.
+// Keeps nothing between two requests and answers with indexes only. So no secret stays here or goes back.
 
 const port = parentPort;
 if (port === null) throw new Error("scrub.worker.ts runs as a worker thread only");

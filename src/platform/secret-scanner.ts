@@ -10,9 +10,9 @@ import type { SecretValue } from "./secret-value.ts";
  * are shorter than secrets.
  */
 const MAX_INLINE_BYTES = 16_384;
-/** The worst 5 MB that are known take 1 s for three secrets. */
+/** Timeout of a search. The slowest known 5 MB take 1 s for three secrets. */
 const SCAN_MS = 5_000;
-/** Longer answers go to a thread at once: counting those bytes takes 5 ms here. */
+/** Longer answers go to a thread at once. Even counting the bytes that can hold a secret takes 5 ms here. */
 const MAX_SIEVED_BYTES = 2_000_000;
 const THREADS = 2;
 const QUEUE = { slots: THREADS, waiting: 128, waiting_each: 16 } as const;
@@ -28,14 +28,16 @@ export interface ScanRequest {
 /** Searches answers for secrets. A hostile answer is searched in a thread, within limits. */
 export interface SecretScanner {
   /**
-   * The indexes of those `values` that the pieces of an answer hold. null: the search took too long, or too many wait
-   * for one. The answer must then be discarded.
+   * The indexes of the `values` that the pieces of an answer hold. null: the search took too long, or too many searches
+   * wait. The answer must then be discarded.
    * @param user_id the owner of the secrets: users take turns.
    */
   search(pieces: readonly Buffer[], values: readonly SecretValue[], user_id: string): Promise<number[] | null>;
 }
 
-/** Makes a scanner. Threads start with the first long search, are kept, and hold up no exit of the process. */
+/**
+ * Creates a scanner. Threads start with the first long search, stay alive, and do not delay the exit of the process.
+ */
 export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms: SCAN_MS }): SecretScanner {
   const queue = createFairQueue(QUEUE);
   const idle: Worker[] = [];
@@ -95,7 +97,7 @@ function shortened(bytes: Buffer, search: Search): Buffer | null {
 function startThread(): Worker {
   const thread = new Worker(join(import.meta.dirname, "scrub.worker.ts"), {
     resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
-    // It needs no setting of the service, and the master key is one.
+    // The thread needs no settings of the service, and the master key is one of them.
     env: {},
   });
   // `inThread` handles a failure during a search. Without a listener a later one would end the process.

@@ -3,15 +3,15 @@ import { inspect } from "node:util";
 const SHOWN = "[secret]";
 
 /**
- * A value that shows itself to nobody who prints, logs, joins or serialises it. Only what sends it may `reveal` it:
- * test/tidy.test.ts holds that to platform/.
+ * A value that stays hidden when it is printed, logged, joined or serialised. Only code that sends it may `reveal` it:
+ * test/tidy.test.ts restricts that to platform/.
  */
 export class SecretValue {
   readonly #value: string;
   constructor(value: string) {
     this.#value = value;
   }
-  /** The value in the clear, for the moment of sending and for scrubbing what comes back. */
+  /** The plain value, for sending it and for searching answers for it. */
   reveal(): string {
     return this.#value;
   }

@@ -2,7 +2,7 @@ import { Kysely, PostgresDialect, type PostgresPoolClient } from "kysely";
 import type { Sql, Statement, Tx } from "./db.ts";
 import { isUndone } from "./sql-state.ts";
 
-/** One connection as both adapters offer it: what node-postgres calls a pool client. */
+/** One connection, as both adapters offer it. node-postgres calls it a pool client. */
 export interface SqlConnection {
   query<Row>(statement: Statement): Promise<{ rows: Row[]; rowCount: number | null; command: string }>;
   /** Several statements without parameters: migrations. */
@@ -11,12 +11,12 @@ export interface SqlConnection {
   release(broken?: boolean): void;
 }
 
-/** Where connections come from. Embedded storage has one, handed out in turn. */
+/** A source of connections. Embedded storage has one connection, which callers use in turn. */
 export interface SqlSource {
   connect(): Promise<SqlConnection>;
 }
 
-/** Kysely over connections from `source`; never destroyed, since the adapter owns the connections. */
+/** Kysely over connections from `source`. It is never destroyed, because the adapter owns the connections. */
 export function kyselyOver<Tables>(source: SqlSource): Kysely<Tables> {
   const connect = async (): Promise<PostgresPoolClient> => {
     const connection = await source.connect();
@@ -30,10 +30,13 @@ export function kyselyOver<Tables>(source: SqlSource): Kysely<Tables> {
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
 }
 
-/** What the server has undone to end a deadlock is done anew so often before that fails. */
+/** Maximum number of retries after the server rolled work back to end a deadlock. */
 const MOST_REPEATS = 3;
 
-/** `work`, again when the server has undone it because others were at the same rows: nothing of it has happened then. */
+/**
+ * Runs `work`, and retries it when the server rolled it back because of a conflict on the same rows. The rollback left
+ * no effects.
+ */
 export async function repeated<T>(work: () => Promise<T>): Promise<T> {
   for (let repeats = 0; ; repeats += 1) {
     try {
@@ -45,8 +48,9 @@ export async function repeated<T>(work: () => Promise<T>): Promise<T> {
 }
 
 /**
- * `begin`, `work`, `commit`; `rollback` and rethrow when `work` throws. The connection is handed back either way. A
- * transaction that lost a deadlock is repeated.
+ * Runs `begin`, `work`, `commit`; runs `rollback` and rethrows when one of them throws. Always releases the connection.
+ *
+ * Retries a transaction that lost a deadlock.
  */
 export function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
   return repeated(() => runOnce(source, work));
@@ -83,7 +87,7 @@ function transactionOver(connection: SqlConnection): Tx {
   };
 }
 
-/** `Sql` outside a transaction: every statement on a connection of its own. */
+/** `Sql` outside a transaction. Every statement uses its own connection. */
 export function sqlOver(source: SqlSource, query: Sql["query"]): Sql {
   const kysely = kyselyOver<unknown>(source);
   return { query, tables: <Tables>() => kysely as Kysely<Tables> };

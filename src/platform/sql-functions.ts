@@ -46,9 +46,10 @@ export function readStatement(folder: string, name: string): string {
 }
 
 /**
- * The definitions to apply, types first. None when a newer release has been here: the functions of the newer release also
- * serve the nodes of this one, because a function whose signature or meaning changes gets a new name. Throws when a type
- * was changed, since tables and running calls may use it.
+ * The definitions to apply, types first. Throws when a type was changed, because tables and running calls may use it.
+ *
+ * Returns none when a newer release has applied its functions. These also serve the nodes of this release, because a
+ * function whose signature or meaning changes gets a new name.
  */
 export function changedDefinitions(
   known: readonly SqlDefinition[],

@@ -9,7 +9,7 @@ const SERVER_LEFT = /^(08|57)/;
 /** idle_in_transaction_session_timeout, transaction_timeout: the server ended the session between two statements. */
 const SESSION_ENDED = /^25P0[34]$/;
 /**
- * The server can not work at the moment: read_only_sql_transaction (a standby that was not promoted yet),
+ * The server cannot work at the moment: read_only_sql_transaction (a standby that was not promoted yet),
  * invalid_authorization, invalid_catalog_name, transaction_rollback, insufficient_resources,
  * object_not_in_prerequisite_state, system_error.
  */

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 
-/** JSON with the keys of every object in order: the same value is the same text, however its keys came. */
+/** JSON with the keys of every object sorted. Equal values give the same text, in any order of their keys. */
 export function stableJson(value: unknown): string {
   return JSON.stringify(value, (_key, part) => {
     if (part === null || typeof part !== "object" || Array.isArray(part)) return part;

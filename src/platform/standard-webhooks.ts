@@ -4,18 +4,19 @@ import { SecretValue } from "./secret-value.ts";
 /** Signatures of the Standard Webhooks specification (standardwebhooks.com), version `v1`: HMAC-SHA256. */
 
 const PREFIX = "whsec_";
-/** The specification asks for 24 to 64. */
+/** The specification asks for 24 to 64 bytes. */
 const SECRET_BYTES = 32;
 
-/** A new signing secret, `whsec_` and base64, as every Standard Webhooks library takes it. */
+/** A new signing secret, `whsec_` and base64, as every Standard Webhooks library accepts it. */
 export function newWebhookSecret(): string {
   return PREFIX + randomBytes(SECRET_BYTES).toString("base64");
 }
 
 /**
- * The headers of one try. `id` stays the same on every try of a message; `timestamp_s` (Unix seconds of real time) is
- * the try's own, since receivers refuse what is older than some minutes. A secret that is not `whsec_` and base64 is the
- * key as it is.
+ * The headers of one try. `id` is the same on every try of a message; `timestamp_s` (Unix seconds of real time) is new
+ * on each try, because receivers reject messages that are older than some minutes.
+ *
+ * A secret that is not `whsec_` and base64 is used as the key unchanged.
  */
 export function webhookHeaders(
   secret: string | SecretValue,

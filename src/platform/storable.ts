@@ -1,15 +1,15 @@
 /**
- * JSON text of `value` as PostgreSQL takes it: jsonb has neither NUL nor half a surrogate pair, and what models and web
- * pages write can hold both. They become U+FFFD.
+ * JSON text of `value` that PostgreSQL accepts. jsonb rejects NUL and unpaired surrogates, which models and web pages
+ * can write; they become U+FFFD.
  */
 export function jsonbText(value: unknown): string {
-  // JSON.stringify writes both as escapes; `\\` is matched first so that an escaped backslash is not taken for one.
+  // JSON.stringify writes both as escapes. `\\` is matched first, so that an escaped backslash is not mistaken for one.
   return (JSON.stringify(value) ?? "null").replaceAll(/\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g, (found) =>
     found === "\\\\" ? found : "\\ufffd",
   );
 }
 
-/** `text` without NUL and half surrogate pairs. */
+/** `text` with U+FFFD in place of NUL and unpaired surrogates. */
 export function storableText(text: string): string {
   return text.toWellFormed().replaceAll("\0", "\ufffd");
 }

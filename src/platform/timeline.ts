@@ -4,24 +4,24 @@ import { type Clock, monotonicMs, realNowMs } from "./clock.ts";
 import type { Db, Instant } from "./db.ts";
 import type { Log } from "./log.ts";
 
-/** Something that falls due at instants of the domain's time: expiries, renewals, schedules. */
+/** A source of work that falls due at instants of the domain's time: expiries, renewals, schedules. */
 export interface DueSource {
   readonly name: string;
-  /** The next instant up to `until` at which there is something to carry out; null when there is none. */
+  /** The next instant up to `until` at which work falls due; null when there is none. */
   nextDueAt(until: Instant): Promise<Instant | null>;
-  /** Carries out all that is due at the clock's present instant. Idempotent, safe on several nodes at once. */
+  /** Carries out all work that is due at the clock's present instant. Idempotent, and safe on several nodes at once. */
   carryOut(): Promise<void>;
 }
 
 const SWEEP_MS = 1_000;
-/** A timer may fire a little before the clock is there: it aims a little later. */
+/** A timer may fire slightly early, so it aims slightly late. */
 const TIMER_MARGIN_MS = 5;
-/** Setting the clock waits this long for the runs on the way before it gives up. */
+/** Setting the clock waits at most this long for the runs on the way. */
 const IDLE_SECONDS = 900;
 
 /**
- * Carries out what is due at every whole second of real time, since that is when things fall due; each source apart: one
- * that fails or hangs holds up no other.
+ * Carries out due work at every whole second of real time, because work falls due then. Each source runs separately:
+ * one that fails or hangs does not delay the others.
  */
 export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) {
   const { sources, log } = deps;
@@ -53,11 +53,13 @@ export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) 
   };
 }
 
-/** A clock that stands still until it is set, forward only; where it stands survives a restart and reaches every node. */
+/** A clock that moves only when it is set, and only forward. Its time survives a restart and reaches every node. */
 export interface SettableClock extends Clock {
   /**
-   * Moves to `target`, stopping at each instant on the way at which something falls due, carrying it out there and
-   * waiting for `idle` before going on. 400 when `target` lies before now.
+   * Moves to `target` and stops at each instant on the way at which work falls due. There it carries out the work and
+   * waits for `idle`.
+   *
+   * Fails with 400 when `target` is before now.
    */
   advanceTo(
     target: Instant,
@@ -70,7 +72,7 @@ export interface SettableClock extends Clock {
 const RETRY_MS = 20;
 const CHANNEL = "test_clock";
 
-/** A settable clock at the later of `start` and where it stood before. */
+/** Creates a settable clock at the later of `start` and its stored time. */
 export async function createSettableClock(deps: { db: Db; start: Instant }): Promise<SettableClock> {
   const { db, start } = deps;
   let now = await stand(db, start);
@@ -96,8 +98,8 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
     };
     for (;;) {
       for (const source of sources) await source.carryOut();
-      // What a sweep or another node is at, carryOut passes over: only once nothing more has come due are all runs queued
-      // that `idle` is to wait for.
+      // carryOut skips work that a sweep or another node is doing. All runs that `idle` must wait for are queued only
+      // when no more work is due.
       let next = await firstDue();
       if (next === null || next > now) {
         if (!(await idle(deadline_ms - monotonicMs()))) throw errors.overloaded();
@@ -123,7 +125,7 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
   };
 }
 
-/** Persists the later of `instant` and where the clock stood; answers where it stands. */
+/** Persists the later of `instant` and the clock's stored time, and returns it. */
 async function stand(db: Db, instant: Instant): Promise<Instant> {
   const [row] = await db.query<{ now: Instant }>({
     text: `insert into test_clock (now) values ($1) on conflict (id) do update set now = greatest(test_clock.now, excluded.now)

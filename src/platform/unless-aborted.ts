@@ -1,4 +1,7 @@
-/** `work`, or the signal's reason thrown. It goes on when it is given up; what comes of it then, a failure too, is nobody's any more. */
+/**
+ * Returns the result of `work`, or throws the signal's reason on abort. `work` continues after an abort; ignores its
+ * late result or error.
+ */
 export async function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   const { promise, reject } = Promise.withResolvers<never>();
   const abort = () => reject(signal.reason);
