@@ -1,11 +1,11 @@
 import type { AgentRow } from "./agents.store.ts";
 
-/** Agents kept, the most recently used ones. */
+/** Size of the cache, in agents. The least recently used ones are evicted. */
 const SIZE = 1_000;
 
 /**
- * Agents as they were when they were last read here. Nobody tells it of changes: whoever acts on what it says names the
- * version, and looks again when that is no more the agent's.
+ * A cache of agents as this node last read them. It is not notified of changes, so its users pass the agent's version
+ * and read again when that version is out of date.
  */
 export function createAgentCache() {
   const known = new Map<string, AgentRow>();

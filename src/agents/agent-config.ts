@@ -5,14 +5,14 @@ import { errors } from "../errors.ts";
 import { stableJson } from "../platform/stable-json.ts";
 import type { ScheduleSpec } from "../schedules/next-run.ts";
 
-/** What the user decides about an agent; each change of it makes a version, which runs pin. */
+/** The settings of an agent that its user controls. Each change makes a new version, and runs pin a version. */
 export type AgentConfig = Omit<Pick<AgentRecord, keyof typeof DEFAULTS | "name">, "tools_config"> & {
   tools_config: ToolsConfig;
 };
-/** Changes of a configuration, in which every secret is named. */
+/** Changes of a configuration, with the names of all secrets. */
 export type NamedChanges = Omit<AgentChanges, "tools_config"> & { tools_config?: ToolsConfig | undefined };
 
-/** contract 6: an agent for which only a name was given. */
+/** contract 6: the defaults of an agent that was created with only a name. */
 const DEFAULTS = {
   description: null,
   system_prompt: null,
@@ -30,12 +30,12 @@ const DEFAULTS = {
   limits: AGENT_LIMITS,
 } as const;
 
-/** A new agent's configuration. Throws the 400 of what does not go together. */
+/** A new agent's configuration. Throws 400 for settings that do not fit together. */
 export function newConfig(wanted: NamedChanges & { name: string }): AgentConfig {
   return changedConfig({ ...DEFAULTS, name: wanted.name }, wanted);
 }
 
-/** `config` with the fields given: of `limits` the given ones, of everything else the whole. Throws the 400. */
+/** `config` with the given fields. Fields of `limits` are merged one by one; other fields are replaced. Throws 400. */
 export function changedConfig(config: AgentConfig, changes: NamedChanges): AgentConfig {
   const given = withoutUndefined(changes);
   const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
@@ -50,7 +50,7 @@ export function sameConfig(one: AgentConfig, other: AgentConfig): boolean {
   return Object.keys(one).every((key) => stableJson(one[key as "name"]) === stableJson(other[key as "name"]));
 }
 
-/** When the agent runs; null while it is disabled or its schedule is off. */
+/** The agent's schedule; null while the agent is disabled or its schedule is off. */
 export function scheduleOf(config: AgentConfig): ScheduleSpec | null {
   const { schedule_interval: interval, schedule_time: time, schedule_timezone: timezone } = config;
   if (!config.is_active || !config.schedule_enabled || interval === null || time === null) return null;
@@ -64,7 +64,7 @@ export function scheduleOf(config: AgentConfig): ScheduleSpec | null {
   }
 }
 
-/** What `check` has seen to. */
+/** A value that `check` has validated. */
 function checked<T>(value: T | null): T {
   if (value === null) throw new Error("a schedule without its day");
   return value;

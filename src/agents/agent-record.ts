@@ -7,10 +7,10 @@ import type { ScheduleState } from "../schedules/schedules.service.ts";
 import { scheduleOf } from "./agent-config.ts";
 import type { AgentRow } from "./agents.store.ts";
 
-/** contract 6: how many entries `upcoming_runs` has. */
+/** contract 6: the number of entries in `upcoming_runs`. */
 const UPCOMING = 5;
 
-/** The agent as callers see it: its configuration, the state of its schedule, and its last run. */
+/** The agent as callers see it: its configuration, its schedule's state and its last run. */
 export function agentRecord(
   row: AgentRow,
   { schedule, last_run, now }: { schedule: ScheduleState | undefined; last_run: RunRecord | undefined; now: Instant },

@@ -20,10 +20,10 @@ import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
 
-/** Looks at an agent that is being changed all the time, before its run-now is given up. */
+/** Tries of a run-now whose agent is changed at the same time. */
 const MAX_LOOKS = 5;
 
-/** Starts the runs of agents, and shows them to their users. */
+/** Starts the runs of agents and shows them to their users. */
 export function createAgentRuns(deps: {
   runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "requestCancel">;
   schedules: Pick<Schedules, "occurrences">;
@@ -48,12 +48,14 @@ export function createAgentRuns(deps: {
     agent_id: agent.id,
     ...content(agent, input),
   });
-  /** Whether its model costs nothing. An empty account may use it. */
+  /** Whether the agent's model is free. An account without tokens may use it. */
   const isFree = ({ auto_route, model_id }: AgentRow): boolean => {
     const model = auto_route ? null : models.find(model_id ?? "");
     return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
   };
-  /** The agent when it may run now: 404, 409, 403 for a model that is not part of the trial, and 402 in that order. */
+  /**
+   * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not part of the trial, 402.
+   */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
     const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), standingOf(caller)]);
     if (!agent.is_active) throw errors.agentDisabled();
@@ -102,7 +104,7 @@ export function createAgentRuns(deps: {
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const agent = await likelyReady(caller, id, look > 0);
-      // Looked at closely a moment ago, its user can pay: the look that comes with the queueing sees less.
+      // After a full check the user can pay. The check at queueing knows less.
       const terms = { version: agent.version, is_free: look > 0 || isFree(agent) };
       const run = newRun(agent, input);
       const queued = await runs.enqueue({ ...run, ...firstStep(agent, run), terms, is_awaited: wait_ms > 0 });
@@ -116,14 +118,14 @@ export function createAgentRuns(deps: {
   return {
     ready,
     newRun,
-    /** Keeps the run's agent enabled until the transaction ends. 409 when it is not. */
+    /** Keeps the run's agent enabled until the transaction ends. 409 when it is disabled. */
     async keepReady(tx: Tx, run: AgentKey): Promise<void> {
       if (!(await keepActive(tx, [run])).has(run.agent_id)) throw errors.agentDisabled();
     },
 
     /**
-     * Queues a run of the agent's run_prompt; with `wait_ms`, resolves to the run once it has finished, or as it stands
-     * then. 400, 402, 404, 409, and 429 when too many are queued.
+     * Queues a run of the agent's run_prompt. With `wait_ms`, resolves to the finished run, or to its state after that
+     * time. 400, 402, 404, 409, and 429 when too many runs are queued.
      */
     async runNow(
       caller: Caller,
@@ -136,7 +138,7 @@ export function createAgentRuns(deps: {
       const agent = { user_id: caller.user_id, agent_id: run.agent_id };
       return runs.finishedRun(agent, run.id, { timeout_ms: wait_ms, is_open: has_begun });
     },
-    /** Newest first; `before_id` is the last one seen. */
+    /** Newest first; `before_id` is the last run of the page before. */
     async runs(
       user_id: string,
       id: string,
@@ -148,7 +150,7 @@ export function createAgentRuns(deps: {
     async run(user_id: string, id: string, run_id: string): Promise<RunDetail> {
       return runs.getRun(await keyOf(user_id, id), run_id);
     },
-    /** Stops the run: at once while it is queued, else through `cancelling`. 404, 409. */
+    /** Cancels the run: at once while it is queued, otherwise through `cancelling`. 404, 409. */
     async cancelRun(user_id: string, id: string, run_id: string): Promise<RunRecord> {
       return runs.requestCancel(await keyOf(user_id, id), run_id);
     },
@@ -180,7 +182,10 @@ export function createAgentRuns(deps: {
   };
 }
 
-/** A run begins with a model call, unless MCP servers are to be looked at first: what is missing is noted before it. */
+/**
+ * The first step of a run is a model call. Agents with MCP servers are the exception: missing servers are recorded
+ * first.
+ */
 function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_step?: StepStart } {
   if (usesServers(tools_config)) return {};
   return { first_step: modelCallStart({ index: 0, name: model_id ?? "auto", hold_id: newId() }) };

@@ -75,7 +75,7 @@ const NEXT_RUN_KEY = {
   },
 };
 
-/** The position in a list by next run that a cursor names. */
+/** Decodes the cursor of a list ordered by next run. */
 function nextRunIn(cursor: string | undefined) {
   const [next_run_at, agent_id] = decodeCursor(cursor, NEXT_RUN_KEY)?.split(" ") ?? [];
   return next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };

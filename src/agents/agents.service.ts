@@ -43,22 +43,22 @@ export interface AgentsDeps {
   schedule_keys: ScheduleKeys;
   ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
   meansOf: MeansOf;
-  /** The users among these who are suspended: their agents do not run. */
+  /** The suspended users among these. Their agents do not run. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;
   /** Whether tools may be set to `safety: off`. */
   safety_off: "refused" | "allowed";
-  /** The names of a user's secrets, which tools_config may refer to. */
+  /** The names of the user's secrets that tools_config may refer to. */
   secretNames(user_id: string): Promise<ReadonlySet<string>>;
-  /** For how many days finished runs are kept; null: without a limit. */
+  /** The number of days for which finished runs are kept; null: no limit. */
   keep_runs_days: number | null;
   followers: Pick<RunFollowers, "follow">;
-  /** Deletes the threads of an agent, or with null of all the user's agents. */
+  /** Deletes the threads of an agent; with null, of all the user's agents. */
   forgetThreads(tx: Tx, user_id: string, agent_id: string | null): Promise<void>;
   /** Deletes the turns of these runs from their threads. */
   forgetTurns: OnPrune;
 }
 
-/** Agents, their versions, and the runs that they start. Owns `agent` and `agent_version`. */
+/** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
   const store = createAgentsStore(db);
@@ -70,7 +70,7 @@ export function createAgents(deps: AgentsDeps) {
     ...createRetention({ ...deps, store, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
     configOf: createConfigCache(store),
-    /** The events of a run after number `after`; null when there are no more. 404. */
+    /** The events of a run after number `after`; null when no more will come. 404. */
     async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
       const agent = await crud.find(user_id, id);
       const found = isUuid(which.run_id) ? await runs.begunRuns(user_id, [which.run_id]) : undefined;
@@ -131,7 +131,7 @@ function createCrud(
     exists: async (user_id: string, id: string): Promise<boolean> =>
       isUuid(id) && (await store.agent(user_id, id)) !== undefined,
     get,
-    /** The configuration that a run names by `agent_version`. 404. */
+    /** The configuration of a run's `agent_version`. 404. */
     async version(user_id: string, id: string, number: string): Promise<AgentVersion> {
       const agent_id = (await find(user_id, id)).id;
       const version = /^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0;
@@ -140,11 +140,14 @@ function createCrud(
       const { config, created_at } = found;
       return { ...config, agent_id, version, created_at };
     },
-    /** Newest first; `before_id` is the last one seen. */
+    /** Newest first; `before_id` is the last agent of the page before. */
     async list(user_id: string, page: Parameters<AgentsStore["agents"]>[1]): Promise<AgentRecord[]> {
       return records(user_id, await store.agents(user_id, page));
     },
-    /** Agents whose schedule is active and not paused, soonest first, from beyond `after`; `next` is null at the end. */
+    /**
+     * Agents with an active schedule that is not paused, ordered by next run, after the cursor `after`; `next` is null
+     * at the end.
+     */
     async nextRuns(user_id: string, { limit, after }: { limit: number; after: NextRun | null }) {
       const due = await schedules.nextRuns(user_id, { limit: limit + 1, after });
       const page = due.slice(0, limit);
@@ -160,7 +163,7 @@ function createCrud(
       if (ids.length === 0) return new Map();
       return new Map((await store.names(user_id, ids)).map(({ id, name, deleted }) => [id, { name, deleted }]));
     },
-    /** 400 for what does not go together, and for a model that is not on offer. */
+    /** 400 for settings that do not fit together and for an unavailable model. */
     async create(caller: Caller, wanted: AgentChanges & { name: string }): Promise<AgentRecord> {
       const { user_id } = caller;
       const config = newConfig({ ...wanted, tools_config: permittedTools(caller, wanted.tools_config ?? {}, {}) });
@@ -191,13 +194,14 @@ function createCrud(
       return get(user_id, id);
     },
     /**
-     * Changes the fields given and checks the whole. A real change makes a new version; turning the schedule or the
-     * agent on, even if it was, resumes a paused schedule. 403 for a secret's binding that the caller may not write.
+     * Changes the given fields and validates the whole configuration. A real change makes a new version. Enabling the
+     * schedule or the agent, even if it was enabled, resumes a paused schedule. 403 for a secret's binding that the
+     * caller may not write.
      */
     async update(caller: Caller, id: string, changes: AgentChanges): Promise<AgentRecord> {
       const { user_id } = caller;
       if (changes.model_id !== undefined) refuseUnknownModel(models, changes.model_id);
-      // Denied before names are looked up: who may not bind a secret does not learn which there are.
+      // Denied before names are looked up, so a caller who may not bind secrets does not learn which exist.
       withNamedTools(caller, changes, await find(user_id, id));
       await refuseUnusableTools(user_id, changes);
       await db.transaction(async (tx) => {
@@ -232,7 +236,7 @@ function createCrud(
       });
       return get(user_id, id);
     },
-    /** Ends the agent, its schedule and its runs; everything of it answers 404 from here on. */
+    /** Deletes the agent and its schedule, and cancels its runs. Later requests about it are answered 404. */
     async remove(user_id: string, id: string): Promise<void> {
       if (!isUuid(id)) throw errors.notFound("This agent");
       await db.transaction(async (tx) => {
@@ -244,7 +248,7 @@ function createCrud(
         await forgetThreads(tx, user_id, id);
       });
     },
-    /** Deletes all agents and runs of a user who is being erased. */
+    /** Deletes all agents and runs of a user during erasure. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       await store.lockAgents(tx, user_id);
       await schedules.forgetUser(tx, user_id);

@@ -27,12 +27,12 @@ interface Tables {
   agent_version: VersionRow;
 }
 
-/** Agents that are asked for at the same time, read in one go. */
+/** Limit of the batch that reads simultaneously requested agents in one query. */
 const BATCH_LIMIT = 64;
 
 type AgentId = Pick<AgentRow, "user_id" | "id">;
 
-/** Each agent, in order; absent when there is none, or it was deleted. */
+/** Each agent, in order; absent when it does not exist or was deleted. */
 async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentRow | undefined)[]> {
   const rows = await sql.query<AgentRow>({
     name: "agent_find",
@@ -44,7 +44,7 @@ async function selectAgents(sql: Sql, keys: readonly AgentId[]): Promise<(AgentR
   return keys.map(({ user_id, id }) => rows.find((row) => row.user_id === user_id && row.id === id));
 }
 
-/** An agent that was deleted, and when. */
+/** A deleted agent, with the time of its deletion. */
 export type DeletedAgent = Pick<AgentRow, "user_id" | "id"> & { deleted_at: Instant };
 
 interface AgentPage {
@@ -69,7 +69,7 @@ export function createAgentsStore(db: Db) {
     agent: (user_id: string, id: string) => agent({ user_id, id }),
     lockAgent: (tx: Tx, user_id: string, id: string) =>
       live(tx, user_id).where("id", "=", id).forUpdate().executeTakeFirst(),
-    /** Newest first; `name` is a part of the name, in any case. */
+    /** Newest first; `name` is a part of the name, case-insensitive. */
     agents: (user_id: string, { limit, before_id, name }: AgentPage) => {
       let query = live(db, user_id).orderBy("id", "desc").limit(limit);
       if (before_id !== null) query = query.where("id", "<", before_id);
@@ -79,7 +79,7 @@ export function createAgentsStore(db: Db) {
         );
       return query.execute();
     },
-    /** Deleted agents included, while their records are kept. */
+    /** Includes deleted agents while their records are kept. */
     names: (user_id: string, ids: readonly string[]) =>
       db.query<{ id: string; name: string; deleted: boolean }>({
         name: "agent_names",
@@ -93,13 +93,13 @@ export function createAgentsStore(db: Db) {
     /** Locks the agents whose schedules count against the key. */
     lockAgentsOfKey: (tx: Tx, user_id: string, api_key_id: string) =>
       live(tx, user_id).where("schedule_api_key_id", "=", api_key_id).orderBy("id").forUpdate().execute(),
-    /** Keeps runs of the user's agents from being queued and from ending until the transaction does. */
+    /** Until the transaction ends, no run of the user's agents can be queued or end. */
     lockAgents: (tx: Tx, user_id: string) => live(tx, user_id).orderBy("id").forUpdate().execute(),
     async deleteUser(tx: Tx, user_id: string): Promise<void> {
       await tables(tx).deleteFrom("agent_version").where("user_id", "=", user_id).execute();
       await tables(tx).deleteFrom("agent").where("user_id", "=", user_id).execute();
     },
-    /** Agents deleted before an instant, in that order, from beyond `after`. */
+    /** Agents deleted before an instant, ordered by that time, after the cursor `after`. */
     deletedAgents: ({ before, after, limit }: { before: Instant; after: DeletedAgent; limit: number }) =>
       db.query<DeletedAgent>({
         name: "agent_deleted",
@@ -108,7 +108,7 @@ export function createAgentsStore(db: Db) {
           order by deleted_at, user_id, id limit $5`,
         values: [before, after.deleted_at, after.user_id, after.id, limit],
       }),
-    /** What a version stood for, and since when; absent when there is none, or the agent was deleted. */
+    /** A version's configuration and its start; absent when it does not exist or the agent was deleted. */
     version: ({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) =>
       tables()
         .selectFrom("agent_version as version")
@@ -126,7 +126,7 @@ export function createAgentsStore(db: Db) {
 
 export type AgentsStore = ReturnType<typeof createAgentsStore>;
 
-/** With what goes to jsonb columns as text: the drivers would make an array of a list, and a number of a number. */
+/** The row with its jsonb columns as text. The drivers would write a list as an array and a number as a number. */
 function stored(row: AgentRow): AgentRow {
   const { tools_config, limits, schedule_day_of_month } = row;
   return {

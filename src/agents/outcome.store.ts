@@ -1,9 +1,9 @@
 import type { AgentKey } from "../contract/agents.ts";
 import type { Sql, Tx } from "../platform/db.ts";
 
-/** What runs need to know of their agents, and what their outcome changes in them. */
+/** Reads the agents of runs, and writes the effects of a run's outcome on its agent. */
 
-/** What a due run is made of. */
+/** The agent's fields that a due run needs. */
 export interface DueAgent extends AgentKey {
   version: number;
   model_id: string | null;
@@ -61,7 +61,10 @@ export async function forgetFailures(sql: Sql, { user_id, agent_id }: AgentKey):
   });
 }
 
-/** Counts a failed run, or none any more. How many there are in a row now, and how many are allowed; absent when there is no agent. */
+/**
+ * Counts a failed run, or resets the count to 0. Returns the failures in a row and their limit; absent when the agent
+ * does not exist.
+ */
 export async function countOutcome(
   sql: Sql,
   { user_id, agent_id }: AgentKey,

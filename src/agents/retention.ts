@@ -8,15 +8,15 @@ import type { AgentsStore, DeletedAgent } from "./agents.store.ts";
 
 /** Runs of a deleted agent are kept this long. No request can read them. */
 const DELETED_DAYS = 30;
-/** Between two looks at what has become too old. */
+/** Interval between two searches for old data. */
 const LOOK_SECONDS = 3_600;
-/** Batches in one turn: a process that is to end does not wait for a long backlog. The next turn goes on. */
+/** Limit of batches in one turn, so that a shutdown does not wait for a long backlog. The next turn continues. */
 const BATCHES = 10;
 /** Deleted agents whose runs are deleted together. */
 const AGENTS = 100;
 
 /**
- * Deletes runs older than `keep_days` (null: without a limit) with their occurrences and turns, and the runs of deleted
+ * Deletes runs older than `keep_days` (null: no limit) with their occurrences and turns, and the runs of deleted
  * agents.
  */
 export function createRetention(deps: {
@@ -31,10 +31,10 @@ export function createRetention(deps: {
   const { clock, runs, schedules, forgetTurns, store, keep_days } = deps;
   let look_at: Instant | null = null;
   let pruned_to: Parameters<Runs["pruneRuns"]>[0]["after"] = null;
-  /** Beyond it no deleted agent has been looked at by this process. None comes back, so none is looked at twice. */
+  /** Cursor of the search for deleted agents. A deleted agent is never restored, so none is searched twice. */
   let deleted_to: DeletedAgent = { deleted_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, id: NIL_ID };
 
-  /** Each resolves to true when there may be more. */
+  /** Each function resolves to true when there may be more. */
   const pruneDeleted = async (): Promise<boolean> => {
     const before = addDays(clock.now(), -Math.min(DELETED_DAYS, keep_days ?? DELETED_DAYS));
     const agents = await store.deletedAgents({ before, after: deleted_to, limit: AGENTS });
@@ -53,12 +53,15 @@ export function createRetention(deps: {
   };
 
   return {
-    /** Call it every second or so: it looks once an hour, and goes on by itself while there is more. Idempotent, safe on several nodes. */
+    /**
+     * Call it every second or so. It searches once an hour, and in every call while there is a backlog. Idempotent,
+     * safe on several nodes.
+     */
     async pruneOld(): Promise<void> {
       const now = clock.now();
       if (look_at !== null && now < look_at) return;
       let left = BATCHES;
-      // Occurrences first, so that none names a run that is gone.
+      // Occurrences first, so that no occurrence names a deleted run.
       for (const prune of [pruneDeleted, pruneOccurrences, pruneRuns]) {
         while (left > 0 && (await prune())) left -= 1;
       }

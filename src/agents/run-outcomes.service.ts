@@ -11,7 +11,9 @@ import type { ScheduleKeys } from "./schedule-keys.service.ts";
 /** `schedule_paused_reason` of a schedule that waits for tokens. */
 const OUT_OF_TOKENS = "out of tokens: resumes with the next grant, or when overage is enabled or raised";
 
-/** Counts an agent's failures in a row as its runs end, and pauses its schedule where they or a lack of tokens require it. */
+/**
+ * Counts an agent's failures in a row as its runs end. Pauses its schedule after too many failures or a lack of tokens.
+ */
 export function createRunOutcomes(deps: {
   schedules: Pick<Schedules, "pauseSchedule" | "pauseForTokens">;
   schedule_keys: Pick<ScheduleKeys, "pauseForBudget">;
@@ -23,13 +25,13 @@ export function createRunOutcomes(deps: {
     await schedules.pauseSchedule({ user_id, agent_id }, reason, tx);
     log.info({ agent_id, reason }, "a schedule is being paused");
   };
-  /** The schedule resumes after more refills than the account had had when this run was queued. */
+  /** The schedule resumes when the account has had more refills than at the queueing of this run. */
   const waitForTokens = async (tx: Tx, { user_id, agent_id, due_input }: EndedRun) => {
     const { refills = 0 } = (due_input ?? {}) as Partial<RunInput>;
     await schedules.pauseForTokens(tx, { user_id, agent_id }, OUT_OF_TOKENS, refills);
     log.info({ agent_id, reason: OUT_OF_TOKENS }, "a schedule is being paused");
   };
-  /** A lack of tokens, a used-up month and a used-up key budget are no failures of the agent. */
+  /** A lack of tokens, a used-up month and a used-up key budget do not count as failures of the agent. */
   const applyOutcome = async (tx: Tx, run: EndedRun) => {
     const { user_id, agent_id, error } = run;
     const is_due = run.trigger === "schedule";
@@ -54,7 +56,7 @@ export function createRunOutcomes(deps: {
   };
 }
 
-/** Chats do not count: their caller sees how they end. */
+/** Chats do not count, because their callers see the result. */
 function isCounted({ trigger }: Pick<EndedRun, "trigger">): boolean {
   return trigger !== "chat";
 }

@@ -3,7 +3,7 @@ import { type AgentConfig, sameConfig } from "./agent-config.ts";
 
 /** The API key that a schedule's runs count against: contract 3. */
 
-/** `schedule_paused_reason` of a schedule whose key pays for no more runs. */
+/** `schedule_paused_reason` of a schedule whose key no longer pays for runs. */
 export type KeyPause = "key_revoked" | "key_expired" | "key_budget_exceeded";
 
 /** Why a due instant did not run, for the agent's owner. */
@@ -13,7 +13,7 @@ export const KEY_PAUSE_REASON: Record<KeyPause, string> = {
   key_budget_exceeded: "key_budget_exceeded: the budget of the API key that enabled the schedule is used up",
 };
 
-/** What decides whether a key still pays. */
+/** The fields that decide whether a key still pays. */
 export interface ScheduleKey {
   readonly id: string;
   readonly budget_tokens: number | null;
@@ -22,8 +22,9 @@ export interface ScheduleKey {
 }
 
 /**
- * The key that the schedule counts against after a write: the writer's when the write enables the schedule, resumes it or
- * changes what its runs do, so that no key spends for a task that another caller wrote. Null: the console, or no schedule.
+ * The key that the schedule counts against after a write: the writer's key if the write enables the schedule, resumes
+ * it or changes the content of its runs. So no key pays for a task that another caller wrote. Null: the console, or no
+ * schedule.
  */
 export function scheduleKeyAfter(write: {
   before: { config: AgentConfig; api_key_id: string | null } | null;
@@ -39,7 +40,7 @@ export function scheduleKeyAfter(write: {
   return is_same_task ? before.api_key_id : caller_key_id;
 }
 
-/** Why a key pays for no more runs; null: it does. A key that is not there was revoked. */
+/** Why a key no longer pays for runs; null: it pays. A missing key was revoked. */
 export function keyPause(
   key: ScheduleKey | undefined,
   { spent_tokens, now }: { spent_tokens: number; now: Instant },

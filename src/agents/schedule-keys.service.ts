@@ -10,17 +10,17 @@ import { type DueAgent, forgetFailures, selectDueAgents } from "./outcome.store.
 import { isLiftable, type KeyPause, keyPause, type ScheduleKey } from "./schedule-key.ts";
 
 /**
- * Schedules stop with the API key that enabled them and go on when it may pay again. Transactions lock in this order:
+ * Schedules pause with the API key that enabled them and resume when it may pay again. Transactions lock in this order:
  * agent, schedule, key, run.
  */
 export function createScheduleKeys(deps: {
   clock: Clock;
   store: Pick<AgentsStore, "lockAgentsOfKey">;
   schedules: Pick<Schedules, "pauseSchedule" | "schedules">;
-  /** Asks for the end of the user's due runs whose input has these fields. */
+  /** Requests the cancellation of the user's due runs whose input has these fields. */
   cancelDueWith(tx: Tx, user_id: string, fields: Readonly<Record<string, unknown>>): Promise<void>;
   ledger: Pick<Ledger, "keySpends">;
-  /** These keys, by id, unchanged until the transaction ends. */
+  /** These keys, by id, locked until the transaction ends. */
   keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
   log: Log;
 }) {
@@ -32,7 +32,7 @@ export function createScheduleKeys(deps: {
   };
 
   return {
-    /** The keys that due agents count against. Pauses the schedules of those whose key pays for no more runs. */
+    /** The keys that due agents count against. Pauses the schedules whose key no longer pays. */
     async judge(
       tx: Tx,
       agents: readonly DueAgent[],
@@ -52,7 +52,10 @@ export function createScheduleKeys(deps: {
       return { keys, pauses };
     },
 
-    /** A due run's call was more than its key's budget: pauses the schedule, unless it has another key or budget by now. */
+    /**
+     * Pauses the schedule after a due run's call exceeded its key's budget, unless the key or its budget has changed
+     * since.
+     */
     async pauseForBudget(tx: Tx, run: EndedRun): Promise<void> {
       const [agent] = await selectDueAgents(tx, [run]);
       const { api_key_id, key_budget_tokens } = (run.due_input ?? {}) as Partial<RunInput>;
@@ -62,8 +65,9 @@ export function createScheduleKeys(deps: {
     },
 
     /**
-     * Call it before `key` becomes as given, and its answer after that, in one transaction. A revoked key's schedules
-     * pause and their runs are cancelled; schedules that waited for a larger budget or a later end go on.
+     * Call it before `key` is changed as given, and call its result after the change, in one transaction. For a revoked
+     * key it pauses the schedules and cancels their runs. Schedules that waited for a larger budget or a later expiry
+     * resume.
      */
     async onKeyChange(key: ScheduleKey & { user_id: string }, tx: Tx): Promise<() => Promise<void>> {
       const { user_id, id: api_key_id } = key;

@@ -10,8 +10,8 @@ import { stableJson } from "../platform/stable-json.ts";
 type Scopes = Pick<Caller, "scopes">;
 
 /**
- * `given` with the names that its nulls stand for. Throws 403 where `caller` adds or widens a binding of `before`
- * without `secrets:write`, and 400 where a null stands for no binding of `before`.
+ * `given` with each null replaced by the stored name. Throws 403 if `caller` adds or widens a binding of `before`
+ * without `secrets:write`, and 400 if a null matches no binding of `before`.
  */
 export function permittedTools({ scopes }: Scopes, given: ShownToolsConfig, before: ToolsConfig): ToolsConfig {
   const may_bind = scopes.includes("secrets:write");
@@ -41,7 +41,9 @@ function unknownBinding(path: readonly PropertyKey[]): Error {
   );
 }
 
-/** The path of the first binding that `before` does not allow, as written or as far as the tools' settings let it work. */
+/**
+ * The path of the first binding that `before` does not allow, as written or as limited by the tools' other settings.
+ */
 function firstWidened(after: ToolsConfig, before: ToolsConfig): readonly PropertyKey[] | null {
   return (
     uncovered(secretBindings(after), secretBindings(before)) ?? uncovered(usableBindings(after), usableBindings(before))
@@ -70,7 +72,7 @@ function isSubset(narrow: readonly string[] | null, wide: readonly string[] | nu
   return wide === null || (narrow?.every((each) => wide.includes(each)) ?? false);
 }
 
-/** The bindings of tools that are enabled, as far as the tool's other settings let requests carry the secret. */
+/** The bindings of enabled tools, reduced to the requests that the tool's other settings allow to carry the secret. */
 function usableBindings(config: ToolsConfig): ToolSecretBinding[] {
   return secretBindings(config).flatMap((binding) => {
     if (!binding.is_enabled) return [];
@@ -79,7 +81,7 @@ function usableBindings(config: ToolsConfig): ToolSecretBinding[] {
   });
 }
 
-/** `given` with the names that its nulls keep. Throws what `refuse` makes of a null that keeps none. */
+/** `given` with each null replaced by the stored name. Throws the error of `refuse` for a null without a match. */
 function withKeptNames(
   given: ShownToolsConfig,
   before: ToolsConfig,
@@ -96,8 +98,8 @@ function withKeptNames(
 }
 
 /**
- * The names of `given`. A null keeps the name of the stored binding whose other settings are the same. Where several
- * secrets have the same settings, they are told apart by their order, so all of them must be there. Null: unknown.
+ * The names of `given`. A null keeps the name of the stored binding with the same other settings. Several secrets with
+ * the same settings are matched by their order, so all of them must be present. Null: unknown.
  */
 function keptNames(given: readonly ToolSecretBinding[], stored: readonly ToolSecretBinding[]): (string | null)[] {
   const settingsOf = ({ tool, kept_with }: ToolSecretBinding) => stableJson([tool, kept_with]);
@@ -121,7 +123,7 @@ function withoutNames(config: ShownToolsConfig): ShownToolsConfig {
   return withNames(config, names);
 }
 
-/** A copy of `config` with other names of secrets at the paths given. */
+/** A copy of `config` with different secret names at the given paths. */
 function withNames(
   config: ShownToolsConfig,
   names: readonly { path: readonly PropertyKey[]; secret: string | null }[],

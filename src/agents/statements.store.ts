@@ -1,11 +1,11 @@
 import { readStatement } from "../platform/sql-functions.ts";
 
-/** Statements that call functions of several modules. Each says in its file why, and in which order. */
+/** Statements that call functions of several modules. Each file explains the reason and the order. */
 
-/** A batch of the ledger with the steps of runs. */
+/** Applies a batch of the ledger together with steps of runs. */
 export const APPLY_WITH_STEPS = readStatement(import.meta.dirname, "apply-with-steps");
 
-/** Who may begin a run-now. */
+/** Decides which run-nows may begin. */
 export const RUN_NOW_STATEMENTS = {
   refuse: readStatement(import.meta.dirname, "refuse-run-nows"),
   begin: readStatement(import.meta.dirname, "begin-run-nows"),

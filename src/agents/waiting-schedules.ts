@@ -6,12 +6,12 @@ import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore } from "./agents.store.ts";
 import { forgetFailures } from "./outcome.store.ts";
 
-/** Waiting schedules that are looked at in one turn of the sweep; with more, it takes several turns. */
+/** Waiting schedules that one turn of the sweep checks. A longer list takes several turns. */
 const SWEEP_LIMIT = 1_000;
 
 /**
- * Resumes schedules that a lack of tokens paused. Each remembers how often its account had been refilled when its run
- * looked; it goes on when that has happened again, once per refill, whether or not the new tokens are enough.
+ * Resumes schedules that a lack of tokens paused. Each has stored the account's number of refills at its run, and
+ * resumes once per later refill, even if the new tokens are not enough.
  */
 export function createWaitingSchedules(deps: {
   db: Db;
@@ -41,7 +41,7 @@ export function createWaitingSchedules(deps: {
   };
 
   return {
-    /** For the ledger: the user's schedules go on at once. What fails here is made good by the sweep. */
+    /** For the ledger: resumes the user's schedules at once. If this fails, the sweep resumes them. */
     async onGrant(user_id: string): Promise<void> {
       try {
         await resume(await schedules.waitingForTokens({ user_id, after: null, limit: SWEEP_LIMIT }));
@@ -49,7 +49,10 @@ export function createWaitingSchedules(deps: {
         log.warn({ user_id, error: (error as Error).message }, "schedules that waited for tokens go on a little later");
       }
     },
-    /** Resumes schedules whose grant was not notified: the process died after it, or the pause came after it. Call it every second or so. */
+    /**
+     * Resumes schedules that missed their grant: the process crashed after the grant, or the pause came after it. Call
+     * it every second or so.
+     */
     async resumeRefilled(): Promise<void> {
       const waiting = await schedules.waitingForTokens({ user_id: null, after: swept_to, limit: SWEEP_LIMIT });
       const last = waiting.at(-1);

@@ -14,7 +14,10 @@ import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 
 const DONE = { done: true, value: undefined } as const;
-/** Fields that some provider takes are accepted and not used; what none takes without a price of its own is rejected. */
+/**
+ * Fields that any provider supports are accepted and ignored. Fields that no provider supports without an extra price
+ * are rejected.
+ */
 const AS_MODEL = {
   kind: "openai-compatible",
   forward: [],
@@ -22,18 +25,18 @@ const AS_MODEL = {
 } as const;
 
 /**
- * An agent as a model, for `model: "agent/{id}"` in chat completions: each call is a chat run of the agent, which makes
- * and pays for the model calls, so that the completion itself is charged nothing.
+ * An agent as a model, for `model: "agent/{id}"` in chat completions. Each call is a chat run of the agent, which makes
+ * and pays for the model calls, so the completion itself costs nothing.
  */
 export function createAgentModel(deps: {
   chat: Pick<Chat, "turn">;
-  /** Whether there is such an agent of this user. */
+  /** Whether this user has such an agent. */
   exists(user_id: string, id: string): Promise<boolean>;
 }): ResolveAgent {
   return async (id, { user_id }) => {
     if (!(await deps.exists(user_id, id))) return null;
     const turn = (call: CompletionCall, options: TurnOptions): Promise<Turn> => {
-      // What the key may do was settled before the completion was begun.
+      // The key's permissions were checked before the completion began.
       const caller = { ...call.caller, scopes: [] };
       return deps.chat.turn(caller, id, chatOf(call.request), options);
     };
@@ -80,7 +83,10 @@ function outcomeOf(turn: FinishedTurn): CompletionOutcome {
   return { model_id: model, usage, settlement: "settled", complete: true, ...(routing && { routing }) };
 }
 
-/** The request as a turn of the agent's. Sampling and caps are the agent's own; what would change the answer's shape is refused. */
+/**
+ * The request as a turn of the agent. The agent's own sampling and caps apply; fields that would change the shape of
+ * the answer are rejected.
+ */
 function chatOf(asked: ChatRequest): AgentChat {
   const request = forwardedRequest(asked, { ...AS_MODEL, id: asked.model });
   if ((request.tools?.length ?? 0) > 0) {

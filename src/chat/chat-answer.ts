@@ -1,9 +1,9 @@
 import type { FinishReason, Routing, Usage } from "../contract/completions.ts";
 import type { RunDetail } from "../contract/runs.ts";
 
-/** What a finished turn of a chat is answered with, in OpenAI's shapes. Pure. */
+/** The answers of a finished chat turn in OpenAI's shapes. Pure. */
 
-/** The usages of a run's model calls, added up. */
+/** The sum of the usages of a run's model calls. */
 export function totalUsage(usages: readonly Usage[]): Usage {
   const sum = (pick: (usage: Usage) => number) => usages.reduce((total, usage) => total + pick(usage), 0);
   const input_tokens = sum((usage) => usage.input_tokens);
@@ -21,16 +21,16 @@ export function totalUsage(usages: readonly Usage[]): Usage {
   };
 }
 
-/** A turn that has succeeded. */
+/** A succeeded turn. */
 export interface FinishedTurn {
   run: RunDetail;
-  /** null: the turn is no part of a thread. */
+  /** null: the turn does not belong to a thread. */
   thread_id: string | null;
   usage: Usage;
   finish_reason: FinishReason;
 }
 
-/** A turn as far as the chunks of its answer name it. */
+/** The fields of a turn that its chunks contain. */
 type Named = Pick<FinishedTurn, "thread_id"> & { run: Pick<RunDetail, "id" | "queued_at" | "model_id"> };
 
 /** The whole answer: a chat.completion with `run_id`. */
@@ -56,7 +56,7 @@ export function chatChunk(
   return event({ ...identity(turn), object: "chat.completion.chunk", choices });
 }
 
-/** The last events: the usage of the whole run, and the end. */
+/** The last events: the usage of the whole run, and the end marker. */
 export function chatEnd(turn: FinishedTurn): string {
   const { run, usage } = turn;
   const chunk = { ...identity(turn), object: "chat.completion.chunk", choices: [], usage, ...routingOf(run) };
@@ -71,7 +71,7 @@ function identity({ run, thread_id }: Named) {
   return {
     id: `chatcmpl-${run.id}`,
     created: Math.floor(Date.parse(run.queued_at) / 1000),
-    // Where the model is chosen by routing, it is not known before it has answered.
+    // If routing chooses the model, it is unknown until the model has answered.
     model: run.model_id ?? "auto",
     run_id: run.id,
     ...(thread_id === null ? {} : { thread_id }),

@@ -4,8 +4,8 @@ import type { Turn } from "./chat.service.ts";
 import { chatChunk, chatEnd } from "./chat-answer.ts";
 
 /**
- * A turn's answer as server-sent events. They begin with the first text, so that what fails before it is answered with
- * its own status; what fails later becomes an error event.
+ * A turn's answer as server-sent events. They begin with the first text, so an earlier failure is answered with its own
+ * status. A later failure becomes an error event.
  */
 export function createChatEvents(request_id: string) {
   const left = new AbortController();
@@ -17,7 +17,7 @@ export function createChatEvents(request_id: string) {
     texts.push(text);
     news.resolve();
   };
-  /** The next piece of text; null once the turn is over and everything was taken. */
+  /** The next piece of text; null when the turn has ended and all text was taken. */
   const nextText = async (over: Promise<unknown>): Promise<string | null> => {
     if (texts.length === 0) {
       news = Promise.withResolvers();
@@ -43,7 +43,7 @@ export function createChatEvents(request_id: string) {
     /** Aborted when the caller hangs up. */
     left: left.signal,
     onText,
-    /** Resolves with the first text. Throws what the turn failed with before it had said anything. */
+    /** Resolves with the first text. Throws the turn's error if it fails before any text. */
     async open(turn: Turn): Promise<EventFeed> {
       turn.finished.catch(() => {}); // A failure is thrown to the reader later.
       const events = eventsOf(turn, await nextText(turn.finished));

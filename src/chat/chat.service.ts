@@ -13,9 +13,9 @@ import { type RunInput, setUpOf } from "../runs/transcript.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
 import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
 
-/** contract 6: how long a chat waits for a place. */
+/** contract 6: the time that a chat waits for a free place. */
 const WAIT_MS = 30_000;
-/** The reservation outlives the wait a little, so that it is the caller's wait that decides. */
+/** The reservation lasts longer than the wait, so that the caller's wait decides. */
 const RESERVED_MS = WAIT_MS + 5_000;
 
 /** The caller who waits for a chat's run on this node. */
@@ -26,9 +26,9 @@ interface Listener extends RunListener {
 /** A turn of a conversation that has been queued. */
 export interface Turn {
   run: RunRecord;
-  /** null: the turn is no part of a thread. */
+  /** null: the turn does not belong to a thread. */
   thread_id: string | null;
-  /** The answer. Throws what the turn failed with: 402, 429, 502 and so on, with the run's id in its metadata. */
+  /** The answer. Throws the turn's error: 402, 429, 502 and so on, with the run's id in its metadata. */
   finished: Promise<FinishedTurn>;
 }
 
@@ -36,21 +36,21 @@ export interface TurnOptions {
   request_id: string;
   /** Aborted when the caller hangs up. */
   signal: AbortSignal;
-  /** Hears the answer as it is generated. */
+  /** Called with the answer's text as it is generated. */
   onText: ((text: string) => void) | null;
 }
 
 type ReadyAgent = Awaited<ReturnType<Agents["ready"]>>;
 
-/** What ends the wait for an answer. */
+/** The signals that end the wait for an answer. */
 interface Wait {
   started: AbortSignal;
   ended: Promise<RunResult | null>;
-  /** Cancels the run when aborted; null: nothing does. */
+  /** Cancels the run when aborted; null: the run is not cancelled. */
   hung_up: AbortSignal | null;
 }
 
-/** Chat with an agent: every turn is a run that this very node carries out, so that its caller hears it. */
+/** Chat with an agent. Each turn is a run that this node executes, so that its caller receives the text. */
 export function createChat(deps: {
   agents: Pick<Agents, "ready" | "newRun" | "keepReady" | "find">;
   runs: Pick<Runs, "enqueueChat" | "requestCancel" | "waitFinished" | "getRun">;
@@ -65,7 +65,10 @@ export function createChat(deps: {
     threads: threadsOfAgents(threads, agents.find),
     /** Whether a caller waits for an answer on this node. */
     isAwaited: () => listeners.size > 0,
-    /** Who waits for the run, if it is a chat of this node; from here on it has started. */
+    /**
+     * The caller who waits for the run, if it is a chat of this node. From this call on the run has started for that
+     * caller.
+     */
     listenerOf(run: ClaimedRun): Listener | null {
       const listener = listeners.get((run.input as RunInput).ticket ?? "") ?? null;
       listener?.onStart();
@@ -73,7 +76,7 @@ export function createChat(deps: {
     },
   };
 
-  /** Queues a turn. A caller that hangs up cancels the run, unless it is to go on. */
+  /** Queues a turn. A caller that disconnects cancels the run, unless the request asks it to continue. */
   async function turn(caller: Caller, id: string, chat: AgentChat, options: TurnOptions): Promise<Turn> {
     const agent = await agents.ready(caller, id);
     const ticket = newId();
@@ -119,12 +122,13 @@ export function createChat(deps: {
   ): Promise<FinishedTurn> {
     const key = { user_id, agent_id: run.agent_id };
     const cancel = () => {
-      runs.requestCancel(key, run.id).catch(() => {}); // it has finished: nothing is left to cancel
+      runs.requestCancel(key, run.id).catch(() => {}); // the run has already finished
     };
     if (hung_up?.aborted) cancel();
     else hung_up?.addEventListener("abort", cancel, { once: true });
     try {
-      // Over when it has started, when it was cancelled in the queue, when its caller is gone, when this process ends.
+      // The wait ends when the run starts or is cancelled in the queue, the caller disconnects, or this process shuts
+      // down.
       const over = hung_up === null ? started : AbortSignal.any([started, hung_up]);
       await runs.waitFinished(user_id, run.id, WAIT_MS, over);
       const result = started.aborted ? await ended : null;
@@ -142,7 +146,7 @@ export function createChat(deps: {
 
 export type Chat = ReturnType<typeof createChat>;
 
-/** The turn, or what it failed with. */
+/** The finished turn. Throws the turn's error. */
 function finishedTurn(
   run: RunDetail,
   { thread_id, result, is_heard }: { thread_id: string | null; result: RunResult | null; is_heard: boolean },
@@ -155,17 +159,17 @@ function finishedTurn(
   const asked_for = run.steps.slice(setUpOf(run.steps).length);
   const has_acted = (is_heard && run.usage.cost_tokens > 0) || asked_for.some(({ type }) => type === "tool");
   const metadata = { ...shape.metadata, run_id: run.id };
-  // Without a cause it is the run's own failure, or its user's, and nothing for the operator's log.
+  // Without a cause it is a failure of the run or its user, which the operator's log does not need.
   throw new PurserError({ ...shape, metadata, has_acted }, cause === undefined ? {} : { cause });
 }
 
-/** The failure that the caller of a chat is answered with. */
+/** The error that the caller of a chat receives. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
   if (run.status === "cancelled")
     return errors.conflict("run_cancelled", "The run was cancelled before it had answered. Ask again to begin anew.");
   const { code, message } = run.error ?? { code: "internal", message: "" };
   if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
-  // What its model call failed with says more than the run's error, and has a status.
+  // The model call's error has more detail than the run's error, and a status.
   if (result?.thrown instanceof PurserError) return result.thrown;
   if (code === "worker_lost") return new PurserError({ ...errors.overloaded().shape, message });
   return code === "internal" ? errors.internal(result?.thrown) : errors.conflict(code, message);

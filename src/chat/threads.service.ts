@@ -11,25 +11,25 @@ import type { RunConfig, RunInput } from "../runs/transcript.ts";
 import { bytesOf, fitting, roomForHistory, turnMessages } from "./thread-history.ts";
 import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
 
-/** What a turn of a thread begins with. */
+/** The input of a run that may be a thread's turn. */
 export interface ThreadInput extends RunInput {
   thread_id?: string;
 }
 
-/** Turns read at a time, the latest first, until the model's context is full. */
+/** Turns read per query, latest first, until the model's context is full. */
 const BATCH = 20;
-/** Above every turn's number. */
+/** Higher than any turn's number. */
 const NO_TURN = 2_147_483_647;
 
-/** A turn whose run has succeeded, with its messages. */
+/** A succeeded turn with its messages. */
 interface DoneTurn extends TurnRow {
   run: BegunRun["run"];
   messages: ChatMessage[];
 }
 
 /**
- * Threads: which runs belong together. A turn joins its thread by its run's success alone, so that a crash can neither
- * lose nor double it. Owns `thread` and `thread_turn`.
+ * Threads: which runs belong together. A turn belongs to its thread if and only if its run has succeeded, so a crash
+ * can neither lose nor double it. Owns `thread` and `thread_turn`.
  */
 export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: Models }) {
   const { db, clock, runs, models } = deps;
@@ -46,7 +46,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     return row;
   };
 
-  /** The succeeded turns among these, in their order. */
+  /** The succeeded turns among these, in the same order. */
   async function doneTurns(user_id: string, rows: readonly TurnRow[]): Promise<DoneTurn[]> {
     const run_ids = rows.map(({ run_id }) => run_id);
     const [begun, journals] = await Promise.all([runs.begunRuns(user_id, run_ids), runs.journals(user_id, run_ids)]);
@@ -58,7 +58,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     });
   }
 
-  /** What fits in of the turns before one, oldest first, and how many do not. */
+  /** The messages of the turns before one that fit, oldest first, and the number of turns left out. */
   async function historyBefore({ user_id, thread_uid, turn }: TurnRow, room_bytes: number) {
     const kept: ChatMessage[][] = [];
     let before_turn = turn;
@@ -76,7 +76,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
   }
 
   return {
-    /** Begins an empty thread. 409 when there is one with this id. */
+    /** Creates an empty thread. 409 when the id exists. */
     async create(key: ThreadKey): Promise<ThreadRecord> {
       const row = newThread(key);
       if (!(await store.insert(db, row))) {
@@ -84,11 +84,11 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       }
       return recordOf(row);
     },
-    /** Newest first; `before_uid` is the position of the last one seen. */
+    /** Newest first; `before_uid` is the position of the last thread of the page before. */
     async list(agent: Omit<ThreadKey, "thread_id">, page: { limit: number; before_uid: string | null }) {
       return (await store.list(agent, page)).map((row) => ({ position: row.uid, record: recordOf(row) }));
     },
-    /** A thread with its latest turns, oldest first; `before_turn` is the first one seen. 404. */
+    /** A thread with its latest turns, oldest first. `before_turn` is the first turn of the page before. 404. */
     async detail(
       key: ThreadKey,
       page: { limit: number; before_turn: number | null },
@@ -104,13 +104,13 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     async remove(key: ThreadKey): Promise<void> {
       if (!(await store.remove(key))) throw errors.notFound("This thread");
     },
-    /** Forgets the threads of an agent, or of all the user's agents. */
+    /** Deletes the threads of an agent; with null, of all the user's agents. */
     forget: (tx: Tx, user_id: string, agent_id: string | null) => store.removeAll(tx, user_id, agent_id),
 
     /** Deletes the turns of runs that are being deleted, and threads without turns. */
     forgetTurns: (tx: Tx, runs: readonly { user_id: string; run_id: string }[]) => store.removeTurns(tx, runs),
 
-    /** The model that answered last, for routing to keep to; null when none has. */
+    /** The model that answered last, which routing prefers; null when no turn has an answer. */
     async lastModel(key: ThreadKey): Promise<string | null> {
       const row = await store.thread(key);
       if (row === undefined) return null;
@@ -120,7 +120,10 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const done = ids.map((id) => begun.get(id)?.run).find((run) => run?.status === "succeeded");
       return done?.model_id ?? null;
     },
-    /** Begins a turn, carried out by the run of this id, which is queued in the same transaction. 409 while one is under way. */
+    /**
+     * Begins a turn, executed by the run with this id, which the same transaction queues. 409 while another turn is
+     * open.
+     */
     async begin(tx: Tx, key: ThreadKey, run_id: string): Promise<void> {
       await store.insert(tx, newThread(key));
       const row = await store.lock(tx, key);
@@ -133,7 +136,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
       await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());
     },
-    /** The run with the thread's earlier turns before its own messages; any other run as it is. */
+    /** The run with the thread's earlier turns before its own messages. A run without a thread is unchanged. */
     async withHistory(run: ClaimedRun, config: RunConfig): Promise<ClaimedRun> {
       const input = run.input as ThreadInput;
       if (input.thread_id === undefined) return run;
@@ -151,7 +154,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     return (await runs.begunRuns(user_id, [run_id], tx)).get(run_id)?.run;
   }
 
-  /** Of the model that is to answer; of the smallest on offer where that is not known. */
+  /** The context of the model that will answer, or of the smallest available model if that is unknown. */
   function contextOf(config: RunConfig, model_id: string | null): number {
     const model = models.find((config.auto_route ? model_id : config.model_id) ?? "");
     return model?.context_window ?? Math.min(...models.list().map(({ context_window }) => context_window));
@@ -162,7 +165,7 @@ export type Threads = ReturnType<typeof createThreads>;
 
 type ThreadPage = { thread_id: string } & Parameters<Threads["detail"]>[1];
 
-/** The threads of existing agents; 404 for other agents. */
+/** The threads of existing agents. 404 for other agents. */
 export function threadsOfAgents(threads: Threads, find: (user_id: string, id: string) => Promise<{ id: string }>) {
   const keyOf = async (user_id: string, id: string) => ({ user_id, agent_id: (await find(user_id, id)).id });
   return {

@@ -40,7 +40,7 @@ export function createThreadsStore(db: Db) {
       .where("agent_id", "=", agent_id)
       .where("id", "=", thread_id);
   return {
-    /** False: there is one with this id. */
+    /** False: a thread with this id exists. */
     async insert(sql: Sql, row: ThreadRow): Promise<boolean> {
       const query = tables(sql).insertInto("thread").values(row);
       const inserted = await query
@@ -62,7 +62,7 @@ export function createThreadsStore(db: Db) {
         .limit(page.limit);
       return (page.before_uid === null ? query : query.where("uid", "<", page.before_uid)).execute();
     },
-    /** Writes the turn, in the place of one with its number that came to nothing. */
+    /** Writes the turn. It replaces a failed turn with the same number. */
     async beginTurn(tx: Tx, row: Omit<TurnRow, "turns_left_out">, now: Instant): Promise<void> {
       await tables(tx)
         .insertInto("thread_turn")
@@ -85,7 +85,7 @@ export function createThreadsStore(db: Db) {
         .where("user_id", "=", user_id)
         .where("run_id", "=", run_id)
         .executeTakeFirst(),
-    /** The latest turns before one, the latest first. */
+    /** The latest turns before one, latest first. */
     turnsBefore: (
       { user_id, uid }: Pick<ThreadRow, "user_id" | "uid">,
       { before_turn, limit }: { before_turn: number; limit: number },
@@ -109,7 +109,7 @@ export function createThreadsStore(db: Db) {
         .where("turn", "=", turn)
         .execute();
     },
-    /** False: there was none. */
+    /** False: the thread does not exist. */
     async remove({ user_id, agent_id, thread_id }: ThreadKey): Promise<boolean> {
       const query = tables().deleteFrom("thread").where("user_id", "=", user_id).where("agent_id", "=", agent_id);
       return (await query.where("id", "=", thread_id).returning("uid").executeTakeFirst()) !== undefined;

@@ -2,7 +2,7 @@ import type { FinishReason, ToolCall } from "../contract/completions.ts";
 import { type ErrorType, PurserError } from "../errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
-/** A tool call, or a piece of one: pieces are told apart by `index`, which some providers leave out of whole calls. */
+/** A tool call, or a piece of one. `index` names the call of a piece; some providers omit it for whole calls. */
 type CallPiece = { index?: number; function?: Partial<ToolCall["function"]> } & Partial<Omit<ToolCall, "function">>;
 
 /** What a chunk adds to the answer. */
@@ -16,7 +16,7 @@ interface Chunk {
   error?: { type: ErrorType; code: string; message: string };
 }
 
-/** Puts a streamed answer together again: server-sent events in, the assistant's message out. */
+/** Assembles a streamed answer: takes server-sent events, returns the assistant's message. */
 export function createAnswerReader() {
   let content = "";
   let finish_reason: FinishReason = "stop";
@@ -51,12 +51,12 @@ export function createAnswerReader() {
   };
 
   return {
-    /** Takes whole events; returns the text that they add. Throws the failure that an event reports. */
+    /** Takes complete events and returns the text that they add. Throws the failure that an event reports. */
     read(events: string): string {
       const data = events.split("\n").filter((line) => line.startsWith("data: ") && line !== "data: [DONE]");
       return data.map((line) => add(JSON.parse(line.slice("data: ".length)) as Chunk)).join("");
     },
-    /** The answer as far as it has come. */
+    /** The answer received so far. */
     message(): AssistantMessage {
       const tool_calls = [...calls].sort(([one], [other]) => one - other).map(([, call]) => call);
       return {

@@ -2,7 +2,10 @@ import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import { sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 
-/** Runs to be cancelled: the user's, or an agent's, or one of them; `queued`: only those without a worker; `due_with`: only due runs whose input has this. */
+/**
+ * Selects runs to cancel: one run, or all runs of an agent or a user. `queued`: only runs without a worker. `due_with`:
+ * only due runs whose input has these fields.
+ */
 export interface RunSelection {
   user_id: string;
   agent_id: string | null;
@@ -11,7 +14,7 @@ export interface RunSelection {
   due_with?: Readonly<Record<string, unknown>>;
 }
 
-/** Asks for the end of open runs. A queued one ends at once. Returns those it touched. */
+/** Requests the cancellation of open runs. A queued run ends at once. Returns the affected runs. */
 export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): Promise<RunRow[]> {
   return sql.query<RunRow>({
     text: `with open as materialized (

@@ -16,15 +16,15 @@ import { createToolSteps } from "./tool-step.ts";
 import type { RunConfig, RunInput } from "./transcript.ts";
 import { createServerNotes } from "./unusable-servers.ts";
 
-/** Carries out claimed runs, one step at a time; every finished step is durable before the next begins. */
+/** Executes claimed runs, one step at a time. Every finished step is durable before the next begins. */
 export function createEngine(deps: EngineDeps) {
   const modelStep = createModelStep(deps);
   const { toolStep, refusedStep } = createToolSteps(deps);
   const noteUnusableServers = createServerNotes(deps);
 
   /**
-   * Carries `run` out from its last finished step. `config` is the version that the run pinned. Null: the run is left
-   * unfinished, to another worker.
+   * Executes `run` from its last finished step. `config` is the version that the run pinned. Null: the run is
+   * unfinished, another worker resumes it.
    */
   async function execute(run: ClaimedRun, config: RunConfig, control: RunControl): Promise<RunResult | null> {
     const timer = new AbortController();
@@ -95,7 +95,7 @@ export function createEngine(deps: EngineDeps) {
   return { execute };
 }
 
-/** How a run that was stopped ends; null: another worker resumes it. No other worker can answer a chat's caller. */
+/** How a stopped run ends; null: another worker resumes it. No other worker can answer a chat's caller. */
 function stopped(reason: StopReason, { run, config }: Work): RunFinish | null {
   if (reason === "cancelling" || (reason === "stopping" && run.trigger === "chat")) return { status: "cancelled" };
   return reason === "timeout" ? { status: "failed", error: timeoutError(config.limits) } : null;

@@ -9,19 +9,19 @@ import { claimedOf, recordOf } from "./run-record.ts";
 import type { Offer } from "./run-signals.ts";
 import type { ClaimedRun, Enqueued, NewRun, RunNowStatements } from "./runs.types.ts";
 
-/** Runs by hand that one user may have in the queue. Due runs are never refused. */
+/** Limit of queued run-nows per user. Due runs are never rejected. */
 const MAX_QUEUED_MANUAL = 1_000;
-/** Retry-After of a user whose queue is full. */
+/** Retry-After for a user whose queue is full. */
 const QUEUE_FULL_RETRY_S = 10;
-/** Run-nows that are queued in one transaction. */
+/** Run-nows queued in one transaction. */
 const BATCH_LIMIT = 64;
 
-/** A due run whose id is known. */
+/** A due run with its id. */
 type DueRun = NewRun & { id: string; scheduled_for: Instant };
-/** A run-now whose id is known. */
+/** A run-now with its id. */
 type Asked = NewRun & { id: string };
 
-/** The ways into the queue, for runs that somebody asks for. */
+/** Queues run-nows, due runs and chats. */
 export function createEnqueue(deps: {
   db: Db;
   clock: Clock;
@@ -31,10 +31,12 @@ export function createEnqueue(deps: {
 }) {
   const { db, clock, lease_ms, statements } = deps;
 
-  /** Begins the whole batch with this node's worker. null: the worker has too few places, and nothing was written. */
+  /**
+   * Begins the whole batch with this node's worker. null: the worker has too few free places, and nothing was written.
+   */
   const beginAll = async (asked: Asked[], offer: Offer): Promise<Enqueued[] | null> => {
     const now = clock.now();
-    // null: whether they were begun is not known
+    // null: it is unknown whether the runs have begun
     let begun: ClaimedRun[] | null = null;
     try {
       const refusals = await runStore.beginRunNows(db, asked, { ...offer, statements, lease_ms, now });
@@ -49,7 +51,7 @@ export function createEnqueue(deps: {
       offer.begin(begun);
     }
   };
-  /** Queues a batch, and claims for this node's worker as much as it has places for. */
+  /** Queues a batch, and claims as many runs as this node's worker has places for. */
   const queueAll = async (asked: Asked[], offer: Offer | null): Promise<(Enqueued | Error)[]> => {
     const now = clock.now();
     let claimed: runStore.ClaimedRow[] | null = [];
@@ -88,8 +90,8 @@ export function createEnqueue(deps: {
 
   return {
     /**
-     * Queues a run by hand; a worker of this node that has a place has it at once. Resolves to why it is refused when
-     * it is. 429 when the user has too many in the queue.
+     * Queues a run-now. If this node's worker has a free place, it begins the run at once. Resolves to the reason if
+     * the run is rejected; 429 when the user has too many queued runs.
      */
     async enqueue(run: NewRun): Promise<Enqueued> {
       const answer = await queueOne(run);
@@ -106,8 +108,9 @@ export function createEnqueue(deps: {
       await runStore.tellQueued(tx);
     },
     /**
-     * Queues a chat. With `reserved`, for whoever waits for it on this very node: only that worker may claim it, and it
-     * is cancelled when the worker has not done so in time. `check` may refuse, within the same transaction.
+     * Queues a chat. With `reserved`, the caller waits on this node: only that worker may claim the chat, and the chat
+     * is cancelled if the worker does not claim it in time. `check` runs in the same transaction and may reject the
+     * chat.
      */
     async enqueueChat(
       { id = newId(), reserved = null, ...run }: NewRun & { id?: string; reserved?: runStore.RunInsert["reserved"] },
@@ -125,7 +128,7 @@ export function createEnqueue(deps: {
   };
 }
 
-/** The row of a run when it was queued. It is the caller's first answer, even if the run has begun since. */
+/** The row of a queued run. It is the first answer to the caller, even if the run has begun since. */
 function queuedRow(
   { user_id, id, agent_id, agent_version, model_id, trigger = "manual" }: Asked & { trigger?: RunTrigger },
   now: Instant,
@@ -156,7 +159,7 @@ function queuedRecord(run: Parameters<typeof queuedRow>[0], now: Instant): RunRe
   return recordOf(queuedRow(run, now));
 }
 
-/** The same run as its worker gets it. */
+/** The same run as the worker receives it. */
 function begunRun(run: Asked, now: Instant): ClaimedRun {
   const claimed = claimedOf({ ...queuedRow(run, now), started_at: now, epoch: 1, worked_ms: 0, input: run.input });
   return { ...claimed, begun_step: run.first_step ?? null };

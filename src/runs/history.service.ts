@@ -15,7 +15,7 @@ interface HistoryDeps {
   db: Db;
   clock: Clock;
   signals: RunSignals;
-  /** What is read in one go, of what many ask for at the same time. */
+  /** Limit of the batch that answers simultaneous reads in one query. */
   batch_limit: number;
 }
 
@@ -28,7 +28,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     return detailOf(found);
   };
   return {
-    /** Runs of an agent, newest first; `before_id` is the last one seen. */
+    /** Runs of an agent, newest first; `before_id` is the last run of the page before. */
     async listRuns(
       agent: AgentKey,
       filter: RunFilter,
@@ -38,7 +38,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,
-    /** The run when it has finished, or its state after `timeout_ms`. `is_open`: it was being executed here a moment ago. */
+    /** The run when it has finished, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */
     async finishedRun(
       agent: AgentKey,
       run_id: string,
@@ -55,18 +55,20 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     /** Agents with an unfinished run, chats excepted, and the id of that run. */
     busyAgents: (tx: Tx, agents: readonly AgentKey[]): Promise<Map<string, string>> =>
       history.selectBusyAgents(tx, agents),
-    /** How many runs wait in the queue, over all nodes (counted up to 20,000), and for how long the oldest has, since it was queued first. */
+    /**
+     * The number of queued runs on all nodes (counted up to 20,000), and the time since the oldest was first queued.
+     */
     async queueFigures(): Promise<{ queued: number; oldest_ms: number }> {
       const { queued, oldest } = await history.selectQueue(db);
       const oldest_ms = oldest === null ? 0 : Math.max(0, Date.parse(clock.now()) - Date.parse(oldest));
       return { queued, oldest_ms };
     },
-    /** The newest run of each agent, by agent; those without one are absent. */
+    /** The newest run of each agent, by agent. An agent without runs is absent. */
     async lastRuns(user_id: string, agent_ids: readonly string[]): Promise<Map<string, RunRecord>> {
       const rows = await history.selectLastRuns(db, user_id, agent_ids);
       return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
     },
-    /** The present state of a run, with its steps from one on; undefined when it was deleted. */
+    /** The present state of a run, with its steps from `from_step` on; undefined when it was deleted. */
     async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<FollowedRun | undefined> {
       const found = await progress.selectFollowed(db, which);
       if (found === undefined) return undefined;
@@ -84,11 +86,11 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       const rows = await progress.selectBegun(sql, user_id, run_ids);
       return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));
     },
-    /** The steps of runs, by run, with what only the engine sees. */
+    /** The journals of runs, by run: their steps with the internal part. */
     async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
       return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);
     },
-    /** The steps of a claimed run, with what only the engine sees: a run at its second attempt goes on from them. */
+    /** The journal of a claimed run. A run at its second attempt resumes from it. */
     journal: ({ user_id, run_id }: RunLease): Promise<JournalStep[]> => history.selectSteps(db, user_id, run_id),
   };
 }

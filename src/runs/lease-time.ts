@@ -1,16 +1,20 @@
 /**
- * By which time leases are over. The database's clock writes them, and it can be set: an hour on, and every lease looks
- * over, though its worker lives and renews it at its next heartbeat. So a node that reaps knows by its own steady clock
- * what time it must be there. A clock that is elsewhere has been set: for as long as a lease lasts, leases are judged by
- * what its time would be; what has not been renewed by then is lost indeed.
+ * Decides by which time leases expire, because the database's clock, which writes the leases, can be set. If it is set
+ * one hour ahead, every lease looks expired, although its worker is alive and renews it at the next heartbeat.
  *
- * `step_ms`: less than that is no step; `lease_ms`: how long a lease lasts.
+ * The node computes from its own steady clock what the database's clock should show. After a jump it judges leases by
+ * that computed time for the length of a lease. A lease that was not renewed in that period is lost.
+ *
+ * `step_ms`: a smaller difference is not a jump. `lease_ms`: the length of a lease.
  */
 export function createLeaseTime({ step_ms, lease_ms }: { step_ms: number; lease_ms: number }) {
   let ahead_ms: number | null = null;
   let stepped_at_ms: number | null = null;
 
-  /** Takes what the database's clock has just shown, and at what steady time. The time to judge leases by, by the same clock. */
+  /**
+   * Takes the time of the database's clock and the steady time at which it was read. Returns the time, by the
+   * database's clock, at which to judge leases.
+   */
   return function judgedAt(database_ms: number, steady_ms: number): number {
     const seen_ms = database_ms - steady_ms;
     if (ahead_ms === null || seen_ms - ahead_ms < step_ms) stepped_at_ms = null;

@@ -9,23 +9,24 @@ import type { Rider } from "../ledger/ledger.types.ts";
 import { createAnswerReader } from "./answer-reader.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
-/** A model's answer, whole or in part, with its cost. */
+/** A model's answer, complete or partial, with its cost. */
 export interface ModelAnswer extends CompletionAnswer {
   message: AssistantMessage;
   finish_reason: FinishReason;
 }
 
-/** One model call of a run; `record` makes the rider that records the answer in the very transaction of its charge. */
+/** One model call of a run. `record` makes the rider that records the answer in the transaction of its charge. */
 export interface ModelCall extends Omit<CompletionCall, "rider"> {
   record(answer: ModelAnswer): Rider;
 }
 
-/** `thrown` is what an answer that is not complete broke off with. */
+/** `thrown` is the error that ended an incomplete answer. */
 export type ModelOutcome = Pick<ModelAnswer, "message" | "finish_reason"> & CompletionOutcome & { thrown: unknown };
 
 /**
- * Makes the call. An answer that stops on the way, whoever stopped it, is an outcome too, once it is charged; null when
- * it was aborted before it was sent, or handed back before the model had said anything. Throws PurserErrors of calls that came to nothing.
+ * Makes the call. An interrupted answer is also an outcome once it is charged, whichever side stopped it. Null when the
+ * call was aborted before it was sent, or handed back before the model generated anything. Throws the PurserError of a
+ * call without an outcome.
  */
 export async function callModel(
   completions: Completions,
@@ -72,7 +73,7 @@ async function streamed(
   } catch (failure) {
     thrown = failure;
   }
-  // A stream that its signal ended may still be charging.
+  // An aborted stream may still be charging.
   await stream.return();
   const outcome = stream.outcome();
   if (outcome === null && thrown !== null) throw thrown;

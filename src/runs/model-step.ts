@@ -13,17 +13,20 @@ import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason
 import type { LeaseState } from "./runs.types.ts";
 import { type ModelResult, type PastStep, type RunConfig, type RunStep, transcript } from "./transcript.ts";
 
-/** How long a run waits before it asks again for tokens that calls in flight hold, or that the database is away for. */
+/**
+ * Pause before a run retries a model call because its tokens are held by calls in flight or the database is
+ * unavailable.
+ */
 const HELD_RETRY_MS = 1_000;
-/** While it waits, it looks this often whether the process is to end. */
+/** During the pause the run checks this often whether the process is shutting down. */
 const LOOK_MS = 1_000;
 
-/** A model step but for its outcome. */
+/** A model step without its outcome. */
 type PastCall = Omit<RunStep, "status"> & { index: number };
 
 /**
- * One try of a model call: its answer, or what there is of it, is recorded in the transaction of its charge. Resolves to
- * why the run is to be left, or null: it goes on.
+ * One try of a model call. The answer, complete or partial, is recorded in the transaction of its charge. Resolves to
+ * the reason why the worker must leave the run, or to null: the run continues.
  */
 export function createModelStep(deps: EngineDeps) {
   const { runs, completions, tools, ledger, models, clock } = deps;
@@ -60,7 +63,7 @@ export function createModelStep(deps: EngineDeps) {
       if (thrown instanceof HoldSupersededError) return thrown.answer.state as LeaseState & StopReason;
       const stop = stopReason(work);
       if (stop !== null) return stop;
-      // What fails before anything is held is a step as well.
+      // A call that fails before its hold is also a step.
       const state = is_written ? "running" : await runs.startStep(work.run.lease, begun);
       if (state !== "running") return state;
       if (mayWait(work, thrown)) return pause(work, HELD_RETRY_MS);
@@ -76,19 +79,19 @@ export function createModelStep(deps: EngineDeps) {
     }
   };
 
-  /** Releases the hold of a lost worker for the step. Otherwise its tokens would be unavailable until it expires. */
+  /** Releases the hold that a lost worker made for the step. Otherwise its tokens stay unavailable until it expires. */
   async function releaseInterrupted({ run, steps }: Work, index: number): Promise<void> {
     const { hold_id } = (steps[index]?.internal ?? {}) as { hold_id?: string };
     if (hold_id !== undefined) await ledger.release({ user_id: run.lease.user_id, hold_id });
   }
 
-  /** The step's name before its model has answered. */
+  /** The step's name before the model has answered. */
   function modelName({ config, model_id }: Work): string {
     if (config.auto_route) return model_id ?? "auto";
     return models.find(config.model_id ?? "")?.id ?? config.model_id ?? "";
   }
 
-  /** Where the model can stream, the call is one: only of a stream is it known what it has come to when it is stopped. */
+  /** True when the model cannot stream. Other calls are streamed, because only a stopped stream has a known cost. */
   function isWithoutStream({ config }: Work): boolean {
     return !config.auto_route && models.find(config.model_id ?? "")?.supports.streaming === false;
   }
@@ -111,7 +114,7 @@ export function createModelStep(deps: EngineDeps) {
       ...(intent == null ? {} : { intent }),
       request_id: input.request_id ?? run_id,
       signal,
-      // Another worker makes the call again, and pays for it then.
+      // Another worker repeats the call and pays for it then.
       isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
       sticky_model_id: model_id,
       ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
@@ -131,14 +134,14 @@ export function createModelStep(deps: EngineDeps) {
   }
 }
 
-/** The intent that was written with the run, once. */
+/** Takes the intent that was written with the run. A second call returns null. */
 function takeBegun({ run }: Work): ReturnType<typeof modelCallStart> | null {
   const begun = run.begun_step as ReturnType<typeof modelCallStart> | null;
   run.begun_step = null;
   return begun;
 }
 
-/** Keeps count of what an answer cost, and the model once it is known. */
+/** Adds the cost of an answer to the run, and notes the model once it is known. */
 function noteAnswer(work: Work, outcome: ModelOutcome): void {
   const { usage, finish_reason, rider } = outcome;
   work.spent_tokens += usage.cost_tokens;
@@ -152,21 +155,24 @@ function noteAnswer(work: Work, outcome: ModelOutcome): void {
   }
 }
 
-/** What the run is to name as its model; null: it does. How it was chosen is told where the model was known before, too. */
+/**
+ * The model to record on the run; null: it is already recorded. The routing decision is recorded even if the model was
+ * known before.
+ */
 function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<ModelAnswer, "model_id" | "routing">) {
   if (known === model_id && (routing === undefined || run.routing !== null)) return null;
   return { model_id, routing: routing === undefined ? null : { ...routing } };
 }
 
-/** The run's output, when the last of `steps` is what it ends with; null: it goes on, or fails. */
+/** The run's output if the last of `steps` ends the run successfully. Null: the run continues or fails. */
 function lastOutput({ limits }: Work["config"], steps: PastStep[]): string | null {
   const next = nextAction({ limits, steps, elapsed_ms: 0 });
   return next.do === "succeed" ? next.output : null;
 }
 
 /**
- * What an answer makes of its step. One that was stopped on the way is charged for what there is of it; one that the
- * provider broke off is, too, and asked for again, unless a chat's caller has heard its beginning.
+ * The outcome of a step. A cancelled or broken-off answer is charged for the text received. A broken-off answer is
+ * retried, unless a chat's caller has received its beginning.
  */
 function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswer, "complete" | "message">) {
   if (complete) return { status: "succeeded" as const, error: null };
@@ -175,7 +181,7 @@ function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswe
   return { status: "failed" as const, ...brokenAnswer(was_heard) };
 }
 
-/** What the step keeps of an answer: the message, and why it ended if it did. */
+/** The part of an answer that the step stores: the message, and the finish reason of a complete answer. */
 function resultOf({
   complete,
   message,
@@ -185,15 +191,15 @@ function resultOf({
 }
 
 /**
- * Whether the step is tried again later: what is left is held by calls in flight, or nothing can be held since the database
- * is away. The caller of a chat decides that himself.
+ * Whether the step is retried later: calls in flight hold the remaining tokens, or the database is unavailable and
+ * nothing can be held. The caller of a chat decides on retries.
  */
 function mayWait({ run }: Work, thrown: unknown): boolean {
   if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
   return thrown.code === "in_flight_exhausted" || thrown.code === "overloaded";
 }
 
-/** Waits, unless the run is to be left: a process that is to end does not wait for a provider. */
+/** Waits before a retry. Returns early when the worker must leave the run or the process is shutting down. */
 async function pause(work: Work, ms: number): Promise<StopReason | null> {
   const until_ms = monotonicMs() + ms;
   for (let left_ms = ms; left_ms > 0; left_ms = until_ms - monotonicMs()) {
@@ -209,9 +215,9 @@ function stepUsage({ input_tokens, output_tokens, cost_tokens }: Usage) {
 }
 
 /**
- * The caps of the next model call, in billed tokens. The remainder of the run is known here, because its calls go one
- * after the other. The ledger computes the remainder of the calendar month (UTC) when it holds, because other runs of
- * the agent spend from it at the same time.
+ * The caps of the next model call, in billed tokens. The remainder of the run is known here, because its calls are
+ * sequential. The ledger computes the remainder of the calendar month (UTC) at the hold, because other runs of the
+ * agent spend from it at the same time.
  */
 function budgetOf(
   { max_cost_tokens_per_run: per_run, max_cost_tokens_per_month: per_month }: RunConfig["limits"],

@@ -5,23 +5,28 @@ import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
 import { callsOf, type PastStep, type RunConfig, setUpOf, textOf } from "./transcript.ts";
 
-/** The same tool with the same arguments is carried out this often in one run; the next time the model is told to stop. */
+/**
+ * A run executes the same tool with the same arguments this often. The next such call is rejected with a message to the
+ * model.
+ */
 const SAME_CALL_MAX = 5;
-/** Code of a step in which a tool was not called because it had been, with the same arguments, too often. */
+/** Error code of a tool call that was rejected as a repetition. */
 export const REPEATED_CALL = "repeated_call";
 
-/** A provider that fails is asked again after so long, and again, or later where it says so itself; then it has failed. */
+/**
+ * Backoff of a failed model call, or the provider's Retry-After if that is longer. After the last retry the run fails.
+ */
 const RETRY_AFTER_MS = [500, 2_000] as const;
-/** So many answers of one call that the provider broke off are made good by another try. */
+/** Retries of one call whose answer the provider broke off. */
 const BROKEN_MAX = 1;
 
-/** Codes of steps after which a run does not go on: contract 6. */
+/** contract 6: error codes of steps that end the run. */
 const ENDS_THE_RUN: ReadonlySet<string> = new Set(["secret_reflected", "unsafe_content"]);
 
 /** The progress of a run. */
 export interface Progress {
   limits: RunConfig["limits"];
-  /** `retry_in_ms` in a failed model step's `internal`: the call may be made again, by then at the earliest. */
+  /** `retry_in_ms` in a failed model step's `internal`: the earliest time of a retry; null: no retry. */
   steps: readonly (PastStep & { internal?: unknown })[];
   elapsed_ms: number;
 }
@@ -29,12 +34,12 @@ export interface Progress {
 export type NextAction =
   | { do: "call_model"; after_ms: number }
   | { do: "call_tool"; call: ToolCall }
-  /** Goes into the journal as a failed step, for the model to read. */
+  /** Recorded in the journal as a failed step, which the model reads. */
   | { do: "refuse_tool"; call: ToolCall; error: RunError }
   | { do: "succeed"; output: string }
   | { do: "fail"; error: RunError };
 
-/** What a run does next. An answer that is there is never lost to a cap: caps only stop what would follow. */
+/** What a run does next. A cap never discards an answer that exists: it only stops the next call. */
 export function nextAction(progress: Progress): NextAction {
   const steps = progress.steps.filter((step) => step.status !== "running");
   const interrupted = progress.steps.find((step) => step.status === "running" && step.type === "tool");
@@ -57,13 +62,13 @@ export function nextAction(progress: Progress): NextAction {
   return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);
 }
 
-/** A model call that failed is made again while there is hope and time. */
+/** Retries a failed model call while retries and time remain. */
 function afterFailure({ limits, elapsed_ms }: Progress, steps: Progress["steps"], over: RunError | null): NextAction {
   const last = steps.at(-1);
   const tries = steps.length - 1 - steps.findLastIndex((step) => step.type !== "model" || step.status !== "failed");
   const wanted_ms = (last?.internal as { retry_in_ms?: number | null } | null | undefined)?.retry_in_ms ?? null;
   const backoff_ms = RETRY_AFTER_MS[tries - 1];
-  // What was generated is paid: an answer that breaks off again and again is not asked for a third time.
+  // The text of a broken-off answer is paid for, so such a call is not made a third time.
   const broken = steps.slice(steps.length - tries).filter(({ result }) => result !== null).length;
   if (over === null && wanted_ms !== null && backoff_ms !== undefined && broken <= BROKEN_MAX) {
     const after_ms = Math.max(wanted_ms, backoff_ms);
@@ -83,13 +88,16 @@ function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
   return { do: "refuse_tool", call, error: { code: REPEATED_CALL, message } };
 }
 
-/** A call's arguments as an object; what the model wrote when that is not JSON. */
+/** A call's arguments as an object, or the model's own text when that is not JSON. */
 export function argumentsOf(call: ToolCall): unknown {
   const value = argumentsValue(call.function.arguments);
   return value === undefined ? call.function.arguments : value;
 }
 
-/** Whether a call may be made again whose outcome a crash left unknown. The step's intent says it where settings decide. */
+/**
+ * Whether a call with an unknown outcome may be repeated after a crash. If settings decide this, the step's intent has
+ * the answer.
+ */
 function isRepeatable(step: Pick<PastStep, "name" | "arguments"> & { internal?: unknown }): boolean {
   const intent = step.internal as { repeatable?: boolean } | null | undefined;
   return intent?.repeatable === true || effectOf(step, {}) !== "unknown";
@@ -99,7 +107,7 @@ function callKey(name: string, call_arguments: unknown): string {
   return `${name} ${stableJson(call_arguments)}`;
 }
 
-/** An answer of the model's, as against a try that failed or was stopped on the way. */
+/** A complete model answer, not a try that failed or was stopped. */
 function isAnswer(step: PastStep): boolean {
   return step.type === "model" && step.status === "succeeded";
 }
@@ -118,7 +126,7 @@ function overCap({ limits, elapsed_ms }: Progress, steps: readonly PastStep[]): 
   return null;
 }
 
-/** contract 6: `max_run_seconds` are over. */
+/** contract 6: the run exceeded `max_run_seconds`. */
 export function timeoutError({ max_run_seconds }: RunConfig["limits"]): RunError {
   const message = `The run took longer than max_run_seconds (${max_run_seconds}). Raise it, or give the agent less to do.`;
   return { code: "timeout", message };

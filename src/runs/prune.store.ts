@@ -5,21 +5,25 @@ import type { RunKey } from "./run-history.store.ts";
 
 /** Deletes finished runs, a batch at a time. */
 
-/** Where a look through old runs has come to. */
+/** Cursor of the search for old runs. */
 export interface OldRun extends RunKey {
   finished_at: Instant;
 }
 
-/** Before every run. */
+/** The cursor before all runs. */
 export const NO_RUN: OldRun = { finished_at: "1970-01-01T00:00:00.000Z", user_id: NIL_ID, run_id: NIL_ID };
 
-/** Whether this transaction is the one over all nodes that prunes; it stays so until it ends. */
+/**
+ * Whether this transaction holds the lock under which only one node prunes. The lock lasts until the transaction ends.
+ */
 export async function isPruning(tx: Tx): Promise<boolean> {
   const [row] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470627) as mine" });
   return row?.mine === true;
 }
 
-/** Runs that finished before an instant, the oldest first, from beyond `after`; `is_last`: the newest of its agent. */
+/**
+ * Runs that finished before an instant, oldest first, after the cursor `after`. `is_last`: the newest run of its agent.
+ */
 export async function selectOldRuns(
   tx: Tx,
   { before, after, limit }: { before: Instant; after: OldRun; limit: number },
@@ -50,7 +54,7 @@ export async function selectRunsOf(tx: Tx, agents: readonly AgentKey[], limit: n
   });
 }
 
-/** With their steps. */
+/** Deletes the runs with their steps. */
 export async function deleteRuns(tx: Tx, runs: readonly RunKey[]): Promise<void> {
   await tx.query({
     name: "run_delete",

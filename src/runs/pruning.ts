@@ -3,18 +3,18 @@ import type { Db, Instant, Tx } from "../platform/db.ts";
 import { deleteRuns, isPruning, NO_RUN, type OldRun, selectOldRuns, selectRunsOf } from "./prune.store.ts";
 import type { RunKey } from "./run-history.store.ts";
 
-/** Looked at in one transaction: a run has many steps, and some are large. */
+/** Runs examined in one transaction. A run has many steps, and some are large. */
 const BATCH = 200;
 
 /** Called before runs are deleted, in the same transaction: it may await SQL only. */
 export type OnPrune = (tx: Tx, runs: readonly RunKey[]) => Promise<void>;
 
-/** Deletes what is too old, one batch a call. Nothing that decides what runs next is in these rows: `next_run_at` only goes on. */
+/** Deletes old runs, one batch per call. Scheduling does not read these rows: `next_run_at` only moves forward. */
 export function createPruning(db: Db) {
   return {
     /**
-     * Finished runs and their steps, but for the newest of each agent, which `last_run` tells of. Resolves to where to go
-     * on; null: there are no more, or another node is at it.
+     * Deletes finished runs and their steps, except each agent's newest run, which `last_run` shows. Resolves to the
+     * cursor of the next batch; null: no old runs remain, or another node is pruning.
      */
     pruneRuns: (
       { before, after }: { before: Instant; after: OldRun | null },
@@ -30,7 +30,7 @@ export function createPruning(db: Db) {
         }
         return old.length < BATCH ? null : (old.at(-1) ?? null);
       }),
-    /** All finished runs of agents that are no more, with their steps. True: there may be more. */
+    /** Deletes all finished runs of deleted agents, with their steps. True: there may be more. */
     pruneRunsOf: (agents: readonly AgentKey[]): Promise<boolean> =>
       db.transaction(async (tx) => {
         const runs = await selectRunsOf(tx, agents, BATCH);

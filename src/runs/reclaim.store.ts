@@ -3,7 +3,7 @@ import { type ClaimedRow, ENDED_STEPS, RUN_COLUMNS, worked } from "./run.store.t
 import { CLAIMED, sqlList, sqlNext } from "./run-state.ts";
 import type { RunLease } from "./runs.types.ts";
 
-/** What the database's clock shows, by which leases are written. */
+/** The time of the database's clock, which writes the leases. */
 export async function selectClock(sql: Sql): Promise<number> {
   const [row] = await sql.query<{ ms: number }>({
     name: "run_clock",
@@ -27,7 +27,10 @@ export async function reclaimRuns(
   });
 }
 
-/** Puts the worker's runs, or with `lease` that one, back into the queue for anybody, as the same attempt; those being cancelled are cancelled, and so are chats. */
+/**
+ * Returns the worker's runs, or with `lease` only that run, to the queue as the same attempt. Runs that are being
+ * cancelled and chats are cancelled instead.
+ */
 export async function handBackRuns(
   sql: Sql,
   { worker_id, lease }: { worker_id: string; lease: RunLease | null },

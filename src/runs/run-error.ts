@@ -2,17 +2,17 @@ import type { RunError } from "../contract/runs.ts";
 import { PurserError } from "../errors.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 
-/** What the error of a completion says to its caller does not help an agent's owner, who sets no max_tokens. */
+/** The error of a completion mentions max_tokens, which an agent's owner cannot set. */
 const NOT_COVERED =
   "The balance does not cover the next model call. Top up, subscribe, or give the agent a cheaper model or a shorter prompt.";
 /** The `param` of a call that the budget of its API key does not cover. */
 export const KEY_BUDGET = "budget_tokens";
-/** A provider that wants to be left alone for longer is not waited for. */
+/** The longest Retry-After that a run waits for. */
 const MAX_RETRY_MS = 60_000;
 
 /**
- * contract 6: what a run fails with when a model call threw. The message is fit for the user: it comes from the
- * catalogue, and says also what `model_unavailable` does not: that the prompt is too long, say.
+ * contract 6: the error of a run whose model call threw. The message comes from the catalogue, so users may read it. It
+ * adds detail that `model_unavailable` lacks, such as a prompt that is too long.
  */
 export function modelCallError(thrown: unknown): RunError {
   if (!(thrown instanceof PurserError)) return internalError();
@@ -25,14 +25,14 @@ export function modelCallError(thrown: unknown): RunError {
   return { code: "model_unavailable", message };
 }
 
-/** For how long a provider that failed wants to be left alone; null: the call is not to be made again. */
+/** The Retry-After of a failed provider; null: the call is not retried. */
 export function retryDelay(thrown: unknown): number | null {
   if (!isProviderFailure(thrown)) return null;
   const wanted_ms = (thrown.shape.retry_after_s ?? 0) * 1_000;
   return wanted_ms > MAX_RETRY_MS ? null : wanted_ms;
 }
 
-/** Of a step whose answer the provider broke off: what there is of it has been charged and stays on record. */
+/** The error of a step whose answer the provider broke off. The partial answer has been charged and stays on record. */
 export function brokenAnswer(was_heard: boolean): { error: RunError; internal: { retry_in_ms: number | null } } {
   const error = {
     code: "model_unavailable",
@@ -42,7 +42,7 @@ export function brokenAnswer(was_heard: boolean): { error: RunError; internal: {
   return { error, internal: { retry_in_ms: was_heard ? null : 0 } };
 }
 
-/** An unexpected failure: its detail is in the log. */
+/** An unexpected failure. Its detail is in the log. */
 export function internalError(): RunError {
   return {
     code: "internal",

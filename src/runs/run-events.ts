@@ -1,22 +1,24 @@
 import type { StepRecord } from "../contract/runs.ts";
 import type { FollowedRun } from "./runs.types.ts";
 
-/** The events of a run, made of its rows alone, so that every node tells the same ones under the same ids. Pure. */
+/**
+ * The events of a run, computed only from its rows, so that all nodes send the same events under the same ids. Pure.
+ */
 
-/** `id` is the event's place in the run's one sequence, from 1 on. */
+/** `id` is the position of the event in the run's sequence, from 1 on. */
 export interface RunEvent {
   id: number;
   event: string;
   data: unknown;
 }
 
-/** The position in a run's events. */
+/** Cursor in a run's events. */
 export interface Told {
-  /** How many events. */
+  /** The number of events sent. */
   events: number;
-  /** Of the steps before this one all has been told. */
+  /** All events of the steps before this one have been sent. */
   steps: number;
-  /** Whether the beginning of the step after these has been told. */
+  /** Whether the event for the start of the next step has been sent. */
   step_open: boolean;
   queued: boolean;
   started: boolean;
@@ -35,9 +37,10 @@ export const NOTHING_TOLD: Told = {
 };
 
 /**
- * What there is to tell of a run after what has been told. `followed.steps` begins with step `before.steps`. A sequence
- * only ever grows at its end: steps come one after the other, and once cancelling was asked for none begins any more,
- * so that `run.cancelling` has its place after the step that was at work then.
+ * The events after the cursor `before`. `followed.steps` begins with step `before.steps`.
+ *
+ * A sequence only grows at its end, because steps are sequential and no step begins after a cancel request.
+ * `run.cancelling` therefore comes after the step that was running at the request.
  */
 export function newsOf(
   { run, cancel_requested_at, steps }: FollowedRun,
@@ -81,7 +84,7 @@ export function eventText({ id, event, data }: RunEvent): string {
   return `id: ${id}\nevent: ${event}\ndata: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Text as it is generated: a preview without id, told to whoever listens at that moment. */
+/** Generated text as a preview without an id, sent to the followers connected at that moment. */
 export function previewText(text: string): string {
   return `event: text\ndata: ${JSON.stringify({ text })}\n\n`;
 }

@@ -4,23 +4,23 @@ import type { Log } from "../platform/log.ts";
 import { eventText, NOTHING_TOLD, newsOf, previewText, type Told } from "./run-events.ts";
 import type { Runs } from "./runs.service.ts";
 
-/** What happens on other nodes is looked for this often, in one query for all runs that are followed here. */
+/** Polling interval for changes on other nodes: one query for all runs that are followed here. */
 const POLL_MS = 400;
-/** Proxies close connections that are silent for longer. */
+/** Sends a keep-alive after this time, because proxies close silent connections. */
 const KEEP_ALIVE_MS = 15_000;
-/** A follower that does not read misses previews rather than heap them up here. */
+/** Previews beyond this size are dropped for a follower that does not read. */
 const MAX_PREVIEW_CHARACTERS = 65_536;
 const DONE = { done: true, value: undefined } as const;
 
-/** A run that somebody follows here. What is known of it is shared by all who do. */
+/** A run with followers on this node. They share its state. */
 interface Followed {
   user_id: string;
   run_id: string;
   told: Told;
-  /** All that has been told, ready to be written; event n is at n − 1. */
+  /** All events so far, as text to send; event n is at index n − 1. */
   texts: string[];
   followers: Set<Follower>;
-  /** From the last poll, null before the first. */
+  /** The fingerprint of the last poll; null before the first. */
   mark: string | null;
   over: boolean;
   reading: Promise<void> | null;
@@ -33,8 +33,8 @@ interface Follower {
 }
 
 /**
- * Streams of runs' events: all from the beginning, then as they happen, on whichever node. Changes made here are told at
- * once; those of other nodes are looked for while somebody follows, and only then.
+ * Streams the events of runs from the first one on, whichever node executes them. Changes on this node are sent at
+ * once. Changes on other nodes are polled only while there are followers.
  */
 export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
   const followed = new Map<string, Followed>();
@@ -42,7 +42,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
   let polling = false;
   let ended = false;
 
-  /** Reads what is new and tells everybody; a call that comes meanwhile makes it look again. */
+  /** Reads new events and sends them to all followers. A call during a read makes it read again. */
   function read(run: Followed): Promise<void> {
     run.read_again = run.reading !== null;
     run.reading ??= readNews(run).finally(() => {
@@ -67,9 +67,12 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
     }
   }
 
-  /** Reads until event number `event` is known, if there is one: another node may have told what was not read here yet. */
+  /**
+   * Reads until event number `event` is known, if it exists. Another node may have sent events that this node has not
+   * read.
+   */
   async function readUpTo(run: Followed, event: number): Promise<void> {
-    // The first reading may have been under way already.
+    // The first read may have started before this call.
     for (let look = 0; look < 2 && run.texts.length < event && !run.over; look++) await read(run);
   }
 
@@ -127,8 +130,8 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
 
   return {
     /**
-     * The events after number `after` of a run that is there; null when it has ended and all has been told. 400 when there
-     * is no such event: who waited for the ones after it would never be told anything.
+     * The events after number `after` of an existing run; null when the run has ended and all were sent. 400 when event
+     * `after` does not exist, because its follower would never receive anything.
      */
     async follow(user_id: string, run_id: string, after: number): Promise<EventFeed | null> {
       const run = open(user_id, run_id);
@@ -156,7 +159,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
       const take = (): string => {
         const texts = run.texts.slice(sent);
         sent += texts.length;
-        // While rows are being read, the step that a preview belongs to may not have been told.
+        // During a read, the start event of the preview's step may not have been sent yet.
         if (follower.preview === "" || run.reading !== null) return texts.join("");
         const preview = previewText(follower.preview);
         follower.preview = "";
@@ -176,7 +179,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
       };
       return { next, leave };
     },
-    /** A run has changed here. This costs nothing when the run has no followers. */
+    /** Call it when a run has changed on this node. It costs nothing when the run has no followers. */
     happened(run_id: string): void {
       if (followed.has(run_id)) void refresh(run_id);
     },
@@ -189,7 +192,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
       }
       wake(run);
     },
-    /** Ends all streams, when the process is to end: another node goes on from the last id. */
+    /** Ends all streams at shutdown. Another node continues them from the last id. */
     end(): void {
       ended = true;
       clearInterval(timer);
@@ -200,7 +203,7 @@ export function createRunFollowers({ runs, log }: { runs: Runs; log: Log }) {
 
 export type RunFollowers = ReturnType<typeof createRunFollowers>;
 
-/** Erased with its user: nothing is left to be told. */
+/** The run was erased with its user, so no events follow. */
 function isGone({ over, told }: Followed): boolean {
   return over && !told.finished;
 }
@@ -216,7 +219,7 @@ function wake({ followers }: Followed): void {
   for (const follower of followers) follower.wake();
 }
 
-/** Whether KEEP_ALIVE_MS go by before there is news. */
+/** Whether KEEP_ALIVE_MS pass without new events. */
 async function isSilent(news: Promise<void>): Promise<boolean> {
   const silence = Promise.withResolvers<boolean>();
   const timer = setTimeout(() => silence.resolve(true), KEEP_ALIVE_MS).unref();
@@ -225,7 +228,7 @@ async function isSilent(news: Promise<void>): Promise<boolean> {
   return is_silent;
 }
 
-/** The number in a Last-Event-ID header; 0 without one. 400. */
+/** The number in a Last-Event-ID header; 0 without the header. 400 when it is invalid. */
 export function lastEventId(header: string | undefined): number {
   if (header === undefined || header === "") return 0;
   if (/^\d{1,9}$/.test(header)) return Number(header);

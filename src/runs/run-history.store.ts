@@ -42,17 +42,17 @@ export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   return row;
 }
 
-/** Which run is meant. */
+/** The key of a run. */
 export interface RunKey {
   user_id: string;
   run_id: string;
 }
 
-// Two may ask for the same run.
+// Two callers may request the same run.
 const GIVEN_KEYS =
   "(select distinct user_id, run_id from jsonb_to_recordset($1::jsonb) as key(user_id uuid, run_id uuid)) as given";
 
-/** Of each run, in order, whether it has finished. */
+/** For each run, in order, whether it has finished. */
 export async function selectFinished(sql: Sql, keys: readonly RunKey[]): Promise<boolean[]> {
   const rows = await sql.query<{ id: string }>({
     name: "run_finished",
@@ -71,7 +71,7 @@ export interface RunDetails {
 const STEP_COLUMNS =
   "index, type, name, status, arguments, result, error, safety, usage, started_at, finished_at, internal";
 
-/** Each run, in order, with its steps, as they were at one moment. */
+/** Each run, in order, with its steps, read in one snapshot. */
 export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<(RunDetails | undefined)[]> {
   const rows = await sql.query<{ detail: DetailJson | null }>({
     name: "run_details",
@@ -83,7 +83,7 @@ export async function selectDetails(sql: Sql, keys: readonly RunKey[]): Promise<
   return rows.map(({ detail }) => (detail === null ? undefined : detailsOf(detail)));
 }
 
-/** What the SQL function `run_details` makes of a run: instants are written otherwise in it. */
+/** The result of the SQL function `run_details`, which formats instants differently. */
 export type DetailJson = RunDetails["run"] & { steps: StepRecord[] };
 
 export function detailsOf({ steps, ...run }: DetailJson): RunDetails {
@@ -116,7 +116,7 @@ export async function selectSteps(sql: Sql, user_id: string, run_id: string): Pr
   });
 }
 
-/** The newest run of each of the agents, by agent. */
+/** The newest run of each agent, by agent. */
 export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: readonly string[]): Promise<RunRow[]> {
   return sql.query<RunRow>({
     name: "run_last",
@@ -128,14 +128,14 @@ export async function selectLastRuns(sql: Sql, user_id: string, agent_ids: reado
   });
 }
 
-/** Of the given agents, those with a run that has not finished, chats excepted, and that run. */
+/** The agents with an unfinished run, chats excepted, and the id of that run. */
 export async function selectBusyAgents(
   sql: Sql,
   agents: readonly { user_id: string; agent_id: string }[],
 ): Promise<Map<string, string>> {
   const rows = await sql.query<{ agent_id: string; run_id: string }>({
     name: "run_busy_agents",
-    // The limit keeps the planner from reading all open runs instead of asking for each agent.
+    // With the limit the planner looks up each agent instead of reading all open runs.
     text: `select due.agent_id, open.id as run_id from jsonb_to_recordset($1::jsonb) as due(user_id uuid, agent_id uuid)
       cross join lateral (
         select id from run where user_id = due.user_id and agent_id = due.agent_id
@@ -146,7 +146,7 @@ export async function selectBusyAgents(
   return new Map(rows.map(({ agent_id, run_id }) => [agent_id, run_id]));
 }
 
-/** The runs at work whose end was asked for. */
+/** The ids of running runs with a cancel request. */
 export async function selectCancelling(sql: Sql): Promise<string[]> {
   const rows = await sql.query<{ id: string }>({
     name: "run_cancelling",
@@ -155,7 +155,7 @@ export async function selectCancelling(sql: Sql): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-/** Whether any run has not finished, and whether a worker is known to be at one, or to be about to. */
+/** Whether any run is unfinished, and whether a worker holds a valid lease or reservation on one. */
 export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: boolean }> {
   const open = `select from run where status in ${sqlList(UNFINISHED)}`;
   const [row] = await sql.query<{ open: boolean; attended: boolean }>({
@@ -164,10 +164,13 @@ export async function selectOpen(sql: Sql): Promise<{ open: boolean; attended: b
   return row ?? { open: false, attended: false };
 }
 
-/** Queued runs that are counted: a longer queue costs no more to look at. */
+/** The count of queued runs stops here, so a longer queue costs no more. */
 const MOST_COUNTED = 20_000;
 
-/** How many runs are queued, and when the oldest of them was. Of each priority only the first is looked at for that. */
+/**
+ * The number of queued runs, and when the oldest was queued. Only the first run of each priority is read for the
+ * latter.
+ */
 export async function selectQueue(sql: Sql): Promise<{ queued: number; oldest: Instant | null }> {
   const [row] = await sql.query<{ queued: number; oldest: Instant | null }>({
     name: "run_queue_figures",

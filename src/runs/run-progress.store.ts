@@ -9,7 +9,7 @@ export interface FollowedRow extends RunRow {
   cancel_requested_at: Instant | null;
 }
 
-/** A run, and its steps from one on. The run is read first: of one that has finished, all steps are final. */
+/** A run, and its steps from `from_step` on. The run is read first, so all steps of a finished run are final. */
 export async function selectFollowed(
   sql: Sql,
   { user_id, run_id, from_step }: { user_id: string; run_id: string; from_step: number },
@@ -29,7 +29,7 @@ export async function selectFollowed(
   return { run, steps };
 }
 
-/** A text for each of the runs that changes when there is news of it. */
+/** A fingerprint of each run, which changes when the run has new events. */
 export async function selectMarks(
   sql: Sql,
   runs: readonly { user_id: string; run_id: string }[],

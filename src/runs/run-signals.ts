@@ -4,28 +4,28 @@ import type { Db } from "../platform/db.ts";
 import { selectCancelling } from "./run-history.store.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
 
-/** Places of a worker for runs that are being queued on its node: those need not wait to be claimed. */
+/** Free places of a worker for runs that its own node queues. Such runs begin without a separate claim. */
 export interface Offer {
   worker_id: string;
   most: number;
   limits: ClaimLimits;
-  /** To be called once, with what was claimed; null: that failed, or its answer was lost. */
+  /** Call it once with the claimed runs; null: the claim failed, or its answer was lost. */
   begin(runs: readonly ClaimedRun[] | null): void;
 }
 
 /** The signals that a worker receives. */
 export interface WorkerSignals {
-  /** Asked when runs are queued on this node. Null: it has no place. */
+  /** Called when this node queues runs. Null: the worker has no free place. */
   offer(): Offer | null;
   /** There may be runs to claim. */
   queued(): void;
-  /** A run has finished, here or elsewhere, and so a place has become free. */
+  /** A run has finished on some node, so a place is free. */
   freed(): void;
-  /** The end of this run was asked for. */
+  /** The run has a cancel request. */
   cancelling(run_id: string): void;
 }
 
-/** Notifications may get lost with a connection: waiters, and runs to be stopped, are looked after this often as well. */
+/** Polling interval for waiters and for runs to cancel, because notifications can be lost with a connection. */
 const POLL_MS = 1_000;
 const ANY_RUN = "";
 
@@ -34,16 +34,16 @@ export interface Wait {
   /** null: any run. */
   run_id: string | null;
   timeout_ms: number;
-  /** What is waited for cannot have happened yet, and will be told of here: it is not asked for at first. */
+  /** The run cannot have ended yet, and this node will be notified of its end. The first check is skipped. */
   is_open?: boolean;
   /** Ends the wait when aborted. */
   signal?: AbortSignal | undefined;
 }
 
-/** Wakes a waiter; with the run that has ended, where that is known. */
+/** Wakes a waiter, with the ended run if it is known. */
 type Resume = (run: RunDetail | null) => void;
 
-/** Tells who waits on this node what happens to runs on any node. */
+/** Notifies the waiters of this node about runs on all nodes. */
 export function createRunSignals(db: Db) {
   const waiting = new Map<string, Set<Resume>>();
   let listening: Promise<unknown> | undefined;
@@ -63,13 +63,16 @@ export function createRunSignals(db: Db) {
   };
 
   return {
-    /** Wakes who waits on this node, with the run where it is known; those on others hear of it from the database. */
+    /** Wakes the waiters of this node, with the run if it is known. The database notifies waiters on other nodes. */
     finished: (run_id: string, run: RunDetail | null = null) => finished(run_id, run),
-    /** Whether anybody waits here for the end of this very run. */
+    /** Whether a caller waits on this node for the end of this run. */
     isAwaited: (run_id: string) => waiting.has(run_id),
-    /** What this node's worker offers. */
+    /** The offer of this node's worker. */
     offer: () => offer(),
-    /** Asks `done` at first, whenever the run finishes and now and then, until it says so; false when the wait is over before. */
+    /**
+     * Calls `done` at first, whenever the run finishes and once a second, until it returns true. Resolves to false if
+     * the wait ends before that.
+     */
     async until(done: (run: RunDetail | null) => Promise<boolean>, wait: Wait): Promise<boolean> {
       const { run_id, timeout_ms, signal } = wait;
       const deadline_ms = monotonicMs() + timeout_ms;
@@ -98,12 +101,15 @@ export function createRunSignals(db: Db) {
         signal?.removeEventListener("abort", look);
       }
     },
-    /** Ends every wait, those to come as well. */
+    /** Ends all present and future waits. */
     end(): void {
       ended = true;
       for (const resumes of waiting.values()) for (const resume of resumes) resume(null);
     },
-    /** Resolves to the function that stops. After a lost connection `queued` is called, since something may have been missed. */
+    /**
+     * Resolves to the function that stops the watch. After a lost connection it calls `queued`, because a signal may be
+     * lost.
+     */
     async watch(signals: WorkerSignals): Promise<() => Promise<void>> {
       const { queued, freed, cancelling } = signals;
       offer = signals.offer;

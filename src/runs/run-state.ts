@@ -6,7 +6,7 @@ import type { RunStatus } from "../contract/runs.ts";
  */
 
 interface Transition {
-  /** Who makes it. `lease`: the worker that holds the run's lease. `node`: any node. */
+  /** Who makes the transition. `lease`: the worker that holds the run's lease. `node`: any node. */
   readonly by: "caller" | "tick" | "lease" | "worker" | "node";
   /** The next status by the present one; `new`: the run is inserted. */
   readonly next: Readonly<Partial<Record<RunStatus | "new", RunStatus>>>;
@@ -17,7 +17,7 @@ export const TRANSITIONS = {
   enqueue: { by: "caller", next: { new: "queued" } },
   /** A due run is queued. */
   schedule: { by: "tick", next: { new: "queued" } },
-  /** A run-now that the node's own worker has a place for. */
+  /** A run-now begins at once, because the node's own worker has a place for it. */
   begin: { by: "worker", next: { new: "running" } },
   claim: { by: "worker", next: { queued: "running" } },
   succeed: { by: "lease", next: { running: "succeeded", cancelling: "cancelled" } },
@@ -28,7 +28,7 @@ export const TRANSITIONS = {
   cancel: { by: "caller", next: { queued: "cancelled", running: "cancelling", cancelling: "cancelling" } },
   /** The worker's process ends and another worker resumes the run. */
   hand_back: { by: "worker", next: { running: "queued", cancelling: "cancelled" } },
-  /** The same of a chat, whose caller is connected to this process. */
+  /** The same for a chat, whose caller is connected to this process. */
   hand_back_chat: { by: "worker", next: { running: "cancelled", cancelling: "cancelled" } },
   /** The run's worker is lost. A queued run had been reserved for that worker. */
   reap: { by: "node", next: { queued: "cancelled", running: "queued", cancelling: "cancelled" } },

@@ -10,25 +10,28 @@ import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, RunFinish } from "./runs.types.ts";
 import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
 
-/** Why a run is left before its end: its cancellation was asked for, its time is up, its lease is another's, or this process ends. */
+/**
+ * Why the worker leaves a run before its end: a cancel request, the timeout, a lost lease, or the shutdown of this
+ * process.
+ */
 export type StopReason = "cancelling" | "timeout" | "lost" | "stopping";
 
-/** What a run has come to; writing it down is the caller's. */
+/** The result of a run. The caller records it. */
 export interface RunResult {
   finish: RunFinish;
-  /** The error of the failed model call, for the caller who waits. */
+  /** The error of the failed model call, for a waiting caller. */
   thrown: unknown;
-  /** Of the model calls made here, in order. */
+  /** The usages of the model calls made on this node, in order. */
   usages: Usage[];
   finish_reason: FinishReason;
-  /** Not null: it has been written down with the last model call's charge, whose rider answered this. */
+  /** Not null: the transaction that charged the last model call recorded the end. This is the answer of its rider. */
   end: RiderAnswer | null;
 }
 
 export interface RunControl {
-  /** Aborted with a `StopReason`: the call in progress is given up at once. */
+  /** Aborted with a `StopReason`. The engine then abandons the call in progress at once. */
   signal: AbortSignal;
-  /** Asked before each step. True: the run is left for another worker. */
+  /** Called before each step. True: the run is left for another worker. */
   isDraining(): boolean;
   /** Receives the model's text as it is generated; null: no caller waits for it. */
   onText: ((text: string) => void) | null;
@@ -42,13 +45,13 @@ export interface EngineDeps {
   ledger: Pick<Ledger, "release">;
   models: Models;
   log: Log;
-  /** Hears that a step's intent has been written with a hold. */
+  /** Called when a step's intent has been written with a hold. */
   onStepStarted(run_id: string): void;
-  /** A random mark for the fences around what tools bring back. */
+  /** A random mark for the delimiters around tool results. */
   newMark(): string;
 }
 
-/** A run being carried out. */
+/** A run that is being executed. */
 export interface Work {
   run: ClaimedRun;
   config: RunConfig;
@@ -57,7 +60,7 @@ export interface Work {
   control: RunControl;
   /** Aborted with a `StopReason`, also when the run's time is up. */
   signal: AbortSignal;
-  /** When that is, by the steady clock. */
+  /** The time of that timeout, by the steady clock. */
   until_ms: number;
   mark: string;
   spent_tokens: number;
@@ -65,18 +68,18 @@ export interface Work {
   result: Pick<RunResult, "thrown" | "usages" | "finish_reason" | "end">;
 }
 
-/** The intent of a model call, which names the hold that it is going to have. */
+/** The intent of a model call, with the id of its future hold. */
 export function modelCallStart({ index, name, hold_id }: { index: number; name: string; hold_id: string }) {
   return { index, type: "model" as const, name, arguments: null, internal: { hold_id } };
 }
 
-/** An interrupted step is taken up again under its own number. */
+/** The index of the next step. An interrupted step is resumed under its own index. */
 export function nextIndex(steps: readonly RunStep[]): number {
   const open = steps.findIndex((step) => step.status === "running");
   return open === -1 ? steps.length : open;
 }
 
-/** Why the run must be left now; null: it continues. */
+/** Why the worker must leave the run now; null: the run continues. */
 export function stopReason({ signal }: Work): StopReason | null {
   return signal.aborted ? (signal.reason as StopReason) : null;
 }

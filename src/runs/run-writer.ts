@@ -4,15 +4,15 @@ import type { Log } from "../platform/log.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 import type { Runs } from "./runs.service.ts";
 
-/** Pauses between retries. A restart or a failover takes seconds. Together the pauses are as long as a lease. */
+/** Pauses between retries. A restart or a failover takes seconds. All pauses together last as long as a lease. */
 const PAUSES_MS = [0, 100, 400, 1_500, 3_000, 5_000, 10_000, 10_000];
 
 /** The database is unavailable. The run is not failed: another worker resumes it. */
 export class DatabaseUnavailableError extends Error {}
 
 /**
- * Repeats `work`, which must be idempotent, while the database is unavailable. `isWritten` is asked when a retry answers
- * false: the earlier try may have been carried out and its answer lost.
+ * Repeats `work`, which must be idempotent, while the database is unavailable. `isWritten` is called when a retry
+ * answers false, because an earlier try may have succeeded and its answer been lost.
  */
 export type RetryWhileUnavailable = <T>(work: () => Promise<T>, isWritten?: () => Promise<T>) => Promise<T>;
 

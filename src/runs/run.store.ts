@@ -16,12 +16,12 @@ import type {
   StepStart,
 } from "./runs.types.ts";
 
-/** Writes to runs and their steps. Every write under a lease names its epoch: of a stale one it changes nothing. */
+/** Writes to runs and their steps. Every write under a lease names its epoch and changes nothing under an old one. */
 
 const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
-/** Runs given back in one go; the rest follows a second later. */
+/** Runs returned to the queue in one statement. */
 const REAP_BATCH = 500;
-/** Lower goes first: a caller waits for a chat, none for a schedule. */
+/** A lower number is claimed first: a caller waits for a chat, and no caller waits for a scheduled run. */
 const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, schedule: 2 };
 
 export interface RunRow {
@@ -45,18 +45,21 @@ export interface RunRow {
   error: RunError | null;
 }
 
-/** A claimed run: its row with what the engine needs. */
+/** A claimed run: its row and what the engine needs. */
 export interface ClaimedRow extends RunRow {
   epoch: number;
   worked_ms: number;
   input: unknown;
 }
 
-/** What a run's record is made of. */
+/** The columns of a run's record. */
 export const RUN_COLUMNS = `user_id, id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at,
   finished_at, attempt, model_id, routing, input_tokens, output_tokens, cost_tokens, steps_count, error`;
 
-/** Ends the open steps of runs that have: with what an intent says of a call that was cut off, or with the run's error. */
+/**
+ * Ends the open steps of ended runs. A step's error is its intent's error for a call that was cut off, or the run's
+ * error.
+ */
 export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
     error = coalesce(run_step.error, run_step.internal->'if_cut_off', ended.error),
     status = case ended.status when 'failed' then 'failed' else 'cancelled' end
@@ -66,7 +69,10 @@ export const ENDED_STEPS = `update run_step set finished_at = ended.finished_at,
 /** Milliseconds from the claim to an instant. */
 export const worked = (until: string) => `greatest(0, extract(epoch from ${until} - run.claimed_at) * 1000)::bigint`;
 
-/** A run to be inserted. With `reserved`, only that worker may claim it, and it is cancelled when the worker has not claimed it in time. */
+/**
+ * A run to insert. With `reserved`, only that worker may claim it, and it is cancelled if the worker does not claim it
+ * in time.
+ */
 export interface RunInsert extends NewRun {
   id: string;
   trigger: RunTrigger;
@@ -87,7 +93,7 @@ export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Inst
   });
 }
 
-/** Inserts run-nows as far as their users have fewer than `most` in the queue; which. */
+/** Inserts run-nows while their users have fewer than `most` in the queue. Returns the ids of the inserted runs. */
 export async function insertManualRuns(
   sql: Sql,
   runs: readonly (NewRun & { id: string })[],
@@ -115,7 +121,7 @@ export async function insertManualRuns(
   });
 }
 
-/** Why run-nows are rejected, in order; null: they may be queued. */
+/** The reason why each run-now is rejected, in order; null: it may be queued. */
 export async function checkRunNows(
   tx: Tx,
   { refuse }: RunNowStatements,
@@ -131,9 +137,11 @@ export async function checkRunNows(
 }
 
 /**
- * Begins run-nows with a worker of this node, in one round trip: why each is refused, or null, in order. Null when there
- * are no places for them beside what waits: nothing was written then. A batch of which nobody is told before its end does
- * not wait for the disk: the charge of its first model call does, for both.
+ * Begins run-nows with a worker of this node in one round trip. Returns, in order, why each is rejected or null; null
+ * for the batch: too few free places beside the queue, and nothing was written.
+ *
+ * If all callers of the batch wait for the ends of their runs, it does not wait for the disk: the charge of the first
+ * model call makes both durable.
  */
 export async function beginRunNows(
   sql: Sql,
@@ -153,12 +161,12 @@ export async function beginRunNows(
   return row?.refusals ?? null;
 }
 
-/** Tells the workers of all nodes, once the transaction has committed, that there is something to claim. */
+/** Notifies the workers of all nodes, when the transaction commits, that there are runs to claim. */
 export async function tellQueued(tx: Tx): Promise<void> {
   await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
 }
 
-/** What a worker has places for. */
+/** A claim: the worker and its free places. */
 interface Claiming {
   worker_id: string;
   most: number;
@@ -182,8 +190,8 @@ const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch
   and run.status in ${sqlList(CLAIMED)}`;
 
 /**
- * Renews the leases that are still good, and tells which those are. It waits for nobody, so that it can stand in no
- * deadlock with a batch of settles that record steps: what is locked at this moment is renewed by the next heartbeat.
+ * Renews the valid leases and returns them. It never waits for a lock, so it cannot deadlock with a batch of settles
+ * that record steps; the next heartbeat renews a run that is locked now.
  */
 export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_ms: number) {
   return sql.query<{ run_id: string; epoch: number; status: Exclude<LeaseState, "lost"> }>({
@@ -199,33 +207,39 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
   });
 }
 
-/** Which leases are to be taken for lost. */
+/** Selects the leases that count as lost. */
 export interface Reaping {
-  /** Losses in a row, of a run that finished no step meanwhile, after which it is given up. */
+  /** A run fails after this many losses in a row without a finished step in between. */
   max_losses: number;
   lease_ms: number;
-  /** Also those that are not over yet: their worker is known to be gone. */
+  /** Also unexpired leases, because their worker is known to have ended. */
   unexpired: boolean;
-  /** Runs that this node's worker is at: it is late with its heartbeat, and not lost. */
+  /** Runs that this node's worker executes. Its heartbeat may be late, but it is not lost. */
   at_work: readonly string[];
-  /** A lease that is over by the database's clock is none if it is not by this time, in milliseconds; null: by its clock alone. */
+  /**
+   * A lease counts as expired only if it also ended before this time, in milliseconds; null: the database's clock alone
+   * decides.
+   */
   judged_at_ms: number | null;
   now: Instant;
 }
 
 const LOST = "(lease_until < least(clock_timestamp(), to_timestamp($2::float8 / 1000)) or $1)";
-/** A run may be what brings its workers down only while a step of it is at work; others just waited beside it. */
+/** A run can only have caused its worker's loss while one of its steps is running. Other runs only waited beside it. */
 const AT_WORK = `exists (select from run_step step
   where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
-/** Whatever it was lost for, a run is not taken up for ever. */
+/** The limit of a run's attempts, for any cause of loss. */
 const MAX_ATTEMPTS = 20;
-/** A chat's caller was connected to the worker that is gone. */
+/**
+ * Runs that fail instead of being retried. A chat fails at once because its caller was connected to the lost worker.
+ */
 const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
 
 /**
- * Takes runs from workers that are lost: a run goes back to the queue as the next attempt. One being cancelled is
- * cancelled, and so is one that was reserved for a worker which never came for it. Those to be given up are left to
- * `failLostRun`. Tells whether there may be more.
+ * Takes runs from lost workers and queues them as the next attempt. A run that was being cancelled is cancelled, and so
+ * is a run whose reserved worker did not claim it.
+ *
+ * `failLostRun` handles runs that must fail. True: there may be more runs.
  */
 export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
   const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
@@ -251,7 +265,7 @@ export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
   return rows.length === REAP_BATCH;
 }
 
-/** Runs that were lost for the last time. */
+/** Lost runs that must fail because they may not be retried. */
 export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow[]> {
   const { unexpired, judged_at_ms, max_losses, at_work } = reaping;
   return sql.query<OpenRow>({
@@ -263,7 +277,7 @@ export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow
   });
 }
 
-/** Fails a run that nobody takes up again, unless somebody has it after all or it has ended. */
+/** Fails a lost run that may not be retried, unless it has ended or a worker holds a valid lease on it. */
 export async function failLostRun(
   sql: Sql,
   run: OpenRow,
@@ -280,7 +294,7 @@ export async function failLostRun(
   });
 }
 
-/** A step that begins, under a lease. */
+/** The start of a step, under a lease. */
 export interface StartedStep {
   lease: RunLease;
   step: StepStart;
@@ -288,9 +302,11 @@ export interface StartedStep {
 }
 
 /**
- * Writes the intents of steps; again when a resumed run takes one up again. Nothing is written for a run that is being
- * cancelled. What a worker lost could repeat outside, a tool's call, is on the disk before the answer; a batch of model
- * calls does not wait for it.
+ * Writes the intents of steps, again if a resumed run repeats one. Nothing is written for a run that is being
+ * cancelled.
+ *
+ * The intent of a tool call is on the disk before the answer, because a lost worker's call could be repeated outside. A
+ * batch of model calls does not wait for the disk.
  */
 export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Promise<LeaseState[]> {
   const is_quick = starts.every(({ step }) => step.type === "model");
@@ -302,17 +318,20 @@ export async function startSteps(sql: Sql, starts: readonly StartedStep[]): Prom
   return (row?.answers ?? []).map(({ state }) => state);
 }
 
-/** What the SQL function `start_steps` takes for each step. */
+/** The argument of the SQL function `start_steps` for each step. */
 export function startStepArgument({ lease, step, now }: StartedStep) {
   return { ...lease, ...step, started_at: now };
 }
 
-/** What the SQL function `finish_steps` takes for each step. With `output`, the step is the run's last, and ends it. */
+/**
+ * The argument of the SQL function `finish_steps` for each step. A step with `output` is the run's last step and ends
+ * the run.
+ */
 export function finishStepArgument(lease: RunLease, step: StepFinish & { output?: string | null }, now: Instant) {
   return { ...lease, ...step, ends: step.output != null, finished_at: now };
 }
 
-/** False: the lease is lost, or the step has its outcome already. */
+/** False: the lease is lost, or the step already has an outcome. */
 export async function finishStep(sql: Sql, argument: ReturnType<typeof finishStepArgument>): Promise<boolean> {
   const [row] = await sql.query<{ answers: { done: boolean }[] }>({
     name: "step_finish",
@@ -322,7 +341,7 @@ export async function finishStep(sql: Sql, argument: ReturnType<typeof finishSte
   return row?.answers[0]?.done === true;
 }
 
-/** A run that is at work, to be ended. */
+/** A running run that is about to end. */
 export type OpenRow = Omit<EndingRun, "fails"> & { epoch: number };
 
 /** The end of a run, under a lease. */
@@ -332,13 +351,19 @@ export interface FinishedRun {
   now: Instant;
 }
 
-/** A run that has ended, as far as others are told of it. */
+/** A run that has ended, as reported to other modules. */
 export type EndedRow = EndedRun & { epoch: number };
 
-/** Input of a due run, which tells what its end means for the schedule. Other inputs can be large and are not read. */
+/**
+ * The input of a due run, which decides how the run's end affects the schedule. Other inputs can be large and are not
+ * read.
+ */
 const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end as due_input";
 
-/** Ends runs and their open steps. One that was being cancelled ends cancelled, whatever came of it; one whose lease is lost is left out. */
+/**
+ * Ends runs and their open steps. A run that was being cancelled ends `cancelled`, with any outcome. A run whose lease
+ * is lost is omitted from the result.
+ */
 export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Promise<EndedRow[]> {
   const given = finishes.map(({ lease, finish, now }) => ({ ...lease, ...finish, finished_at: now }));
   return sql.query<EndedRow>({

@@ -29,13 +29,16 @@ import type {
   StepStart,
 } from "./runs.types.ts";
 
-/** A worker that has not renewed a lease for so long has lost it. Real time. */
+/** A worker loses a lease that it has not renewed for this long. Real time. */
 const LEASE_MS = 30_000;
-/** How often a worker should renew: three may fail before the lease is lost. */
+/** Interval at which a worker renews its leases. Three renewals may fail before the lease is lost. */
 export const HEARTBEAT_MS = LEASE_MS / 4;
-/** contract 6, worker_lost: workers that a run may lose in the middle of a step, none finished in between, before it fails. */
+/**
+ * contract 6, worker_lost: a run fails after this many lost workers in the middle of a step, with no step finished in
+ * between.
+ */
 const MAX_LOSSES = 3;
-/** What is done or read in one go, of what many runs do at the same time. */
+/** Limit of the batch that handles simultaneous operations of many runs in one statement. */
 const BATCH_LIMIT = 64;
 const WORKER_LOST: RunError = {
   code: "worker_lost",
@@ -45,23 +48,25 @@ const WORKER_LOST: RunError = {
 export interface RunsDeps {
   db: Db;
   clock: Clock;
-  /** Runs in the transaction in which a run fails: it may await SQL only. */
+  /** Called in the transaction that fails a run. It may await SQL only. */
   notify(event: RunFailed, tx: Tx): Promise<void>;
   onRunEnd: OnRunEnd;
   /** Called with the number of runs that this node has failed because their workers were lost. */
   onLost(runs: number): void;
-  /** Statements that decide on run-nows, in the transaction that queues or begins them; null: every run-now may be queued. */
+  /**
+   * Statements that accept or reject run-nows, in the transaction that queues or begins them; null: all are accepted.
+   */
   run_now_statements: RunNowStatements | null;
   /**
-   * Whether a run may end in the statement that records its last step, without `onRunEnd`. The statement that carries out
-   * the riders then removes `ends` from steps whose run `onRunEnd` must see.
+   * Whether the statement that records a run's last step may end the run, without `onRunEnd`. The statement that
+   * executes the riders then removes `ends` from steps whose run `onRunEnd` must see.
    */
   ends_with_step: boolean;
 }
 
 export type Runs = ReturnType<typeof createRuns>;
 
-/** The durable queue of runs and their history. Domain time is `clock`'s; leases are the database's real time. */
+/** The durable queue of runs and their history. Domain time comes from `clock`; leases use the database's real time. */
 export function createRuns(deps: RunsDeps) {
   const { db, clock } = deps;
   const signals = createRunSignals(db);
@@ -77,7 +82,9 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
   const { db, clock, notify, onRunEnd, signals, ends_with_step } = deps;
   const start = createBatches(BATCH_LIMIT, (starts: runStore.StartedStep[]) => runStore.startSteps(db, starts));
   const isFinished = createBatches(BATCH_LIMIT, (keys: history.RunKey[]) => history.selectFinished(db, keys));
-  /** Ends runs together with what their end means to others: all of it or nothing. Resolves to the leases of those that have ended. */
+  /**
+   * Ends runs and applies the effects on other modules in one transaction. Resolves to the leases of the ended runs.
+   */
   const endRuns = async (
     tx: Tx,
     ending: readonly EndingRun[],
@@ -114,7 +121,7 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
           (ended) => {
             given_up += ended.size;
           },
-          (error: Error) => failures.push(error), // the others are not to wait for this one
+          (error: Error) => failures.push(error), // the other runs do not wait for this one
         );
     }
     if (given_up > 0) deps.onLost(given_up);
@@ -122,8 +129,8 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
   };
   return {
     /**
-     * Up to `most` queued runs for this worker: chats before run-nows before schedules, in turn among users, within the
-     * limits. `reserved_only`: nothing but what waits for this very worker.
+     * Claims up to `most` queued runs for this worker: chats, then run-nows, then due runs, in turn among users and
+     * within the limits. `reserved_only`: only runs reserved for this worker.
      */
     async claim(worker_id: string, most: number, limits: ClaimLimits, reserved_only = false): Promise<ClaimedRun[]> {
       const rows = await runStore.claimRuns(db, {
@@ -136,11 +143,14 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
       });
       return rows.map(claimedOf);
     },
-    /** Claims anew what is this worker's without its knowing: the answer to a claim was lost. `known` are runs that it is at. */
+    /**
+     * Claims again the runs of this worker that it does not know, because the answer to their claim was lost. `known`
+     * are the runs that it executes.
+     */
     async reclaim(worker_id: string, known: readonly string[]): Promise<ClaimedRun[]> {
       return (await reclaimRuns(db, { worker_id, known, lease_ms: LEASE_MS })).map(claimedOf);
     },
-    /** Renews the leases; call it every HEARTBEAT_MS. Tells of each run whether it goes on, in the order given. */
+    /** Renews the leases; call it every HEARTBEAT_MS. Returns the state of each lease, in the order given. */
     async heartbeat(leases: readonly RunLease[]): Promise<LeaseState[]> {
       if (leases.length === 0) return [];
       const rows = await runStore.renewLeases(db, leases, LEASE_MS);
@@ -148,31 +158,34 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
       return leases.map((lease) => states.get(leaseKey(lease)) ?? "lost");
     },
     /**
-     * Gives back what the worker has unfinished, when its process is to end: another goes on from the last finished step.
-     * That is also what it has without its knowing, since the answer to its claim was lost.
+     * Returns the worker's unfinished runs to the queue at shutdown; another worker resumes each from its last finished
+     * step. This includes runs that the worker does not know because the answer to their claim was lost.
      */
     handBack: (worker_id: string): Promise<void> => handBackRuns(db, { worker_id, lease: null }, clock.now()),
-    /** The same of one run, as soon as the worker has left it. Nothing is written when it has ended, or is another's. */
+    /**
+     * Returns one run to the queue when the worker has left it. Nothing is written if the run has ended or another
+     * worker has claimed it.
+     */
     handBackOne: (worker_id: string, lease: RunLease): Promise<void> =>
       handBackRuns(db, { worker_id, lease }, clock.now()),
     /**
-     * Takes runs from workers that are lost, but for those that the caller is `at_work` at: a machine that slept, a
-     * database that was away or a clock that jumped ends leases of workers that live. Idempotent; call it every second or so.
+     * Takes runs from lost workers, except the runs `at_work` on the caller: leases of living workers also expire after
+     * a sleep of the machine, a database outage or a clock jump. Idempotent; call it every second or so.
      */
     async reap(at_work: readonly string[] = []): Promise<void> {
       const steady_ms = monotonicMs();
       await reap({ unexpired: false, at_work, judged_at_ms: judgedAt(await selectClock(db), steady_ms) });
     },
-    /** Takes all runs that are at work, when it is known that whoever was at them is gone. */
+    /** Takes all running runs. Call it only when their workers are known to have ended. */
     takeBackAll: () => reap({ unexpired: true, at_work: [], judged_at_ms: null }),
     /**
-     * Writes a step's intent before its call is made. Make the call only when the answer is `running`. The intent of a
-     * tool call is on the disk then; that of a model call, like its hold, need not be: without its answer it means nothing.
+     * Writes a step's intent before its call; make the call only if the answer is `running`. The intent of a tool call
+     * is then on the disk. The intent of a model call need not be, like its hold: it has no meaning without its answer.
      */
     startStep(lease: RunLease, step: StepStart): Promise<LeaseState> {
       return start({ lease, step, now: clock.now() });
     },
-    /** Records what came of a call that costs nothing. False: the lease is lost, and nothing was written. */
+    /** Records the outcome of a call that costs nothing. False: the lease is lost, and nothing was written. */
     finishStep(lease: RunLease, step: StepFinish): Promise<boolean> {
       return runStore.finishStep(db, runStore.finishStepArgument(lease, step, clock.now()));
     },
@@ -181,9 +194,10 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
       return { kind: "start_step", argument: runStore.startStepArgument({ lease, step, now: clock.now() }) };
     },
     /**
-     * `finishStep` as a rider of the ledger's settle: the step and its charge are there both or not at all. With
-     * `output`, it is the run's last step, whose success ends the run in the same transaction, where that changes
-     * nothing else. Its answer, `{done, ended}`, is for `noteEnd` then.
+     * `finishStep` as a rider of the ledger's settle: the step and its charge commit together. With `output`, it is the
+     * run's last step and its success ends the run in the same transaction, if that changes nothing outside the run.
+     *
+     * Pass its answer, `{done, ended}`, to `noteEnd`.
      */
     finishStepRider(
       lease: RunLease,
@@ -196,15 +210,21 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
         argument: runStore.finishStepArgument(lease, ending, clock.now()),
       };
     },
-    /** Tells who waits on this node that a run has ended by the rider of a settle, which answered so. */
+    /** Notifies waiters on this node that a settle's rider has ended a run. Takes the rider's answer. */
     noteEnd({ run_id }: RunLease, { run }: Readonly<Record<string, unknown>>): void {
       signals.finished(run_id, run === undefined ? null : detailOf(history.detailsOf(run as history.DetailJson)));
     },
-    /** Ends the run; one being cancelled ends `cancelled`, whatever came of it. False: the lease is lost, and nothing was written. */
+    /**
+     * Ends the run. A run that is being cancelled ends `cancelled`, with any outcome. False: the lease is lost, and
+     * nothing was written.
+     */
     finishRun(lease: RunLease, finish: RunFinish): Promise<boolean> {
       return end({ lease, finish, now: clock.now() });
     },
-    /** Asks for the run's end: `cancelled` at once while it is queued, else `cancelling` until its worker has stopped. 404, 409. */
+    /**
+     * Requests the run's cancellation. A queued run is `cancelled` at once; a running one is `cancelling` until its
+     * worker has stopped. 404, 409.
+     */
     async requestCancel(agent: AgentKey, run_id: string): Promise<RunRecord> {
       if (!isUuid(run_id)) throw errors.notFound("This run");
       const [row] = await cancelRuns(db, { ...agent, run_id }, clock.now());
@@ -212,24 +232,24 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
       const found = await history.selectRun(db, agent.user_id, run_id);
       throw found?.agent_id === agent.agent_id ? errors.runAlreadyFinished() : errors.notFound("This run");
     },
-    /** Cancels the agent's runs that nobody is at yet. */
+    /** Cancels the agent's queued runs. */
     async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
       await cancelRuns(tx, { ...agent, run_id: null, queued: true }, clock.now());
     },
-    /** Asks for the end of the user's due runs whose input has these fields. */
+    /** Requests the cancellation of the user's due runs whose input has these fields. */
     async cancelDueWith(tx: Tx, user_id: string, due_with: Readonly<Record<string, unknown>>): Promise<void> {
       await cancelRuns(tx, { user_id, agent_id: null, run_id: null, due_with }, clock.now());
     },
-    /** Asks for the end of all runs of an agent. */
+    /** Requests the cancellation of all runs of an agent. */
     async cancelAgent(tx: Tx, agent: AgentKey): Promise<void> {
       await cancelRuns(tx, { ...agent, run_id: null }, clock.now());
     },
-    /** Deletes all runs of a user. A worker that is executing one is signalled and finds its lease lost. */
+    /** Deletes all runs of a user. A worker that executes one is notified and finds its lease lost. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       await cancelRuns(tx, { user_id, agent_id: null, run_id: null }, clock.now());
       await deleteUser(tx, user_id);
     },
-    /** Asks for the end of all the user's runs. */
+    /** Requests the cancellation of all runs of the user. */
     async cancelAll(user_id: string): Promise<void> {
       await cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());
     },
@@ -239,8 +259,8 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
       return signals.until(hasFinished, { run_id, timeout_ms, signal });
     },
     /**
-     * Resolves to `idle` when no run is queued or at work, to `busy` after `timeout_ms`, and to `unattended` when runs have
-     * been in the queue for `unattended_ms` with no worker at any of them.
+     * Resolves to `idle` when no run is queued or running, and to `busy` after `timeout_ms`. `unattended`: for
+     * `unattended_ms` there have been unfinished runs, but no worker with a valid lease on one.
      */
     async untilIdle(timeout_ms: number, unattended_ms = Infinity): Promise<"idle" | "busy" | "unattended"> {
       let is_open = true;
@@ -257,14 +277,14 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
       if (!is_open) return "idle";
       return settled ? "unattended" : "busy";
     },
-    /** When the process is to end: who waits for a run on this node is told at once that it has not finished. */
+    /** Call it at shutdown: waiters on this node learn at once that their run has not finished. */
     endWaits: signals.end,
-    /** For a worker: hears of runs to claim and to stop. Signals can get lost, so claim now and then as well. */
+    /** For a worker: signals runs to claim and to cancel. Signals can be lost, so the worker must also poll. */
     watch: signals.watch,
   };
 }
 
-/** By epoch too: a worker that stalled can hold an old lease on a run and a new one. */
+/** Includes the epoch, because a stalled worker can hold an old and a new lease on one run. */
 function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
   return `${run_id} ${epoch}`;
 }

@@ -2,25 +2,28 @@ import type { AgentKey } from "../contract/agents.ts";
 import type { RunDetail, RunError, RunRecord, RunStatus, RunTrigger, StepRecord } from "../contract/runs.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 
-/** A run to be queued. */
+/** A run to queue. */
 export interface NewRun extends AgentKey {
   /** The version that the run is pinned to. */
   agent_version: number;
   model_id: string | null;
-  /** What the engine needs to begin; handed back in the claim, as it was. */
+  /** The engine's input. The claim returns it unchanged. */
   input: unknown;
-  /** What the run begins with. Its intent is written with the run where that begins at once. */
+  /** The run's first step. If the run begins at once, the step's intent is written with the run. */
   first_step?: StepStart;
-  /** For whoever admits run-nows: what was known when this one was asked for, and has to hold still. */
+  /** Precondition of a run-now: facts known at its request that must still be true. */
   terms?: unknown;
-  /** Nobody is told of it before it has ended: begun at once, it need not be on the disk until then. */
+  /** The caller waits for the run's end. A run that begins at once need not be on the disk before that. */
   is_awaited?: boolean;
 }
 
-/** What became of a run that was asked for: its record, and whether this node's worker has it already; or why not. */
+/**
+ * The answer to a request for a run: its record, and whether this node's worker has begun it; or the reason for its
+ * rejection.
+ */
 export type Enqueued = { refusal: null; run: RunRecord; has_begun: boolean } | { refusal: string };
 
-/** A right to work on a run. Every write names it; after another worker's claim it is worth nothing. */
+/** A worker's right to execute a run. Every write names it; after another worker's claim it is invalid. */
 export interface RunLease {
   readonly user_id: string;
   readonly run_id: string;
@@ -29,10 +32,10 @@ export interface RunLease {
   readonly epoch: number;
 }
 
-/** What a lease is worth: the run goes on, its end was asked for, or it is another's. */
+/** The state of a lease: the run continues, it has a cancel request, or the lease is lost. */
 export type LeaseState = "running" | "cancelling" | "lost";
 
-/** A run that a worker has got to carry out. */
+/** A run that a worker has claimed. */
 export interface ClaimedRun {
   lease: RunLease;
   agent_id: string;
@@ -40,15 +43,18 @@ export interface ClaimedRun {
   trigger: RunTrigger;
   scheduled_for: Instant | null;
   started_at: Instant;
-  /** Above 1: a worker was lost. Steps that are there already are to be gone on from. */
+  /** Above 1: a worker was lost. The run resumes from its existing steps. */
   attempt: number;
   model_id: string | null;
   routing: Record<string, unknown> | null;
   cost_tokens: number;
-  /** Real time that earlier workers were at it: a resumed run's time does not begin anew. Time in the queue is not counted. */
+  /**
+   * Real time for which earlier workers executed the run; a resumed run's time limit does not restart. Time in the
+   * queue is not counted.
+   */
   elapsed_ms: number;
   input: unknown;
-  /** The step whose intent was written with the run: `startStep` was as good as called for it. */
+  /** The step whose intent was written with the run, so `startStep` need not be called for it. */
   begun_step: StepStart | null;
 }
 
@@ -68,7 +74,7 @@ export interface StepStart {
   internal?: unknown;
 }
 
-/** What came of a call. `usage` is added to the run's. `internal` replaces the step's when it is given. */
+/** The outcome of a call. `usage` is added to the run's usage. `internal`, if given, replaces the step's. */
 export interface StepFinish {
   index: number;
   status: "succeeded" | "failed" | "cancelled";
@@ -77,23 +83,23 @@ export interface StepFinish {
   safety?: unknown;
   usage?: { input_tokens: number; output_tokens: number; cost_tokens: number } | null;
   internal?: unknown;
-  /** The model that was chosen, and how, where the run is to name it. */
+  /** The chosen model and the routing decision, if the run must record them. */
   chosen?: { model_id: string; routing: Record<string, unknown> | null };
 }
 
-/** A step with what only the engine sees. */
+/** A step with its internal part, which only the engine sees. */
 export interface JournalStep extends StepRecord {
   internal: unknown;
 }
 
-/** A run as those see it who follow it. */
+/** A run as its followers see it. */
 export interface FollowedRun {
   run: Omit<RunDetail, "steps">;
   cancel_requested_at: Instant | null;
   steps: StepRecord[];
 }
 
-/** A run with what it began with, as it was given. */
+/** A run with its input, unchanged. */
 export interface BegunRun {
   run: RunRecord;
   input: unknown;
@@ -112,43 +118,44 @@ export interface RunFailed extends AgentKey {
   error: RunError;
 }
 
-/** A run that has ended: succeeded, failed, also because its workers were lost, or cancelled. */
+/** A run that has ended: succeeded, failed (lost workers included) or cancelled. */
 export interface EndedRun extends AgentKey {
   run_id: string;
   trigger: RunTrigger;
   status: RunStatus;
   error: RunError | null;
-  /** The input of a due run, as it was queued; null for other runs. */
+  /** The input of a due run, unchanged; null for other runs. */
   due_input: unknown;
 }
 
-/** A run at work that is about to end. */
+/** A running run that is about to end. */
 export interface EndingRun extends AgentKey {
   run_id: string;
   trigger: RunTrigger;
-  /** Unless it was being cancelled. */
+  /** The run fails, unless it was being cancelled. */
   fails: boolean;
 }
 
 /**
- * Hears of the end of runs that were at work, in the transaction that ends them: only SQL may be awaited. Before the
- * runs are touched it locks what their end is going to change, and returns what is to be done when they have ended:
- * whoever changes an agent locks it first and its runs after that, so nobody waits in a circle.
+ * Called in the transaction that ends running runs; it may await SQL only. Before the runs are changed it locks the
+ * rows that their end will change, and it returns the work to do after their end.
+ *
+ * Every transaction locks an agent before its runs, so there is no deadlock.
  */
 export type OnRunEnd = (ending: readonly EndingRun[], tx: Tx) => Promise<(ended: readonly EndedRun[]) => Promise<void>>;
 
 export interface RunFilter {
   status?: RunStatus | undefined;
   trigger?: RunTrigger | undefined;
-  /** Of queued_at: inclusive. */
+  /** Start of the range of queued_at, inclusive. */
   from?: Instant | undefined;
-  /** Of queued_at: exclusive. */
+  /** End of the range of queued_at, exclusive. */
   to?: Instant | undefined;
 }
 
 /**
- * Statements that decide on run-nows and may ask other modules: `refuse` takes (runs, now) and returns `refusals`, `begin`
- * takes what sql/begin-runs.sql takes.
+ * Statements that accept or reject run-nows and may call other modules. `refuse` takes (runs, now) and returns
+ * `refusals`; `begin` takes the arguments of sql/begin-runs.sql.
  */
 export interface RunNowStatements {
   refuse: string;

@@ -4,13 +4,13 @@ import { countedAs } from "../tools/registry.ts";
 import { REPEATED_CALL } from "./next-action.ts";
 import type { RunConfig, RunInput, RunStep } from "./transcript.ts";
 
-/** The owner's own words; not a tool's and not a model's. */
+/** Roles whose text comes from the owner, not from a tool or a model. */
 const OWN = new Set<ChatMessage["role"]>(["system", "user"]);
 
-/** What has come into the run from outside, rebuilt from its steps, so that a resumed run is as tainted as it was. */
+/** The outside content in the run, rebuilt from its steps, so that a resumed run has the same taint. */
 export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunStep[]): Taint {
   const own = (input.messages ?? []).filter(({ role }) => OWN.has(role)).map(({ content }) => content);
-  // What a tool brought in an earlier turn is a page's words, and what an assistant is said to have said may repeat them.
+  // Earlier turns can contain tool results, and assistant messages may repeat them.
   const has_history = own.length < (input.messages ?? []).length;
   return {
     tainted: has_history || steps.some((step) => step.type === "tool" && step.safety != null),
@@ -19,7 +19,10 @@ export function taintOf(config: RunConfig, input: RunInput, steps: readonly RunS
   };
 }
 
-/** How often a tool (of MCP servers: any of theirs) has been called in the run; what was refused as a repetition was not, nor is an interrupted call twice. */
+/**
+ * The number of earlier calls of a tool in the run; all tools of all MCP servers count as one. Calls rejected as a
+ * repetition do not count, and an interrupted call counts once.
+ */
 export function earlierCalls(steps: readonly RunStep[], tool: string): number {
   return steps.filter(
     ({ type, name, status, error }) =>

@@ -7,9 +7,12 @@ import { earlierCalls, taintOf } from "./taint.ts";
 
 type Call = Extract<NextAction, { do: "call_tool" }>["call"];
 
-/** One tool call of a run. Both resolve to why the run is to be left, or null: it goes on. */
+/**
+ * One tool call of a run. Both functions resolve to the reason why the worker must leave the run, or to null: the run
+ * continues.
+ */
 export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
-  /** Carries the call out between its recorded intent and its recorded outcome. */
+  /** Executes the call between its recorded intent and its recorded outcome. */
   async function toolStep(work: Work, call: Call): Promise<StopReason | null> {
     const { run, config, input, steps } = work;
     const step = stepOf(work, call);
@@ -43,7 +46,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
     }
   }
 
-  /** Records a call that is not made, for the model to read why. */
+  /** Records a rejected call, so that the model reads the reason. */
   async function refusedStep(
     work: Work,
     { call, error }: Extract<NextAction, { do: "refuse_tool" }>,
@@ -70,14 +73,14 @@ function stepOf({ steps }: Work, call: Call) {
 }
 
 /**
- * Names a call's effect for ever. The intent's row is what it is made of, so that whoever takes the step up again after
- * a crash arrives at the same name, and no two calls share one.
+ * The permanent id of a call's effect. It is derived from the intent's row, so a worker that repeats the step after a
+ * crash gets the same id, and no two calls share one.
  */
 function effectId(run_id: string, index: number): string {
   return `msg_${run_id}_${index}`;
 }
 
-/** The step's error when its run ends while the call is out: here, or because the worker was lost. */
+/** The step's error when its run ends during the call, also because the worker was lost. */
 function cutOffError(name: string, effect: Effect): RunError | undefined {
   if (effect === "none") return undefined;
   return {

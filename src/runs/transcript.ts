@@ -8,34 +8,37 @@ export type RunConfig = Pick<AgentRecord, "system_prompt" | "run_prompt" | "mode
   tools_config: ToolsConfig;
 };
 
-/** What a run begins with besides the agent's configuration. */
+/** The input of a run besides the agent's configuration. */
 export interface RunInput {
-  /** The conversation of a chat, a thread's earlier turns before it; null: the agent's run_prompt. */
+  /** The conversation of a chat, including the thread's earlier turns; null: the agent's run_prompt. */
   messages: ChatMessage[] | null;
-  /** The request that asked for the run; null: its schedule. */
+  /** The id of the request that started the run; null: the schedule. */
   request_id: string | null;
   /** The API key whose budget the model calls count against: the caller's, or the one that enabled the schedule. */
   api_key_id: string | null;
   key_budget_tokens: number | null;
-  /** Names the caller who waits for a chat on the worker's own node. */
+  /** Identifies the caller of a chat who waits on the worker's node. */
   ticket: string | null;
-  /** Of a due run: how often the account had been refilled when it was queued. */
+  /** For a due run: the account's number of refills when the run was queued. */
   refills?: number;
 }
 
-/** A step as far as what follows depends on it. */
+/** The fields of a step that later steps depend on. */
 export type PastStep = Pick<StepRecord, "type" | "name" | "status" | "arguments" | "result" | "error">;
 
-/** A step with what later steps of the run are judged by. */
+/** A step with the fields by which later steps of the run are judged. */
 export type RunStep = PastStep & { safety: unknown; internal: unknown };
 
-/** The model's answer: a chat message, so that it can be sent back as it was. */
+/** The model's answer as a chat message, so that it can be sent back unchanged. */
 export type AssistantMessage = ChatMessage & { role: "assistant" };
 
-/** What a model step's result is. Of an answer that is whole, why it ended: `length` and `content_filter` cut it off. */
+/**
+ * The result of a model step. A complete answer has its finish reason; `length` and `content_filter` mean that it was
+ * cut off.
+ */
 export type ModelResult = AssistantMessage & { finish_reason?: FinishReason };
 
-/** What the model is sent next: the agent's instructions, the task, and everything that has happened since. */
+/** The next prompt: the agent's instructions, the task, and all events since. */
 export function transcript(config: RunConfig, input: RunInput, steps: readonly PastStep[]): ChatMessage[] {
   const messages: ChatMessage[] = [];
   const system = [config.system_prompt ?? [], ...missingTools(steps)].flat();
@@ -45,7 +48,7 @@ export function transcript(config: RunConfig, input: RunInput, steps: readonly P
   for (const step of steps.slice(setUpOf(steps).length)) {
     if (step.status === "running") continue;
     if (step.type === "model") {
-      // a try that failed, or what there was of an answer when it was stopped: the call was made again
+      // a failed try, or the partial text of a stopped answer: the call was repeated
       if (step.status !== "succeeded") continue;
       const { finish_reason: _, ...message } = step.result as ModelResult;
       messages.push(message);
@@ -57,7 +60,7 @@ export function transcript(config: RunConfig, input: RunInput, steps: readonly P
   return messages;
 }
 
-/** The steps before the first model call: tools that are missing, which no model asked for. */
+/** The steps before the first model call. They report missing tools, and no model requested them. */
 export function setUpOf<Step extends Pick<PastStep, "type">>(steps: readonly Step[]): readonly Step[] {
   const first_call = steps.findIndex(({ type }) => type === "model");
   return first_call === -1 ? steps : steps.slice(0, first_call);
@@ -71,7 +74,7 @@ function missingTools(steps: readonly PastStep[]): string[] {
   );
 }
 
-/** The tool calls that a model step asks for. */
+/** The tool calls that a model step requests. */
 export function callsOf(step: PastStep): readonly ToolCall[] {
   return (step.result as AssistantMessage | null)?.tool_calls ?? [];
 }
@@ -82,7 +85,7 @@ export function textOf(step: PastStep): string {
   return typeof content === "string" ? content : "";
 }
 
-/** What the tool answered; of a call that was not made, why. */
+/** The tool's result, or why the call was not made. */
 function toolText(step: PastStep): string {
   return typeof step.result === "string" ? step.result : `Error: ${step.error?.message ?? "the call did not finish"}`;
 }

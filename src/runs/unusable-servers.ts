@@ -4,8 +4,10 @@ import { type EngineDeps, nextIndex, type StopReason, stopReason, type Work } fr
 import { setUpOf } from "./transcript.ts";
 
 /**
- * Before a run's first model call: each MCP server whose tools cannot be had becomes a failed step by its name, so that
- * the owner sees why the agent did without them, and the model is told. Resolves to why the run is to be left, or null.
+ * Before a run's first model call, records each MCP server with unusable tools as a failed step under its name. The
+ * owner and the model then see why the tools are missing.
+ *
+ * Resolves to the reason why the worker must leave the run, or to null.
  */
 export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "tools">) {
   return async function noteUnusableServers(work: Work): Promise<StopReason | null> {
@@ -19,7 +21,7 @@ export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "to
     });
     const stop = stopReason(work);
     if (stop !== null) return stop;
-    // A process that was lost in between has left a note begun: that server may answer by now.
+    // A lost process may have left an open step here. Its server may answer now.
     const begun = steps.filter(({ status }) => status === "running").map(({ name }) => ({ name, error: null }));
     const noted = new Set(steps.filter(({ status }) => status !== "running").map(({ name }) => name));
     const taken_up = begun.map((each) => unusable.find(({ name }) => name === each.name) ?? each);
@@ -32,7 +34,7 @@ export function createServerNotes({ runs, tools }: Pick<EngineDeps, "runs" | "to
       const stop = await note(work, name, error);
       if (stop !== null) return stop;
       if (error?.code === "secret_reflected") {
-        // The run ends with its last step.
+        // This last step ends the run.
         work.result.thrown = errors.secretReflected(error.message);
         return null;
       }

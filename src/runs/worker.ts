@@ -4,9 +4,9 @@ import type { StopReason } from "./run-work.ts";
 import { HEARTBEAT_MS, type Runs } from "./runs.service.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
 
-/** Notifications can get lost: the queue is looked at, and lost workers' runs are taken back, this often. */
+/** Polling interval for the queue and for lost workers' runs, because notifications can be lost. */
 const POLL_MS = 1_000;
-/** Places become free one by one, and are filled together. */
+/** Places become free one by one. The worker fills all places of this period together. */
 const GATHER_MS = 10;
 
 /** How a worker tells a run to end early. */
@@ -15,7 +15,7 @@ export interface WorkControl {
   isDraining(): boolean;
 }
 
-/** A run at work here. */
+/** A run that this worker executes. */
 interface Job {
   run: ClaimedRun;
   abort: AbortController;
@@ -23,25 +23,24 @@ interface Job {
 }
 
 /**
- * Claims runs and has them carried out, as many at a time as the limits allow, and keeps their leases alive. `carryOut`
- * must not throw.
+ * Claims runs up to the limits, executes them through `carryOut`, and renews their leases. `carryOut` must not throw.
  */
 export function createWorker(deps: {
   worker_id: string;
   runs: Runs;
   limits: ClaimLimits;
-  /** Takes nothing but the chats of this very node, and looks for those only while somebody waits for one. */
+  /** Claims only the chats of this node, and only while a caller waits for one. */
   chats_only: boolean;
   isAwaited(): boolean;
   log: Log;
   carryOut(run: ClaimedRun, control: WorkControl): Promise<void>;
-  /** Hears how many runs are at work here, whenever that changes. */
+  /** Called with the number of running runs whenever it changes. */
   inProgress(count: number): void;
 }) {
   const { worker_id, runs, limits, chats_only, isAwaited, log, carryOut, inProgress } = deps;
   const jobs = new Map<string, Job>();
   let draining = false;
-  /** A claim failed, maybe after it had been made. */
+  /** A claim failed, possibly after its commit. */
   let unsure = false;
   let filling: Promise<void> | null = null;
   let fill_again = false;
@@ -50,7 +49,10 @@ export function createWorker(deps: {
   let timers: NodeJS.Timeout[] = [];
   let stopWatching = async () => {};
 
-  /** A run that was left because the process is to end waits for nobody else's step. What fails here is done at the very end. */
+  /**
+   * Hands back a run at shutdown without waiting for the steps of other runs. If this fails, `stop` hands it back at
+   * the end.
+   */
   const handBack = async ({ lease }: ClaimedRun) => {
     if (!draining) return;
     await runs
@@ -61,9 +63,9 @@ export function createWorker(deps: {
   };
   const begin = (run: ClaimedRun) => {
     const { run_id, epoch } = run.lease;
-    // The answer to a claim comes after all, and it has been made anew since.
+    // A late answer to a claim: the run has been claimed again since.
     if ((jobs.get(run_id)?.run.lease.epoch ?? 0) >= epoch) return;
-    // A worker that stalled may claim a run anew that it is still at under a lease which it has lost.
+    // A stalled worker may claim a run that it is still executing under a lost lease.
     jobs.get(run_id)?.abort.abort("lost" satisfies StopReason);
     const abort = new AbortController();
     const left = carryOut(run, { signal: abort.signal, isDraining: () => draining }).then(() => handBack(run));
@@ -75,7 +77,7 @@ export function createWorker(deps: {
     jobs.set(run_id, { run, abort, done });
     inProgress(jobs.size);
   };
-  /** Begins what was claimed for this worker without its having heard of it: its leases would have to run out first. */
+  /** Begins runs whose claim succeeded but whose answer was lost. Otherwise their leases would have to expire first. */
   const takeUp = async () => {
     unsure = false;
     for (const run of await runs.reclaim(worker_id, [...jobs.keys()])) begin(run);
@@ -87,7 +89,7 @@ export function createWorker(deps: {
     if (most <= 0 || (chats_only && !isAwaited())) return;
     for (const run of await runs.claim(worker_id, most, limits, chats_only)) begin(run);
   };
-  /** Claims what there is; when one is at it already, it looks again after that. */
+  /** Claims as many runs as possible. A call during a claim makes it claim again afterwards. */
   const fill = () => {
     if (filling !== null) {
       fill_again = true;
@@ -110,7 +112,7 @@ export function createWorker(deps: {
       fill();
     }, GATHER_MS);
   };
-  /** Places for run-nows that are being queued on this node; one offer at a time. */
+  /** Offers places for run-nows that this node queues. There is one offer at a time. */
   const offer = () => {
     const most = limits.concurrent_runs - jobs.size;
     if (draining || chats_only || most <= 0) return null;
@@ -139,7 +141,7 @@ export function createWorker(deps: {
     );
 
   return {
-    /** Begins to claim. */
+    /** Starts to claim runs. */
     async start(): Promise<void> {
       stopWatching = await runs.watch({
         offer,
@@ -155,8 +157,8 @@ export function createWorker(deps: {
       fill();
     },
     /**
-     * Lets steps in progress finish, for a while, and hands each run that is left unfinished back to the queue as soon as
-     * it is left; at last what it was given without its knowing.
+     * Gives running steps a limited time to finish, and hands each unfinished run back as soon as its step has ended.
+     * At the end it also hands back runs whose claim's answer was lost.
      */
     async stop(): Promise<void> {
       draining = true;
@@ -171,7 +173,7 @@ export function createWorker(deps: {
       for (const timer of timers) clearInterval(timer);
       await stopWatching();
       await runs.handBack(worker_id).catch((error: Error) => {
-        // A database that is away keeps no process from its end, nor from settling what is in flight.
+        // An unavailable database must not block the shutdown or the settling of calls in flight.
         log.error({ error: error.message }, "runs were not given back; they go on when their leases are over");
       });
       runs.endWaits();

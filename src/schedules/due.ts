@@ -2,39 +2,39 @@ import { addSeconds } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import { nextRun, type ScheduleSpec, type UpcomingRun, upcoming } from "./next-run.ts";
 
-/** contract 6: the latest instant missed in a downtime still runs when it is less than this old. */
+/** contract 6: after a downtime the latest missed instant still runs if it is less than this old. */
 const CATCH_UP_HOURS = 12;
-/** Looked at so much later, an instant was not looked at because the service was down: each is looked at within a second or two. */
+/** A delay beyond this means that the service was down. Otherwise an instant is settled within a second or two. */
 const LATE_MS = 60_000;
-/** Instants of one schedule settled in one go; a year's downtime of a daily schedule fits. */
+/** Instants of one schedule settled in one transaction. A year's downtime of a daily schedule fits. */
 const MAX_DUE = 400;
 
-/** No change of a zone's rules moves its clocks further. */
+/** The largest shift of clocks by a change of a zone's rules. */
 const MOST_MOVED_HOURS = 3;
 
-/** Why a schedule's instants go by, and since when, where that is known. */
+/** Why a schedule is paused, and since when if that is known. */
 export interface Pause {
   readonly reason: string;
   readonly since: Instant | null;
 }
 
-/** A schedule whose next run has come. */
+/** A schedule whose next run is due. */
 export interface DueSchedule {
   readonly spec: ScheduleSpec;
   readonly next_run_at: Instant;
   readonly paused: Pause | null;
-  /** A run of the agent, a chat excepted, that has not finished. */
+  /** The agent's unfinished run, chats excepted. */
   readonly busy_run_id: string | null;
 }
 
-/** What becomes of one due instant, unless the agent itself declines the run; `reason` is for its owner to read. */
+/** The outcome of one due instant, unless the agent declines the run. The owner reads `reason`. */
 export interface DueInstant {
   at: Instant;
   state: "run" | "skipped" | "missed";
   reason: string | null;
 }
 
-/** What becomes of every instant that has come, oldest first, at most the last of them a run; and what comes next. */
+/** Decides all due instants, oldest first, and the next run. At most the last instant becomes a run. */
 export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueInstant[]; next_run_at: Instant } {
   const come: Instant[] = [];
   let next_run_at = planned(schedule);
@@ -49,8 +49,8 @@ export function decideDue(schedule: DueSchedule, now: Instant): { instants: DueI
 }
 
 /**
- * The schedule's next run. It was worked out when the one before it came; since then a new version of the service may have
- * brought other rules for the zone. What was 09:00 then and is 08:00 now is not due yet: run, it would run again at 09:00.
+ * The schedule's next run by the present rules of its zone, which a new release may have changed since it was computed.
+ * An instant that was 09:00 and is now 08:00 is not due yet; otherwise the agent would run again at 09:00.
  */
 function planned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run_at">): Instant {
   const moved_s = MOST_MOVED_HOURS * 3600;
@@ -58,7 +58,7 @@ function planned({ spec, next_run_at }: Pick<DueSchedule, "spec" | "next_run_at"
   return named <= addSeconds(next_run_at, moved_s) ? named : next_run_at;
 }
 
-/** The next `count` runs, the first of them `planned`, also while that has come and was not looked at yet. */
+/** The next `count` runs. The first is `planned`, even if it is due and no tick has settled it yet. */
 export function upcomingRuns(
   schedule: Pick<DueSchedule, "spec" | "next_run_at">,
   now: Instant,
@@ -69,7 +69,7 @@ export function upcomingRuns(
   return runs[0]?.at === at ? runs : [{ at }, ...upcoming(schedule.spec, at, count - 1)];
 }
 
-/** One that a later one has overtaken. A pause that began after it is not why. */
+/** Decides an instant before the latest due one. A pause that began after the instant is not its reason. */
 function decideEarlier({ paused }: DueSchedule, at: Instant, latest: DueInstant | null): DueInstant {
   if (paused !== null && (paused.since === null || paused.since <= at)) return skippedFor(paused, at);
   const why =

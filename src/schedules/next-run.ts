@@ -15,30 +15,33 @@ export type ScheduleSpec = {
   | { readonly interval: "monthly"; readonly day_of_month: number | "last" }
 );
 
-/** One entry of a preview; `note` when clocks change between the run before and this one. */
+/** One entry of a preview. It has a `note` if the clocks change between the run before and this one. */
 export interface UpcomingRun {
   at: Instant;
   note?: string;
 }
 
-/** A day on which the schedule is due, and when that is. */
+/** A day on which the schedule is due, with the instant. */
 interface Due {
   readonly wall: Temporal.PlainDateTime;
   readonly at: Temporal.ZonedDateTime;
 }
 
-/** Days before today can still be due after now (a gap moved them), today can be past, and a skipped day coincides with the next. */
+/**
+ * A bound on the days to check. A gap can move an earlier day's instant after now, today's can be past, and a skipped
+ * day coincides with the next.
+ */
 const MAX_CANDIDATES = 6;
 
 /**
- * The first instant after `after` at which the schedule is due. A wall time that clocks skip is taken later by the
- * length of the gap; one that occurs twice is taken the first time only (Temporal's "compatible", RFC 5545's rule).
+ * The first due instant after `after`. A wall time skipped by a clock change moves later by the length of the gap; a
+ * repeated one counts only the first time (Temporal's "compatible", RFC 5545's rule).
  */
 export function nextRun(spec: ScheduleSpec, after: Instant): Instant {
   return instantOf(nextDue(spec, Temporal.Instant.from(after)).at.toInstant());
 }
 
-/** The next `count` runs after `after`, with a note where a daylight-saving shift can be seen. */
+/** The next `count` runs after `after`, with a note where a daylight-saving change affects them. */
 export function upcoming(spec: ScheduleSpec, after: Instant, count: number): UpcomingRun[] {
   const runs: UpcomingRun[] = [];
   let before = Temporal.Instant.from(after).toZonedDateTimeISO(spec.timezone);
@@ -64,7 +67,7 @@ function nextDue(spec: ScheduleSpec, after: Temporal.Instant): Due {
   throw new Error(`no next run after ${after} for ${JSON.stringify(spec)}`);
 }
 
-/** The first date from `from` on, itself included, that the schedule names. */
+/** The first date of the schedule from `from` on, inclusive. */
 function firstDate(spec: ScheduleSpec, from: Temporal.PlainDate): Temporal.PlainDate {
   switch (spec.interval) {
     case "daily":
@@ -81,7 +84,7 @@ function firstDate(spec: ScheduleSpec, from: Temporal.PlainDate): Temporal.Plain
   }
 }
 
-/** `day` in the month of `date`, clamped to its end: 31 gives 28 February, and 31 March again after it. */
+/** `day` in the month of `date`, limited to its last day: 31 gives 28 February, and then 31 March. */
 function dayOfMonth(date: Temporal.PlainDate, day: number | "last"): Temporal.PlainDate {
   return date.with({ day: day === "last" ? date.daysInMonth : Math.min(day, date.daysInMonth) });
 }

@@ -20,11 +20,11 @@ export interface ScheduleRow extends ScheduleColumns {
   active: boolean;
   next_run_at: Instant | null;
   paused_reason: string | null;
-  /** null: not paused, or nobody wrote down since when. */
+  /** null: not paused, or the start of the pause was not recorded. */
   paused_at: Instant | null;
 }
 
-/** A due schedule, which this transaction alone has. */
+/** A due schedule, locked by this transaction. */
 export type DueRow = ScheduleRow & { next_run_at: Instant };
 
 const COLUMNS =
@@ -50,7 +50,7 @@ export function specOf({ interval, time, timezone, day_of_week, day_of_month }: 
 }
 
 /**
- * Sets an active schedule. An unchanged one keeps its next run, which may be due this moment; a changed one is due next
+ * Sets an active schedule. An unchanged schedule keeps its next run, even if it is due now; a changed one is due next
  * at `next_run_at`.
  */
 export async function upsertSchedule(
@@ -91,8 +91,10 @@ export async function deactivateSchedule(tx: Tx, agent: { user_id: string; agent
 }
 
 /**
- * Sets or clears the reason; a pause that gets another reason goes on. One for want of tokens, with `resume_above`, takes no other's place. True: the schedule was
- * active and not paused before.
+ * Sets or clears the reason of a pause; a new reason keeps the start of the pause. A pause for tokens, with
+ * `resume_above`, does not replace a pause for another reason.
+ *
+ * True: the schedule was active and not paused before.
  */
 export async function setPaused(
   sql: Sql,
@@ -120,7 +122,7 @@ export interface WaitingRow {
   resume_above: number;
 }
 
-/** Schedules that wait for tokens, a user's or all, by user and agent from beyond `after`. */
+/** Schedules that wait for tokens, of one user or all, ordered by user and agent, after the cursor `after`. */
 export async function selectWaiting(
   sql: Sql,
   page: { user_id: string | null; after: Pick<WaitingRow, "user_id" | "agent_id"> | null; limit: number },
@@ -135,7 +137,7 @@ export async function selectWaiting(
   });
 }
 
-/** Ends the pause of a schedule that waits, when there have been refills enough. False: there have not, or it waits no more. */
+/** Resumes a schedule that waits for tokens after enough refills. False: too few refills, or it no longer waits. */
 export async function endWaiting(
   tx: Tx,
   agent: { user_id: string; agent_id: string },
@@ -164,7 +166,7 @@ export interface NextRun {
   next_run_at: Instant;
 }
 
-/** Active schedules of a user that are not paused, by their next run, from beyond `after`. */
+/** Active schedules of a user that are not paused, ordered by next run, after the cursor `after`. */
 export async function selectNextRuns(
   sql: Sql,
   user_id: string,
@@ -180,7 +182,7 @@ export async function selectNextRuns(
   });
 }
 
-/** The agent's schedule when it is due, for this transaction alone. */
+/** The agent's schedule if it is due, locked by this transaction. */
 export async function lockDueSchedule(
   tx: Tx,
   agent: { user_id: string; agent_id: string },
@@ -193,7 +195,7 @@ export async function lockDueSchedule(
   return row;
 }
 
-/** Takes up to `most` schedules that are due and that no other node is at. */
+/** Locks up to `most` due schedules that no other node has locked. */
 export async function lockDueSchedules(tx: Tx, now: Instant, most: number): Promise<DueRow[]> {
   return tx.query<DueRow>({
     name: "schedule_due",
@@ -229,7 +231,7 @@ export interface OccurrenceRow extends Omit<OccurrenceRecord, "scheduled_for" | 
   agent_id: string;
 }
 
-/** Records what became of due instants; returns the runs of those that had not been recorded before. */
+/** Records the outcomes of due instants. Returns the run ids of instants that had not been recorded before. */
 export async function insertOccurrences(tx: Tx, occurrences: readonly OccurrenceRow[]): Promise<Set<string>> {
   const rows = await tx.query<{ run_id: string | null }>({
     name: "occurrence_insert",
@@ -255,7 +257,7 @@ export async function selectOccurrences(
   });
 }
 
-/** Deletes the occurrences recorded before an instant, the oldest first. True: there may be more. */
+/** Deletes occurrences recorded before an instant, oldest first. True: there may be more. */
 export async function deleteOccurrences(sql: Sql, before: Instant, limit: number): Promise<boolean> {
   const rows = await sql.query({
     name: "occurrence_delete",

@@ -71,7 +71,10 @@ export function createSchedules(deps: { db: Db; clock: Clock; notify(event: Sche
         rows.map(({ agent_id, next_run_at, paused_reason }) => [agent_id, { next_run_at, paused_reason }]),
       );
     },
-    /** The next runs of a user's agents, soonest first, from beyond `after`. Paused and inactive schedules are left out. */
+    /**
+     * The next runs of a user's agents, soonest first, after the cursor `after`. Paused and inactive schedules are
+     * omitted.
+     */
     nextRuns: (user_id: string, page: Parameters<typeof scheduleStore.selectNextRuns>[2]) =>
       scheduleStore.selectNextRuns(db, user_id, page),
     /** The agent's occurrences, newest first; `before` is the `at` of the last one of the page before. */

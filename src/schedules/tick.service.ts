@@ -23,7 +23,7 @@ export type DueAnswer =
 /** Answers for each agent, by its id. An agent without an answer is deleted: its instant is recorded as skipped. */
 export type OnDue = (tx: Tx, agents: readonly AgentKey[]) => Promise<ReadonlyMap<string, DueAnswer>>;
 
-/** A due run to be queued. */
+/** A due run to queue. */
 export interface DueRun extends AgentKey {
   id: string;
   agent_version: number;
@@ -40,19 +40,18 @@ export interface DueRuns {
   queueDue(tx: Tx, runs: readonly DueRun[]): Promise<void>;
 }
 
-/** Why an instant did not run at whose moment its schedule was changed. */
+/** The reason of an instant that did not run because its schedule changed at that moment. */
 const CHANGED = "the schedule was changed or turned off at that moment";
-/** Schedules settled in one transaction. */
+/** Limit of schedules settled in one transaction. */
 const BATCH = 500;
-/** Transactions at the same time: while the database works on one, the next is decided. */
+/** Concurrent transactions: while the database executes one, the next is decided. */
 const LANES = 2;
-/** Instants settled in one transaction: after a long downtime each schedule has many. */
+/** Limit of instants settled in one transaction. After a long downtime each schedule has many. */
 const MAX_INSTANTS = 5_000;
 
 /**
- * Settles every instant that has come: occurrence, run and next instant are written in one transaction, so that each
- * yields exactly one occurrence whatever crashes and however many nodes do this at once. Only queues; never waits for
- * a run.
+ * Settles all due instants. Occurrence, run and next instant are written in one transaction, so each instant yields
+ * exactly one occurrence, for any number of nodes and crashes. It only queues runs and never waits for one.
  */
 export async function tick({ db, clock }: { db: Db; clock: Clock }, due_runs: DueRuns): Promise<void> {
   const settleAll = async () => {
@@ -63,8 +62,8 @@ export async function tick({ db, clock }: { db: Db; clock: Clock }, due_runs: Du
 }
 
 /**
- * Records the instants of an agent's schedule that have come and that no tick has looked at yet, before the schedule is
- * changed to `spec` (null: turned off) and they are forgotten. Those of a schedule that stays as it is are left to the tick.
+ * Records the due instants that no tick has settled yet, before the schedule changes to `spec` (null: turned off) and
+ * they are lost. The tick settles the instants of an unchanged schedule.
  */
 export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: ScheduleSpec | null): Promise<void> {
   const row = await lockDueSchedule(tx, agent, now);
@@ -85,7 +84,7 @@ export async function recordPassed(tx: Tx, now: Instant, agent: AgentKey, spec: 
   }
 }
 
-/** True: nothing more is due that another node is not at. */
+/** True: no more schedules are due, except schedules that another node has locked. */
 async function settleBatch(tx: Tx, now: Instant, due_runs: DueRuns): Promise<boolean> {
   const rows = await lockDueSchedules(tx, now, BATCH);
   if (rows.length === 0) return true;
@@ -115,11 +114,11 @@ async function settleBatch(tx: Tx, now: Instant, due_runs: DueRuns): Promise<boo
 
 type Decision = ReturnType<typeof decideDue> & { row: DueRow };
 
-/** What becomes of the instants of as many schedules as fit into one transaction. */
+/** Decides the instants of as many schedules as fit into one transaction. */
 function decide(rows: readonly DueRow[], busy: ReadonlyMap<string, string>, now: Instant): Decision[] {
   const decisions: Decision[] = [];
   let instants = 0;
-  // Schedules that are due together are often set alike: what one of them does, all do.
+  // Schedules that are due together often have the same settings, so their decision is cached.
   const known = new Map<string, ReturnType<typeof decideDue>>();
   for (const row of rows) {
     const { next_run_at, agent_id } = row;
@@ -142,7 +141,7 @@ function agentKey({ user_id, agent_id }: DueRow): AgentKey {
   return { user_id, agent_id };
 }
 
-/** The occurrence to record for an instant, and the run to queue if it is one. */
+/** The occurrence to record for an instant, and its run if it has one. */
 function outcome(
   row: DueRow,
   instant: DueInstant,

@@ -1,9 +1,10 @@
--- A batch of the ledger that has steps of runs with it: their start with a hold, their end with a settle. One round trip
--- and one transaction: a step and its charge are there both or not at all.
+-- Applies a batch of the ledger with the steps of runs: starts with a hold, ends with a settle. One round trip and one
+-- transaction, so a step and its charge commit together.
 --
--- The order is the same everywhere, so that no two batches wait for each other: accounts, runs, then the ledger's writes.
--- Each function reads what the one before it wrote, because the next takes its answer. Functions of two modules meet only
--- in a statement like this one; a function of either calls none of the other.
+-- Batches lock in the same order (accounts, runs, then the ledger's writes), so they cannot deadlock. Each function
+-- sees the writes of the one before it, because it takes that function's result.
+--
+-- Functions of two modules meet only in a statement like this one. A function never calls a function of another module.
 with riders as materialized (
   select ledger_lock_riders($1::json, $2) as list
 ), finished as materialized (

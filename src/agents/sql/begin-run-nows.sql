@@ -1,5 +1,8 @@
--- Begins run-nows in one round trip: who can pay (ledger), which are refused (agents), and the runs (scheduling). A batch
--- that only its own callers wait for does not wait for the disk: the charge of its first model call does, for both.
+-- Begins run-nows in one round trip: which users can pay (ledger), which run-nows are rejected (agents), and the runs
+-- (scheduling).
+--
+-- A batch does not wait for the disk if all its callers wait for the ends of their runs: the charge of the first model
+-- call makes both durable.
 with payers as materialized (
   select array(
       select user_id from (select distinct user_id from jsonb_to_recordset($1::jsonb) as run(user_id uuid)) as users

@@ -1,5 +1,5 @@
--- The arguments of finish_steps, where a step may not end its run because that would change its agent: after failed runs,
--- a success sets the agent's count of failures back, and finishRun does this.
+-- The arguments of finish_steps, without `ends` where the end of the run would change its agent: a success after failed
+-- runs resets the agent's count of failures. finishRun ends those runs.
 create or replace function leave_failing_ends(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off

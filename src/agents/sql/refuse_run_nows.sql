@@ -1,6 +1,8 @@
--- Why run-nows are refused, in order; null: they may begin. Agents that run stay active until the transaction ends. With
--- `terms`, the agent must be unchanged since it was asked for (`version`), and its user must be able to pay (`payers`)
--- unless its model `is_free`: `changed` and `unsure` have the caller look again.
+-- The reason why each run-now is rejected, in order; null: it may begin. Agents that run stay active until the
+-- transaction ends.
+--
+-- With `terms`, the agent must still have the `version` of the request, and its user must be able to pay (`payers`)
+-- unless its model `is_free`. `changed` and `unsure` make the caller check again.
 create or replace function refuse_run_nows(runs jsonb, payers uuid[]) returns text[] language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off

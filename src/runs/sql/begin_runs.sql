@@ -1,6 +1,7 @@
--- Begins run-nows with the worker of this node, if there are places for them and for all queued runs, so that no queued run
--- waits because of them; otherwise returns null and writes nothing. `refusals` says in order why a run does not begin, or
--- null. Returns the same array; null: the run has begun, and the intent of its first_step is written.
+-- Begins run-nows with the worker of this node, if there are places for them and for all queued runs, so that no queued
+-- run waits because of them. Otherwise returns null and writes nothing. `refusals` gives, in order, the reason why a
+-- run does not begin, or null. Returns the same array; null: the run has begun, and the intent of its first_step is
+-- written.
 --
 -- The planner's settings make each lookup use an index, independent of the table sizes when a session planned it.
 create or replace function begin_runs(

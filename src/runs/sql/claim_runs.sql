@@ -1,6 +1,7 @@
--- Makes up to `most` queued runs the worker's: of the users, the one with the fewest at work first; among equals what
--- has the higher priority, then what was queued first. The limits hold over all nodes, because claims go one at a time.
--- However long the queue is, only its front and the users whose turn it is are looked at.
+-- Claims up to `most` queued runs for the worker. Users with the fewest running runs are first, then runs of higher
+-- priority, then runs that were queued first. Claims are serialized, so the limits hold over all nodes.
+--
+-- The cost does not grow with the queue: only its front and the users in turn are read.
 create or replace function claim_runs(
   claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamptz,
   reserved_only boolean
@@ -23,7 +24,7 @@ begin
 
   select user_id into turn from run_turn;
   in_turn := array(select users_in_turn(turn, considered));
-  -- with fewer users than that, everybody is looked at each time
+  -- with fewer users than that, each claim considers all of them
   if cardinality(in_turn) = considered then update run_turn set user_id = in_turn[considered]; end if;
 
   candidates := array(
@@ -33,7 +34,7 @@ begin
       select user_id from run where status = 'queued' order by priority, id limit considered
     ) as front
   );
-  -- Runs of each user to look at. All possible ones only if these were too few.
+  -- The number of runs to read per user. All possible runs are read only if these were too few.
   depth := greatest(4, 4 * places / greatest(1, cardinality(candidates)));
   loop
     select array_agg(user_id), array_agg(id) into user_ids, run_ids from (
@@ -57,7 +58,7 @@ begin
 
   return query
   with locked as materialized (
-    -- a run that is being cancelled this moment is passed over
+    -- skips a run that is being cancelled at this moment
     select run.user_id, run.id from run join unnest(user_ids, run_ids) as chosen(user_id, id) using (user_id, id)
     where status = 'queued' for update of run skip locked
   )

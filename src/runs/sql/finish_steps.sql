@@ -1,8 +1,10 @@
--- Records steps' outcomes, adds their usage to the runs, and names the model on the run where one was chosen. A step that
--- `ends` its run successfully ends it here, unless that is being cancelled. Answers each in order: {"done", "ended"}; not
--- done, and nothing written, when the run has another owner by now or the step has its outcome already. With `told`, the
--- answer of a step that ended its run has it as well: `run`. Also a rider of the ledger's settles, and so in one
--- transaction with the charge.
+-- Records steps' outcomes, adds their usage to the runs, and records the chosen model on the run. A step that `ends`
+-- its run successfully ends it here, unless the run is being cancelled.
+--
+-- Returns for each step, in order: {"done", "ended"}. Not done, and nothing written, if another worker has claimed the
+-- run or the step already has an outcome. With `told`, the answer of a step that ended its run also has the `run`.
+--
+-- Also a rider of the ledger's settles, so the step and its charge commit together.
 create or replace function finish_steps(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -43,7 +45,7 @@ begin
   select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'ended', coalesce(counted.ended, false))
       order by given.ordinality)
     into strict answers from given left join counted on counted.ordinality = given.ordinality;
-  -- In a statement of its own: none sees what it changes itself.
+  -- A separate statement, because a statement does not see its own changes.
   if steps @? '$[*] ? (@.told == true)' then
     select jsonb_agg(case when done.detail is null then given.answer else given.answer || jsonb_build_object('run', done.detail) end
         order by given.nth)

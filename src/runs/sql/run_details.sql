@@ -1,5 +1,5 @@
--- A run with its output and its steps; no row when there is none. In SQL, so that the planner puts it into the statements
--- that ask for it.
+-- A run with its output and its steps; no row if the run does not exist. It is an SQL function so that the planner can
+-- inline it into its callers' statements.
 create or replace function run_details(of_user uuid, of_run uuid) returns setof jsonb language sql stable as $$
   select jsonb_build_object(
     'user_id', run.user_id, 'id', run.id, 'agent_id', run.agent_id, 'agent_version', run.agent_version,

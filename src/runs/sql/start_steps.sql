@@ -1,5 +1,6 @@
--- Writes the intents of steps; again when a resumed run takes one up again. Nothing is written for a run that is being
--- cancelled, or that has another owner. Answers each in order: {"done", "state"}. Also a rider of the ledger's holds.
+-- Writes the intents of steps, again if a resumed run repeats one. Nothing is written for a run that is being cancelled
+-- or that another worker has claimed. Returns for each step, in order: {"done", "state"}. Also a rider of the ledger's
+-- holds.
 create or replace function start_steps(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -22,7 +23,7 @@ begin
       internal = coalesce(excluded.internal, run_step.internal)
     where run_step.status = 'running'
   )
-  -- A run that was read as running but not written has changed since: it is being cancelled, or the lease is lost.
+  -- A run that was read as running but was not written has changed since: it is being cancelled, or the lease is lost.
   select jsonb_agg(jsonb_build_object('done', counted.ordinality is not null, 'state', case
         when counted.ordinality is not null then 'running'
         when exists (

@@ -1,5 +1,6 @@
--- Notifies workers and waiters on every node of a changed run when it is committed. Code that inserts runs notifies them
--- itself, unless it claims the runs too. The end of a run at home is notified only if queued runs may take its place.
+-- Notifies workers and waiters on all nodes when a change of a run commits. Code that inserts runs notifies them
+-- itself, unless it also claims the runs. The end of a run on the node that queued it is notified only if queued runs
+-- may take its place.
 create or replace function tell_run_changed() returns trigger language plpgsql as $$
 begin
   case new.status

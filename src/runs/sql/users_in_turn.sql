@@ -1,5 +1,5 @@
--- Users with queued runs, first those after `after`, at most `most`. It steps through run_queued from user to user, so a user
--- with many runs costs no more than a user with one.
+-- Users with queued runs, at most `most`, beginning with the users after `after`. It steps through run_queued from user
+-- to user, so a user with many runs costs no more than a user with one.
 create or replace function users_in_turn(after uuid, most integer) returns setof uuid language plpgsql as $$
 declare
   waiting uuid := after;
