@@ -2,7 +2,7 @@ import { RATE_SCALE } from "../constants.ts";
 import type { Db } from "../platform/db.ts";
 import type { AuditReport, Invariant } from "./ledger.types.ts";
 
-/** Violations of one invariant that are reported; one is enough to act, and a report must end. */
+/** Most violations reported per invariant. One is enough to act, and the report needs a limit. */
 const REPORTED_PER_INVARIANT = 20;
 
 const LEDGER_INVARIANTS: readonly Invariant[] = [
@@ -217,7 +217,7 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
   },
 ];
 
-/** All of them in one statement, so that they look at the same moment. */
+/** All invariants in one statement, so that they see the same snapshot. */
 const atOnce = (invariants: readonly Invariant[]) =>
   invariants
     .map(
@@ -227,8 +227,8 @@ const atOnce = (invariants: readonly Invariant[]) =>
     .join("\nunion all\n");
 
 /**
- * Recomputes every balance from the entries, buckets, holds and usage events, all as of one moment, and checks what
- * other rooms know to hold of them (`more`).
+ * Recomputes every balance from the entries, buckets, holds and usage events of one snapshot. Also checks the
+ * invariants of other modules (`more`).
  */
 export async function runAudit(db: Db, more: readonly Invariant[]): Promise<AuditReport> {
   const invariants = [...LEDGER_INVARIANTS, ...more];

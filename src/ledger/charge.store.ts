@@ -29,7 +29,7 @@ const SLICES = `(
     from unnest(slice_buckets, slice_tokens) as slice(bucket_id, tokens)
 ) as slices`;
 
-/** The charges that carry a request id, newest first: the open ones, then those settled. */
+/** The charges with a request id, newest first: first the open ones, then the settled ones. */
 export async function listCharges(
   sql: Sql,
   user_id: string,
@@ -63,7 +63,7 @@ export async function listCharges(
       return { ...callerOf(row), status: "settled", hold, charge: { ...counted, entries } };
     }),
   );
-  // One that was settled between the two readings is in both.
+  // A call that was settled between the two queries is in both results.
   const ended = new Set(events.map(({ hold_id }) => hold_id));
   return [...open.filter(({ hold_id }) => !ended.has(hold_id)), ...settled].slice(0, limit);
 }

@@ -1,10 +1,10 @@
 import type { Sql, Tx } from "../platform/db.ts";
 import type { Crossing } from "./ledger.types.ts";
 
-/** What names a crossing. */
+/** The key of a crossing. */
 export type CrossingKey = Pick<Crossing, "user_id" | "seq" | "kind" | "percent">;
 
-/** Crossings that nobody was told of, by their keys, from beyond `after`. */
+/** The keys of crossings that are not yet notified, in order, after the key `after`. */
 export function listCrossings(sql: Sql, after: CrossingKey | null, limit: number): Promise<CrossingKey[]> {
   return sql.query({
     text: `select user_id, seq, kind, percent from crossing
@@ -14,7 +14,7 @@ export function listCrossings(sql: Sql, after: CrossingKey | null, limit: number
   });
 }
 
-/** Takes a crossing; undefined when another node has, or is telling of it at this moment. */
+/** Deletes a crossing and returns it. undefined: another node has taken it, or is notifying it now. */
 export async function takeCrossing(
   tx: Tx,
   { user_id, seq, kind, percent }: CrossingKey,

@@ -1,11 +1,11 @@
-/** RFC 4180, both ways. */
+/** Writes and reads CSV (RFC 4180). */
 
 const LINE_END = "\r\n";
 const NEEDS_QUOTES = /[",\r\n]/;
-/** What spreadsheets take for a formula, also in full width; and the mark that we put before it. */
+/** Characters that start a formula in a spreadsheet, also in full width, and `'`, which `defused` puts before them. */
 const FORMULA_START = /^[=+\-@\t\r\n'＝＋－＠]/;
 
-/** One line; null is an empty field. */
+/** One line of CSV. null is an empty field. */
 export function csvLine(fields: readonly (string | number | null)[]): string {
   return fields.map(fieldOf).join(",") + LINE_END;
 }
@@ -15,21 +15,24 @@ function fieldOf(value: string | number | null): string {
   return NEEDS_QUOTES.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
-/** Text of others, so that a spreadsheet shows it and does not run it; `undefused` gives it back exactly. */
+/** Marks untrusted text so that a spreadsheet shows it and does not run it. `undefused` restores it exactly. */
 export function defused(text: string): string {
   return FORMULA_START.test(text) ? `'${text}` : text;
 }
 
-/** The text that was defused. */
+/** The original text of defused text. */
 export function undefused(text: string): string {
   return text.startsWith("'") ? text.slice(1) : text;
 }
 
-/** The lines of a CSV file that comes in pieces. Line ends may be CRLF or LF; a mark of the byte order is passed over. */
+/** The lines of a CSV file that arrives in pieces. Line ends may be CRLF or LF; a byte order mark is skipped. */
 export async function* parseCsv(pieces: AsyncIterable<string>): AsyncGenerator<string[]> {
   let line: string[] = [];
   let field = "";
-  /** `closing`: a quote was read within quotes; another makes it a quote, anything else has closed them. */
+  /**
+   * `closing`: a quote was read in a quoted field. A second quote is a literal quote; any other character ends the
+   * field's quotes.
+   */
   let state: "plain" | "quoted" | "closing" = "plain";
   let is_start = true;
   for await (const piece of pieces) {

@@ -1,8 +1,8 @@
 import type { Instant } from "../platform/db.ts";
 
 /**
- * An entry's id: a UUIDv7 made of its time and the head of its hash. It is a function of the entry, so it needs no
- * column and no index, and an entry that was altered has another id.
+ * An entry's id: a UUIDv7 made of its time and the first digits of its hash. The id is derived from the entry, so it
+ * needs no column and no index, and an altered entry has a different id.
  */
 export function entryId(entry: { created_at: Instant; hash: string }): string {
   const time = Date.parse(entry.created_at).toString(16).padStart(12, "0");

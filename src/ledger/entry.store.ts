@@ -2,20 +2,20 @@ import type { Instant, Sql } from "../platform/db.ts";
 import { entryId } from "./entry-id.ts";
 import type { Entry, EntryFilter } from "./ledger.types.ts";
 
-/** Which entries of a user, and in what order. */
+/** Selects entries of a user, and their order. */
 interface Selection {
   filter: EntryFilter;
   order: "asc" | "desc";
-  /** Only those beyond this number, in the order's direction. */
+  /** Only entries past this number, in the direction of the order. */
   beyond_seq: number | null;
-  /** Only those of a charge, and up to its last. */
+  /** Only entries of this charge, up to its last entry. */
   charge?: { hold_id: string; entries_to: number };
   limit: number;
 }
 
 /**
- * Entries, newest first, from before `before_seq`. `from` is included, `to` is not; with either, the order is that of
- * their instants, which is another one where the clock of a node was behind.
+ * Entries before `before_seq`, newest first. `from` is inclusive, `to` exclusive; with either, entries are ordered by
+ * time. That order differs from the order of numbers if the clock of a node was behind.
  */
 export function listEntries(
   sql: Sql,
@@ -26,7 +26,7 @@ export function listEntries(
   return selectEntries(sql, user_id, { filter, order: "desc", beyond_seq: page.before_seq, limit: page.limit });
 }
 
-/** All entries, oldest first, in parts of `limit`. */
+/** All entries, oldest first, in pages of `limit`. */
 export async function* readEntries(
   sql: Sql,
   user_id: string,
@@ -41,7 +41,7 @@ export async function* readEntries(
   }
 }
 
-/** The entries of one charge, which are among those numbered from after `entries_after` to `entries_to`. */
+/** The entries of one charge. Their numbers are above `entries_after` and at most `entries_to`. */
 export async function listEntriesOfCharge(
   sql: Sql,
   charge: { user_id: string; hold_id: string; entries_after: number; entries_to: number },
@@ -64,7 +64,7 @@ async function selectEntries(
     if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
   };
   const beyond = order === "desc" ? "<" : ">";
-  // A window of time is walked in the order of its index: by number, the planner would read from the end of the ledger.
+  // A time window is ordered by time to use that index. Ordered by number, the planner would read from the end.
   const by_time = filter.from !== undefined || filter.to !== undefined;
   if (by_time && beyond_seq !== null) {
     const place = `$${values.push(beyond_seq)}::bigint`;

@@ -1,7 +1,7 @@
 import { csvLine, defused, parseCsv, undefused } from "./csv.ts";
 import type { Entry, UsageLine } from "./ledger.types.ts";
 
-/** An entry as an export carries it: with its owner, who is part of its hash. */
+/** An entry of an export. It includes the owner, because the hash covers it. */
 export interface ExportedEntry extends Entry {
   user_id: string;
 }
@@ -38,9 +38,9 @@ const USAGE_COLUMNS = [
   "cost_tokens",
 ] as const;
 
-/** The head of an export of entries. */
+/** The header line of an export of entries. */
 export const entriesHead = csvLine(ENTRY_COLUMNS);
-/** The head of an export of usage. */
+/** The header line of an export of usage. */
 export const usageHead = csvLine(USAGE_COLUMNS);
 
 /** Entries as lines of CSV. */
@@ -64,7 +64,7 @@ function linesOf<Column extends string>(
   return rows.map((row) => csvLine(columns.map((column) => cell(row[column])))).join("");
 }
 
-/** The entries of an exported file. Throws a RangeError for what is none. */
+/** Reads the entries of an exported file. Throws a RangeError if the file is not an export. */
 export async function* readExport(pieces: AsyncIterable<string>): AsyncGenerator<ExportedEntry> {
   let columns: string[] | undefined;
   for await (const line of parseCsv(pieces)) {
@@ -81,7 +81,7 @@ export async function* readExport(pieces: AsyncIterable<string>): AsyncGenerator
   if (columns === undefined) throw new RangeError("it is empty");
 }
 
-/** Only a description may be empty; of the others, an empty field is none. */
+/** An empty field is null, but a description may be empty text. */
 function entryOf(fields: Record<string, string>): ExportedEntry {
   const text = (column: string) => fields[column] ?? "";
   const optional = (column: string) => (text(column) === "" ? null : text(column));

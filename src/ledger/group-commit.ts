@@ -2,10 +2,10 @@ import { setTimeout } from "node:timers/promises";
 import { answerBatch, createBatchQueue, type Waiting } from "../platform/batch-queue.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 
-/** Operations one by one, done in batches. */
+/** Accepts single operations and does them in batches. */
 export interface GroupCommit<Operation, Outcome> {
   commit(operation: Operation): Promise<Outcome>;
-  /** From now on nothing waits for a database that is away. */
+  /** After this call, no operation waits for an unavailable database. */
   beginStop(): void;
 }
 
@@ -13,11 +13,12 @@ export interface GroupCommit<Operation, Outcome> {
  * Turns single operations into batches of at most `size_limit` (platform/batch-queue.ts): one call of `apply` is in
  * flight at a time.
  *
- * `apply` does a whole batch or nothing, and answers in order. When the database refuses a batch, it is tried again in
- * halves, until the operation at fault fails alone; when the database was not reached or its answer was lost, it is
- * tried again as it was, after each of the pauses `retry_ms`: a provider's answer is not to go unpaid because of a
- * restart. Those that must not be lost are queued again then, until `beginStop`: it cuts the pauses short, and what
- * fails once more fails. All of this is safe only because an operation that is repeated changes nothing.
+ * - `apply` does a whole batch or nothing, and returns the outcomes in order.
+ * - If the database refuses a batch, its halves are tried, until the faulty operation fails alone.
+ * - If the database is unavailable or its answer is lost, the same batch is retried after each pause of `retry_ms`. A
+ *   restart must not leave a provider's answer unpaid.
+ * - After the last retry, lasting operations are queued again. `beginStop` ends the pauses; the next failure is final.
+ * - Retries are safe only because a repeated operation changes nothing.
  */
 export function createGroupCommit<Operation, Outcome>(options: {
   apply(operations: Operation[]): Promise<Outcome[]>;

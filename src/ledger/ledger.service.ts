@@ -35,25 +35,28 @@ import { standingOf } from "./standing.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { readUsage, readUsageLines } from "./usage.store.ts";
 
-/** Operations of one batch: as many as callers can be waiting for without the account being locked for long. */
+/** Most operations of one batch. A larger batch would lock the accounts for too long. */
 const BATCH_LIMIT = 256;
-/** Pauses while the database is away: a restart or a failover takes seconds. Settles begin anew after the last. */
+/**
+ * Backoff while the database is unavailable: a restart or a failover takes seconds. Settles start over after the last.
+ */
 const RETRY_MS = [0, 100, 400, 1_500, 5_000];
-/** Rows that an export reads at once. */
+/** Rows per query of an export. */
 const EXPORT_ROWS = 1_000;
 
 export interface LedgerDeps {
   db: Db;
   clock: Clock;
-  /** Invariants that the audit checks beside the ledger's own. */
+  /** Invariants of other modules that the audit checks too. */
   invariants?: readonly Invariant[];
-  /** The statement for batches with riders, see applyOperations. */
+  /** The statement for batches with riders: see applyOperations. */
   with_riders?: string | null;
-  /** Called after a refill is committed. A process that dies calls nothing: `refills` is what counts. */
+  /** Called after the commit of a refill. A crash loses the call, so `refills` is authoritative. */
   onGrant?(user_id: string): Promise<void>;
   /**
-   * Called once for each crossed threshold (50, 80 and 100 % of the balance after the last grant, of the overage cap in a
-   * period, of an API key's budget), in the sweep's transaction that deletes it. Without it crossings are kept.
+   * Called once for each crossed threshold: 50, 80 and 100 % of the balance after the last grant, of the overage cap in
+   * a period, or of an API key's budget. The same transaction of the sweep deletes the crossing; without `notify` it
+   * stays.
    */
   notify?: OnCrossing;
 }
@@ -70,7 +73,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
     },
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,
-    // the call was made, and its cost is known nowhere else
+    // The call was made, and its cost is recorded nowhere else.
     isLasting: ({ kind }) => kind === "settle",
   });
   const notifyGrant = async (user_id: string) => {

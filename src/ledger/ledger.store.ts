@@ -14,17 +14,17 @@ import type {
 } from "./ledger.types.ts";
 import type { AccountFigures } from "./standing.ts";
 
-/** One thing that a batch does, as `ledger_apply` reads it. */
+/** One operation of a batch, in the form that `ledger_apply_batch` reads. */
 export type Operation =
   | ({ kind: "hold" } & HoldRequest)
   | ({ kind: "settle" } & SettleRequest)
   | { kind: "release"; user_id: string; hold_id: string }
   | DeadHold;
 
-/** A hold whose lease has run out: settled as the charge that was last noted, or released when none was. */
+/** A hold whose lease has expired. It is settled at its last progress, or released without one. */
 type DeadHold = { kind: "expire"; user_id: string; hold_id: string } & Partial<Charge>;
 
-/** A hold that its rider refused. */
+/** The outcome of a hold whose rider did not answer `done`. */
 export type Superseded = { status: "superseded"; rider: RiderAnswer };
 
 export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "released" };
@@ -32,8 +32,8 @@ export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "rele
 const APPLY = "select ledger_apply_batch($1, $2, $3, null) as outcomes";
 
 /**
- * Does all of `operations` or none, in one round trip; the outcomes are in their order. `with_riders` is the statement for
- * a batch in which an operation has a rider: it takes the same values, carries the riders out and returns `outcomes`.
+ * Does all `operations` or none, in one round trip; returns the outcomes in the same order. `with_riders` is the
+ * statement for a batch with riders: it takes the same values, carries the riders out and returns `outcomes`.
  */
 export async function applyOperations(
   sql: Sql,
@@ -52,9 +52,9 @@ export async function applyOperations(
   return row?.outcomes ?? [];
 }
 
-/** Notes on holds that are about to be settled with estimated counts that they are: the charge keeps the hold's estimate. */
+/** Marks the holds of settles with estimated counts. The charge copies the mark with the hold's estimate. */
 export async function markEstimated(sql: Sql, operations: readonly Operation[]): Promise<void> {
-  // One row at a time: a statement that locks several could deadlock with another node's sweep.
+  // One row at a time: a statement that locks several rows could deadlock with another node's sweep.
   for (const operation of operations) {
     if (operation.kind !== "settle" || operation.is_estimated !== true) continue;
     const { user_id, hold_id } = operation;
@@ -80,7 +80,7 @@ const BUCKET_COLUMNS = `
   case when expires_at <= $2 then held else remaining end as remaining, held, granted_at, expires_at, note,
   coalesce(closed_reason, case when expires_at <= $2 then 'expired' end) as closed_reason`;
 
-/** Grants once per `grant_key`; the bucket that stands, whichever call made it. */
+/** Grants once per `grant_key`. Returns the bucket of that key, also if an earlier call made it. */
 export async function insertGrant(sql: Sql, bucket_id: string, request: GrantRequest, now: Instant): Promise<Bucket> {
   const [granted] = await sql.query<{ id: string }>({
     text: "select ledger_grant($1, $2, $3, $4, $5, $6, $7, $8) as id",
@@ -103,7 +103,7 @@ export async function insertGrant(sql: Sql, bucket_id: string, request: GrantReq
   return bucket;
 }
 
-/** Sums over the buckets that have not expired by `now`, and what else decides refusals. */
+/** Sums over the unexpired buckets at `now`, and the other figures that decide refusals. */
 export async function findAccount(sql: Sql, user_id: string, now: Instant): Promise<AccountFigures | undefined> {
   const [account] = await sql.query<AccountFigures>({
     name: "ledger_standing",
@@ -117,7 +117,7 @@ export async function findAccount(sql: Sql, user_id: string, now: Instant): Prom
   return account;
 }
 
-/** Buckets by (granted_at, id), from after the one with the id `after`. */
+/** Buckets ordered by (granted_at, id), after the bucket with the id `after`. */
 export function listBuckets(
   sql: Sql,
   user_id: string,
@@ -134,7 +134,7 @@ export function listBuckets(
   });
 }
 
-/** Of each account, how often it was refilled. */
+/** The refill count of each account. */
 export function listRefills(sql: Sql, user_ids: readonly string[]): Promise<{ user_id: string; refills: number }[]> {
   return sql.query({
     name: "ledger_refills",
@@ -143,7 +143,7 @@ export function listRefills(sql: Sql, user_ids: readonly string[]): Promise<{ us
   });
 }
 
-/** API keys that have spent anything, with the billed tokens of their calls. */
+/** The billed tokens of each API key that has had a hold or a charge. */
 export function listKeySpend(sql: Sql, user_ids: readonly string[]): Promise<{ api_key_id: string; spent: number }[]> {
   return sql.query({
     text: `select api_key_id, spent from key_spend
@@ -153,8 +153,8 @@ export function listKeySpend(sql: Sql, user_ids: readonly string[]): Promise<{ a
 }
 
 /**
- * Closes the expired buckets of at most `limit` accounts, in the order of their ids from beyond `after`; answers which
- * these were. One with a `failure` was left as it was.
+ * Closes the expired buckets of at most `limit` accounts, in the order of their ids after `after`. Returns these
+ * accounts; an account with a `failure` did not change.
  */
 export function sweepExpired(
   sql: Sql,
@@ -167,7 +167,7 @@ export function sweepExpired(
   });
 }
 
-/** Renews leases and notes charges so far, in one round trip that waits for no lock. */
+/** Renews leases and stores progress in one round trip. Waits for no lock. */
 export async function noteProgress(sql: Sql, calls: Progress[]): Promise<void> {
   await sql.query({
     name: "ledger_progress",
@@ -176,7 +176,7 @@ export async function noteProgress(sql: Sql, calls: Progress[]): Promise<void> {
   });
 }
 
-/** Holds that nobody ended or renewed in time, by the database's real clock, but for those of the ids `except`. */
+/** Holds whose lease has expired by the database's real clock, without the ids in `except`. */
 export async function listDeadHolds(
   sql: Sql,
   { except, limit }: { except: readonly string[]; limit: number },
@@ -189,7 +189,7 @@ export async function listDeadHolds(
   return dead.map(({ user_id, hold_id, progress }) => ({ kind: "expire", user_id, hold_id, ...progress }));
 }
 
-/** The first instant up to `until` at which a bucket expires that is still open, or a trial ends that has not. */
+/** The first instant up to `until` when an open bucket expires or a running trial ends; null if none. */
 export async function findNextDue(sql: Sql, now: Instant, until: Instant): Promise<Instant | null> {
   const [row] = await sql.query<{ at: Instant | null }>({
     text: `select least(

@@ -16,55 +16,60 @@ export interface Bucket {
   closed_reason: "spent" | "expired" | "clawed_back" | null;
 }
 
-/** What a model call may cost at worst, asked for before it is made. All amounts are billed tokens. */
+/** A request to reserve the worst-case cost of a model call before the call. All amounts are billed tokens. */
 export interface HoldRequest {
   /**
-   * Names the charge for ever (`newId()` of whoever asks, or a run step's recorded id): a second hold or settle with
-   * it changes nothing.
+   * Identifies the charge permanently: the caller's `newId()`, or the recorded id of a run step. A second hold or
+   * settle with the same id changes nothing.
    */
   hold_id: string;
-  /** The HTTP request's id as the user saw it (X-Request-Id): a label to find the charge by, NOT unique, since callers may repeat theirs. */
+  /**
+   * The HTTP request's id as the user saw it (X-Request-Id): a label to find the charge. NOT unique, since callers may
+   * repeat it.
+   */
   request_id: string;
   user_id: string;
   api_key_id: string | null;
-  /** The key's budget, or null for none; the ledger keeps what the key has spent and holds. */
+  /** The key's budget, or null for none. The ledger records the spent and held tokens of the key. */
   key_budget_tokens: number | null;
   agent_id: string | null;
   run_id: string | null;
-  /** The agent's cap on what its calls may cost from a day on, those in flight included; null or absent: none. */
+  /** A cap on the cost of the agent's calls from a given day, calls in flight included. null or absent: no cap. */
   agent_budget?: AgentBudget | null;
   /** The worst case. */
   amount_tokens: number;
-  /** The least that is of use: less than the worst case where max_tokens may be lowered, else the same. */
+  /** The smallest useful hold. It is below the worst case if max_tokens may be lowered, otherwise the same. */
   minimum_tokens: number;
-  /** What the worst case was made from, kept for `explain`. */
+  /** The inputs of the worst case, kept for `explain`. */
   estimate?: HoldEstimate;
-  /** Done before anything is held, and also when that is refused. Where it does not agree, HoldSupersededError is thrown. */
+  /**
+   * Runs before the hold, also when the hold is refused. If its answer is not `done`, HoldSupersededError is thrown.
+   */
   rider?: Rider;
 }
 
-/** `from_day`: YYYY-MM-DD, UTC. */
+/** A cap on the cost of an agent's calls. `from_day`: YYYY-MM-DD, UTC. */
 export interface AgentBudget {
   from_day: string;
   cap_tokens: number;
 }
 
-/** How a hold's amount came about: raw tokens, and the rates that they were taken at. */
+/** The inputs of a hold's amount: raw tokens and their rates. */
 export interface HoldEstimate extends ChargedRates {
   model: string;
   input_tokens: number;
   max_output_tokens: number;
-  /** Set with the charge: its counts are estimated as well. */
+  /** Set with the charge if the charge's counts are estimates too. */
   is_usage_estimated?: true;
 }
 
-/** Rates as a hold and its charge record them, in millionths of a billed token per raw token. */
+/** The rates of a hold and its charge, in millionths of a billed token per raw token. */
 export interface ChargedRates {
   input_rate_micro: number;
   output_rate_micro: number;
   /** Absent: cached input is billed at the input rate. */
   cached_input_rate_micro?: number;
-  /** Names the whole price list that was in force. */
+  /** Identifies the whole price list in force at that time. */
   price_version?: string;
 }
 
@@ -73,12 +78,12 @@ export type HoldOutcome =
   | {
       status: "refused";
       code: PaymentCode | "agent_budget_exceeded";
-      /** unexpired remaining, holds deducted, and no more than what the key's budget leaves */
+      /** Unexpired remaining tokens minus holds, and at most the rest of the key's budget. */
       available: number;
       held: number;
     };
 
-/** The hold's rider did not agree: nothing is held. */
+/** The answer of the hold's rider was not `done`, so nothing is held. */
 export class HoldSupersededError extends Error {
   readonly answer: RiderAnswer;
   constructor(answer: RiderAnswer) {
@@ -87,7 +92,7 @@ export class HoldSupersededError extends Error {
   }
 }
 
-/** Raw tokens of one call in disjoint classes: `input_tokens` includes `cached_input_tokens`; reasoning is output. */
+/** Raw tokens of one call. `input_tokens` includes `cached_input_tokens`; reasoning counts as output. */
 export interface TokenCounts {
   input_tokens: number;
   cached_input_tokens: number;
@@ -95,11 +100,11 @@ export interface TokenCounts {
 }
 
 /**
- * What another module does in the transaction of a hold or a settle. The statement given to `createLedger` carries out the
- * riders of a batch. Where an answer is not `done`, nothing is held or charged, and a settle's hold is released.
+ * Work of another module in the transaction of a hold or a settle. The statement given to `createLedger` carries out
+ * the riders of a batch. If an answer is not `done`, nothing is held or charged, and a settle's hold is released.
  */
 export interface Rider {
-  /** What that statement tells riders apart by. */
+  /** The type of work, for that statement. */
   kind: string;
   argument: unknown;
 }
@@ -109,7 +114,7 @@ export interface RiderAnswer {
   [more: string]: unknown;
 }
 
-/** What a call has come to: at its end, or so far. */
+/** The usage and cost of a call: final, or so far. */
 export interface Charge extends TokenCounts, ChargedRates {
   hold_id: string;
   request_id: string;
@@ -117,10 +122,10 @@ export interface Charge extends TokenCounts, ChargedRates {
   api_key_id: string | null;
   agent_id: string | null;
   run_id: string | null;
-  /** The model's id, as listed. */
+  /** The model's id, as in the list of models. */
   model: string;
   cost_tokens: number;
-  /** Its key's budget, to tell when that is nearly spent; null or absent: none. */
+  /** The budget of its key, for threshold alerts. null or absent: no budget. */
   key_budget_tokens?: number | null;
   /** The provider reported no usable counts. */
   is_estimated?: boolean;
@@ -130,7 +135,7 @@ export interface SettleRequest extends Charge {
   rider?: Rider;
 }
 
-/** A call that lives: its hold's lease is renewed. With a charge, that is what an expiry would settle it as. */
+/** A running call; its hold's lease is renewed. If the lease expires, the hold is settled at `charge`. */
 export interface Progress {
   user_id: string;
   hold_id: string;
@@ -145,25 +150,25 @@ export type SettleOutcome =
       charged_tokens: number;
       overage_tokens: number;
       absorbed_tokens: number;
-      /** true when this hold_id had been settled before: nothing was changed, and this is what was charged then. */
+      /** true: this hold_id was settled before. Nothing changed, and these are the amounts of the earlier charge. */
       replayed: boolean;
-      /** What the rider answered; absent without one, or when it was replayed. */
+      /** The rider's answer; absent without a rider, or if the settle was replayed. */
       rider?: RiderAnswer;
     }
   | { status: "superseded" };
 
-/** A threshold that was crossed: by a charge, or of the balance also by an expiry or a claw-back. */
+/** A crossed threshold. A charge crosses it; an expiry or a claw-back can also cross a threshold of the balance. */
 export type Crossing = {
   user_id: string;
-  /** The number of the entry that crossed it, or of the last of its charge. */
+  /** The number of the entry that crossed it; for a charge, the number of its last entry. */
   seq: number;
-  /** null: no charge did. */
+  /** null: no charge crossed it. */
   hold_id: string | null;
   percent: 50 | 80 | 100;
 } & (
   | {
       kind: "balance";
-      /** what the balance was after the last grant */
+      /** The balance after the last grant. */
       granted_tokens: number;
       remaining_tokens: number;
     }
@@ -172,16 +177,16 @@ export type Crossing = {
 );
 
 export interface Standing {
-  /** Σ remaining of unexpired buckets. */
+  /** The remaining tokens of all unexpired buckets. */
   posted: number;
   held: number;
-  /** posted − held of unexpired buckets, never below 0. */
+  /** posted − held of unexpired buckets; never below 0. */
   available: number;
   debt: number;
   trial_ends_at: Instant | null;
-  /** The trial runs now: it has not ended and nothing was bought. */
+  /** true: the trial has not ended and the user has bought nothing. */
   is_trial: boolean;
-  /** Why a request would be refused now, or null. */
+  /** The code with which a request would be refused now, or null. */
   refusal: PaymentCode | null;
 }
 
@@ -192,32 +197,35 @@ export interface GrantRequest {
   granted_at: Instant;
   expires_at: Instant;
   note: string | null;
-  /** Unique business key of the grant (a payment, a subscription period): the same one grants once. */
+  /** The unique business key of the grant (a payment, a subscription period). Each key grants once. */
   grant_key?: string;
 }
 
-/** Takes back what a payment had granted, or gives it back again. */
+/** Takes back tokens that a payment granted, or returns them. */
 export interface Reversal {
   user_id: string;
-  /** The bucket of the payment's grant; null: overage was paid for, which is used already. */
+  /** The bucket of the payment's grant. null: the payment was for overage, which is used already. */
   bucket_id: string | null;
-  /** Beside what was reversed before: partial refunds add up. No more than the bucket's grant is ever taken. */
+  /** In addition to earlier reversals: partial refunds add up. The total never exceeds the bucket's grant. */
   amount_tokens: number;
-  /** What the ledger's line says. */
+  /** The description of the entry. */
   reason: string;
-  /** Unique business key: the same one reverses once, whether it takes or gives back. */
+  /** The unique business key. Each key makes one reversal, a claw-back or a reinstatement. */
   key: string;
 }
 
 export interface ReversalOutcome {
-  /** Less than asked for where the grant, or what had been taken of it, was less; or, of overage, where debt was. */
+  /**
+   * May be less than asked for. A claw-back of a grant takes at most the rest of it; a reinstatement returns at most
+   * the clawed-back tokens, or for overage, the debt.
+   */
   reversed_tokens: number;
-  /** Of these, what became debt, or what debt was let off. */
+  /** The part that became debt (claw-back) or reduced debt (reinstatement). */
   debt_tokens: number;
 }
 
 export interface Overage {
-  /** null: off. */
+  /** null: overage is off. */
   cap_tokens: number | null;
   used_tokens: number;
   held_tokens: number;
@@ -230,7 +238,7 @@ export interface Entry {
   amount: number;
   balance_after: number;
   bucket_id: string | null;
-  /** The charge that caused it, in the hash; several entries may share one. */
+  /** The charge that caused the entry; part of the hash. Several entries may share one charge. */
   hold_id: string | null;
   source: GrantSource | null;
   model: string | null;
@@ -251,18 +259,18 @@ export interface EntryFilter {
   to?: Instant | undefined;
 }
 
-/** One charge with all that it was made from: a settled call, or one that still holds. */
+/** One charge with all its inputs: a settled call, or a call with an open hold. */
 export interface ChargeRecord {
   hold_id: string;
   status: "open" | "settled";
   api_key_id: string | null;
   agent_id: string | null;
   run_id: string | null;
-  /** null when the call was settled without a hold, or held without one. */
+  /** null: the call was settled without a hold, or its hold had no estimate. */
   estimate: HoldEstimate | null;
-  /** null when it was gone by the time of the settle. */
+  /** null: the hold had ended before the settle. */
   hold: { requested_tokens: number; held_tokens: number; overage_tokens: number; slices: Slice[] } | null;
-  /** null while it is open. */
+  /** null while the hold is open. */
   charge: SettledCharge | null;
 }
 
@@ -282,7 +290,7 @@ export interface SettledCharge extends TokenCounts {
   charged_tokens: number;
   overage_tokens: number;
   absorbed_tokens: number;
-  /** Its hold expired, and it was settled as what was last known of it. */
+  /** true: the hold expired, and it was settled at its last progress. */
   from_progress: boolean;
   created_at: Instant;
   entries: Entry[];
@@ -310,7 +318,7 @@ export interface UsageSummary {
   api_key_breakdown: { api_key_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
 }
 
-/** One thing that must always hold: a query that yields the accounts which break it, as `user_id` and `detail`. */
+/** A rule that must always be true. The query returns the accounts that break it, as `user_id` and `detail`. */
 export interface Invariant {
   invariant: string;
   text: string;
@@ -322,38 +330,39 @@ export interface AuditReport {
   violations: { invariant: string; account_id: string | null; detail: string }[];
 }
 
-/** The only writer of balances. Every method reads the domain's clock itself. */
-/** The operations that every model call makes. */
+/** The operations of every model call. */
 export type ChargingLedger = Pick<Ledger, "hold" | "settle" | "release">;
 
+/** The only writer of balances. Every method reads the domain's clock itself. */
 export interface Ledger {
-  /** Creates the account; with a trial, its bonus bucket, which ends with the trial. */
+  /** Creates the account. With a trial, it also creates a bonus bucket that expires with the trial. */
   openAccount(tx: Tx, account: { user_id: string; trial: { ends_at: Instant; tokens: number } | null }): Promise<void>;
   hold(request: HoldRequest): Promise<HoldOutcome>;
   settle(request: SettleRequest): Promise<SettleOutcome>;
-  /** Lets a hold go uncharged; harmless when it is gone. */
+  /** Ends a hold without a charge. Does nothing if the hold has ended. */
   release(hold: { user_id: string; hold_id: string }): Promise<void>;
   /**
-   * Renews the leases of calls that live, all in one statement, and notes how far they are. A hold whose lease runs out
-   * is ended by a sweep: settled as what was last noted, or released when nothing was. A settle that comes after that
-   * charges the rest.
+   * Renews the leases of running calls and stores their progress, in one statement. A sweep ends a hold whose lease has
+   * expired: it settles the hold at its last progress, or releases it without one. A later settle charges the rest.
    */
   progress(calls: Progress[]): Promise<void>;
-  /** Without `tx`, `onGrant` is called before it resolves. With `tx`, call `notifyGrant` once that is committed. */
+  /**
+   * Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit.
+   */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
-  /** Calls `onGrant` after the commit of a transaction of the caller that made a grant or allowed more overage. */
+  /** Calls `onGrant`. Call it after the commit of your transaction that made a grant or allowed more overage. */
   notifyGrant(user_id: string): Promise<void>;
-  /** Takes from the bucket what is unspent of it; what was spent becomes debt, which the next grant repays first. */
+  /** Takes the unspent tokens from the bucket. Spent tokens become debt, and the next grant repays it first. */
   clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
-  /** Gives back what was clawed back of the bucket: debt is let off first, the rest returns to the bucket. */
+  /** Returns clawed-back tokens of the bucket. They reduce debt first; the rest returns to the bucket. */
   reinstate(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
-  /** null turns overage off. A cap below what is used and held stands; nothing more is held until there is room. */
+  /** null turns overage off. A cap may be below the used and held overage: no more is held until the cap allows it. */
   setOverage(overage: { user_id: string; cap_tokens: number | null }, tx?: Tx): Promise<void>;
-  /** With `tx`, locked until that ends. */
+  /** With `tx`, locks the account until the transaction ends. */
   overage(user_id: string, tx?: Tx): Promise<Overage>;
-  /** Begins a new overage period with `carried_tokens` used; answers what the ended one came to. */
+  /** Begins a new overage period with `carried_tokens` used. Returns the overage used in the ended period. */
   closeOveragePeriod(period: { user_id: string; carried_tokens: number }, tx?: Tx): Promise<{ used_tokens: number }>;
-  /** Accounts whose overage of this period has come to `used_tokens`; where none is allowed (any more), to `uncapped_tokens`. */
+  /** Accounts with at least `used_tokens` of overage in this period, or `uncapped_tokens` if their overage is off. */
   overageFrom(used_tokens: number, uncapped_tokens?: number): Promise<{ user_id: string }[]>;
   standing(user_id: string): Promise<Standing>;
   buckets(
@@ -361,29 +370,29 @@ export interface Ledger {
     page: { include_closed: boolean; limit: number; after: string | null },
   ): Promise<{ buckets: Bucket[]; total_remaining: number }>;
   entries(user_id: string, filter: EntryFilter, page: { limit: number; before_seq: number | null }): Promise<Entry[]>;
-  /** All entries, oldest first, a part at a time. */
+  /** All entries, oldest first, in pages. */
   allEntries(user_id: string, filter: EntryFilter): AsyncIterable<Entry[]>;
   usage(user_id: string, days: number): Promise<UsageSummary>;
-  /** The lines that `usage` sums, oldest first, a part at a time. */
+  /** The lines that `usage` sums, oldest first, in pages. */
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
-  /** The charges that carry this request id, newest first: callers may repeat theirs. */
+  /** The charges with this request id, newest first. Callers may repeat a request id. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
   keySpend(user_id: string): Promise<ReadonlyMap<string, number>>;
-  /** Billed tokens by API key, of several users. */
+  /** Billed tokens by API key, for several users. */
   keySpends(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
   /**
-   * Of each account, how often there came something new to spend: a grant, a reinstatement, overage that was allowed,
-   * raised or begun anew. Whoever found it empty waits for a higher number: it cannot be missed, whatever dies meanwhile.
+   * The refill count of each account: grants, reinstatements, overage turned on or raised, new overage periods. A
+   * caller that found the account empty waits for a higher number; a crash cannot lose it.
    */
   refills(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
   /**
-   * Closes buckets past their expiry with an entry each, ends holds whose lease has run out, and tells of crossings.
-   * Idempotent. Rejects with what failed, once all the rest is done.
+   * Closes expired buckets with an entry each, ends holds whose lease has expired, and notifies crossings. Idempotent.
+   * Rejects with the failures after all other work is done.
    */
   sweep(): Promise<void>;
-  /** A settle waits for a database that is away; from now on it tries once more, then rejects. */
+  /** A settle waits for an unavailable database. After this call, it tries once more and then rejects. */
   beginStop(): void;
-  /** The next instant, up to `until`, at which a bucket expires or a trial ends; null if none. */
+  /** The next instant, up to `until`, when a bucket expires or a trial ends; null if none. */
   nextDueAt(until: Instant): Promise<Instant | null>;
   audit(): Promise<AuditReport>;
 }

@@ -2,7 +2,7 @@ import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { ChargingLedger } from "./ledger.types.ts";
 
-/** Charges, with metrics of each. Tokens that no balance covered are logged as an error. */
+/** Adds metrics to holds, settles and releases. Logs absorbed tokens as an error. */
 export function observedCharges(
   ledger: ChargingLedger,
   { metrics, log }: { metrics: Metrics; log: Log },

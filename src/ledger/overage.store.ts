@@ -1,7 +1,7 @@
 import type { Sql, Tx } from "../platform/db.ts";
 import type { Overage } from "./ledger.types.ts";
 
-/** A cap that lies below what is used and held leaves that standing. */
+/** Sets the cap. A cap below the used and held overage does not change them. */
 export async function updateCap(sql: Sql, user_id: string, cap_tokens: number | null): Promise<void> {
   await sql.query({
     text: `update account set overage_cap = $2, overage_limit = greatest($2, overage + overage_held),
@@ -21,7 +21,7 @@ export async function findOverage(sql: Sql, user_id: string, lock: "locked" | "u
   return overage;
 }
 
-/** Only what was used can be carried on. */
+/** Starts a new period with `carried_tokens` used, at most the use of the ended period. */
 export async function closePeriod(tx: Tx, user_id: string, carried_tokens: number): Promise<{ used_tokens: number }> {
   const { used_tokens } = await findOverage(tx, user_id, "locked");
   if (carried_tokens > used_tokens) throw new RangeError("an overage period cannot carry on more than was used in it");

@@ -1,12 +1,12 @@
 import type { Instant, Sql } from "../platform/db.ts";
 import type { Reversal, ReversalOutcome } from "./ledger.types.ts";
 
-/** Takes back what a payment granted, once per key. */
+/** Takes back tokens that a payment granted, once per key. */
 export function insertClawBack(sql: Sql, request: Reversal, now: Instant): Promise<ReversalOutcome> {
   return reverse(sql, "ledger_claw_back", request, now);
 }
 
-/** Gives back what was clawed back, once per key. */
+/** Returns clawed-back tokens, once per key. */
 export function insertReinstatement(sql: Sql, request: Reversal, now: Instant): Promise<ReversalOutcome> {
   return reverse(sql, "ledger_reinstate", request, now);
 }

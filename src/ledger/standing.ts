@@ -2,7 +2,9 @@ import type { PaymentCode } from "../errors.ts";
 import type { Instant } from "../platform/db.ts";
 import type { Standing } from "./ledger.types.ts";
 
-/** An account's figures at an instant: `posted` and `held` count unexpired buckets only; a null cap means no overage. */
+/**
+ * An account's figures at an instant. `posted` and `held` count unexpired buckets only; a null cap means no overage.
+ */
 export interface AccountFigures {
   posted: number;
   held: number;
@@ -14,7 +16,7 @@ export interface AccountFigures {
   overage_cap: number | null;
 }
 
-/** What the account can do at `now`. */
+/** The account's status at `now`. */
 export function standingOf(account: AccountFigures, now: Instant): Standing {
   const { posted, held, debt, trial_ends_at, paid_since } = account;
   return {
@@ -28,7 +30,7 @@ export function standingOf(account: AccountFigures, now: Instant): Standing {
   };
 }
 
-/** Why even the smallest paid request would be refused; the order is contract 5's. */
+/** The code with which the smallest paid request would be refused, or null. Contract 5 defines the order. */
 function refusalOf(account: AccountFigures, now: Instant): PaymentCode | null {
   if (account.trial_ends_at !== null && account.trial_ends_at <= now && account.paid_since === null)
     return "trial_ended";

@@ -4,12 +4,12 @@ import { type CrossingKey, listCrossings, takeCrossing } from "./crossing.store.
 import { listDeadHolds, type Operation, sweepExpired } from "./ledger.store.ts";
 import type { Crossing } from "./ledger.types.ts";
 
-/** Accounts, holds or crossings that are looked at together, so that a sweep never locks or reads much at once. */
+/** Accounts, holds or crossings per step. It limits what a sweep locks or reads at once. */
 const STEP = 200;
-/** Failures that are told of one sweep; the next one tells again of what still fails. */
+/** Most failures in the error of one sweep. The next sweep reports failures that persist. */
 const MOST_TOLD = 5;
 
-/** What is told of a crossing, in the transaction that forgets it. */
+/** Handles a crossing, in the transaction that deletes it. */
 export type OnCrossing = (crossing: Crossing, tx: Tx) => Promise<void>;
 
 interface Sweep {
@@ -17,13 +17,13 @@ interface Sweep {
   clock: Clock;
   commit(operation: Operation): Promise<unknown>;
   notify: OnCrossing | undefined;
-  /** Notes what has failed, and goes on. */
+  /** Records a failure; the sweep continues. */
   failed(what: string, error: unknown): void;
 }
 
 /**
- * Ends dead holds, closes expired buckets and tells of crossings. What fails holds up nothing else: it is left for the
- * next sweep, and told at the end by an error.
+ * Ends holds with an expired lease, closes expired buckets and notifies crossings. A failure does not stop the sweep:
+ * it is left to the next sweep and reported by an error at the end.
  */
 export async function sweepLedger(options: Omit<Sweep, "failed">): Promise<void> {
   const failures: string[] = [];
@@ -37,7 +37,7 @@ export async function sweepLedger(options: Omit<Sweep, "failed">): Promise<void>
   }
 }
 
-/** One that is settled meanwhile is simply gone. */
+/** Ends holds with an expired lease. Skips a hold that was settled meanwhile. */
 async function endDeadHolds({ db, commit, failed }: Sweep): Promise<void> {
   const except: string[] = [];
   for (;;) {
@@ -63,7 +63,7 @@ async function closeExpired({ db, clock, failed }: Sweep): Promise<void> {
   }
 }
 
-/** Each in a transaction of its own. Without `notify` they are kept. */
+/** Notifies each crossing in its own transaction. Without `notify`, the crossings stay. */
 async function tellCrossings({ db, notify, failed }: Sweep): Promise<void> {
   if (notify === undefined) return;
   for (let after: CrossingKey | null = null; ; ) {

@@ -4,7 +4,7 @@ import type { UsageLine, UsageSummary } from "./ledger.types.ts";
 /** The rollup's uuid for "no agent" and "no key". */
 const NONE = "00000000-0000-0000-0000-000000000000";
 
-/** One sum over the window: of a day, a model, an agent or an API key, whichever is set. */
+/** One sum over the window: of a day, a model, an agent or an API key, as `by` says. */
 interface Sum {
   by: "day" | "model" | "agent_id" | "api_key_id";
   name: string | null;
@@ -13,7 +13,7 @@ interface Sum {
   requests: number;
 }
 
-/** Usage of the `days` UTC days that end with the day of `now`, from the daily rollup alone. */
+/** Usage of the last `days` UTC days, up to the day of `now`. Reads only the daily rollup. */
 export async function readUsage(sql: Sql, user_id: string, days: number, now: Instant): Promise<UsageSummary> {
   const sums = await sql.query<Sum>({
     name: "ledger_usage",
@@ -42,7 +42,7 @@ export async function readUsage(sql: Sql, user_id: string, days: number, now: In
   };
 }
 
-/** The rollup's lines of the window, oldest first, in parts of `limit`. */
+/** The rollup's lines of the window, oldest first, in pages of `limit`. */
 export async function* readUsageLines(
   sql: Sql,
   user_id: string,
@@ -67,7 +67,7 @@ export async function* readUsageLines(
   }
 }
 
-/** Every day of the window, oldest first, zeros where nothing was used. */
+/** Every day of the window, oldest first. A day without usage has zeros. */
 function eachDay(sums: Omit<Sum, "by">[], days: number, now: Instant): UsageSummary["daily_usage"] {
   const by_date = new Map(sums.map((sum) => [sum.name, sum]));
   const today = Temporal.PlainDate.from(now.slice(0, 10));

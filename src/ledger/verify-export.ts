@@ -2,18 +2,18 @@ import { createHash } from "node:crypto";
 import { entryId } from "./entry-id.ts";
 import type { ExportedEntry } from "./export-file.ts";
 
-/** Violations that are told; one is enough to act, and after the first of an account the rest follow from it. */
+/** Most violations reported. One is enough to act, and the first of an account causes the others. */
 const MOST_VIOLATIONS = 20;
 const NO_HASH = "0".repeat(64);
 
-/** What a file was found to hold. */
+/** The result of checking a file. */
 export interface Verification {
   entries: number;
   accounts: number;
   violations: string[];
 }
 
-/** Where an account's chain stands. */
+/** The last checked entry of an account's hash chain. */
 interface Chain {
   seq: number;
   balance: number;
@@ -21,8 +21,8 @@ interface Chain {
 }
 
 /**
- * Checks an export, oldest entry first, by itself: numbers from 1 without a gap, each balance that of the entry before
- * and the amount, each hash that of the entry and the hash before. What was cut off at its end, no file can tell.
+ * Checks an export, oldest entry first: numbers from 1 without a gap, each balance and each hash derived from the
+ * previous entry. It cannot detect entries that are missing at the end of the file.
  */
 export async function verifyExport(entries: AsyncIterable<ExportedEntry>): Promise<Verification> {
   const chains = new Map<string, Chain>();
@@ -50,7 +50,7 @@ function violationOf(entry: ExportedEntry, before: Chain): string | null {
   return null;
 }
 
-/** The hash of an entry (README.md, "Checking an export"), in hex. */
+/** The hash of an entry in hex (README.md, "Exports, and checking one"). */
 export function entryHash(previous: string, entry: ExportedEntry): string {
   const { user_id, seq, type, amount, balance_after, bucket_id, source, hold_id, model, agent_id, run_id } = entry;
   const { request_id, api_key_id, description, created_at } = entry;

@@ -1,5 +1,5 @@
--- What the calls of an agent have cost since a day (UTC), and what they hold now. The operations of this batch that are
--- not written yet count too: `charges`, `holds`, and without the holds `ended`.
+-- The cost of an agent's calls since a day (UTC), and the tokens that they hold now. Unwritten operations of this batch
+-- count too: it adds `charges` and `holds`, and leaves out the holds in `ended`.
 create or replace function ledger_agent_use(
   of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[],
   out spent bigint, out held bigint

@@ -1,5 +1,5 @@
--- Replaces a charge that was made from progress by the real charge. `rest` has the whole counts and rates, and as its cost
--- the difference that is charged now. The usage of the day of the first charge changes with it.
+-- Replaces a charge that was made from progress by the real charge. `rest` has the full counts and rates; its cost is
+-- only the difference, charged now. The usage of the first charge's day changes too.
 create or replace function ledger_amend(rest usage_event) returns void language plpgsql as $$
 declare
   none constant uuid := '00000000-0000-0000-0000-000000000000';

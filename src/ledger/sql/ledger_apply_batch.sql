@@ -1,18 +1,20 @@
--- Does a batch of holds, settles, releases and expiries of holds, each whole, and returns one JSON outcome for each, in
--- order. `verdicts` are the answers to riders by the places of their operations, {"1": {"done": true}}; null: none has one.
+-- Does a batch of holds, settles, releases and expiries of holds. Each operation is done whole; the function returns
+-- one JSON outcome per operation, in order. `verdicts` has the riders' answers by the place of the operation, such as
+-- {"1": {"done": true}}; null: no operation has a rider.
 --
--- It locks the accounts, reads what is concerned, goes through the operations one by one in memory (what one may take
--- depends on those before it), and writes each table once. A batch with two operations on one hold fails, since the second
--- would not see the first: the caller sends it again in halves.
+-- It locks the accounts, reads their rows, decides the operations one by one in memory, and writes each table once. The
+-- order matters: an operation can take only tokens that earlier operations left. A batch with two operations on one
+-- hold fails, since the second would not see the first: the caller sends it again in halves.
 --
--- The decisions stay in one function, with parallel arrays. Apart, with a function for one account, one for a hold, one
--- for a settle, one for who pays and one for the entries, and composite types between them, the same rules and tests cost
--- 1.75 times the processor time (181 to 103 us a hold and settle pair in batches of 128; 3,582 to 2,988 us one by one) and
--- made 0.67 to 0.94 of the pairs a second (1 to 256 callers). A call that passes records costs 3 to 5 us, and a settle
--- made seven. What runs once a batch, or seldom, is apart: ledger_lock, ledger_write_*, budgets, refusals, thresholds.
+-- The decisions stay in one function, with parallel arrays, because a split version was slower. It had a function each
+-- for the account, the hold, the settle, the payment and the entries, with composite types between them. With the same
+-- rules and tests, it cost 1.75 times the processor time (181 instead of 103 us per hold and settle pair in batches of
+-- 128; 3,582 instead of 2,988 us one by one). It did 0.67 to 0.94 of the pairs per second (1 to 256 callers). A call
+-- that passes records costs 3 to 5 us, and a settle made seven. Separate functions do work that runs once per batch, or
+-- rarely: ledger_lock, ledger_write_*, budgets, refusals, thresholds.
 --
--- The planner's settings make each join look up its rows by primary key, independent of the table sizes when a session
--- planned it, and keep it from planning again for every batch.
+-- The planner settings make each join look up rows by primary key, independent of the table sizes at planning time.
+-- They also prevent a new plan for every batch.
 create or replace function ledger_apply_batch(operations json, instant timestamptz, hold_seconds integer, verdicts jsonb)
 returns json language plpgsql
 set plan_cache_mode = force_generic_plan
@@ -21,13 +23,13 @@ as $$
 declare
   op record;
   outcomes json[];
-  -- the accounts of the batch, and that of the operation at hand: a = accounts[a_place]
+  -- the accounts of the batch, and the account of the current operation: a = accounts[a_place]
   account_ids uuid[];
   is_twice boolean;
   accounts account[];
   a account;
   a_place integer := 0;
-  -- their open buckets, each bucket at the same place of every array, oldest first; the buckets of a are first to last
+  -- their open buckets, oldest first; a bucket has the same index in every array; the buckets of a are first to last
   bucket_owners uuid[];
   bucket_ids uuid[];
   bucket_sources text[];
@@ -78,7 +80,7 @@ declare
   entries entry[];
   events usage_event[];
   crossings crossing[];
-  -- each API key once: the tokens that this batch adds, and for a budget, its use before the batch
+  -- each API key once: the tokens that this batch adds; if it has a budget, also its use before the batch
   key_users uuid[];
   key_ids uuid[];
   key_spent bigint[];
@@ -228,9 +230,9 @@ begin
       continue;
     end if;
 
-    -- A release, or a settle whose rider says no, pays nothing. A hold whose lease has run out is settled by the progress
-    -- of its call, if there is any, and a later settle pays the rest. Progress may be an estimate above the real cost: then
-    -- nothing is paid back.
+    -- A release pays nothing, and neither does a settle whose rider is not done. A hold with an expired lease is
+    -- settled at the progress of its call, if any; a later settle pays the rest. If the progress was estimated above
+    -- the real cost, nothing is refunded.
     if op.kind = 'expire' and op.is_dead is not true then
       outcomes := outcomes || json_build_object('status', 'released');
       continue;

@@ -1,4 +1,4 @@
--- The thresholds, in per cent of `whole`, that lie above `before` and not above `after`.
+-- The thresholds, in per cent of `whole`, that are above `before` and at most `after`.
 create or replace function ledger_crossed(before bigint, after bigint, whole bigint) returns setof integer
 language sql immutable as $$
   select percent from unnest(array[50, 80, 100]) as percent

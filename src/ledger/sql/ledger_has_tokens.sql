@@ -1,4 +1,4 @@
--- Whether a call of the user's can be paid, as far as one look tells: true is sure, false asks for a closer one.
+-- A quick check whether the user can pay for a call. true is certain; false needs a full check.
 create or replace function ledger_has_tokens(of_user uuid, instant timestamptz) returns boolean language plpgsql stable as $$
 begin
   return exists (

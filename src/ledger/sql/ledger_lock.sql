@@ -1,8 +1,8 @@
--- Locks the accounts of a batch in the order of their ids, as every writer does, and reads them. Expired buckets are closed
--- first: after that, an expired bucket has only held tokens.
+-- Locks the accounts of a batch in the order of their ids, as every writer does, and reads them. Expired buckets are
+-- closed first: after that, an expired bucket has only held tokens.
 --
--- The caller reads the buckets with a statement of its own. One statement for both lost updates, because it reads the
--- buckets as they were before it waited for the lock: after 3,200 charges of 1 token a bucket had fallen by 128.
+-- The caller reads the buckets with a separate statement. A single statement lost updates, because it read the buckets
+-- as they were before it waited for the lock: after 3,200 charges of 1 token, a bucket had decreased by only 128.
 create or replace function ledger_lock(user_ids uuid[], instant timestamptz) returns account[] language plpgsql as $$
 declare
   accounts account[];

@@ -1,8 +1,8 @@
--- Locks the accounts of a batch with riders, and returns the riders of all operations that have not been done before, as
+-- Locks the accounts of a batch with riders, and returns the riders of all operations that were not done before, as
 -- [{"place", "kind", "argument"}].
 --
--- The statement that composes the batch carries them out, and passes their answers to ledger_apply_batch. So the ledger
--- calls no function of another module.
+-- The composing statement carries the riders out, and passes their answers to ledger_apply_batch. So the ledger calls
+-- no function of another module.
 create or replace function ledger_lock_riders(operations json, instant timestamptz) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off

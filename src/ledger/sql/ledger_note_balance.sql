@@ -1,4 +1,4 @@
--- Notes which thresholds of the balance were crossed by what no call did: an expiry or a claw-back.
+-- Stores the thresholds of the balance that an expiry or a claw-back crossed, without a call.
 create or replace function ledger_note_balance(of_user uuid) returns void language plpgsql as $$
 declare
   a account;

@@ -1,5 +1,5 @@
--- Why a balance does not cover a hold of at least `least_tokens`. `posted` is what remains in buckets that have not
--- expired, held or not: when that would do, other calls hold it.
+-- The refusal code of a balance that does not cover a hold of at least `least_tokens`. `posted` counts the remaining
+-- tokens of unexpired buckets, held or not: if they would suffice, other calls hold them.
 -- Example: 100 posted, all of it held, no overage, 40 asked for: in_flight_exhausted.
 create or replace function ledger_refusal(posted bigint, overage_cap bigint, overage bigint, least_tokens bigint) returns text
 language sql immutable as $$

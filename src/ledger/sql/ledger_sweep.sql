@@ -1,5 +1,5 @@
--- Closes the expired buckets of at most `most` accounts, in the order of their ids from beyond `after`. Answers which
--- accounts these were; one that fails is left as it was, with its error.
+-- Closes the expired buckets of at most `most` accounts, in the order of their ids after `after`. Returns these
+-- accounts; an account that fails does not change, and its row has the error.
 create or replace function ledger_sweep(instant timestamptz, after uuid, most integer) returns table (account_id uuid, failure text)
 language plpgsql as $$
 begin

@@ -1,4 +1,5 @@
--- How much of `granted`, the balance after the last grant, is used up or gone: 100, 80, 50 or 0 per cent.
+-- The threshold that the used, expired or clawed-back part of `granted` has reached: 100, 80, 50 or 0 per cent.
+-- `granted` is the balance after the last grant.
 create or replace function ledger_used_percent(granted bigint, posted bigint) returns integer language sql immutable as $$
   select case
     when granted = 0 then 0

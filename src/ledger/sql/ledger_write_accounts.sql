@@ -1,5 +1,5 @@
--- Writes the accounts of a batch, and their buckets as far as they have changed. Each bucket is at one place of all arrays;
--- `endings` says how it is closed when nothing remains in it.
+-- Writes the accounts of a batch, and their changed buckets. Each bucket has the same index in all arrays; `endings`
+-- has the reason for closing it when nothing remains.
 create or replace function ledger_write_accounts(
   accounts account[], owners uuid[], ids uuid[], remaining bigint[], held bigint[], recalled bigint[], endings text[]
 ) returns void language plpgsql as $$

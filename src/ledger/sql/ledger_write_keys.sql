@@ -1,9 +1,9 @@
--- Adds what a batch has spent and holds to its API keys; each key is at one place of all arrays.
+-- Adds the spent and held tokens of a batch to its API keys. Each key has the same index in all arrays.
 create or replace function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
 language plpgsql as $$
 begin
-  -- The known figures are joined instead of added by the conflict: a row is checked before it conflicts, and a hold that
-  -- ends adds a negative figure.
+  -- The known figures come from a join and not from the conflict clause. PostgreSQL checks a row before the conflict,
+  -- and an ended hold adds a negative figure that would fail the check.
   insert into key_spend (user_id, api_key_id, spent, held)
     select change.user_id, change.id, coalesce(known.spent, 0) + change.spent, coalesce(known.held, 0) + change.held
       from unnest(user_ids, ids, $3, $4) as change(user_id, id, spent, held)
