@@ -8,19 +8,19 @@ import { type Reservation, release, settle } from "./reservation.ts";
 
 const DONE = { done: true, value: undefined } as const;
 
-/** A reserved call whose first events have come. */
+/** A reserved call whose first events have arrived. */
 export interface OpenStream {
   reservation: Reservation;
   stream: ProviderStream;
   first: IteratorResult<string>;
   routing: Routing | undefined;
-  /** `monotonicMs` at which the call is over, read or not: its hold must not expire before its charge. */
+  /** `monotonicMs` at which the call ends, read or not: its hold must not expire before its charge. */
   deadline_ms: number;
 }
 
 /**
- * The events of a call up to its charge. Not a generator: a generator that was never started, or that waits for the
- * provider, cannot be left, and leaving must close the provider's connection and settle at once.
+ * The events of a call until its charge. Leaving must close the provider's connection and settle at once. A generator
+ * cannot do that before its start or while it waits for the provider.
  */
 export function createCompletionStream(
   ledger: ChargingLedger,
@@ -33,12 +33,12 @@ export function createCompletionStream(
   let overdue = false;
   /** The reader waits for an event. */
   let is_waiting = false;
-  /** The reader left before the provider had failed: the provider bills the input, also without any output. */
+  /** The reader left before the provider failed: the provider bills the input, also without any output. */
   let has_left = false;
   let settling: Promise<CompletionOutcome | null> | null = null;
   let outcome: CompletionOutcome | null = null;
 
-  /** Charges once, whoever asks first: the end, a failure, the reader leaving or the signal. */
+  /** Charges once, on the first of these: the end, a failure, the reader's leaving or the signal. */
   function close(complete: boolean): Promise<CompletionOutcome | null> {
     closed = true;
     settling ??= charge(complete);
@@ -60,7 +60,8 @@ export function createCompletionStream(
 
   function leave(): void {
     has_left ||= call.isHandedBack?.() !== true;
-    // A failed charge is told to whoever reads on; when nobody does, the hold expires and the audit shows it.
+    // A reader that continues gets the error of a failed charge. Without a reader, the hold expires and the audit shows
+    // it.
     close(false).catch(() => {});
   }
 
@@ -83,10 +84,10 @@ export function createCompletionStream(
     }
   }
 
-  // A reader that has stalled asks for nothing, so nothing else would notice that the time is up.
+  // A stalled reader requests no event, so only this timer notices that the time is up.
   const deadline = setTimeout(() => {
     overdue = true;
-    // A reader that waits has not left: its provider gave it nothing in time.
+    // A reader that waits has not left: its provider sent no event in time.
     if (is_waiting) close(false).catch(() => {});
     else leave();
   }, open.deadline_ms - monotonicMs()).unref();
@@ -118,7 +119,7 @@ export function endedStream(outcome: CompletionOutcome): CompletionStream {
   };
 }
 
-/** The chunk that carries usage, always, and the end. */
+/** The chunk with usage, which is always sent, and the end. */
 function lastEvents(
   outcome: CompletionOutcome | null,
   { stream, model_id }: { stream: ProviderStream; model_id: string },
@@ -134,7 +135,7 @@ function lastEvents(
   return `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`;
 }
 
-/** A failure after the first byte, in the shape that OpenAI's clients throw as an error. */
+/** The event for a failure after the first byte, in the shape that OpenAI's clients throw as an error. */
 function errorEvent(error: unknown, { charged, request_id }: { charged: boolean; request_id: string }): string {
   const broken = errors.upstream(
     "The model's provider broke off. What it had generated is charged; retry, or use another model.",

@@ -7,7 +7,7 @@ import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
 import type { CompletionCall, Completions } from "./completions.types.ts";
 
-/** What proxies answer for a caller that has hung up; nobody receives it. */
+/** The status that proxies use after a caller has hung up; the caller does not receive it. */
 const CLIENT_CLOSED_REQUEST = 499;
 
 const NEVER = new AbortController().signal;
@@ -39,7 +39,7 @@ export function completionRoutes(completions: Completions): HttpRouter {
   return router;
 }
 
-/** `live`: null for an answer in one piece, which is finished also when its caller hangs up. */
+/** `live`: null for an answer in one piece, which is completed even if its caller hangs up. */
 function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
   const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
   return {
@@ -49,8 +49,8 @@ function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: L
     run_id: null,
     hold_id: newId(),
     request_id: c.get("request_id"),
-    // Whoever hangs up on a stream ends it. An answer in one piece is finished and charged, since the provider charges
-    // for it too; with an Idempotency-Key a retry gets it. An agent's run is cancelled either way.
+    // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
+    // provider charges for it too; a retry with an Idempotency-Key gets it.
     signal: live === null ? NEVER : AbortSignal.any([c.req.raw.signal, live.refused]),
   };
 }

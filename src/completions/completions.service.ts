@@ -18,13 +18,13 @@ import { createHoldKeepAlive } from "./hold-keep-alive.ts";
 import { priceVersion } from "./price-list.ts";
 import { chargeOf, type Reservation, release, reserve, settle, settleInput } from "./reservation.ts";
 
-/** A call may take as long, fallbacks included. */
+/** The timeout of a call, fallbacks included. */
 const CALL_MS = 600_000;
-/** Providers called for one call of `auto`. */
+/** The most providers that are called for one call of `auto`. */
 const MAX_ATTEMPTS = 4;
-/** Users known to be past their trial; a trial never comes back, so this needs no expiry. */
+/** Limit of the cache of users past their trial. A trial never returns, so entries need no expiry. */
 const MAX_REMEMBERED_USERS = 100_000;
-/** Refusals that a cheaper model, or one that takes other fields, may get past. */
+/** Errors that a cheaper model, or one that accepts other fields, may avoid. */
 const PASSED_OVER = new Set([
   "insufficient_balance",
   "budget_exceeded",
@@ -52,7 +52,7 @@ export function createCompletions(options: {
   models: Models;
   ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "standing">;
   meansOf: MeansOf;
-  /** With `auto`, a model that has not answered (a stream: not begun) by then is left for the next. */
+  /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallback_after_seconds: number;
   resolveAgent?: ResolveAgent;
 }): Completions {
@@ -90,8 +90,8 @@ export function createCompletions(options: {
   }
 
   /**
-   * Reserves and attempts each candidate in turn until one answers; a failed attempt costs nothing. Models that the
-   * balance or the budget cannot pay for are passed over without an attempt. `hung_up`: the hold is left to be settled.
+   * Reserves and attempts each candidate in turn until one answers; a failed attempt costs nothing. Models that exceed
+   * the balance or the budget are skipped without an attempt. `hung_up`: the caller must settle the hold.
    */
   async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
     const deadline_ms = monotonicMs() + CALL_MS;
@@ -155,7 +155,7 @@ export function createCompletions(options: {
     });
     if (attempt.hung_up !== null) return endedStream(await settleInput(charges, call, attempt.hung_up));
     const { value, reservation, routing } = attempt;
-    // With a rider, nothing is charged but what the rider records: what is not recorded is done again.
+    // With a rider, only its transaction may charge. An unrecorded call is repeated.
     if (call.rider === undefined) {
       watch(call.hold_id, () => {
         const counts = value.stream.counts();
@@ -176,23 +176,23 @@ export function createCompletions(options: {
   return { complete, stream, idle };
 }
 
-/** Whether an attempt ended because its caller left. What the provider itself failed with costs nothing. */
+/** Whether an attempt ended because its caller left. A failure of the provider itself costs nothing. */
 function isHangUp({ signal, isHandedBack }: CompletionCall, error: unknown): boolean {
   return signal.aborted && !isProviderFailure(error) && isHandedBack?.() !== true;
 }
 
-/** Another model may answer where this one's provider failed, or where this one is too dear or takes other fields. */
+/** Another model may answer if this one's provider failed, or if this one is too expensive or accepts other fields. */
 function mayFallBack(error: unknown): error is PurserError {
   return isProviderFailure(error) || (error instanceof PurserError && PASSED_OVER.has(error.code));
 }
 
-/** What is thrown when no model is left: a provider's failure before a refusal for its price, which says less. */
+/** The error to throw when no model is left. A provider's failure says more than an error about price or fields. */
 function worstOf(failures: readonly unknown[]): unknown {
   const last = failures.at(-1);
   return mayFallBack(last) ? (failures.findLast(isProviderFailure) ?? last) : last;
 }
 
-/** The signal of one attempt: the caller's, and, unless `wait_ms` is null, a time-out for the first of the answer. */
+/** The signal of one attempt: the caller's and, unless `wait_ms` is null, a timeout for the beginning of the answer. */
 function patienceOf(signal: AbortSignal, wait_ms: number | null): { signal: AbortSignal; end(): void } {
   if (wait_ms === null) return { signal, end: () => {} };
   const over = new AbortController();

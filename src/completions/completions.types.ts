@@ -2,29 +2,29 @@ import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts";
 
-/** One call of a model, made by a person, by a key or by an agent's run. */
+/** One model call by a person, an API key or an agent's run. */
 export interface CompletionCall {
   request: ChatRequest;
   caller: Pick<Caller, "user_id" | "api_key_id" | "key_budget_tokens">;
   agent_id: string | null;
   run_id: string | null;
-  /** Names the charge for ever, so that it is made once: new for each call, or a run step's recorded id. */
+  /** Permanent id of the charge, so that it is made once: new for each call, or a run step's recorded id. */
   hold_id: string;
-  /** The HTTP request's id, as a label to find the charge by. */
+  /** The HTTP request's id, a label to find the charge. */
   request_id: string;
-  /** Aborted when the caller has left. The output until then is charged and, once the request was sent, the input. */
+  /** Aborted when the caller leaves. The output until then is charged, and also the input if the request was sent. */
   signal: AbortSignal;
-  /** Asked when `signal` is aborted before any output: true when the service itself will make this call again. */
+  /** Called if `signal` is aborted before any output: true if the service itself will repeat this call. */
   isHandedBack?: () => boolean;
-  /** What runs in the hold's transaction. The call throws the ledger's HoldSupersededError where it does not agree. */
+  /** A statement in the hold's transaction. If it does not agree, the call throws the ledger's HoldSupersededError. */
   intent?: { rider: Rider; onWritten(): void };
-  /** Makes what runs in the settle's transaction, once it is known what is settled. */
+  /** Creates the statement that runs in the settle's transaction, from the answer that is settled. */
   rider?: (answer: CompletionAnswer) => Rider;
-  /** The most that the call may cost, whatever the balance; null or absent: no such limit. */
+  /** The most that the call may cost, independent of the balance; null or absent: no such limit. */
   max_cost_tokens?: number | null;
-  /** The most that all calls of `agent_id` may cost since a day; null or absent: no such limit. */
+  /** The most that all calls of `agent_id` may cost from a given day on; null or absent: no such limit. */
   agent_budget?: AgentBudget | null;
-  /** For `auto`: the model of this thread's or run's earlier turns. */
+  /** For `auto`: the model that answered the earlier turns of this thread or run. */
   sticky_model_id?: string | null;
 }
 
@@ -32,19 +32,19 @@ export interface CompletionCall {
 export interface CompletionAnswer {
   model_id: string;
   usage: Usage;
-  /** False for a stream that ended early: its provider broke off, or nobody waited any more. */
+  /** False for a stream that ended early: its provider broke off, or its caller left. */
   complete: boolean;
-  /** Set when the model was chosen by `auto`. */
+  /** Set if `auto` chose the model. */
   routing?: Routing;
-  /** Null for a stream, whose events have told it. */
+  /** Null for a stream, whose events contain the answer. */
   response: ChatResponse | null;
 }
 
-/** What a finished call came to. */
+/** The result of a finished call. */
 export interface CompletionOutcome extends Omit<CompletionAnswer, "response"> {
-  /** `superseded`: the rider refused, nothing was charged and the answer must not be used. */
+  /** `superseded`: the rider refused, no charge was made and the answer must not be used. */
   settlement: "settled" | "superseded";
-  /** What the rider answered. */
+  /** The rider's answer. */
   rider?: RiderAnswer;
 }
 
@@ -53,29 +53,34 @@ export interface CompletionResult extends CompletionOutcome {
 }
 
 /**
- * Server-sent events to write out as they are, the last with usage and `[DONE]`. Settled before the last one, and also
- * when left early: by `return()` or by the call's signal.
+ * Server-sent events to write out unchanged, the last with usage and `[DONE]`. The call is settled before the last one,
+ * and also when the reader leaves early, by `return()` or by the call's signal.
  */
 export interface CompletionStream extends AsyncIterableIterator<string> {
   next(): Promise<IteratorResult<string, undefined>>;
   return(): Promise<IteratorResult<string, undefined>>;
-  /** Null until settled, and when nothing was charged. */
+  /** Null until settled, and if no charge was made. */
   outcome(): CompletionOutcome | null;
 }
 
 export interface Completions {
-  /** Answers in one piece. Throws PurserErrors; nothing is charged then. Aborted after it was sent: its input is. */
+  /**
+   * Answers in one piece. A PurserError means that no charge was made, but an abort after sending charges the input.
+   */
   complete(call: CompletionCall): Promise<CompletionResult>;
   /**
-   * Resolves with the first event; what fails before is thrown, what fails later becomes an error event. Aborted after it
-   * was sent and before any event: resolves to a stream without events, whose outcome is the charge for the input.
+   * Resolves with the first event. Earlier failures are thrown, later ones become an error event. After an abort
+   * between sending and the first event, the stream has no events, and its outcome is the charge for the input.
    */
   stream(call: CompletionCall): Promise<CompletionStream>;
-  /** The process stops: resolves once no charge is under way. Those of callers that hung up outlive their requests. */
+  /**
+   * Called when the process stops; resolves once no charge is pending. A charge outlives the request of a caller that
+   * left.
+   */
   idle(): Promise<void>;
 }
 
-/** Whoever answers for `model: "agent/{id}"`; null when there is no such agent of this caller. */
+/** Returns the agent that answers `model: "agent/{id}"`; null if this caller has no such agent. */
 export type ResolveAgent = (
   agent_id: string,
   caller: CompletionCall["caller"],

@@ -10,26 +10,28 @@ interface HeldCall {
   user_id: string;
   renewed_ms: number;
   noted_tokens: number;
-  /** The charge so far. Of a stream, null before its first output; of a call that is being settled, the whole charge. */
+  /**
+   * The charge so far. For a stream: null before its first output. For a call that is being settled: the whole charge.
+   */
   sofar: (() => Charge | null) | null;
 }
 
 /** The calls of this process that hold tokens. */
 export interface HoldKeepAlive {
-  /** Through which calls begin and end. */
+  /** The ledger through which calls begin and end. */
   charges: ChargingLedger;
   /** Sets the function that returns the charge so far of a held call. */
   watch(hold_id: string, sofar: () => Charge | null): void;
   /**
-   * Resolves when no charge is under way. A charge can outlive its request when the caller hangs up. A charge that waits
+   * Resolves when no charge is pending; a charge can outlive the request of a caller that hung up. A charge that waits
    * for an unavailable database is tried one last time.
    */
   idle(): Promise<void>;
 }
 
 /**
- * Renews the leases of all held calls, and records the progress of streams every second, in one statement for all. When
- * a process dies, its holds are settled with the recorded progress. No timer runs while no call is held.
+ * Renews the leases of all held calls, and records the progress of streams every second, in one statement. The recorded
+ * progress settles the holds of a process that died. The timer runs only while calls are held.
  */
 export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop">): HoldKeepAlive {
   const calls = new Map<string, HeldCall>();
@@ -45,7 +47,7 @@ export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progr
       await ledger.progress(due);
       markNoted(calls, due);
     } catch {
-      // the next turn tries again
+      // The next turn tries again.
     } finally {
       noting = false;
     }
@@ -79,7 +81,7 @@ export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progr
         return outcome;
       },
       settle(request) {
-        // A settle waits for an unavailable database, and the hold is renewed until then. With a rider, only the rider's
+        // While a settle waits for an unavailable database, the hold is renewed. With a rider, only the rider's
         // transaction may charge.
         if (request.rider === undefined) watch(request.hold_id, () => request);
         return end(request.hold_id, ledger.settle(request));

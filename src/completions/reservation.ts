@@ -10,27 +10,27 @@ import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
 import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
 
-/** An answer shorter than this is of no use: where max_tokens is ours to choose, less than this is refused. */
+/** A shorter answer is useless. If the request sets no max_tokens, a call that cannot pay for this much is rejected. */
 const LEAST_OUTPUT_TOKENS = 64;
-/** Room for an answer that is always left, however long the prompt is estimated to be. */
+/** The least room for an answer, also if the prompt is estimated to fill the context window. */
 const LEAST_ROOM_TOKENS = 1_024;
 const OVER_RUN = "What is left of max_cost_tokens_per_run does not cover the next model call. Raise it.";
-/** The `param` of a call that its agent's monthly cap refuses. */
+/** The `param` of the error when an agent's monthly cap rejects a call. */
 export const MONTHLY_CAP = "limits.max_cost_tokens_per_month";
 const OVER_MONTH =
   "What is left of max_cost_tokens_per_month does not cover the next model call. Raise it, or wait for the next month.";
 
-/** A held call, ready to be made. */
+/** A call with a hold, ready to send. */
 export interface Reservation {
   model: Model;
   request: ProviderRequest;
-  /** The price list that it was made by. */
+  /** The version of the price list for this call. */
   price_version: string;
 }
 
 /**
- * Holds the worst case of `call` on `model`: the worst that can be sent upstream is what was held. Throws the 402, and the
- * 400 for what `model` is not sent.
+ * Holds the worst-case cost of `call` on `model`; the request that is sent can never cost more. Throws the 402, the 409
+ * for a budget, and the 400 for fields that `model` does not accept.
  */
 export async function reserve(
   {
@@ -93,7 +93,7 @@ export interface Answered {
   complete: boolean;
 }
 
-/** Charges a reservation for what was used. */
+/** Charges a reservation for the tokens that were used. */
 export async function settle(
   ledger: ChargingLedger,
   call: CompletionCall,
@@ -111,8 +111,8 @@ export async function settle(
 }
 
 /**
- * Charges the input of a call whose caller hung up after it was sent and before any output: its provider bills the prompt
- * too, and no longer tells how much.
+ * Charges the input of a call whose caller hung up after it was sent and before any output. The provider bills the
+ * prompt too, but no longer reports its size.
  */
 export function settleInput(
   ledger: ChargingLedger,
@@ -123,7 +123,7 @@ export function settleInput(
   return settle(ledger, call, { reservation, counts, routing, response: null, complete: false });
 }
 
-/** What a call comes to by these counts. */
+/** The charge of a call with these counts. */
 export function chargeOf(call: CompletionCall, { model, price_version }: Reservation, counts: Counts): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
   const { user_id, api_key_id, key_budget_tokens } = call.caller;
@@ -145,21 +145,23 @@ export function chargeOf(call: CompletionCall, { model, price_version }: Reserva
   };
 }
 
-/** Lets a reservation go uncharged. A failure here must not hide the one before it: the hold expires by itself. */
+/**
+ * Releases a reservation without a charge. It ignores errors, which must not hide the earlier one: the hold expires.
+ */
 export async function release(ledger: ChargingLedger, { caller, hold_id }: CompletionCall): Promise<void> {
   await ledger.release({ user_id: caller.user_id, hold_id }).catch(() => {});
 }
 
-/** What is far too long is refused before anything is held; what is nearly so, the provider decides. */
+/** Rejects a request that is far too long before its hold. The provider decides about a borderline request. */
 function refuseTooLong({ model, request, input_tokens, media_tokens }: ProviderRequest): void {
-  // The hold's estimate is the higher one: most requests need no closer look.
+  // The hold's estimate is the higher one, so most requests need no second estimate.
   if (input_tokens <= model.context_window) return;
   if (estimateTokens(billedText(request)) + media_tokens > model.context_window) {
     throw errors.contextLengthExceeded(model.context_window);
   }
 }
 
-/** The cap when none was asked for: the model's own, or what its window leaves after the prompt. */
+/** The output cap if the request sets none: the model's own cap, or the rest of its window after the prompt. */
 function roomFor({ context_window, max_output_tokens }: Model, likely_tokens: number): number {
   return Math.min(max_output_tokens, Math.max(context_window - likely_tokens, LEAST_ROOM_TOKENS));
 }

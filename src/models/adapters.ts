@@ -8,11 +8,11 @@ const OPENAI_ADDRESS = "https://api.openai.com/v1";
 
 interface Connection {
   base_url: string | null;
-  /** null: none is sent. */
+  /** null: no key is sent. */
   api_key: string | null;
 }
 
-/** How each kind is called. `openai` differs from `openai-compatible` in the name of the output cap. */
+/** The adapter of each kind. `openai` differs from `openai-compatible` in the name of the output cap. */
 const ADAPTERS: Record<ProviderKind, (connection: Connection) => Provider> = {
   openai: ({ base_url, api_key }) =>
     createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field: "max_completion_tokens" }),
@@ -22,7 +22,7 @@ const ADAPTERS: Record<ProviderKind, (connection: Connection) => Provider> = {
     createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field: "max_tokens" }),
 };
 
-/** The provider, or null when its key is not set. `keys`: by the name of their variable. */
+/** The provider, or null if its key is not set. `keys`: by variable name. */
 export function createProvider(
   { kind, base_url, api_key_env }: ProviderSettings,
   keys: Readonly<Record<string, string>>,

@@ -15,12 +15,12 @@ export function createAnthropicProvider(settings: { base_url: string | null; api
   });
 }
 
-/** Anthropic accepts no smaller budget. */
+/** The smallest thinking budget that Anthropic accepts. */
 const LEAST_THINKING_TOKENS = 1_024;
 
 /**
- * Thinks within the output cap. For models that think by a budget, the AI SDK adds that budget to the cap: tens of
- * thousands of output tokens that nothing is held for.
+ * Keeps the thinking budget within the output cap. The AI SDK adds the budget to the cap: tens of thousands of output
+ * tokens without a hold.
  */
 const cappedFetch: typeof fetch = (input, init = {}) => {
   const headers = new Headers(init.headers);
@@ -31,7 +31,7 @@ const cappedFetch: typeof fetch = (input, init = {}) => {
 };
 
 function within(cap: number, body: string): string {
-  // Quotes in texts are escaped: only a field of the request is written like this.
+  // Quotes in texts are escaped, so this matches only a field of the request.
   if (!body.includes('"thinking":{"type":"enabled"')) return body;
   const { thinking, ...request } = JSON.parse(body) as { thinking?: { budget_tokens?: number } };
   const budget_tokens = Math.min(thinking?.budget_tokens ?? 0, Math.floor(cap / 2));

@@ -4,12 +4,12 @@ import { brokenProvider } from "./provider-errors.ts";
 import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
 
 /**
- * Relays a provider's server-sent events as text. What most events need is nothing at all, so they are not parsed: whole
- * events go on as they came, many at once, with only the model's name exchanged. Parsed are the first event, those that
- * carry usage, and, if it comes to counting, what was kept.
+ * Relays a provider's server-sent events as text. Most events pass through unparsed, many at once, with only the
+ * model's name replaced. It parses the first event, events with usage or an error and, to estimate counts, the kept
+ * events.
  *
- * Looking for `"usage"` in raw text is safe because a quote inside a JSON string is always escaped: the search can only
- * match a key.
+ * Searching for `"usage"` in raw text is safe: a quote inside a JSON string is always escaped, so the search matches
+ * only a key.
  */
 
 /** An event longer than this is an attack or a fault. */
@@ -18,15 +18,17 @@ const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 const FINISH_REASON = /"finish_reason"\s*:\s*"/;
 const ERROR_FIELD = /"error"\s*:/;
-/** Raw signs that a block may hold an event which must not simply go on. */
+/** Text that marks a block as one that may hold an event which needs parsing. */
 const SIGN = /"usage"|\[DONE\]|"error"/;
 
 export interface EventRelay {
-  /** Takes the next text and returns the events to write out, "" when none is whole yet. Throws on what is no chunk. */
+  /**
+   * Takes the next text and returns the events to write out, "" if none is complete. Throws if an event is not a chunk.
+   */
   push(text: string): string;
-  /** The provider closed the stream. Throws when it was not at its end. */
+  /** Called when the provider closes the stream. Throws if the stream is incomplete. */
   end(): void;
-  /** `[DONE]` has come. */
+  /** Whether `[DONE]` has arrived. */
   finished(): boolean;
   identity(): { id: string; created: number };
   counts(request: ProviderRequest): Counts;
@@ -41,7 +43,7 @@ interface Chunk {
   error?: unknown;
 }
 
-/** A relay for one stream of `model`, whose events are to name it by our id. Throws PurserErrors. */
+/** A relay for one stream of `model`. Its output names the model by our id. Throws PurserErrors. */
 export function createEventRelay(model: Model): EventRelay {
   const ours = `"model":${JSON.stringify(model.id)}`;
   let tail = "";
@@ -50,11 +52,11 @@ export function createEventRelay(model: Model): EventRelay {
   let usage: unknown;
   let finished = false;
   const kept: string[] = [];
-  /** How many of `kept` the last usage report covers. */
+  /** The number of blocks in `kept` that the last usage report covers. */
   let reported_blocks = 0;
   let read = { start: 0, end: 0, text: "" };
 
-  /** The provider's name of the model, as it is written in the first chunk. */
+  /** Reads the stream's identity and the provider's name of the model from the first chunk. */
   function learn(block: string): void {
     for (let start = 0, end = 0; start < block.length; start = end + 2) {
       end = block.indexOf("\n\n", start);
@@ -104,7 +106,7 @@ export function createEventRelay(model: Model): EventRelay {
     return out;
   }
 
-  /** The text generated in `kept` from a block on. It is asked for every second: what was read is not read again. */
+  /** The text generated in `kept` from block `start` on. Calls come every second, so it reads each block only once. */
   function textFrom(start: number): string {
     if (read.start !== start) read = { start, end: start, text: "" };
     read.text += keptText(kept.slice(read.end));
@@ -131,7 +133,7 @@ export function createEventRelay(model: Model): EventRelay {
     counts(request) {
       const reported = countsOfUsage(usage);
       if (reported === null) return estimateCounts(request, textFrom(0));
-      // Some providers report as they go. Whoever leaves between two reports pays also for what came since the last.
+      // Some providers report during the stream. A caller that leaves between two reports also pays for the later text.
       const since = estimateTokens(textFrom(reported_blocks));
       if (since === 0) return reported;
       return { ...reported, output_tokens: reported.output_tokens + since, estimated: true };

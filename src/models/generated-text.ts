@@ -2,7 +2,7 @@
 const TEXT_FIELDS = ["content", "reasoning_content", "reasoning", "refusal"] as const;
 
 /**
- * All that was generated in `choices` of a completion or a chunk: text, reasoning, tool calls. Takes anything, since a
+ * All generated text in `choices` of a completion or a chunk: text, reasoning, tool calls. Accepts any value, because a
  * provider may send anything.
  */
 export function generatedText(choices: unknown): string {

@@ -3,7 +3,7 @@ import type { LanguageModel } from "./language-model-prompt.ts";
 import type { Counts } from "./models.types.ts";
 import { checkedCounts } from "./token-count.ts";
 
-/** What the AI SDK's language models answer (their specification v4), in OpenAI's shape. Pure. */
+/** Converts answers of the AI SDK's language models (their specification v4) to OpenAI's shape. Pure. */
 
 type Result = Awaited<ReturnType<LanguageModel["doGenerate"]>>;
 export type StreamPart =
@@ -42,7 +42,7 @@ export function responseOf(result: Result, identity: { id: string; created: numb
   return { ...identity, object: "chat.completion", choices };
 }
 
-/** The counts of an answer, or null when they are missing or nonsense. */
+/** The counts of an answer, or null if they are missing or invalid. */
 export function countsOfResult(usage: Result["usage"]): Counts | null {
   return checkedCounts({
     input_tokens: usage.inputTokens.total,
@@ -59,7 +59,7 @@ export interface ChunkChoice {
   finish_reason: FinishReason | null;
 }
 
-/** Turns parts into choices of chunks; keeps the order number of each tool call. Returns null for what callers are not shown. */
+/** Converts parts to choices of chunks and remembers the index of each tool call. Returns null for hidden parts. */
 export function createChoiceMapper(): (part: StreamPart) => ChunkChoice | null {
   const tool_indexes = new Map<string, number>();
   const choice = (delta: Record<string, unknown>, finish_reason: FinishReason | null = null): ChunkChoice => ({
@@ -87,7 +87,7 @@ export function createChoiceMapper(): (part: StreamPart) => ChunkChoice | null {
         return index === undefined ? null : choice({ tool_calls: [{ index, function: { arguments: part.delta } }] });
       }
       case "tool-call":
-        // Its input has been streamed already, unless the provider gave it in one piece.
+        // The stream has already sent its input, unless the provider gave it in one piece.
         if (part.providerExecuted === true || tool_indexes.has(part.toolCallId)) return null;
         return opened(part.toolCallId, part.toolName, part.input);
       case "finish":

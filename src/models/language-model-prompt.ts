@@ -3,9 +3,9 @@ import type { ChatMessage, ChatRequest, ContentPart, ResponseFormat, ToolChoice 
 import { errors } from "../errors.ts";
 import { type ProviderKind, traitsOf } from "./providers.ts";
 
-/** OpenAI's request in the terms of the AI SDK's language models (their specification v4). Pure. */
+/** Converts OpenAI's request to a call of the AI SDK's language models (their specification v4). Pure. */
 
-/** One model of a provider of the AI SDK; the same for all of them. */
+/** One model of a provider of the AI SDK. The type is the same for all providers. */
 export type LanguageModel = ReturnType<ReturnType<typeof createAnthropic>["languageModel"]>;
 export type LanguageModelCall = Parameters<LanguageModel["doGenerate"]>[0];
 type Prompt = LanguageModelCall["prompt"];
@@ -19,7 +19,7 @@ const DATA_URL = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+);base64,(.+)$/is;
 const AUDIO_TYPES: Readonly<Record<string, string>> = { wav: "audio/wav", mp3: "audio/mpeg" };
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
 
-/** The whole call but for signal and output cap. Throws 400 for what cannot be said in those terms. */
+/** The whole call, without signal and output cap. Throws 400 for content that cannot be converted. */
 export function languageModelCall(request: ChatRequest, kind: ProviderKind): Omit<LanguageModelCall, "abortSignal"> {
   const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
   const { one_tool_at_a_time } = traitsOf(kind);
@@ -58,7 +58,7 @@ function promptMessage(message: ChatMessage, index: number, kind: ProviderKind):
   return { role: "system", content: textOf(message) };
 }
 
-/** Results of one turn go into one message: these providers answer parallel calls together. */
+/** Puts the results of one turn into one message: these providers expect the answers to parallel calls together. */
 function appendToolResult(
   prompt: Prompt,
   message: ChatMessage,

@@ -19,18 +19,18 @@ import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-err
 import { traitsOf } from "./providers.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 
-/** No completion is larger; what is, is not read on. */
+/** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
 
-/** Tells an adapter's `fetch` the output cap that was held for; it never leaves the process. */
+/** Tells an adapter's `fetch` the output cap of the hold; it never leaves the process. */
 export const CAP_HEADER = "x-purser-cap";
 
-/** The AI SDK's own refusals of a prompt, before anything is sent. */
+/** The AI SDK's own errors about a prompt, before it sends a request. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
 
 /**
- * A provider over the AI SDK's language models: one conversion for all APIs that are not OpenAI's. The SDK is loaded by
- * the first call: most services call some of the providers only.
+ * A provider over the AI SDK's language models: one conversion for all APIs that are not OpenAI's. The first call loads
+ * the SDK, because most services use only some providers.
  */
 export function createLanguageModelProvider(load: () => Promise<(provider_model: string) => LanguageModel>): Provider {
   let loading: ReturnType<typeof load> | undefined;
@@ -121,7 +121,7 @@ function chunkStream(
   };
 }
 
-/** What is read of the AI SDK's errors, which carry the provider's whole answer. */
+/** The fields that are read from the AI SDK's errors, which carry the provider's whole answer. */
 interface SdkError {
   name?: string;
   statusCode?: unknown;
@@ -148,7 +148,7 @@ function newIdentity(): { id: string; created: number } {
   return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
 }
 
-/** `fetch` that gives up on an answer larger than any completion. */
+/** `fetch` that fails if an answer is larger than any completion. */
 export const boundedFetch: typeof fetch = async (input, init) => {
   const sent = { ...init, dispatcher: connections } as Parameters<typeof providerFetch>[1];
   const answer = (await providerFetch(input as string | URL, sent)) as unknown as Response;

@@ -2,8 +2,8 @@ import type { ChatRequest, ContentPart } from "../contract/completions.ts";
 import type { Model, PartTokens } from "./models.types.ts";
 
 /**
- * What pictures, files and audio cost at worst. Their size is not known here: a picture of a few bytes may be large, and
- * an address may lead to anything. Where a provider documents no bound, the rest of the context window is held.
+ * The worst-case cost of pictures, files and audio. Their size is unknown: a picture of a few bytes may be large, and
+ * an address may lead to any file. If a provider documents no bound, the rest of the context window is held.
  */
 
 const NO_BOUND: PartTokens = { image: null, file: null, audio: null };
@@ -54,7 +54,7 @@ export const GROK_PART_TOKENS: PartTokens = { ...NO_BOUND, image: 1_792 };
 /** Gemini 2.5 (tiles without a documented maximum), Mistral and the operator's own models. */
 export const UNBOUNDED_PART_TOKENS = NO_BOUND;
 
-/** A part of unknown size leaves the answer this much less room, though far more is held for it. */
+/** A part of unknown size reduces the room for the answer by this much, although far more is held for it. */
 const LIKELY_PART_TOKENS = 4_096;
 const DATA_URL = /^data:[a-z0-9.+-]{1,64}\/[a-z0-9.+-]{1,64};base64,/;
 const KINDS = { image_url: "image", file: "file", input_audio: "audio" } as const;
@@ -65,13 +65,13 @@ export interface Media {
   media_tokens: number;
   /** The part of the context window that they are likely to need. */
   likely_tokens: number;
-  /** Bytes of the request that are their data and no text. */
+  /** Bytes of the request that are media data, not text. */
   data_bytes: number;
 }
 
 const NO_MEDIA: Media = { media_tokens: 0, likely_tokens: 0, data_bytes: 0 };
 
-/** `textTokens`: the worst case of the request's text, by the bytes that are data and no text. */
+/** `textTokens`: returns the worst case of the request's text, given the number of bytes that are media data. */
 export function mediaOf(
   request: ChatRequest,
   model: Pick<Model, "part_tokens" | "context_window">,
@@ -96,7 +96,7 @@ function mediaParts({ messages }: ChatRequest): ContentPart[] {
   return parts;
 }
 
-/** Data that only looks like data is text to the provider: it counts as text here. */
+/** Bytes of valid media data. The provider reads invalid data as text, so it counts as text. */
 function dataBytes({ image_url, file, input_audio }: ContentPart): number {
   const candidates = [image_url?.url, (file as Fields)?.file_data, (input_audio as Fields)?.data];
   return candidates.reduce<number>((sum, data) => sum + (isData(data) ? data.length : 0), 0);
@@ -108,7 +108,7 @@ function isData(value: unknown): value is string {
   return typeof value === "string" && isBase64(value.slice(DATA_URL.exec(value)?.[0].length ?? 0));
 }
 
-/** Compares lengths: a pattern would hold the event loop five times as long for 32 MB. */
+/** Compares lengths: for 32 MB, a regular expression would block the event loop five times as long. */
 function isBase64(text: string): boolean {
   const digits = text.endsWith("==") ? text.length - 2 : text.endsWith("=") ? text.length - 1 : text.length;
   return digits % 4 !== 1 && Buffer.from(text, "base64").length === Math.floor((digits * 3) / 4);

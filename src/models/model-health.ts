@@ -1,20 +1,20 @@
 import { monotonicMs } from "../platform/clock.ts";
 
-/** A model whose provider has just failed is tried last for this long. */
+/** Time for which a model is tried last after its provider failed. */
 const REST_SECONDS = 10;
-/** Whatever a provider's Retry-After says, a model is tried again after this long. */
+/** The longest time for which a provider's Retry-After can delay a model. */
 const MAX_REST_SECONDS = 120;
 
-/** Which models have just failed on this node. Kept in memory: another node finds out by itself. */
+/** The models that failed recently on this node. Kept in memory: each node detects failures by itself. */
 export interface ModelHealth {
-  /** The model's provider failed before its first word; `retry_after_s` is what it asked for, if anything. */
+  /** The model's provider failed before its first output; `retry_after_s` is its Retry-After, if any. */
   failed(model_id: string, retry_after_s: number | undefined): void;
   /** The model answered. */
   answered(model_id: string): void;
   isResting(model_id: string): boolean;
 }
 
-/** `now_ms` only goes forward. */
+/** `now_ms` is a monotonic clock. */
 export function createModelHealth(now_ms: () => number = monotonicMs): ModelHealth {
   const resting_until = new Map<string, number>();
   return {

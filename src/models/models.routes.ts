@@ -14,7 +14,7 @@ export function modelRoutes(models: Models): HttpRouter {
     return modelRecord(model);
   };
   router.openapi(getModelRoute, (c) => c.json(recordOf(c.req.valid("param").model), 200));
-  // Ids hold slashes, and not every client escapes them.
+  // Ids contain slashes, and some clients do not escape them.
   const whole_rest = "/api/v1/models/:model{.+}";
   router.use(whole_rest, ...getModelRoute.middleware);
   router.get(whole_rest, (c) => c.json(recordOf(c.req.param("model"))));

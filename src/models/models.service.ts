@@ -11,24 +11,24 @@ import { BUILT_IN_PROVIDERS, type ProviderSettings } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { type Route, type RouteRequest, routeOf, tierByPrice } from "./routing.ts";
 
-/** The models on offer and the way to each. */
+/** The models on offer and their providers. */
 export interface Models {
-  /** All on offer, the cheapest first. */
+  /** All models on offer, the cheapest first. */
   list(): readonly Model[];
-  /** By id or UUID; null when none is on offer under it. */
+  /** Finds a model by id or UUID; null if no such model is on offer. */
   find(id: string): Model | null;
   provider(model: Model): Provider;
-  /** Ids that may have been meant by one that is not on offer, the likeliest first. */
+  /** Suggestions for an unknown id, the likeliest first. */
   nearest(id: string): string[];
   /** Candidates for `model: "auto"`, best first. */
   route(request: Omit<RouteRequest, "models" | "isResting">): Route;
-  /** Hears of every provider that failed or answered: `route` puts what has just failed last. */
+  /** Records the failures and answers of every model's provider. `route` puts recently failed models last. */
   health: ModelHealth;
 }
 
 /**
- * The models whose provider can be called: the catalogue's where the key is set, the operator's (which replace a
- * catalogue entry of the same id), and the rehearsal model.
+ * The models whose provider can be called: those in the catalogue whose provider's key is set, the operator's models
+ * (which replace a catalogue entry with the same id), and the rehearsal model.
  */
 export function createModels({ config }: { config: ModelsConfig }): Models {
   const providers = new Map<string, Provider>([[REHEARSAL.owned_by, createRehearsal()]]);
@@ -60,7 +60,7 @@ export function createModels({ config }: { config: ModelsConfig }): Models {
   };
 }
 
-/** A model as the API shows it. */
+/** A model in the shape of the API. */
 export function modelRecord(model: Model): ModelRecord {
   const { id, uuid, owned_by, name, context_window, max_output_tokens, trial_eligible, supports, tier } = model;
   return {

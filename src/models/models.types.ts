@@ -1,13 +1,13 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
 
-/** What a model is good for, as `auto` sees it. */
+/** The quality class of a model, for `auto`. */
 export type Tier = "economy" | "standard" | "premium";
 
-/** A model of the operator's file. */
+/** A model in the operator's file. */
 export interface ModelSettings extends Rates {
   id: string;
-  /** null: by its price. */
+  /** null: the price decides. */
   tier: Tier | null;
   provider: string;
   provider_model: string;
@@ -20,13 +20,13 @@ export interface ModelSettings extends Rates {
   forward: readonly string[];
 }
 
-/** The part of the configuration that says what is on offer. */
+/** The part of the configuration that defines the models on offer. */
 export interface ModelsConfig {
   providers: readonly ProviderSettings[];
   models: readonly ModelSettings[];
   /** Factor on catalogue prices. */
   margin: number;
-  /** The keys that are set, by the name of their variable. */
+  /** The keys that are set, by variable name. */
   provider_keys: Readonly<Record<string, string>>;
 }
 
@@ -34,7 +34,7 @@ export interface Supports {
   tools: boolean;
   streaming: boolean;
   json_schema: boolean;
-  /** Takes pictures (`image_url`), files (`file`), audio (`input_audio`) in messages. */
+  /** `vision`, `files`, `audio`: accepts pictures (`image_url`), files (`file`), audio (`input_audio`) in messages. */
   vision: boolean;
   files: boolean;
   audio: boolean;
@@ -51,7 +51,7 @@ export interface PartTokens {
 export interface Rates {
   input_rate_micro: number;
   output_rate_micro: number;
-  /** null: cached input costs what input costs. */
+  /** null: cached input has the price of input. */
   cached_input_rate_micro: number | null;
 }
 
@@ -63,9 +63,9 @@ export interface Model extends Rates {
   /** The provider's name. */
   owned_by: string;
   kind: ProviderKind;
-  /** Fields of a request that the operator lets through beside its kind's list. */
+  /** Request fields that the operator allows in addition to the list of the provider's kind. */
   forward: readonly string[];
-  /** What the provider calls it. */
+  /** The provider's name for the model. */
   provider_model: string;
   part_tokens: PartTokens;
   context_window: number;
@@ -73,73 +73,73 @@ export interface Model extends Rates {
   trial_eligible: boolean;
   supports: Supports;
   tier: Tier;
-  /** Built in and offline: routing takes it only where nothing else is on offer. */
+  /** Built in and offline: routing uses it only if no other model is on offer. */
   rehearsal: boolean;
 }
 
-/** Raw tokens of one call. `input_tokens` includes the cached ones, `output_tokens` the reasoning ones. */
+/** Raw tokens of one call. `input_tokens` includes cached tokens, `output_tokens` includes reasoning tokens. */
 export interface Counts {
   input_tokens: number;
   cached_input_tokens: number;
   output_tokens: number;
   reasoning_tokens: number;
-  /** The provider did not say (or what it said was nonsense): counted here as ceil(UTF-8 bytes / 4). */
+  /** The provider reported no counts or invalid ones: the service counts ceil(UTF-8 bytes / 4). */
   estimated: boolean;
 }
 
-/** A request and the model that is to answer it. */
+/** A request and the model that should answer it. */
 export interface ModelRequest {
   readonly model: Model;
   readonly request: ChatRequest;
-  /** The most the provider may generate, always sent along. */
+  /** The most tokens that the provider may generate; always sent. */
   readonly max_output_tokens: number;
   readonly stream: boolean;
 }
 
-/** One request in a provider's own terms, made before the hold because its size is what the hold is estimated from. */
+/** One request in a provider's own terms. It is built before the hold, because its size determines the hold. */
 export interface ProviderRequest extends ModelRequest {
-  /** What the input is held for; above what it will count in all but adversarial text. */
+  /** The hold for the input. It is above the real count, except for adversarial text. */
   readonly input_tokens: number;
-  /** The part of it that pictures, files and audio are held for. */
+  /** The part of `input_tokens` for pictures, files and audio. */
   readonly media_tokens: number;
-  /** How much of the context window the input is expected to fill. */
+  /** The tokens of the context window that the input is expected to fill. */
   readonly likely_tokens: number;
-  /** Where the provider takes JSON from us: the body but for its last fields, which depend on `max_output_tokens`. */
+  /** For providers that get our JSON: the body without its last fields, which depend on `max_output_tokens`. */
   readonly body_start?: Buffer;
 }
 
 export interface CallOptions {
-  /** Aborted when nobody waits for the answer any more: the provider's connection is closed at once. */
+  /** Aborted when the answer is no longer needed: the provider's connection is closed at once. */
   signal: AbortSignal;
-  /** `monotonicMs` at which the call is given up, fallbacks included. */
+  /** `monotonicMs` at which the call times out, fallbacks included. */
   deadline_ms: number;
   /** Called when the request is written to the provider's connection: from then on the provider may bill it. */
   onSent?: () => void;
 }
 
 export interface Completion {
-  /** OpenAI's chat.completion, `model` already ours; `usage` is the caller's to set. */
+  /** OpenAI's chat.completion with our `model` name; the caller sets `usage`. */
   response: ChatResponse;
   counts: Counts;
 }
 
 export interface ProviderStream {
   /**
-   * Whole server-sent events in OpenAI's shape, often several in one string, ready to be written out: `model` ours,
-   * usage and `[DONE]` left out. Throws a PurserError when the provider fails on the way.
+   * Whole server-sent events in OpenAI's shape, often several in one string, ready to write out, with our `model` name
+   * and without usage and `[DONE]`. Throws a PurserError if the provider fails during the stream.
    */
   readonly blocks: AsyncIterator<string>;
   /** `id` and `created` of the stream's chunks, known after the first block. */
   identity(): { id: string; created: number };
-  /** What was generated so far: the provider's last usage report, else the estimate. */
+  /** The counts so far: from the provider's last usage report, otherwise estimated. */
   counts(): Counts;
-  /** Closes the provider's connection; harmless when it is closed. */
+  /** Closes the provider's connection; no effect if it is already closed. */
   cancel(): void;
 }
 
-/** One provider, whatever it speaks. Failures are PurserErrors without the provider's words in them. */
+/** One provider, with any protocol. Failures are PurserErrors that do not contain the provider's own text. */
 export interface Provider {
-  /** What it returns may be sent with a lower `max_output_tokens`. */
+  /** Builds the request. It may be sent with a lower `max_output_tokens`. */
   prepare(call: ModelRequest): Promise<ProviderRequest>;
   complete(request: ProviderRequest, options: CallOptions): Promise<Completion>;
   stream(request: ProviderRequest, options: CallOptions): Promise<ProviderStream>;

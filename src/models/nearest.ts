@@ -1,6 +1,6 @@
 /** The most names to suggest. */
 const MOST = 3;
-/** A name that differs in a larger share of its letters is not suggested. */
+/** Names that differ in a larger share of their letters are not suggested. */
 const FARTHEST = 0.6;
 
 /** The names most similar to `wanted`, best first; empty when none is similar. Pure. */
@@ -14,7 +14,7 @@ export function nearestNames(wanted: string, names: readonly string[]): string[]
     .map(({ name }) => name);
 }
 
-/** 0: equal, 1: nothing in common. A name that contains the other is near, however long the rest. */
+/** 0: equal, 1: no letters in common. A name that contains the other is near, even if the rest is long. */
 function distance(a: string, b: string): number {
   if (a.length >= 3 && (b.includes(a) || a.includes(b))) return 0.1;
   return editDistance(a, b) / Math.max(a.length, b.length, 1);

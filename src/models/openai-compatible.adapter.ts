@@ -19,24 +19,24 @@ import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
 import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
 
-/** A provider may be silent for as long before its first byte and between two, on a stream. */
+/** Timeout of a stream before its first byte and between two bytes. */
 const SILENCE_MS = 60_000;
-/** No completion is larger; what is, is not read on. */
+/** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
 const MAX_ERROR_BYTES = 65_536;
-/** Time for the few bytes after `[DONE]`, so that the connection can be used again. */
+/** Time to read the few bytes after `[DONE]`, so that the connection can be reused. */
 const DRAIN_MS = 1_000;
 
 type Answer = Dispatcher.ResponseData;
 
 /**
- * Any upstream that speaks OpenAI's chat completions. The request goes on with its forwarded fields; model, output cap
- * and usage are set here. A streamed answer comes back as the provider's own text.
+ * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage;
+ * a streamed answer is relayed as the provider's own text.
  */
 export function createOpenAiCompatible(settings: {
   base_url: string;
   api_key: string | null;
-  /** OpenAI's newer models refuse `max_tokens`; most others know nothing else. */
+  /** OpenAI's newer models reject `max_tokens`; most others accept only that. */
   cap_field: "max_tokens" | "max_completion_tokens";
 }): Provider {
   const { origin, pathname } = new URL(settings.base_url);
@@ -90,13 +90,13 @@ export function createOpenAiCompatible(settings: {
   };
 }
 
-/** The caller's request without what `bodyEnd` writes. It has messages, so that more fields may follow. */
+/** The caller's request without the fields that `bodyEnd` writes. It has messages, so more fields can follow. */
 function forwardedOf(request: ChatRequest): object {
   const { model: _model, max_tokens, max_completion_tokens, stream, stream_options, ...rest } = request;
   return rest;
 }
 
-/** The end of the body: our model, cap and usage wish. */
+/** The end of the body: the model, the output cap and the request for usage. */
 function bodyEnd(
   { request, model, max_output_tokens, stream }: ModelRequest,
   cap_field: "max_tokens" | "max_completion_tokens",
@@ -126,7 +126,7 @@ function completionOf(answer: unknown, request: ProviderRequest): Completion {
 function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadline_ms }: CallOptions): ProviderStream {
   const { model } = request;
   const { body } = answer;
-  // A destroyed body reports the abort a second time, where nobody listens.
+  // A destroyed body emits the abort a second time; without a listener that would be uncaught.
   body.on("error", () => {});
   const reader: AsyncIterator<Buffer> = body[Symbol.asyncIterator]();
   const decoder = new StringDecoder("utf8");
@@ -167,7 +167,7 @@ function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadl
   };
 }
 
-/** Reads the end of a finished stream, so that its connection is kept; gives up on one that will not end. */
+/** Reads the end of a finished stream, so that its connection is kept. Stops if the stream does not end. */
 function drain(body: Answer["body"], reader: AsyncIterator<Buffer>): void {
   const timer = setTimeout(() => body.destroy(), DRAIN_MS).unref();
   const rest = async () => {
@@ -178,14 +178,14 @@ function drain(body: Answer["body"], reader: AsyncIterator<Buffer>): void {
     .finally(() => clearTimeout(timer));
 }
 
-/** The body's text; what passes `limit` bytes is a broken provider's. */
+/** The body's text. Throws if it is longer than `limit` bytes, because only a broken provider sends so much. */
 async function readText({ body, headers }: Answer, limit: number): Promise<string> {
   if (Number(headers["content-length"] ?? Number.NaN) <= limit) return body.text();
   const chunks: Buffer[] = [];
   let bytes = 0;
   for await (const chunk of body as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    // Leaving the loop destroys the body and with it the connection.
+    // Leaving the loop destroys the body and its connection.
     if (bytes > limit) throw new Error("an answer without end");
     chunks.push(chunk);
   }

@@ -11,8 +11,8 @@ interface Decimal {
 }
 
 /**
- * Reads a decimal of 0 or more exactly, from its text or from a number's shortest text (so that 0.333333 is 333333
- * millionths, not the binary fraction next to it). Throws a RangeError for anything else.
+ * Reads a decimal of 0 or more exactly, from its text or from a number's shortest text: 0.333333 is 333333 millionths,
+ * not the nearest binary fraction. Throws a RangeError for any other value.
  */
 function parseDecimal(value: number | string): Decimal {
   const match = DECIMAL.exec(String(value).trim());
@@ -24,8 +24,8 @@ function parseDecimal(value: number | string): Decimal {
 }
 
 /**
- * The rate of a provider's price: USD per million tokens × margin × 625,000 tokens a dollar, rounded up to the next
- * millionth so that a price is never undercut.
+ * The rate for a provider's price: USD per million tokens × margin × 625,000 tokens per dollar. It is rounded up to the
+ * next millionth, so the rate is never below the price.
  */
 export function rateOfPrice(usd_per_million: number | string, margin: number | string): number {
   const price = parseDecimal(usd_per_million);
@@ -42,13 +42,13 @@ export function rateOf(rate_micro: number): number {
 
 /** contract 4: the blended reference rate, (3 × input + output) / 4. */
 export function costMultiplier({ input_rate_micro, output_rate_micro }: Rates): number {
-  // A quarter of a millionth has 8 decimals; the double nearest to them prints as exactly them.
+  // A quarter of a millionth has 8 decimals; the nearest double prints exactly these decimals.
   return (3 * input_rate_micro + output_rate_micro) / (4 * RATE_SCALE);
 }
 
 /**
  * Billed tokens of one request: input × input rate + output × output rate, rounded up once. Cached input is part of
- * the input and is priced once: at its own rate where the model has one, else as input.
+ * the input and is priced once: at its own rate if the model has one, otherwise as input.
  */
 export function costTokens(
   rates: Rates,
@@ -57,7 +57,7 @@ export function costTokens(
   return Number(ceilDivide(costMicro(rates, counts), SCALE));
 }
 
-/** What a request costs if the model generates `max_output_tokens` and nothing is cached. */
+/** The cost of a request if the model generates `max_output_tokens` and no input is cached. */
 export function worstCaseTokens(rates: Rates, size: { input_tokens: number; max_output_tokens: number }): number {
   return costTokens(rates, {
     input_tokens: size.input_tokens,

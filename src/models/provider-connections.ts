@@ -3,7 +3,7 @@ import { Agent, type Dispatcher } from "undici";
 
 const agent = new Agent({ keepAliveTimeout: 30_000, connectTimeout: 10_000 });
 
-/** The call that asks a provider, for the moment at which its request is written. */
+/** The `onSent` callback of the current provider call. */
 const sending = new AsyncLocalStorage<() => void>();
 
 /** Keep-alive connections to all providers of this process. */
@@ -12,7 +12,7 @@ export const connections = agent.compose((dispatch) => (options, handler) => {
   return dispatch(options, onSent === undefined ? handler : noting(handler, onSent));
 });
 
-/** Runs `ask`; `onSent` is called when its request is written: after the connection is open, before any answer. */
+/** Runs `ask`, and calls `onSent` when its request is written: after the connection is open, before any answer. */
 export function noteSent<T>(onSent: (() => void) | undefined, ask: () => T): T {
   return onSent === undefined ? ask() : sending.run(onSent, ask);
 }
@@ -20,7 +20,7 @@ export function noteSent<T>(onSent: (() => void) | undefined, ask: () => T): T {
 function noting(handler: Dispatcher.DispatchHandler, onSent: () => void): Dispatcher.DispatchHandler {
   return {
     onRequestStart(controller, context) {
-      // The handler throws where the caller has hung up while the connection was opened.
+      // The handler throws if the caller hung up while the connection was being opened.
       handler.onRequestStart?.(controller, context);
       if (!controller.aborted) onSent();
     },

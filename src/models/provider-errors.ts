@@ -2,19 +2,19 @@ import { errors, PurserError } from "../errors.ts";
 import type { Model } from "./models.types.ts";
 
 /**
- * A provider's failures in our words. Its own words, its address and what it was sent stay out of the message: they
- * may hold the operator's key or another customer's text. The cause is kept for the log as a short description.
+ * A provider's failures in our words. The message never contains the provider's text, address or request, which may
+ * hold the operator's key or another customer's text. The log gets a short description of the cause.
  */
 
 const CONTEXT_LENGTH = /context.?length|context.?window|maximum context|too long|too many (input )?tokens/i;
-/** A field of the request as providers name it in `error.param`; anything else is not repeated. */
+/** A request field in `error.param` of a provider. Other values are not repeated. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]*(\[\d{1,4}\]|\.[A-Za-z_][A-Za-z0-9_]*){0,8}$/;
 
-/** What a provider answered instead of a completion: of `body`, only its code and field name are read. */
+/** A provider's answer that is not a completion. Only the code and the field name in `body` are read. */
 export interface Refusal {
   status: number;
   body: unknown;
-  /** The Retry-After header's seconds, when it had one. */
+  /** The seconds of the Retry-After header, if any. */
   retry_after_s: number | undefined;
 }
 
@@ -46,13 +46,13 @@ export function failureOfStatus({ status, body, retry_after_s }: Refusal, model:
   );
 }
 
-/** The provider could not be reached, or what it sent made no sense. */
+/** The failure when the provider could not be reached or sent an invalid answer. */
 export function brokenProvider(model: Model, detail: string): PurserError {
   const cause = new Error(`provider ${model.owned_by}: ${detail}`);
   return errors.upstream("The model's provider did not give a usable answer. Retry, or use another model.", cause);
 }
 
-/** The failure for whatever a request to the provider threw. An abort is passed on as it is. */
+/** The failure for any error that a request to the provider threw. An abort is passed on unchanged. */
 export function failureOfThrown(thrown: unknown, model: Model, signal: AbortSignal): unknown {
   if (thrown instanceof PurserError) return thrown;
   if (signal.aborted) return signal.reason;
@@ -61,7 +61,7 @@ export function failureOfThrown(thrown: unknown, model: Model, signal: AbortSign
   return brokenProvider(model, code ?? name ?? "failed");
 }
 
-/** Whether another model may answer where this one failed: not when the request itself was at fault. */
+/** Whether another model may answer after this failure. False if the request itself caused it. */
 export function isProviderFailure(error: unknown): error is PurserError {
   return error instanceof PurserError && (error.code === "upstream_error" || error.code === "upstream_timeout");
 }

@@ -9,15 +9,15 @@ interface KindTraits {
   readonly api_key_env: string | null;
   /** The operator must give `base_url`: the kind has no public address. */
   readonly needs_address: boolean;
-  /** Fields of a request that are sent in addition to `SERVED_FIELDS`. */
+  /** Request fields that are sent in addition to `SERVED_FIELDS`. */
   readonly forwarded_fields: readonly string[];
-  /** The operator may let more fields through (`forward`): the request goes out as JSON, not through an SDK. */
+  /** The operator may allow more fields (`forward`), because the request is sent as JSON, not through an SDK. */
   readonly takes_other_fields: boolean;
-  /** Takes back the reasoning and the signatures that models of some providers add to their answers. */
+  /** Accepts the reasoning and signatures in earlier answers, which models of some providers add. */
   readonly takes_other_answers: boolean;
-  /** Takes http addresses of pictures. False also where an address could be that of a film, which costs far more. */
+  /** Accepts http addresses of pictures. Also false if an address could lead to a film, which costs far more. */
   readonly takes_image_addresses: boolean;
-  /** The SDK adds its thinking budget to the output cap: the adapter is told the cap and keeps the budget within it. */
+  /** The SDK adds its thinking budget to the output cap. The adapter gets the cap and keeps the budget within it. */
   readonly adds_thinking_to_cap?: true;
   /** The SDK's options for `parallel_tool_calls: false`. */
   readonly one_tool_at_a_time?: Record<string, Record<string, boolean>>;
@@ -58,7 +58,7 @@ export const PROVIDER_KINDS = {
   },
 } as const satisfies Record<string, KindTraits>;
 
-/** How a provider is called. */
+/** The kind of a provider, which selects its adapter. */
 export type ProviderKind = keyof typeof PROVIDER_KINDS;
 
 /** What the service knows about a kind. */
@@ -66,15 +66,15 @@ export function traitsOf(kind: ProviderKind): KindTraits {
   return PROVIDER_KINDS[kind];
 }
 
-/** A provider as the operator's file names it, or as built in. */
+/** A provider from the operator's file, or a built-in one. */
 export interface ProviderSettings {
   name: string;
   kind: ProviderKind;
-  /** Without a slash at its end; null: the kind's public address. */
+  /** Without a trailing slash; null: the kind's public address. */
   base_url: string | null;
-  /** The variable that holds the key; null: none is sent. */
+  /** The variable that holds the key; null: no key is sent. */
   api_key_env: string | null;
-  /** Fields of a request that the operator lets through beside its kind's list. */
+  /** Request fields that the operator allows in addition to the list of the provider's kind. */
   forward?: readonly string[];
 }
 

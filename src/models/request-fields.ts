@@ -13,11 +13,11 @@ import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
 
 /**
- * Which fields of a request reach a provider. A field that is on no list is rejected: the provider could bill it at
- * another rate than the model's. Pure. docs/guides/developers.md shows these lists; a test compares them.
+ * The request fields that reach a provider. A field on no list is rejected: the provider could bill it at another rate
+ * than the model's. Pure. docs/guides/developers.md shows these lists; a test compares them.
  */
 
-/** The service reads these itself, for every kind of provider. */
+/** Fields that the service itself reads, for every kind of provider. */
 export const SERVED_FIELDS = [
   "model",
   "messages",
@@ -36,7 +36,7 @@ export const SERVED_FIELDS = [
   "stream_options",
 ] as const;
 
-/** Hints that change no price. They are dropped where the provider lacks them. */
+/** Hints that change no price. They are dropped if the provider does not support them. */
 export const ADVISORY_FIELDS = [
   "user",
   "metadata",
@@ -55,7 +55,7 @@ export const ADVISORY_FIELDS = [
   "verbosity",
 ] as const;
 
-/** Values that ask for nothing beyond the default. `store` must be one of them wherever it is sent. */
+/** Values that request only the default. `store` must have one of them for every provider. */
 export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   n: [1],
   best_of: [1],
@@ -73,11 +73,11 @@ const served = new Set<string>(SERVED_FIELDS);
 const advisory = new Set<string>(ADVISORY_FIELDS);
 
 const MESSAGE_FIELDS = new Set(["role", "content", "name", "tool_calls", "tool_call_id", "refusal"]);
-/** Several OpenAI-compatible providers want a model's reasoning back with its answer; OpenAI rejects it. */
+/** Several OpenAI-compatible providers expect a model's reasoning back with its answer; OpenAI rejects it. */
 export const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_details"] as const;
 const ANSWER_FIELDS = new Set<string>([...MESSAGE_FIELDS, ...REASONING_FIELDS]);
 const CALL_FIELDS = new Set(["id", "type", "function"]);
-/** Gemini, asked as OpenAI is, signs its calls in `extra_content`. */
+/** Gemini's OpenAI-compatible API signs its calls in `extra_content`. */
 const SIGNED_CALL_FIELDS = new Set([...CALL_FIELDS, "extra_content"]);
 const CALLED_FIELDS = new Set(["name", "arguments"]);
 const TOOL_FIELDS = new Set(["type", "function"]);
@@ -88,7 +88,7 @@ const FORMAT_FIELDS = new Set(["type"]);
 const SCHEMA_FORMAT_FIELDS = new Set(["type", "json_schema"]);
 const SCHEMA_FIELDS = new Set(["name", "description", "schema", "strict"]);
 const STREAM_FIELDS = new Set(["include_usage", "include_obfuscation"]);
-/** The types of content parts, and what each may hold. */
+/** The types of content parts, and the fields of each. */
 const PART_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
   text: new Set(["type", "text"]),
   refusal: new Set(["type", "refusal"]),
@@ -101,13 +101,13 @@ const MEDIA_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
   file: new Set(["file_id", "file_data", "filename"]),
   input_audio: new Set(["data", "format"]),
 };
-/** What a model must declare in `supports` to be sent a part. */
+/** The field of `supports` that a model must declare to receive a part. */
 const DECLARED_BY = { image_url: "vision", file: "files", input_audio: "audio" } as const;
 
 type Fields = Record<string, unknown>;
 type Target = Pick<Model, "id" | "kind" | "forward" | "supports">;
 
-/** The request with the fields that `model` is sent. Throws a 400 that names the first one that is not allowed. */
+/** The request with the fields that `model` accepts. Throws a 400 that names the first field that is not allowed. */
 export function forwardedRequest(request: ChatRequest, model: Target): ChatRequest {
   const forwarded: Fields = {};
   for (const [field, value] of Object.entries(request)) {
@@ -124,7 +124,7 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
   return forwarded as ChatRequest;
 }
 
-/** Whether a field goes on. False: it is accepted and dropped. */
+/** Whether a field is forwarded. False: it is accepted and dropped. */
 function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
   if (served.has(field) || forward.includes(field)) return true;
   const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
@@ -165,7 +165,7 @@ function takenParts({ supports }: Target): string {
   return `Send ${["text", ...media.map(([type]) => type)].join(", ")}, or choose another model (GET /api/v1/models, supports).`;
 }
 
-/** Other fields of a call are of the provider that made it: they are dropped. */
+/** Other fields of a call belong to the provider that made it, so they are dropped. */
 function callOf(call: ToolCall, { kind }: Target): ToolCall {
   const kept = keep(call, traitsOf(kind).takes_other_answers ? SIGNED_CALL_FIELDS : CALL_FIELDS, "", true);
   return { ...kept, function: keep(call.function, CALLED_FIELDS, "", true) };
@@ -190,8 +190,8 @@ function toolOf(tool: FunctionTool, param: string): FunctionTool {
 }
 
 /**
- * The object with its allowed fields. Hints and nulls are dropped; `is_answer`: so is every other field, since an
- * answer that a client sends back has fields of its provider's own.
+ * The object with its allowed fields, without hints and nulls. With `is_answer`, all other fields are dropped too: an
+ * answer that a client sends back has its provider's own fields.
  */
 function keep<Value extends object>(
   value: Value,

@@ -121,7 +121,7 @@ function tierOf(score: number): Tier {
   return score >= TIER_FROM.standard ? "standard" : "economy";
 }
 
-/** 0 in the tier. At the same distance a better tier is nearer than a lesser one. */
+/** The distance to a tier; 0 in the tier. A better tier is nearer than a lesser one at the same distance. */
 function distance(model: Model, tier: Tier): number {
   const steps = TIERS.indexOf(model.tier) - TIERS.indexOf(tier);
   return steps >= 0 ? steps * 2 : -steps * 2 + 1;

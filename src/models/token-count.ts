@@ -4,15 +4,15 @@ import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
 import { REASONING_FIELDS } from "./request-fields.ts";
 
 /**
- * Tokens are estimated from bytes, never by a tokeniser: those are slow, and quadratic on hostile input. A hold takes
- * half a token a byte, which nothing natural exceeds; a bill without the provider's figures takes the usual quarter.
+ * Tokens are estimated from bytes: tokenisers are slow, and quadratic on hostile input. A hold takes half a token per
+ * byte, more than any natural text; a bill without the provider's figures takes the usual quarter.
  */
 const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
-/** No model reads or writes as much in one call: a usage report above is nonsense. */
+/** No model reads or writes as much in one call: a higher usage report is invalid. */
 const MAX_REPORTED_TOKENS = 100_000_000;
 
-/** What the input of a request of `bytes` is held for: ceil(bytes / 2) for its text, the worst case of its other parts. */
+/** The hold for the input of a request of `bytes`: ceil(bytes / 2) for its text, the worst case for its other parts. */
 export function heldInput(
   { request, model }: ModelRequest,
   bytes: number,
@@ -23,14 +23,14 @@ export function heldInput(
   return { input_tokens: text_tokens + media_tokens, media_tokens, likely_tokens: text_tokens + likely_tokens };
 }
 
-/** Tokens billed for `text` when the provider reported none: ceil(UTF-8 bytes / 4). */
+/** Tokens billed for `text` if the provider reported none: ceil(UTF-8 bytes / 4). */
 export function estimateTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / BILL_BYTES_PER_TOKEN);
 }
 
 /**
- * The bill of a call whose provider reported no usable figures. Pictures, files and audio cost what was held for them:
- * nothing shows that the provider bills less.
+ * The bill of a call whose provider reported no usable figures. Pictures, files and audio cost the amount of their
+ * hold: there is no evidence that the provider bills less.
  */
 export function estimateCounts({ request, media_tokens }: ProviderRequest, output: string): Counts {
   return {
@@ -43,8 +43,8 @@ export function estimateCounts({ request, media_tokens }: ProviderRequest, outpu
 }
 
 /**
- * Whether the messages' texts are estimated above `tokens` by their length alone. It builds no text: what it refuses is
- * not written out for a provider, which takes seconds for 32 MB.
+ * Whether the length of the messages' texts alone is estimated above `tokens`. It builds no text, so that a rejected
+ * request is not serialized for a provider, which takes seconds for 32 MB.
  */
 export function isTextOver(request: ChatRequest, tokens: number): boolean {
   let characters = 0;
@@ -55,7 +55,7 @@ export function isTextOver(request: ChatRequest, tokens: number): boolean {
   return characters > tokens * BILL_BYTES_PER_TOKEN;
 }
 
-/** All that the model reads of a request, in order: texts, tool calls, tool results and tool definitions. */
+/** The parts of a request that the model reads, in order: texts, tool calls, tool results and tool definitions. */
 export function promptText(request: ChatRequest): string {
   const texts: string[] = [];
   for (const message of request.messages) {
@@ -67,7 +67,7 @@ export function promptText(request: ChatRequest): string {
   return texts.join("\n");
 }
 
-/** `promptText`, and what else of a request its provider bills as input. */
+/** `promptText`, and the other parts of a request that its provider bills as input. */
 export function billedText(request: ChatRequest): string {
   const texts = [promptText(request)];
   const add = (value: unknown) => {
@@ -82,8 +82,8 @@ export function billedText(request: ChatRequest): string {
 }
 
 /**
- * OpenAI's usage object as counts, or null when it is missing or nonsense (negative, fractional, beyond what the model
- * can, nothing at all): a provider's slip must not move money.
+ * OpenAI's usage object as counts, or null if it is missing or invalid: negative, fractional, above any model's limit,
+ * or all zero. A provider's mistake must not move money.
  */
 export function countsOfUsage(usage: unknown): Counts | null {
   if (typeof usage !== "object" || usage === null) return null;
@@ -92,7 +92,7 @@ export function countsOfUsage(usage: unknown): Counts | null {
   const completion_details = detailsOf(reported.completion_tokens_details);
   const { prompt_tokens, completion_tokens, total_tokens } = reported;
   const reasoning_tokens = completion_details.reasoning_tokens ?? 0;
-  // Some providers (xAI) count reasoning beside completion_tokens, not in it; their total tells.
+  // Some providers (xAI) count reasoning in addition to completion_tokens; their total shows this.
   const with_reasoning = Number(completion_tokens) + Number(reasoning_tokens);
   const is_beside = total_tokens === Number(prompt_tokens) + with_reasoning;
   return checkedCounts({
@@ -103,13 +103,13 @@ export function countsOfUsage(usage: unknown): Counts | null {
   });
 }
 
-/** Counts as some provider reported them, or null unless all are whole and in bounds, and some were counted. */
+/** The counts that a provider reported, or null unless all are integers within bounds and not all are 0. */
 export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, unknown>): Counts | null {
   const { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens } = reported;
   const isCount = (value: unknown): value is number =>
     typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_REPORTED_TOKENS;
   if (!isCount(input_tokens) || !isCount(output_tokens)) return null;
-  // Servers that do not count say 0 and 0; every prompt has a token.
+  // Servers that do not count report 0 and 0, but every prompt has at least one token.
   if (input_tokens + output_tokens === 0) return null;
   return {
     input_tokens,

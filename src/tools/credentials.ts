@@ -8,7 +8,7 @@ import type { Vault } from "../vault/vault.service.ts";
 import type { OpenedSecret, Opening } from "../vault/vault.types.ts";
 import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
 
-/** A secret where the owner's settings bind it: to hosts, methods and paths, and to a place in the request. */
+/** The owner's settings for one secret: its hosts, methods and paths, and its place in the request. */
 export type Binding = Pick<AuthSettings, "secret" | "hosts" | "methods" | "paths" | "inject">;
 
 export interface CredentialsDeps {
@@ -17,7 +17,7 @@ export interface CredentialsDeps {
   log: Pick<Log, "error">;
 }
 
-/** A secret opened for one call, and where it may go in it. */
+/** A secret opened for one call, with its place in the request. */
 export interface OpenedCredential extends Credential {
   readonly secret: OpenedSecret;
 }
@@ -31,15 +31,15 @@ export interface Intended {
   readonly signal: AbortSignal;
 }
 
-/** Whether a binding's hosts, methods and paths take in a request. */
+/** Whether a request matches a binding's hosts, methods and paths. */
 export function isBound({ hosts, methods = ["GET"], paths }: Binding, url: URL, method: string): boolean {
   if (!isListedHost(url, hosts) || !methods.some((each) => each === method)) return false;
   return paths === undefined || (!isAmbiguous(url.pathname) && paths.some((path) => matches(url.pathname, path)));
 }
 
 /**
- * Whether another server may read another path than this one: encoded slashes, dots and controls, `..;`, empty segments,
- * and what is no UTF-8 (`%c0%ae`, `%u002e`) or is a dot or slash to who folds characters (U+FF0E).
+ * Whether some servers may read this path as another one: encoded slashes, dots and controls, `..;`, empty segments,
+ * invalid UTF-8 (`%c0%ae`, `%u002e`), or characters that normalization turns into a dot or slash (U+FF0E).
  */
 function isAmbiguous(path: string): boolean {
   try {
@@ -51,7 +51,7 @@ function isAmbiguous(path: string): boolean {
 
 const OTHERWISE_READ = /%2f|%5c|%2e|%25|\.\.|\/\/|\\|\p{Cc}/iu;
 
-/** Whether `path` is `pattern`, in which `*` stands for any text. Linear in their product at worst, whatever they are. */
+/** Whether `path` matches `pattern`; `*` matches any text. The worst case takes time linear in the product of both. */
 function matches(path: string, pattern: string): boolean {
   const [first = "", ...rest] = pattern.split("*");
   const last = rest.pop();
@@ -67,8 +67,8 @@ function matches(path: string, pattern: string): boolean {
 }
 
 /**
- * Opens the secrets that go along with a request, one for each place in it; a failed step when one cannot be used. For a
- * destination that would be refused none is: the log of its uses is not to tell of one.
+ * Opens the secrets for a request, one for each place in it. Returns a failed step when a secret cannot be used or the
+ * destination is blocked; a blocked destination opens no secret, so the log of uses never lists it.
  */
 export async function openCredentials(
   bindings: readonly Binding[],
@@ -105,13 +105,16 @@ export async function openCredentials(
   return credentials;
 }
 
-/** The bindings that a request uses: of several for one place in it, the first. */
+/** The bindings that a request uses. If several have the same place, the first one is used. */
 function firstOfEachPlace(bindings: readonly Binding[]): Binding[] {
   const places = bindings.map(({ inject }) => placeOf(inject));
   return bindings.filter((_, index) => places.indexOf(places[index] as string) === index);
 }
 
-/** A secret that signs what is sent: it does not leave, and is looked for in the answer. A failed step when it cannot be used. */
+/**
+ * Opens a secret that signs a request: it is not sent, and the answer is searched for it. Returns a failed step when it
+ * cannot be used.
+ */
 export async function openSigningSecret(
   name: string,
   intended: Intended,
@@ -165,8 +168,8 @@ function mayGoTo({ allowed_hosts }: OpenedSecret, url: URL): boolean {
 }
 
 /**
- * The failed step when texts that the safety layer has made hold a secret: it joins what a page had taken apart. Also the
- * failed step when they cannot be searched for one; null when they may be used.
+ * Searches texts from the safety layer for secrets, because the safety layer joins text that a page had split. Returns
+ * a failed step when they hold a secret or cannot be searched; null when they may be used.
  */
 export async function leakIn(
   texts: readonly string[],
@@ -182,7 +185,10 @@ export async function leakIn(
   return names.length === 0 ? null : await reflected(names, { credentials, run }, deps);
 }
 
-/** Takes secrets that came back out of use; the failed step that ends the run, also where the vault cannot be asked for that. */
+/**
+ * Takes secrets that a site sent back out of use. Returns the failed step that ends the run, also when the vault is
+ * unavailable.
+ */
 export async function reflected(
   names: readonly string[],
   { credentials, run }: { credentials: readonly OpenedCredential[]; run: RunRef },

@@ -1,25 +1,25 @@
 import { isListedHost } from "../contract/hosts.ts";
 
-/** Where a tool may go, as far as the user's configuration and the run's taint say. Pure; addresses are outbound's job. */
+/** The destinations that the user's configuration and the run's taint allow a tool. Pure; outbound checks addresses. */
 
-/** What has come into a run so far. */
+/** The content that has entered a run so far. */
 export interface Taint {
   /** Untrusted content has entered the run. */
   readonly tainted: boolean;
-  /** All that the owner wrote: system prompt, run prompt, their messages. */
+  /** All text that the owner wrote: system prompt, run prompt, their messages. */
   readonly owner_text: string;
   /** Links of the pages fetched in this run. */
   readonly links: ReadonlySet<string>;
 }
 
-/** As long as web_fetch takes them. */
+/** An address, up to the length that web_fetch accepts. */
 const OWNER_URL = /https?:\/\/[^\s<>"'`]{1,4000}/gi;
-/** What ends a sentence, and not the address in it. */
+/** Characters that end a sentence, not the address in it. */
 const TRAILING = new Set(").,;:!?]}*");
 
 /**
- * contract 7: after untrusted content has entered, only URLs that the owner wrote, or that a fetched page links to, or
- * at a host that the owner listed. Whatever the model puts together is refused: an address can carry data out.
+ * contract 7: after untrusted content has entered, only URLs that the owner wrote, that a fetched page links to, or at
+ * a host that the owner listed. URLs that the model composed are blocked, because an address can carry data out.
  */
 export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): boolean {
   if (!taint.tainted || isListedHost(url, hosts)) return true;
@@ -31,7 +31,7 @@ export function isUrlKnown(url: URL, taint: Taint, hosts: readonly string[]): bo
   );
 }
 
-/** The fragment is never sent: two addresses that differ in it alone are one destination. */
+/** The fragment is never sent: two addresses that differ only in the fragment are one destination. */
 function withoutFragment(href: string): string {
   return href.split("#", 1)[0] ?? href;
 }

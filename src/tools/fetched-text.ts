@@ -1,14 +1,14 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { SanitizeRequest } from "../safety/sanitize.ts";
 
-/** How far into a page its own statement of charset is looked for (HTML standard: the first 1024 bytes). */
+/** Part of a page that is searched for its own charset declaration (HTML standard: the first 1024 bytes). */
 const META_BYTES = 1024;
-/** Bytes that are decoded at once: 5 ms in the slowest charset, iso-2022-jp. */
+/** Bytes decoded in one turn: 5 ms in the slowest charset, iso-2022-jp. */
 const DECODED_BYTES = 262_144;
 
 /**
- * What kind of text a response is, by its Content-Type; null for what web_fetch does not read.
- * A response without a type counts as HTML: of all readings that one keeps the least.
+ * The kind of text of a response, by its Content-Type; null for types that web_fetch does not read.
+ * A response without a type counts as HTML, because the HTML reader keeps the least.
  */
 export function kindOf(content_type: string, path: string): SanitizeRequest["kind"] | null {
   const type = mediaType(content_type);
@@ -29,7 +29,7 @@ export function kindOf(content_type: string, path: string): SanitizeRequest["kin
   }
 }
 
-/** Of a text whose type nobody told: what begins like JSON is read as that, lest its escapes hide something. */
+/** The kind of a text without a known type. Text that begins like JSON is JSON: its escapes may hide attacks. */
 export function textKind(content: string): "json" | "text" {
   return /^[[{"]/.test(content.trimStart()) ? "json" : "text";
 }
@@ -39,7 +39,10 @@ export function mediaType(content_type: string): string {
   return (content_type.split(";")[0] ?? "").trim().toLowerCase();
 }
 
-/** Bytes to text: byte order mark, then the header's charset, then the page's own, then UTF-8. Never throws. The event loop goes on between parts of a long text. */
+/**
+ * Bytes to text. The charset comes from the byte order mark, the header, the page, or is UTF-8. Never throws; yields
+ * to the event loop between parts of a long text.
+ */
 export async function decodeText(body: Buffer, content_type: string): Promise<string> {
   const label = charsetOfMark(body) ?? charsetIn(content_type) ?? charsetIn(body.toString("latin1", 0, META_BYTES));
   const charset = decoder(label ?? "utf-8");

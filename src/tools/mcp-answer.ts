@@ -2,16 +2,16 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 
 /** Checks an MCP server's answer before any of it is parsed, in one pass over its bytes. */
 
-/** JSON.parse, and what reads its value, take a deep one apart level by level. */
+/** JSON.parse and the readers of its value recurse into each level. */
 const MAX_DEPTH = 128;
-/** Values and keys of all messages, and lines of a stream. JSON.parse takes some 20 ms for this many. */
+/** Values and keys of all messages, and lines of a stream. JSON.parse takes about 20 ms for this number. */
 const MAX_VALUES = 50_000;
 const MAX_STREAM_MESSAGES = 200;
-/** Bytes that are checked at once: 1 ms. */
+/** Bytes checked in one turn: 1 ms. */
 const PART_BYTES = 262_144;
 
 const [QUOTE, BACKSLASH, LINE_FEED, CARRIAGE_RETURN] = [0x22, 0x5c, 0x0a, 0x0d];
-/** What a byte outside of strings does: opens or closes a level, begins another value, ends a line, begins a string. */
+/** Effect of a byte outside of strings: opens or closes a level, begins another value, ends a line, begins a string. */
 const [OPENS, CLOSES, PARTS, BREAKS, QUOTES] = [1, 2, 3, 4, 5];
 const EFFECT = new Uint8Array(256);
 for (const byte of Buffer.from("[{")) EFFECT[byte] = OPENS;
@@ -20,7 +20,7 @@ for (const byte of Buffer.from(",:")) EFFECT[byte] = PARTS;
 for (const byte of [LINE_FEED, CARRIAGE_RETURN]) EFFECT[byte] = BREAKS;
 EFFECT[QUOTE] = QUOTES;
 
-/** How far the check has come. */
+/** The state of the check. */
 interface Progress {
   readonly is_stream: boolean;
   at: number;
@@ -28,11 +28,11 @@ interface Progress {
   depth: number;
   values: number;
   messages: number;
-  /** Where the line began. */
+  /** Index of the line's first byte. */
   line_from: number;
 }
 
-/** Why an answer is not parsed: a clause about the server. null when it may be. The event loop goes on in between. */
+/** Why an answer may not be parsed, as a clause about the server; null if it may. Yields to the event loop. */
 export async function oddityOf(body: Uint8Array, content_type: string): Promise<string | null> {
   const is_stream = content_type.toLowerCase().includes("event-stream");
   const progress = { is_stream, at: 0, is_in_string: false, depth: 0, values: 0, messages: 0, line_from: 0 };
@@ -68,7 +68,7 @@ function oddityIn(body: Uint8Array, progress: Progress, to: number): string | nu
   return null;
 }
 
-/** Goes to the end of a string, or to `to`. In a stream a string ends with its line, for JSON has none with line breaks. */
+/** Skips to the end of a string, or to `to`. In a stream, a line break ends it: JSON strings contain no line breaks. */
 function leaveString(body: Uint8Array, progress: Progress, to: number): void {
   const { is_stream } = progress;
   let { at } = progress;
@@ -77,7 +77,7 @@ function leaveString(body: Uint8Array, progress: Progress, to: number): void {
     if (byte === BACKSLASH) at += 1;
     else if (byte === QUOTE || (is_stream && (byte === LINE_FEED || byte === CARRIAGE_RETURN))) {
       progress.is_in_string = false;
-      // The line break is read again, as one outside of strings.
+      // The caller reads the line break again, as one outside of strings.
       progress.at = byte === QUOTE ? at + 1 : at;
       return;
     }

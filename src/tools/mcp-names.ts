@@ -1,15 +1,15 @@
 import { createHash } from "node:crypto";
 import type { McpServer, McpSettings } from "../contract/tools.ts";
 
-/** How tools of MCP servers are named to models. Pure. */
+/** The names that models use for tools of MCP servers. Pure. */
 
-/** Between a server's name, which has none, and its tool's. */
+/** Separates the server's name, which cannot contain it, from the tool's name. */
 const BETWEEN = "__";
-/** What model providers take as a function's name. */
+/** The longest function name that model providers accept. */
 const NAME_CHARACTERS = 64;
 const HASH_CHARACTERS = 8;
 
-/** `server__tool`. A name that models cannot call is spelled out of what they can, and made unique by a hash. */
+/** `server__tool`. If models cannot call that name, invalid characters become `_`, and a hash makes the name unique. */
 export function mcpToolName(server: string, tool: string): string {
   const name = `${server}${BETWEEN}${tool}`;
   const spelled = name.replaceAll(/[^A-Za-z0-9_-]/g, "_");
@@ -18,12 +18,12 @@ export function mcpToolName(server: string, tool: string): string {
   return `${spelled.slice(0, NAME_CHARACTERS - HASH_CHARACTERS - 1)}_${hash}`;
 }
 
-/** Whether a call's name is that of a server's tool. */
+/** Whether a call's name belongs to a tool of an MCP server. */
 export function isMcpName(name: string): boolean {
   return name.includes(BETWEEN);
 }
 
-/** The server whose tool a call's name is; undefined for other names. */
+/** The server of the tool that a call names; undefined for other names. */
 export function serverOf({ servers = [] }: McpSettings, name: string): McpServer | undefined {
   const server = name.slice(0, Math.max(0, name.indexOf(BETWEEN)));
   return servers.find((each) => each.name === server);

@@ -9,16 +9,16 @@ export interface ListedTool {
   readonly inputSchema: Record<string, unknown>;
 }
 
-/** Passes a text through the safety layer; null when it cannot be judged. */
+/** Passes a text through the safety layer; null when the text cannot be judged. */
 export type Judge = Sanitizer["sanitize"];
 
 const MAX_DESCRIPTION_CHARS = 1_000;
 const MAX_SCHEMA_CHARS = 10_000;
-/** What a description says where a schema has none. */
+/** Limit for the description of one parameter. */
 const MAX_PARAMETER_CHARS = 300;
 const MAX_DEPTH = 12;
 const PROPERTY_NAME = /^[\w.$:@/-]{1,64}$/;
-/** What of JSON Schema says which arguments a tool takes; the rest, titles and examples too, is left out. */
+/** The JSON Schema keywords that define a tool's arguments. All others, titles and examples too, are left out. */
 const KEYWORDS = new Set([
   "type",
   "properties",
@@ -47,20 +47,20 @@ const KEYWORDS = new Set([
   "$defs",
   "definitions",
 ]);
-/** Their keys are names that the server chose. */
+/** Keywords whose keys are names that the server chose. */
 const NAMING = new Set(["properties", "$defs", "definitions"]);
 
 /**
- * A tool with its texts made safe: a server writes them, and every call of the model reads them. null for a tool whose
- * texts give instructions, or whose schema is too large or too odd to be handed on.
+ * A tool with safe texts: the server writes the texts, and the model reads them in every call. null for a tool whose
+ * texts give instructions, or whose schema is too large or too odd to pass on.
  */
 export async function safeTool(tool: ListedTool, judge: Judge): Promise<ListedTool | null> {
   const description = await safeText(tool.description, MAX_DESCRIPTION_CHARS, judge);
   const size = JSON.stringify(tool.inputSchema).length;
   if (description === null || size > MAX_SCHEMA_CHARS) return null;
   const schema = await safeSchema(tool.inputSchema, judge, 0);
-  // What the keywords say (names, values of enum) is text of the server's as well, and so is the tool's own name.
-  // They cannot be changed, since calls repeat them: a tool whose names or values are not safe as they stand is left out.
+  // The server also writes the names and enum values in the schema and the tool's own name. They cannot be changed,
+  // since calls repeat them: a tool with an unsafe name or value is left out.
   const written = JSON.stringify(schema);
   if (schema === null || (await safeText(written, MAX_SCHEMA_CHARS, judge)) !== written) return null;
   if ((await safeText(tool.name.replaceAll(/[_.:/-]+/g, " "), MAX_DESCRIPTION_CHARS, judge)) === null) return null;
@@ -94,7 +94,7 @@ async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<u
   return Object.fromEntries(entries);
 }
 
-/** Of `enum` and the like the values are data, not schemas. */
+/** The values of `enum` and similar keywords are data, not schemas. */
 async function safeValue(key: string, value: unknown, judge: Judge, depth: number): Promise<unknown> {
   return ["enum", "const", "required", "type"].includes(key) ? (value ?? null) : safeSchema(value, judge, depth + 1);
 }
@@ -111,8 +111,8 @@ async function safeNames(value: unknown, judge: Judge, depth: number): Promise<u
 }
 
 /**
- * The text as a reader sees it; null when it gives instructions. It is taken whole or not at all: with single sentences
- * removed, as from a page, it would tell of another tool than the server's.
+ * The text as a reader sees it; null when it gives instructions. Single sentences are not removed, as they are from a
+ * page: the rest would describe another tool than the server's.
  */
 async function safeText(text: string, max_chars: number, judge: Judge): Promise<string | null> {
   if (text === "") return "";

@@ -13,17 +13,19 @@ import {
 import { oddityOf } from "./mcp-answer.ts";
 import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
 
-/** Of one message and its answer; a server's stream is read to its end before anything of it is used. */
+/** Limits of one message and its answer. A server's stream is read to its end before any of it is used. */
 const LIMITS = { timeout_ms: 60_000, max_redirects: 3 } as const;
 const CLIENT = { name: "purser", version: "1" };
 /**
- * Of one session. What it is opened for takes a dozen at most; whatever a server asks back, a ping say, is answered by a
- * message more, and one answer of a server's has room for a hundred thousand pings.
+ * Limit of one session, whose own work takes at most a dozen messages. Each request from the server, such as a ping,
+ * costs one more message, and one answer of a server has room for a hundred thousand pings.
  */
 const MAX_MESSAGES = 50;
-/** What the protocol sends by; it also listens by GET, which is answered here: nobody waits for what comes unasked. */
+/**
+ * The methods that the protocol sends with. It also listens with GET; `send` skips that, as no code reads such events.
+ */
 const METHODS: NonNullable<Binding["methods"]> = ["POST", "DELETE"];
-/** Answers without a body (Fetch standard, "null body status"), and 202, by which servers take a notification. */
+/** Answers without a body (Fetch standard, "null body status"), and 202, with which servers accept a notification. */
 const BODILESS = new Set([202, 204, 205, 304]);
 
 export interface McpDeps extends CredentialsDeps {
@@ -36,9 +38,9 @@ export interface McpSession {
 }
 
 /**
- * Opens a session with an MCP server over streamable HTTP, for `work` alone. Every message goes out by the guarded client,
- * to the server's own origin. What fails comes back as a failed step; only an abort of `signal` throws.
- * @param max_bytes of all answers of the session together.
+ * Opens a session with an MCP server over streamable HTTP, only for `work`. Outbound sends every message, only to the
+ * server's own origin. Failures are returned as a failed step; only an abort of `signal` throws.
+ * @param max_bytes limit for all answers of the session together.
  */
 export async function withMcpServer<T>(
   server: McpServer,
@@ -61,14 +63,14 @@ export async function withMcpServer<T>(
       left_bytes -= answer?.body.length ?? 0;
       return answer === null ? new Response(null, { status: 405 }) : asResponse(answer);
     } catch (error) {
-      // What comes after a reflection must not hide it.
+      // A later failure must not hide a reflected secret.
       if (!isReflection(failure)) failure = isTooLarge(error) ? answeredTooMuch(max_bytes) : error;
-      // Whoever waits for an answer would wait until it is late.
+      // Without the close, pending requests would wait until their timeout.
       if (messages > MAX_MESSAGES) client.close().catch(() => {});
       throw error;
     }
   };
-  // Only a node whose agents use MCP pays for it: 36 MB and a tenth of a second.
+  // Loaded on first use: it costs 36 MB and a tenth of a second, and not every node has agents that use MCP.
   const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
   const client = new Client(CLIENT, { capabilities: {} });
   const transport = new StreamableHTTPClientTransport(url, { fetch: guarded, redirectPolicy: "follow" });
@@ -85,7 +87,7 @@ export async function withMcpServer<T>(
   }
 }
 
-/** The failed step of a session that broke off. What a server itself says went wrong is its own text: it is not repeated. */
+/** The failed step of a session that broke off. It does not repeat the server's own error text. */
 async function failed(
   error: unknown,
   { server, credentials, run }: { server: McpServer; credentials: readonly OpenedCredential[]; run: RunRef },
@@ -123,7 +125,7 @@ function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
   return { ...auth, hosts: auth.hosts ?? [url.host], methods: auth.methods ?? METHODS };
 }
 
-/** What the server answers to one message, checked but not parsed; null for a GET, which is not sent. */
+/** The server's answer to one message, checked but not parsed; null for a GET, which is not sent. */
 async function send(
   outbound: Outbound,
   message: {

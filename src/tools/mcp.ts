@@ -22,16 +22,16 @@ import {
   unknownTool,
 } from "./tools.types.ts";
 
-/** A listing serves all runs of an agent for so long; one that failed is tried again sooner. */
+/** How long one listing serves all runs of an agent. A failed listing is retried sooner. */
 const LISTED_MS = 300_000;
 const FAILED_MS = 30_000;
 const LISTINGS_KEPT = 500;
 const LISTING_MS = 10_000;
-/** Of one server. */
+/** Limits of one server. */
 const MAX_PAGES = 10;
 const MAX_TOOLS = 100;
 const CALL_MS = 60_000;
-/** All answers of one session, in which tools are listed or one is called. */
+/** Limits for all answers of one session, which lists tools or calls one. */
 const LISTING_BYTES = 262_144;
 const CALL_BYTES = 2_000_000;
 
@@ -53,7 +53,7 @@ const resultSchema = z.object({
   isError: z.boolean().optional(),
 });
 
-/** The tools of the MCP servers that an agent's owner names. */
+/** The tools of the MCP servers that an agent's owner configured. */
 export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
   contract: mcp,
   has_servers: true,
@@ -65,17 +65,17 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
   create: createMcpTools,
 };
 
-/** A tool as models are told of it, and as its server calls it. */
+/** A tool with its definition for the model and its name on the server. */
 interface Known extends ListedTool {
   readonly definition: ToolDefinition;
 }
-/** Why there are none, when the server could not be asked. */
+/** A server's tools. `failure` is the reason why the server could not be asked, and then there are no tools. */
 interface Listing {
   readonly tools: readonly Known[];
   readonly failure: ToolResult | null;
 }
 
-/** Keeps what each server lists for some minutes. */
+/** Caches the listing of each server for some minutes. */
 function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string, unknown>> {
   const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
 
@@ -100,18 +100,18 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
     return listing;
   }
 
-  /** A run that is stopped does not wait for a server; the listing goes on, others may wait for it. */
+  /** A stopped run does not wait for a server. The listing continues, because other runs may wait for it. */
   const awaitedListing = (server: McpServer, run: RunRef, signal: AbortSignal) =>
     unlessAborted(listingOf(server, run), signal);
 
   return {
-    /** As models are told of them. A server that cannot be used has none. Throws 502 `secret_reflected`. */
+    /** The definitions for the model. A server that cannot be used has none. Throws 502 `secret_reflected`. */
     async define({ servers = [] }, run, signal) {
       const listed = await Promise.all(servers.map((server) => awaitedListing(server, run, signal)));
       return listed.flatMap(({ tools }) => tools.map(({ definition }) => definition));
     },
 
-    /** Which servers have no tools now because they could not be asked, and why. */
+    /** The servers that have no tools now because they could not be asked, with the reason. */
     async unusableServers({ servers = [] }, run, signal) {
       const asked = servers.map(async (server): Promise<UnusableServer[]> => {
         const error = await awaitedListing(server, run, signal).then(
@@ -154,9 +154,9 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
   };
 }
 
-/** The server's tools that the owner lets in, their texts made safe; none when it cannot be used. Throws `secret_reflected`. */
+/** The tools that the owner allows, with safe texts; none when the server cannot be used. Throws `secret_reflected`. */
 async function list(server: McpServer, run: RunRef, deps: ToolDeps): Promise<Listing> {
-  // Other runs wait for it as well: it does not end with the run that began it.
+  // Other runs may wait for this listing: it does not end with the run that started it.
   const signal = AbortSignal.timeout(LISTING_MS);
   const asked = await withMcpServer(server, { run, signal, max_bytes: LISTING_BYTES }, deps, async (session) => ({
     listed: await pagesOf(session, signal),
@@ -176,7 +176,7 @@ async function list(server: McpServer, run: RunRef, deps: ToolDeps): Promise<Lis
     const safe = await safeTool(tool, sanitize);
     if (safe !== null) tools.push({ ...safe, definition: definitionOf(server, safe) });
   }
-  // The safety layer joins what the server had taken apart.
+  // The safety layer joins text that the server had split, so a secret may appear only now.
   const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
   if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
   return leak === null ? { tools, failure: null } : { tools: [], failure: leak };
@@ -224,7 +224,7 @@ async function resultOf(
   return { status: "failed", result: text, error, safety, links: [] };
 }
 
-/** What of an answer is text; of the rest, that it is there. */
+/** The text of an answer; a placeholder for each part that is not text. */
 function textOf({ content, structuredContent }: z.infer<typeof resultSchema>): string {
   if (content.length === 0 && structuredContent !== undefined) return JSON.stringify(structuredContent);
   return content.map(partText).join("\n");

@@ -4,20 +4,20 @@ import { sendWebhookTool } from "./send-webhook.ts";
 import type { Effect, Tool } from "./tool.ts";
 import { webFetchTool } from "./web-fetch.ts";
 
-/** Every tool, in the order in which models see them. Other modules ask the functions here, never for a tool's name. */
+/** Every tool, in the order in which models see them. Other modules call the functions here and check no names. */
 export const TOOLS: readonly Tool[] = [webFetchTool, sendWebhookTool, mcpTools];
 
-/** The tool that a call by this name goes to, enabled or not. */
+/** The tool that handles calls with this name, enabled or not. */
 export function toolOf(call_name: string): Tool | undefined {
   return TOOLS.find((tool) => tool.owns?.(call_name) ?? tool.contract.name === call_name);
 }
 
-/** The name that a call counts under for `max_calls`. */
+/** The name under which `max_calls` counts a call. */
 export function countedAs(call_name: string): string {
   return toolOf(call_name)?.contract.name ?? call_name;
 }
 
-/** What a call may do outside. `unknown` for a name that no tool has, and where settings that are not given decide. */
+/** The effect of a call. `unknown` if no tool has this name, or if the effect depends on settings that are missing. */
 export function effectOf(call: { name: string; arguments: unknown }, tools_config: ToolsConfig): Effect {
   const tool = toolOf(call.name);
   return tool === undefined ? "unknown" : tool.effect(call, tools_config[tool.contract.name]);

@@ -4,25 +4,25 @@ import { BUSY, type Sanitizer, type Sanitizers } from "../safety/sanitizer.ts";
 import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";
 import type { ToolResult } from "./tools.types.ts";
 
-/** What of one answer goes to the model: more would fill its context and its owner's bill. */
+/** The most text of one answer that goes to the model: more would fill its context and raise its owner's bill. */
 export const MAX_TEXT_CHARS = 100_000;
 
-/** What a server answered, as a model may read it. */
+/** A server's answer, safe for the model. */
 export type SafeAnswer = { text: string } & Pick<ToolResult, "safety" | "links">;
 
-/** Everything of an answer that is kept or shown. */
+/** All texts of an answer that are kept or shown. */
 export function textsOf({ text, safety, links }: SafeAnswer): string[] {
   return [text, ...links, ...(safety?.removed ?? []).flatMap(({ technique, excerpt }) => [technique, excerpt])];
 }
 
-/** Where a secret too short to be looked for was used, nothing but the status comes back. */
+/** Replaces the answer when the request used a secret that is too short to search for; only the status is returned. */
 export const WITHHELD = "The answer is left out: the secret that was used is too short to be looked for in it.";
 
-/** Said to the model when too many pages wait for the safety layer. */
+/** The message to the model when too many pages wait for the safety layer. */
 export const SAFETY_BUSY =
   "too many pages wait for the safety layer now; call the tool again later, or go on without it";
 
-/** What is said of safety in a tool's settings; `off` counts while the operator allows it. */
+/** The safety level in a tool's settings; `off` applies only while the operator allows it. */
 export function levelOf({ safety = "balanced" }: { safety?: SafetyLevel | undefined }, deps: SafetyDeps): SafetyLevel {
   return safety === "off" && deps.safety_off !== "allowed" ? "balanced" : safety;
 }
@@ -33,7 +33,7 @@ export interface SafetyDeps {
   safety_off: "refused" | "allowed";
 }
 
-/** Passes an answer through the safety layer; a sentence instead when it cannot be read, or not made safe. */
+/** Passes an answer through the safety layer. Returns a sentence for the model if it cannot be read or made safe. */
 export async function safeAnswer(
   { content_type, body, final_url }: OutboundResponse,
   { sanitizer, level, mark }: { sanitizer: Sanitizer; level: SafetyLevel; mark: string },
@@ -58,7 +58,7 @@ export async function safeAnswer(
   return { text, safety: { verdict, removed }, links };
 }
 
-/** The type is the server's text: only names that we know are repeated to the model. */
+/** The server writes the type, so only known names are repeated to the model. */
 function nameOfType(content_type: string): string {
   const [known] = /^(image|audio|video|font)(?=\/|$)/.exec(mediaType(content_type)) ?? [];
   return `the answer is ${known ?? "of an unknown type"}`;

@@ -12,17 +12,17 @@ import { levelOf, safeAnswer, textsOf, WITHHELD } from "./safe-answer.ts";
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
-/** Of one try. A redirect is an answer like any other: only the owner's exact URL is sent to. */
+/** Limits of one try. Redirects are not followed, because webhooks go only to the owner's exact URL. */
 const LIMITS = { max_bytes: 1_000_000, timeout_ms: 10_000, max_redirects: 0 } as const;
-/** Pauses between tries, and how long a call may take until its last try begins. */
+/** Pauses between tries, and the time within which the last try must begin. */
 const RETRY_AFTER_MS = [500, 2_000, 5_000] as const;
 const DELIVERY_MS = 30_000;
-/** A receiver that says when to come back is waited for, but not for longer, and not in all. */
+/** The longest Retry-After that is waited for, and the time within which the last try after one must begin. */
 const ASKED_MS = 60_000;
 const ASKED_DELIVERY_MS = 120_000;
 const MAX_BODY_BYTES = 1_000_000;
 
-/** Sends webhooks for the model. A receiver knows a repetition by its webhook-id. */
+/** Sends webhooks for the model. A receiver recognizes a repetition by its webhook-id. */
 export const sendWebhookTool: Tool<SendWebhookSettings, SendWebhookArguments> = {
   contract: sendWebhook,
   effect: () => "idempotent",
@@ -52,8 +52,8 @@ function definition({ urls = [] }: SendWebhookSettings): ToolDefinition {
 }
 
 /**
- * One webhook, signed and tried a few times under one webhook-id, `effect_id`: its receiver can tell a second delivery,
- * also one after a crash, from a second message.
+ * Sends one webhook, signed, with a few retries. All tries have the same webhook-id, `effect_id`: the receiver can tell
+ * a second delivery, also after a crash, from a second message.
  */
 async function send(
   parsed: SendWebhookArguments,
@@ -76,13 +76,13 @@ async function send(
   return resultOf(await deliver(deps.outbound, message), call, { settings, credentials, deps });
 }
 
-/** What a webhook is signed with, and the secret that must not come back. */
+/** The signing key of a webhook, and the secrets that must not come back in the answer. */
 interface Signing {
   key: string | SecretValue;
   credentials: OpenedCredential[];
 }
 
-/** The secret that the owner named, else the agent's own key; a failed step when it cannot be used. */
+/** The secret that the owner named, otherwise the agent's own key. Returns a failed step when it cannot be used. */
 async function signingKey(
   { run, signal }: ToolCall,
   { url, secret }: { url: URL; secret: string | undefined },
@@ -100,17 +100,17 @@ async function signingKey(
   );
 }
 
-/** The owner's spelling of a URL that they listed; null for any other. */
+/** The listed URL that matches, in the owner's spelling; null if none does. */
 function listedUrl(wanted: string, urls: readonly string[]): string | null {
   const href = URL.parse(wanted)?.href;
   return urls.find((url) => url === wanted || (href !== undefined && URL.parse(url)?.href === href)) ?? null;
 }
 
-/** How the last try ended, and how many there were. */
+/** The result of the last try, and the number of tries. */
 interface Delivery {
   answer: OutboundResponse | OutboundError;
   tries: number;
-  /** For how long the receiver wants to be left alone, where that was too long to wait for. */
+  /** The receiver's Retry-After in seconds, if it was too long to wait for. */
   asked_s?: number | undefined;
 }
 
@@ -145,12 +145,12 @@ async function deliver(
   }
 }
 
-/** Seconds for which the receiver says that it wants to be left alone. */
+/** The receiver's Retry-After in seconds. */
 function askedPause(answer: Delivery["answer"]): number | undefined {
   return answer instanceof OutboundError ? undefined : retryAfterSeconds(answer.headers["retry-after"]);
 }
 
-/** Whether another try may fare better. */
+/** Whether the failure is temporary, so that another try may succeed. */
 function isPassing(answer: Delivery["answer"]): boolean {
   const { status } = answer;
   if (status !== null) return status === 429 || status >= 500;
@@ -188,7 +188,7 @@ async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, us
   return { status: "failed", result, error: { code: "http_error", message }, safety, links: [] };
 }
 
-/** What the receiver said besides its status. */
+/** The body of the receiver's answer. */
 async function readBody(answer: OutboundResponse, { mark, run }: ToolCall, { settings, deps }: Using) {
   if (answer.withheld) return WITHHELD;
   if (answer.body.length === 0) return "";

@@ -1,9 +1,9 @@
 import type { ToolContract } from "../contract/tools/fields.ts";
 
-/** What nests deeper than this no tool asks for, and neither the journal nor a serializer takes it at any depth. */
+/** No tool needs deeper nesting, and neither the journal nor a serializer accepts unlimited depth. */
 const MAX_DEPTH = 200;
 
-/** What a model wrote as a tool's arguments, as a value; undefined when it is no JSON, or nests too deeply. */
+/** The value of the arguments that a model wrote; undefined if they are not JSON or nest too deeply. */
 export function argumentsValue(text: string): unknown {
   try {
     return isTooDeep(text) ? undefined : JSON.parse(text);
@@ -12,7 +12,7 @@ export function argumentsValue(text: string): unknown {
   }
 }
 
-/** Brackets in strings count as well: then the arguments are refused for no worse than their oddity. */
+/** Counts brackets in strings as well. This rejects only very unusual arguments. */
 function isTooDeep(text: string): boolean {
   let depth = 0;
   for (const character of text) {
@@ -23,7 +23,7 @@ function isTooDeep(text: string): boolean {
   return false;
 }
 
-/** What a model wrote as a tool's arguments: parsed, or a sentence for the model about what is wrong with them. */
+/** Parses the arguments that a model wrote. Returns them, or a sentence for the model about the problem. */
 export function parsedArguments(
   text: string,
   { arguments: schema, example }: Pick<ToolContract, "arguments" | "example">,

@@ -13,24 +13,24 @@ import {
   unknownTool,
 } from "./tools.types.ts";
 
-/** The tools of an agent's run. Of a run nothing is kept here: what it has seen and done comes with each call. */
+/** The tools of an agent's run. This service keeps no state of a run: each call brings it. */
 export interface Tools {
-  /** The enabled tools, as the model is told of them. Throws 502 `secret_reflected`, and when `signal` is aborted. */
+  /** The model's definitions of the enabled tools. Throws 502 `secret_reflected`, and when `signal` is aborted. */
   definitions(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<ToolDefinition[]>;
   /** The servers whose tools cannot be used now, and why. Throws when `signal` is aborted. */
   unusableServers(tools_config: ToolsConfig, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
   /**
-   * Carries out one call. What a model, a page or a network can cause comes back as a failed result that tells the
-   * model what to do; only an abort of `signal` throws.
+   * Executes one call. Errors that a model, a page or a network can cause are returned as a failed result that tells
+   * the model what to do; only an abort of `signal` throws.
    */
   call(call: ToolCall): Promise<ToolResult>;
 }
 
-/** Makes the tools of `registry.ts`. */
+/** Creates the tools of `registry.ts`. */
 export function createTools(deps: ToolDeps): Tools {
   const running = new Map(TOOLS.map((tool) => [tool, tool.create(deps)]));
 
-  /** What `ask` answers for each tool that is enabled, in the registry's order. */
+  /** The results of `ask` for each enabled tool, in the registry's order. */
   async function ofEnabled<T>(
     tools_config: ToolsConfig,
     ask: (tool: RunningTool, settings: CommonSettings) => Promise<T[]> | undefined,
@@ -72,7 +72,7 @@ function settingsOf({ contract }: Tool, tools_config: ToolsConfig): CommonSettin
   return settings?.enabled ? settings : null;
 }
 
-/** With `strict`, nothing is used of an answer that attacks, not even the text without the attack. */
+/** With `strict`, an answer with an attack is dropped completely, also the text around the attack. */
 function strictly(level: SafetyLevel | undefined, result: ToolResult): ToolResult {
   if (level !== "strict" || result.safety?.verdict.injected !== true) return result;
   const message = "what came back gives orders to the model; with safety: strict nothing of it is used";

@@ -3,12 +3,12 @@ import type { Removal, Sanitized } from "../safety/sanitize.ts";
 import type { Taint } from "./destinations.ts";
 import type { AgentRef } from "./webhook-keys.service.ts";
 
-/** Whose run a call is made in. */
+/** The run of a call, with its user and agent. */
 export interface RunRef extends AgentRef {
   readonly run_id: string;
 }
 
-/** What the model is told of a tool: OpenAI's function-tool shape. Never a secret; names and hosts at most. */
+/** A tool's definition for the model, in OpenAI's function-tool shape. Contains names and hosts, never a secret. */
 export interface ToolDefinition {
   readonly type: "function";
   readonly function: {
@@ -21,23 +21,23 @@ export interface ToolDefinition {
 /** One call that a model asked for. */
 export interface ToolCall {
   readonly name: string;
-  /** As the model wrote it: may be anything. */
+  /** As the model wrote it; may be any text. */
   readonly arguments_json: string;
   readonly tools_config: ToolsConfig;
   readonly taint: Taint;
   /** The run's mark for fences (safety/fence.ts `newMark`). */
   readonly mark: string;
-  /** Calls of this tool made before in the run, for `max_calls`. */
+  /** The number of earlier calls of this tool in the run, for `max_calls`. */
   readonly earlier_calls: number;
   readonly run: RunRef;
-  /** Names the call's effect for ever: the same when the call is made again after a crash. */
+  /** Permanent id of the call's effect. It stays the same when the call is repeated after a crash. */
   readonly effect_id: string;
   readonly signal: AbortSignal;
-  /** When the run's time is up, by the steady clock: nothing is waited for that long. */
+  /** When the run's time is up, by the monotonic clock. No wait may last until then. */
   readonly until_ms: number;
 }
 
-/** Why a tool step failed. `egress_refused`: nothing was sent to that destination. */
+/** The reason why a tool step failed. `egress_refused`: no request was sent to that destination. */
 export type ToolErrorCode =
   | "unknown_tool"
   | "invalid_arguments"
@@ -58,27 +58,27 @@ export type ToolErrorCode =
 
 export interface ToolResult {
   readonly status: "succeeded" | "failed";
-  /** What the model reads: fenced content, or a sentence that tells it what went wrong. */
+  /** The text for the model: fenced content, or a sentence about the error. */
   readonly result: string;
   readonly error?: { readonly code: ToolErrorCode; readonly message: string };
-  /** What the safety layer found; null when nothing came back. */
+  /** The safety layer's findings; null when no content came back. */
   readonly safety: { readonly verdict: Sanitized["verdict"]; readonly removed: readonly Removal[] } | null;
-  /** Links of what was fetched, for the run's taint. Content came in exactly when `safety` is not null. */
+  /** Links in the fetched content, for the run's taint. Content came in exactly when `safety` is not null. */
   readonly links: readonly string[];
 }
 
-/** A server whose tools an agent is to have and has not, by its name. */
+/** A configured server whose tools the agent cannot use, by its name. */
 export interface UnusableServer {
   readonly name: string;
   readonly error: NonNullable<ToolResult["error"]>;
 }
 
-/** A failed step of which nothing came back; the sentence goes to the model as well. */
+/** A failed step without content. The model also reads the message. */
 export function failedCall(code: ToolErrorCode, message: string): ToolResult {
   return { status: "failed", result: `Error: ${message}`, error: { code, message }, safety: null, links: [] };
 }
 
-/** The failed step of a call to a tool that is not enabled, or does not exist. */
+/** The failed step of a call to a tool that is disabled or does not exist. */
 export function unknownTool(name: string): ToolResult {
   return failedCall("unknown_tool", `there is no tool ${JSON.stringify(name.slice(0, 64))}`);
 }

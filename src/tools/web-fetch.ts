@@ -9,7 +9,7 @@ import { levelOf, SAFETY_BUSY, safeAnswer, textsOf, WITHHELD } from "./safe-answ
 import type { Tool, ToolDeps } from "./tool.ts";
 import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from "./tools.types.ts";
 
-/** contract 7. */
+/** Limits of one fetch (contract 7). */
 const LIMITS = { max_bytes: 5_000_000, timeout_ms: 20_000, max_redirects: 5 } as const;
 
 const PLAIN_METHODS: readonly string[] = ["GET", "HEAD"];
@@ -50,14 +50,14 @@ function definition(settings: WebFetchSettings): ToolDefinition {
   };
 }
 
-/** The model need not ask for credentials: of them it learns the names, and where they go. */
+/** Tells the model the names of the credentials and their hosts, so that it need not ask for them. */
 function signedIn({ auth = [] }: WebFetchSettings): string {
   if (auth.length === 0) return "";
   const where = auth.map(({ secret, hosts }) => `${secret} at ${hosts.join(", ")}`);
   return ` Signs in by itself with ${where.join("; ")}.`;
 }
 
-/** One fetch, guarded on the way out and sanitized on the way in. */
+/** One fetch: outbound checks the request, and the safety layer sanitizes the answer. */
 async function fetchPage(
   parsed: WebFetchArguments,
   { call, settings, deps }: { call: ToolCall; settings: WebFetchSettings; deps: ToolDeps },
@@ -84,13 +84,13 @@ async function fetchPage(
     if (!(error instanceof OutboundError)) throw error;
     if (call.signal.aborted) call.signal.throwIfAborted();
     if (error.code === "secret_reflected") return await reflected(error.secrets, { credentials, run: call.run }, deps);
-    // A redirect's host is the server's text: only the one that the model named is repeated to it.
+    // The server writes a redirect's host, so the message repeats only the host that the model named.
     const at = error.host === null || error.host !== URL.parse(parsed.url)?.host ? "" : ` (${error.host})`;
     return failedCall(error.code === "egress_refused" ? "egress_refused" : "fetch_failed", `${error.message}${at}`);
   }
 }
 
-/** What the owner's settings and the run's taint forbid, before anything is sent. */
+/** The failed step of a request that the owner's settings or the run's taint forbid; null if it may be sent. */
 function refusalOf({ url, method = "GET", body }: WebFetchArguments, call: ToolCall, settings: WebFetchSettings) {
   if (!methodsOf(settings).includes(method)) {
     return failedCall(

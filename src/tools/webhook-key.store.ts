@@ -9,7 +9,7 @@ export interface WebhookKeyRow {
 
 export function createWebhookKeyStore(db: Db) {
   return {
-    /** Keeps the row, unless the agent has one already. */
+    /** Inserts the row, unless the agent already has one. */
     async insertOnce({ user_id, agent_id, sealed, created_at }: WebhookKeyRow): Promise<void> {
       await db.query({
         text: `insert into agent_webhook_key (user_id, agent_id, sealed, created_at) values ($1, $2, $3, $4)

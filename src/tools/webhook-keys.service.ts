@@ -4,21 +4,21 @@ import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newWebhookSecret } from "../platform/standard-webhooks.ts";
 import { createWebhookKeyStore } from "./webhook-key.store.ts";
 
-/** Whose webhooks a key signs. */
+/** The agent whose webhooks a key signs. */
 export interface AgentRef {
   readonly user_id: string;
   readonly agent_id: string;
 }
 
 export interface WebhookKey {
-  /** `whsec_…`, as every Standard Webhooks library takes it. */
+  /** `whsec_…`, the format that every Standard Webhooks library accepts. */
   key: string;
   created_at: Instant;
 }
 
-/** The keys that agents sign their webhooks with: one for each agent, made when it is first needed. */
+/** The signing keys of agents' webhooks: one for each agent, created when it is first needed. */
 export interface WebhookKeys {
-  /** null: it was sealed under a master key that is not here any more, or its user has been erased. */
+  /** null: the key was sealed under a master key that is no longer available, or its user was erased. */
   keyOf(agent: AgentRef): Promise<WebhookKey | null>;
   /** Deletes the keys of a user who is being erased. */
   forgetUser(tx: Tx, user_id: string): Promise<void>;
