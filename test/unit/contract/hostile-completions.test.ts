@@ -27,7 +27,8 @@ it.each<[string, object, string]>([
   console.log(`${name}: held for ${held_ms.toFixed(0)} ms`);
   expect(issues).toHaveLength(1);
   expect(issues[0]?.path.join(".")).toBe(path);
-  expect(held_ms).toBeLessThan(80);
+  // 16 to 39 ms on a quiet machine. A busy one counts more processor time for the same work.
+  expect(held_ms).toBeLessThan(250);
 });
 
 it("takes maps of the caller's own keys, and long lists without a fault", async () => {

@@ -37,7 +37,7 @@ test("SQL of a transition names each of its statuses", () => {
 
 /** The transitions that a file of SQL makes. */
 const MADE_BY: Record<string, RunTransition[]> = {
-  "begin_run_nows.sql": ["begin"],
+  "begin_runs.sql": ["begin"],
   "claim_runs.sql": ["claim"],
   "finish_steps.sql": ["succeed"],
 };
