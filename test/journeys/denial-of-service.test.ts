@@ -40,7 +40,7 @@ const post = async (key: string, path: string, body: string) => {
 };
 
 /** Runs an attack; prints and bounds what it did to the event loop. */
-async function delayDuring(attack: string, act: (, bound_ms = BOUND_MS) => Promise<void>): Promise<void> {
+async function delayDuring(attack: string, act: () => Promise<void>, bound_ms = BOUND_MS): Promise<void> {
   await service.figures();
   await act();
   const { worst_ms } = await service.figures();
@@ -98,14 +98,18 @@ describe("1,000 stalled uploads", () => {
   it("of large bodies with one user's key hold no more memory than that user may, and others are served", async () => {
     const [key, other] = [await service.newKey(), await service.newKey()];
     const before = await service.figures();
-    await delayDuring("1,000 stalled uploads of 32 MB", async () => {
-      const headers = { Authorization: `Bearer ${key}` };
-      const uploads = Array.from({ length: 1_000 }, () => stalled(CHAT, headers, 32 * MB, SENT.length));
-      // Of one user's, 64 are read at one time.
-      await expect.poll(() => uploads.filter(({ status }) => status !== null).length, PATIENT).toBeGreaterThan(900);
-      expect(uploads.filter(({ status }) => ![null, 429, 503].includes(status))).toEqual([]);
-      expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
-    }, BURST_BOUND_MS);
+    await delayDuring(
+      "1,000 stalled uploads of 32 MB",
+      async () => {
+        const headers = { Authorization: `Bearer ${key}` };
+        const uploads = Array.from({ length: 1_000 }, () => stalled(CHAT, headers, 32 * MB, SENT.length));
+        // Of one user's, 64 are read at one time.
+        await expect.poll(() => uploads.filter(({ status }) => status !== null).length, PATIENT).toBeGreaterThan(900);
+        expect(uploads.filter(({ status }) => ![null, 429, 503].includes(status))).toEqual([]);
+        expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
+      },
+      BURST_BOUND_MS,
+    );
     const after = await service.figures();
     console.log(`memory ${before.rss_mb.toFixed(0)} MB before, ${after.rss_mb.toFixed(0)} MB while they stall`);
     expect(after.rss_mb - before.rss_mb).toBeLessThan(300);
@@ -113,12 +117,16 @@ describe("1,000 stalled uploads", () => {
 
   it("without a key are answered before their body comes, or hold 16 KB each", async () => {
     const other = await service.newKey();
-    await delayDuring("1,000 stalled sign-ins", async () => {
-      const uploads = Array.from({ length: 1_000 }, () => stalled("/api/v1/auth/sign-in", {}, 16_000, 8_000));
-      // 300 a minute are let in; some more as the minute goes by.
-      await expect.poll(() => uploads.filter(({ status }) => status === 429).length, PATIENT).toBeGreaterThan(490);
-      expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
-    }, BURST_BOUND_MS);
+    await delayDuring(
+      "1,000 stalled sign-ins",
+      async () => {
+        const uploads = Array.from({ length: 1_000 }, () => stalled("/api/v1/auth/sign-in", {}, 16_000, 8_000));
+        // 300 a minute are let in; some more as the minute goes by.
+        await expect.poll(() => uploads.filter(({ status }) => status === 429).length, PATIENT).toBeGreaterThan(490);
+        expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
+      },
+      BURST_BOUND_MS,
+    );
   });
 });
 
