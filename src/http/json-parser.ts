@@ -1,8 +1,7 @@
-import { once } from "node:events";
 import { join } from "node:path";
-import { Worker } from "node:worker_threads";
 import { errors } from "../errors.ts";
 import { createFairQueue } from "../platform/fair-queue.ts";
+import { createThreadPool } from "../platform/thread-pool.ts";
 import type { ParseAnswer, ParseRequest } from "./json-parser.worker.ts";
 import { joinPieces } from "./json-pieces.ts";
 import { JsonError } from "./json-text.ts";
@@ -25,42 +24,18 @@ export interface ParsedBody {
  */
 export function createJsonParser(): (caller: string, request: ParseRequest) => Promise<ParsedBody> {
   const queue = createFairQueue(QUEUE);
-  let idle: Worker | undefined;
-
-  async function ask(request: ParseRequest, signal: AbortSignal): Promise<ParseAnswer> {
-    const thread = idle ?? startThread();
-    idle = undefined;
-    thread.ref();
-    try {
-      thread.postMessage(request, [request.bytes.buffer as ArrayBuffer]);
-      const [answer] = await once(thread, "message", { signal });
-      idle = thread;
-      return answer;
-    } catch (error) {
-      await thread.terminate();
-      throw error;
-    } finally {
-      thread.unref();
-    }
-  }
+  const threads = createThreadPool<ParseRequest>(join(import.meta.dirname, "json-parser.worker.ts"), {
+    memory_mb: MEMORY_MB,
+  });
 
   return async (caller, request) => {
     const signal = AbortSignal.timeout(TIME_LIMIT_MS);
     const answer = await queue
-      .run(caller, signal, () => ask(request, signal))
+      .run(caller, signal, () => threads.ask<ParseAnswer>(request, signal, [request.bytes.buffer as ArrayBuffer]))
       .catch(() => {
         throw errors.overloaded(RETRY_AFTER_S);
       });
     if ("fault" in answer) throw new JsonError(answer.fault);
     return { value: await joinPieces(answer.pieces), digest: answer.digest };
   };
-}
-
-function startThread(): Worker {
-  const thread = new Worker(join(import.meta.dirname, "json-parser.worker.ts"), {
-    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
-  });
-  // The caller that waits gets the error. A failure of an idle thread must not end the process.
-  thread.on("error", () => {});
-  return thread;
 }

@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { join } from "node:path";
-import { Worker } from "node:worker_threads";
 import { createFairQueue, QueueRefused } from "./fair-queue.ts";
 import { heldIn, isScrubbed, type Search, searchedText, searchFor, sieved } from "./scrub.ts";
 import type { SecretValue } from "./secret-value.ts";
+import { createThreadPool } from "./thread-pool.ts";
 
 /**
  * Only bytes that can hold a secret count. A search of 16 KB takes 10 ms at worst, and a page seldom has more: its words
@@ -40,7 +39,11 @@ export interface SecretScanner {
  */
 export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms: SCAN_MS }): SecretScanner {
   const queue = createFairQueue(QUEUE);
-  const idle: Worker[] = [];
+  const threads = createThreadPool<ScanRequest>(join(import.meta.dirname, "scrub.worker.ts"), {
+    memory_mb: MEMORY_MB,
+    // The thread needs no setting of the service, and the master key is one.
+    env: {},
+  });
 
   /** Waits for the user's turn as long as for a search. null: the queue is full, or the wait was too long. */
   async function inTurn(user_id: string, search: () => Promise<number[] | null>): Promise<number[] | null> {
@@ -53,22 +56,11 @@ export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms
   }
 
   async function inThread(pieces: readonly Buffer[], texts: readonly string[]): Promise<number[] | null> {
-    const thread = idle.pop() ?? startThread();
-    thread.ref();
-    try {
-      const answer = once(thread, "message", { signal: AbortSignal.timeout(scan_ms) });
-      const copies = pieces.map((piece) => new Uint8Array(piece));
-      const buffers = copies.map(({ buffer }) => buffer);
-      thread.postMessage({ pieces: copies, texts } satisfies ScanRequest, buffers);
-      const [found] = await answer;
-      idle.push(thread);
-      return found;
-    } catch {
-      await thread.terminate();
-      return null;
-    } finally {
-      thread.unref();
-    }
+    const copies = pieces.map((piece) => new Uint8Array(piece));
+    const buffers = copies.map(({ buffer }) => buffer);
+    return await threads
+      .ask<number[]>({ pieces: copies, texts }, AbortSignal.timeout(scan_ms), buffers)
+      .catch(() => null);
   }
 
   return {
@@ -92,15 +84,4 @@ export function createSecretScanner({ scan_ms }: { scan_ms: number } = { scan_ms
 function shortened(bytes: Buffer, search: Search): Buffer | null {
   if (bytes.length > MAX_SIEVED_BYTES) return null;
   return sieved(bytes, search, MAX_INLINE_BYTES) ?? (bytes.length <= MAX_INLINE_BYTES ? bytes : null);
-}
-
-function startThread(): Worker {
-  const thread = new Worker(join(import.meta.dirname, "scrub.worker.ts"), {
-    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
-    // The thread needs no settings of the service, and the master key is one of them.
-    env: {},
-  });
-  // `inThread` handles a failure during a search. Without a listener a later one would end the process.
-  thread.on("error", () => {});
-  return thread;
 }

@@ -1,9 +1,8 @@
-import { once } from "node:events";
 import { join } from "node:path";
 import { setImmediate } from "node:timers/promises";
-import { Worker } from "node:worker_threads";
 import { monotonicMs } from "../platform/clock.ts";
 import { createFairQueue, QueueRefused } from "../platform/fair-queue.ts";
+import { createThreadPool } from "../platform/thread-pool.ts";
 import { type Sanitized, type SanitizeRequest, sanitize } from "./sanitize.ts";
 import type { ThreadRequest } from "./sanitizer.worker.ts";
 
@@ -45,25 +44,10 @@ interface SanitizerLimits {
 /** Threads start with the first long page and are reused. They do not keep the process alive. */
 export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
   const { threads = 2, time_limit_ms = TIME_LIMIT_MS, fair_share_ms = FAIR_SHARE_MS } = limits;
-  const idle: Worker[] = [];
+  const pool = createThreadPool<ThreadRequest>(join(import.meta.dirname, "sanitizer.worker.ts"), {
+    memory_mb: MEMORY_MB,
+  });
   const queue = createFairQueue({ slots: threads, waiting: MAX_WAITING, waiting_each: MAX_WAITING_EACH });
-
-  /** Returns the thread's answer. Null when `signal` aborted it or it failed. */
-  async function ask<Answer>(request: ThreadRequest, signal: AbortSignal): Promise<Answer | null> {
-    const thread = idle.pop() ?? startThread();
-    thread.ref();
-    try {
-      thread.postMessage(request);
-      const [answer] = await once(thread, "message", { signal });
-      idle.push(thread);
-      return answer;
-    } catch {
-      await thread.terminate();
-      return null;
-    } finally {
-      thread.unref();
-    }
-  }
 
   async function inThread<Answer>(user_id: string, request: ThreadRequest): Promise<Answer | null | typeof BUSY> {
     const deadline = AbortSignal.timeout(time_limit_ms);
@@ -74,7 +58,7 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
       const check = setInterval(() => {
         if (monotonicMs() - began_ms >= fair_share_ms && queue.isWanted()) others_turn.abort();
       }, SHARE_CHECK_MS);
-      const answer = await ask<Answer>(request, AbortSignal.any([deadline, others_turn.signal]));
+      const answer = await pool.ask<Answer>(request, AbortSignal.any([deadline, others_turn.signal])).catch(() => null);
       clearInterval(check);
       const was_cut_short = others_turn.signal.aborted || (deadline.aborted && began_ms - asked_ms > SHARE_CHECK_MS);
       return answer === null && was_cut_short ? BUSY : answer;
@@ -96,13 +80,4 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
       pdfText: (bytes) => inThread<string>(user_id, { pdf: bytes }),
     }),
   };
-}
-
-function startThread(): Worker {
-  const thread = new Worker(join(import.meta.dirname, "sanitizer.worker.ts"), {
-    resourceLimits: { maxOldGenerationSizeMb: MEMORY_MB },
-  });
-  // The caller that waits gets the error through `once`. This listener keeps a later error from ending the process.
-  thread.on("error", () => {});
-  return thread;
 }

@@ -1,0 +1,48 @@
+import { once } from "node:events";
+import { type Transferable, Worker } from "node:worker_threads";
+
+/** Threads of one program. Each carries out one request at a time; the caller limits how many run at once. */
+export interface ThreadPool<Request> {
+  /**
+   * The thread's answer. Rejects when the thread fails or `signal` is aborted, and ends that thread. `transfer` lists
+   * buffers of the request that move to the thread instead of being copied.
+   */
+  ask<Answer>(request: Request, signal: AbortSignal, transfer?: readonly Transferable[]): Promise<Answer>;
+}
+
+/**
+ * Creates a pool for the program `file`. Threads start with the first request, stay alive, and do not delay the exit of
+ * the process. A request that fills `memory_mb` ends its thread, not the service. `env`: the process's own by default.
+ */
+export function createThreadPool<Request>(
+  file: string,
+  { memory_mb, env }: { memory_mb: number; env?: Record<string, string> },
+): ThreadPool<Request> {
+  const idle: Worker[] = [];
+
+  function start(): Worker {
+    const resourceLimits = { maxOldGenerationSizeMb: memory_mb };
+    const thread = new Worker(file, env === undefined ? { resourceLimits } : { resourceLimits, env });
+    // The caller that waits gets the error. A failure of an idle thread must not end the process.
+    thread.on("error", () => {});
+    return thread;
+  }
+
+  return {
+    async ask(request, signal, transfer = []) {
+      const thread = idle.pop() ?? start();
+      thread.ref();
+      try {
+        thread.postMessage(request, transfer);
+        const [answer] = await once(thread, "message", { signal });
+        idle.push(thread);
+        return answer;
+      } catch (error) {
+        await thread.terminate();
+        throw error;
+      } finally {
+        thread.unref();
+      }
+    },
+  };
+}
