@@ -134,8 +134,8 @@ function callProblems({ calls, losses, told }: Evidence): string[] {
     if (call.previous !== null && !recorded.has(call.previous)) {
       wrong.push(`${call.answer} was asked for after ${call.previous}, which no run has recorded`);
     }
-    if (!recorded.has(call.answer) && !isExcused(losses, call.node, call.arrived_ms, call.ended_ms)) {
-      wrong.push(`${call.answer} of ${call.label} is recorded nowhere, and ${call.node} was not lost then`);
+    if (!recorded.has(call.answer) && !isExcused(losses, call.process, call.arrived_ms, call.ended_ms)) {
+      wrong.push(`${call.answer} of ${call.label} is recorded nowhere, and ${call.process} was not lost then`);
     }
   }
   for (const [place, made] of Map.groupBy(calls, ({ previous, label }) => previous ?? label)) {
@@ -153,14 +153,16 @@ function callProblems({ calls, losses, told }: Evidence): string[] {
   return wrong;
 }
 
-/** Whether the loss of that node (of any node, if null) explains its unfinished action between two moments. */
-function isExcused(losses: readonly Loss[], node: string | null, from_ms: number, to_ms: number | null): boolean {
-  return losses.some(
-    (loss) =>
-      (node === null || loss.node === null || loss.node === node) &&
-      loss.at_ms > from_ms - (loss.node === null ? SLACK_MS : 0) &&
-      loss.at_ms < (to_ms ?? from_ms) + SLACK_MS,
-  );
+/**
+ * Whether the loss of that process (of any, if null) explains its unfinished action between two moments. A process's
+ * last request may be read after its kill, so only the name of a process tells that it sent the request before.
+ */
+function isExcused(losses: readonly Loss[], process: string | null, from_ms: number, to_ms: number | null): boolean {
+  return losses.some((loss) => {
+    if (loss.at_ms >= (to_ms ?? from_ms) + SLACK_MS) return false;
+    const is_known = process !== null && loss.process !== null;
+    return is_known ? loss.process === process : loss.at_ms > from_ms - SLACK_MS;
+  });
 }
 
 /** Every received webhook belongs to one step, with the step's id, the model's content and a valid signature. */

@@ -121,7 +121,7 @@ async function onPostgres(place: Place, plan: KillPlan, stage: Stage, agents: re
   const db = await openPlace(place);
   const endLeases = async () => {
     if (plan.leases === "wait") return;
-    nodes.losses.push({ node: null, at_ms: performance.now() });
+    nodes.losses.push({ process: null, at_ms: performance.now() });
     await db.query({ text: "update run set lease_until = clock_timestamp() where lease_until is not null" });
   };
   const killing = async () => {
@@ -175,7 +175,8 @@ async function onEmbedded(place: Place, plan: KillPlan, stage: Stage, agents: re
 /** Whether to continue killing. */
 function durationOf(plan: KillPlan, { losses }: Nodes): () => boolean {
   const until_ms = performance.now() + plan.for_ms;
-  return () => performance.now() < until_ms || losses.filter(({ node }) => node !== null).length < plan.least_kills;
+  return () =>
+    performance.now() < until_ms || losses.filter(({ process }) => process !== null).length < plan.least_kills;
 }
 
 const between = ({ least, most }: KillPlan["kill_ms"], share: number) => least + share * (most - least);
@@ -201,7 +202,7 @@ function reportOf(
   );
   const recovered = recoveries(evidence);
   return {
-    kills: losses.filter(({ node }) => node !== null).length,
+    kills: losses.filter(({ process }) => process !== null).length,
     runs: runs.length,
     occurrences: told.reduce((sum, { occurrences }) => sum + occurrences.length, 0),
     calls: calls.length,

@@ -5,9 +5,10 @@ import { type BenchService, configure, type Place, startService } from "../suppo
 /** The API node on PostgreSQL. Embedded storage has one node for everything. */
 export const API = "api";
 
-/** The time of a kill, or, with `node` null, of ending all leases. */
+/** The time of a kill, or, with `process` null, of ending all leases. */
 export interface Loss {
-  node: string | null;
+  /** The process that was killed: each start of a node has a name of its own. */
+  process: string | null;
   at_ms: number;
 }
 
@@ -24,20 +25,23 @@ export interface Nodes {
   stop(): Promise<void>;
 }
 
-/** Starts the nodes at the same moment. Each calls the model under its own address. */
+/** Starts the nodes at the same moment. Each process calls the model under its own address. */
 export async function startNodes(
   place: Place,
   { names, model_url, egress }: { names: readonly string[]; model_url: string; egress: string },
 ): Promise<Nodes> {
   configure(place, model_url);
-  const running = new Map<string, BenchService>();
+  const running = new Map<string, { service: BenchService; process: string }>();
   const starting = new Map<string, Promise<void>>();
   const losses: Loss[] = [];
+  let starts = 0;
 
   const start = async (name: string) => {
-    const env = { ...place.env, PURSER_EGRESS_ALLOW: egress, PURSER_CONFIG: configOf(place, name, model_url) };
+    starts += 1;
+    const process = `${name}-${starts}`;
+    const env = { ...place.env, PURSER_EGRESS_ALLOW: egress, PURSER_CONFIG: configOf(place, process, model_url) };
     const role = names.length === 1 ? "all" : name === API ? "api" : "worker";
-    running.set(name, await startService({ ...place, env: { ...env, PURSER_ROLE: role } }));
+    running.set(name, { service: await startService({ ...place, env: { ...env, PURSER_ROLE: role } }), process });
   };
   const begin = (name: string, meanwhile: () => Promise<void>) => {
     const begun = meanwhile().then(() => start(name));
@@ -50,7 +54,7 @@ export async function startNodes(
   };
   const stop = async () => {
     await Promise.allSettled(starting.values());
-    await Promise.all([...running.values()].map((service) => service.stop()));
+    await Promise.all([...running.values()].map(({ service }) => service.stop()));
   };
   await allUp().catch(async (error) => {
     await stop();
@@ -59,13 +63,13 @@ export async function startNodes(
   return {
     losses,
     alive: () => [...running.keys()],
-    api: () => running.get(names.length === 1 ? (names[0] ?? "") : API) ?? null,
+    api: () => running.get(names.length === 1 ? (names[0] ?? "") : API)?.service ?? null,
     async kill(name, meanwhile = async () => {}) {
-      const service = running.get(name);
-      if (service === undefined) return;
+      const victim = running.get(name);
+      if (victim === undefined) return;
       running.delete(name);
-      losses.push({ node: name, at_ms: performance.now() });
-      await service.kill();
+      losses.push({ process: victim.process, at_ms: performance.now() });
+      await victim.service.kill();
       begin(name, meanwhile);
     },
     allUp,
@@ -73,13 +77,13 @@ export async function startNodes(
   };
 }
 
-/** The configuration of one node: a tool-calling model, and enough slots for all runs at once. */
-function configOf(place: Place, name: string, model_url: string): string {
+/** The configuration of one process: a tool-calling model, and enough slots for all runs at once. */
+function configOf(place: Place, process: string, model_url: string): string {
   const config = JSON.parse(readFileSync(join(place.folder, "purser.json"), "utf8"));
-  config.providers[0].base_url = `${model_url}/${name}/v1`;
+  config.providers[0].base_url = `${model_url}/${process}/v1`;
   for (const model of config.models) model.supports = { tools: true };
   Object.assign(config.limits, { concurrent_runs: 256, concurrent_runs_per_user: 256 });
-  const path = join(place.folder, `${name}.json`);
+  const path = join(place.folder, `${process}.json`);
   writeFileSync(path, JSON.stringify(config));
   return path;
 }

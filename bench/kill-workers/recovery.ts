@@ -58,9 +58,7 @@ function callsOf(run: RunDetail, calls: readonly ModelCall[]): ModelCall[] {
 function interruptions(calls: readonly ModelCall[], hooks: readonly Delivery[], losses: readonly Loss[]): number[] {
   return calls.slice(1).flatMap((next, nth) => {
     const call = calls[nth] as ModelCall;
-    const loss = losses.find(
-      ({ node, at_ms }) => node === call.node && at_ms > call.arrived_ms && at_ms < next.arrived_ms,
-    );
+    const loss = losses.find(({ process, at_ms }) => process === call.process && at_ms < next.arrived_ms);
     if (loss === undefined) return [];
     const signs = [next.arrived_ms, ...hooks.map(({ at_ms }) => at_ms)].filter((at_ms) => at_ms > loss.at_ms);
     return [Math.min(...signs) - loss.at_ms];

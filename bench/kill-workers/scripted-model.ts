@@ -13,7 +13,7 @@ export interface ModelCall {
   /** The id of this answer. It appears in every later call of the run that continues from it. */
   answer: string;
   /** The calling process, identified by the address that it was given. */
-  node: string;
+  process: string;
   /** Of the agent, from its prompt. */
   label: string;
   /** The answer that the call continues from; null for the first call of a run. */
@@ -43,13 +43,13 @@ export async function startScriptedModel(site_url: () => string): Promise<Script
   const calls: ModelCall[] = [];
   const server = createServer(async (request, response) => {
     const arrived_ms = performance.now();
-    const node = request.url?.split("/")[1] ?? "";
+    const process = request.url?.split("/")[1] ?? "";
     const { messages } = JSON.parse(await text(request)) as { messages: Message[] };
     const label = /[a-z]+-\d+/.exec(messages.find(({ role }) => role === "user")?.content ?? "")?.[0] ?? "";
     const previous = answerOf(messages.findLast(({ role }) => role === "assistant") ?? null);
     const call: ModelCall = {
       answer: `answer_${calls.length}`,
-      node,
+      process,
       label,
       previous: messages.some(({ role }) => role === "assistant") ? previous : null,
       arrived_ms,
