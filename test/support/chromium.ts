@@ -2,9 +2,9 @@ import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
 
-const NAMES = ["chromium", "chromium-browser", "google-chrome"];
+const NAMES = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"];
 
-/** The machine's own Chromium, null when there is none. Debian: `apt-get install chromium`. */
+/** The machine's own Chromium, null when there is none. Debian: `apt-get install chromium-headless-shell`. */
 export function chromiumBinary(): string | null {
   const folders = (process.env.PATH ?? "").split(delimiter);
   const candidates = folders.flatMap((folder) => NAMES.map((name) => join(folder, name)));
@@ -23,7 +23,7 @@ function isExecutable(file: string): boolean {
 /** A browser without a window. */
 export async function startChromium(): Promise<Browser> {
   const executablePath = chromiumBinary();
-  if (executablePath === null) throw new Error("no Chromium on this machine: apt-get install chromium");
+  if (executablePath === null) throw new Error("no Chromium on this machine: apt-get install chromium-headless-shell");
   // Its sandbox needs rights that containers do not have, and it only visits the service under test.
   return chromium.launch({ executablePath, args: ["--no-sandbox"] });
 }
