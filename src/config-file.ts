@@ -1,7 +1,7 @@
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } from "yaml";
 import type { z } from "zod";
-import { ConfigError } from "./config-error.ts";
 import { configFileSchema, type FileSettings, OPEN_KINDS } from "./config-file.schema.ts";
+import { ConfigError } from "./config-values.ts";
 import type { ModelSettings } from "./models/models.types.ts";
 import { traitsOf } from "./models/providers.ts";
 

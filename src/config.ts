@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { isIPv4 } from "node:net";
-import { ConfigError } from "./config-error.ts";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
 import {
+  ConfigError,
   parseBaseUrl,
   parseCidr,
   parseCredential,
@@ -22,8 +22,8 @@ import {
 } from "./config-values.ts";
 import { PROVIDER_KEYS } from "./models/providers.ts";
 import type { Instant } from "./platform/db.ts";
+import type { Keyring } from "./vault/kek.types.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
-import type { Keyring } from "./vault/keyring.types.ts";
 
 export { ConfigError };
 

@@ -1,11 +1,9 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
-import { agentsRoutes } from "./agents/agents.routes.ts";
-import { webhookKeyRoutes } from "./agents/webhook-key.routes.ts";
+import { agentsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
-import { paymentsRoutes } from "./billing/payments.routes.ts";
-import { stripeWebhookRoutes } from "./billing/stripe-webhook.routes.ts";
+import { paymentsRoutes, stripeWebhookRoutes } from "./billing/payments.routes.ts";
 import { chatRoutes } from "./chat/chat.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import type { HttpRouter } from "./contract/router.ts";

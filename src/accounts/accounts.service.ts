@@ -6,8 +6,8 @@ import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { isUniqueViolation } from "../platform/sql-state.ts";
 import { type ApiKeyRow, createAccountsStore, type UserPage, type UserRow } from "./accounts.store.ts";
-import { hashApiKey, isApiKey, newApiKey, shownParts } from "./api-key.ts";
 import { createAuthentication } from "./authentication.ts";
+import { hashApiKey, isApiKey, newApiKey, shownParts } from "./tokens.ts";
 
 export interface User {
   id: string;

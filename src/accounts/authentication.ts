@@ -4,7 +4,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
 import type { AccountsStore, KeyStatus } from "./accounts.store.ts";
-import { hashApiKey, isApiKey } from "./api-key.ts";
+import { hashApiKey, isApiKey } from "./tokens.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
 const LAST_USED_FLUSH_MS = 60_000;

@@ -5,8 +5,8 @@ import { errors } from "../errors.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
-import { hashToken, newToken } from "./secret-token.ts";
 import type { SessionStatus, SignInStore } from "./sign-in.store.ts";
+import { hashToken, newToken } from "./tokens.ts";
 
 /** Returns the session if it is valid now. Throws 401 or 403. Pure. */
 export function judgeSession(session: SessionStatus | undefined, now: Instant): SessionStatus & { email: string } {

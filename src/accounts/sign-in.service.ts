@@ -9,10 +9,10 @@ import type { Mail, Mailer } from "../platform/mail.ts";
 import { createAttemptLimit } from "./attempt-limit.ts";
 import { mailboxOf } from "./mailbox.ts";
 import type { Passwords } from "./password.ts";
-import { hashToken, newToken } from "./secret-token.ts";
 import { createSessions } from "./sessions.ts";
 import { createSignInStore } from "./sign-in.store.ts";
 import { confirmationMail, knownAddressMail, resetMail } from "./sign-in-mail.ts";
+import { hashToken, newToken } from "./tokens.ts";
 
 export interface SignInOptions {
   db: Db;

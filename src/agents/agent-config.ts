@@ -2,7 +2,7 @@ import { AGENT_LIMITS } from "../constants.ts";
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
-import { stableJson } from "../platform/stable-json.ts";
+import { stableJson } from "../platform/json.ts";
 import type { ScheduleSpec } from "../schedules/next-run.ts";
 
 /** The settings of an agent that its user controls. Each change makes a new version, and runs pin a version. */

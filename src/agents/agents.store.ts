@@ -1,5 +1,6 @@
-import { createBatches } from "../platform/batches.ts";
+import { createBatches } from "../platform/batch-queue.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
 import type { AgentConfig } from "./agent-config.ts";
 
 export interface AgentRow extends AgentConfig {
@@ -140,3 +141,14 @@ function stored(row: AgentRow): AgentRow {
 function asJson<T>(value: T): T {
   return (value === null ? null : JSON.stringify(value)) as T;
 }
+
+/** Statements that call functions of several modules. Each file explains the reason and the order. */
+
+/** Applies a batch of the ledger together with steps of runs. */
+export const APPLY_WITH_STEPS = readStatement(import.meta.dirname, "apply-with-steps");
+
+/** Decides which run-nows may begin. */
+export const RUN_NOW_STATEMENTS = {
+  refuse: readStatement(import.meta.dirname, "refuse-run-nows"),
+  begin: readStatement(import.meta.dirname, "begin-run-nows"),
+};

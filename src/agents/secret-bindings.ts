@@ -3,7 +3,7 @@ import { isWithinHosts } from "../contract/hosts.ts";
 import { type ShownToolsConfig, secretBindings, type ToolSecretBinding, type ToolsConfig } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors } from "../errors.ts";
-import { stableJson } from "../platform/stable-json.ts";
+import { stableJson } from "../platform/json.ts";
 
 /** Which bindings of secrets a caller may see, keep and write in an agent's tools_config: contract 3. */
 

@@ -4,7 +4,7 @@ import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Billing } from "./billing.service.ts";
-import { profileOf } from "./profile.ts";
+import { profileOf } from "./billing.service.ts";
 
 export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billing: Billing }) {
   const { accounts, ledger, billing } = deps;

@@ -1,6 +1,7 @@
+import type { User } from "../accounts/accounts.service.ts";
 import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT, TOP_UP_MONTHS } from "../constants.ts";
 import { errors, type Means } from "../errors.ts";
-import type { Bucket, GrantSource } from "../ledger/ledger.types.ts";
+import type { Bucket, GrantSource, Standing } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
@@ -12,7 +13,7 @@ import { createOverage } from "./overage.service.ts";
 import type { ReturnUrls } from "./payments.types.ts";
 import { createPeriods, type OnRenewed } from "./periods.service.ts";
 import { createPurchases } from "./purchases.service.ts";
-import { createSubscriptions } from "./subscriptions.service.ts";
+import { createSubscriptions, type Subscription } from "./subscriptions.service.ts";
 
 const THRESHOLD_TOKENS = OVERAGE_INVOICE_CENTS * TOKENS_PER_CENT;
 
@@ -102,3 +103,18 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
 }
 
 export type Billing = ReturnType<typeof createBilling>;
+
+/** contract 3: the profile, from the user, their token account and their subscription once it is paid. */
+export function profileOf(user: User, standing: Standing, { status, plan_id }: Subscription) {
+  const { posted, held, available, debt } = standing;
+  return {
+    id: user.id,
+    email: user.email ?? "",
+    token_balance: available,
+    is_trial: standing.is_trial,
+    trial_ends_at: standing.trial_ends_at,
+    created_at: user.created_at,
+    plan: status === "active" || status === "past_due" ? plan_id : null,
+    balance: { posted, held, available, debt },
+  };
+}

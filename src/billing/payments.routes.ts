@@ -1,7 +1,10 @@
+import { stripeWebhook } from "../contract/billing.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import * as contract from "../contract/payments.ts";
-import { createRouter } from "../contract/router.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
 import type { Billing } from "./billing.service.ts";
+import type { PaymentEvent } from "./payments.types.ts";
+import type { StripePayments } from "./stripe.adapter.ts";
 
 /** Subscribing, top-ups and overage. */
 export function paymentsRoutes({ billing }: { billing: Billing }) {
@@ -61,4 +64,18 @@ function returnUrls({
   cancel_url?: string | undefined;
 }) {
   return { success_url: success_url ?? null, cancel_url: cancel_url ?? null };
+}
+
+/** Receives Stripe's webhooks. A failure answers 5xx, so that Stripe delivers the event again. */
+export function stripeWebhookRoutes(deps: {
+  stripe: StripePayments;
+  applyPaymentEvent(event: PaymentEvent): Promise<unknown>;
+}): HttpRouter {
+  const router = createRouter();
+  router.openapi(stripeWebhook, async (c) => {
+    const events = await deps.stripe.eventsOf(await c.req.text(), c.req.header("Stripe-Signature"));
+    for (const event of events) await deps.applyPaymentEvent(event);
+    return c.json({ received: true as const }, 200);
+  });
+  return router;
 }

@@ -1,3 +1,4 @@
+import { errors } from "../errors.ts";
 import type { Payments, Provider, Started } from "./payments.types.ts";
 
 /**
@@ -44,4 +45,21 @@ async function collectedManually(): Promise<never> {
 /** The cents that count as paid. The operator's gifts cost nothing, so no refund of them is possible. */
 export function paidCents(provider: Provider, amount_cents: number): number {
   return provider === "operator" ? 0 : amount_cents;
+}
+
+/** PURSER_PAYMENTS=none: users cannot buy anything. Every order fails with 503 `payments_not_configured`. */
+export function createDisabledPayments(): Payments {
+  const fail = async () => {
+    throw errors.paymentsNotConfigured();
+  };
+  return {
+    provider: "none",
+    runs_periods: false,
+    topUp: fail,
+    subscribe: fail,
+    changePlan: fail,
+    setCancelAtPeriodEnd: fail,
+    endSubscription: fail,
+    chargeOverage: fail,
+  };
 }

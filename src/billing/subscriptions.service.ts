@@ -6,9 +6,8 @@ import type { Inbox } from "./inbox.service.ts";
 import { type Outbox, RETRY_SECONDS } from "./outbox.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Payments, Provider, ReturnUrls, Started } from "./payments.types.ts";
-import { prorated } from "./period.ts";
 import type { Periods } from "./periods.service.ts";
-import { type Plan, planChange, planWith } from "./plan.ts";
+import { type Plan, planChange, planWith, prorated } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** A subscription as the API shows it. All fields are null with status `none`. */

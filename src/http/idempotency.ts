@@ -1,8 +1,8 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
+import { stableDigest } from "../platform/json.ts";
 import type { Log } from "../platform/log.ts";
-import { stableDigest } from "../platform/stable-json.ts";
 import { SHOULD_RETRY } from "./error-response.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 

@@ -1,5 +1,5 @@
 import { parentPort } from "node:worker_threads";
-import { stableDigest } from "../platform/stable-json.ts";
+import { stableDigest } from "../platform/json.ts";
 import { piecesOf } from "./json-pieces.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 

@@ -1,6 +1,6 @@
 import { HOLD_SECONDS } from "../constants.ts";
 import type { Instant, Sql } from "../platform/db.ts";
-import { jsonbText } from "../platform/storable.ts";
+import { jsonbText } from "../platform/json.ts";
 import type {
   Bucket,
   Charge,

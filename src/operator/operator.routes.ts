@@ -1,7 +1,7 @@
 import type { Accounts, User } from "../accounts/accounts.service.ts";
 import type { Trials } from "../accounts/trials.service.ts";
 import type { Billing } from "../billing/billing.service.ts";
-import { profileOf } from "../billing/profile.ts";
+import { profileOf } from "../billing/billing.service.ts";
 import * as contract from "../contract/admin.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter } from "../contract/router.ts";

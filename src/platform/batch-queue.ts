@@ -1,3 +1,5 @@
+import { isAnswered } from "./sql-state.ts";
+
 /** A queued item, with the functions that answer it. */
 export interface Waiting<Item, Answer> {
   readonly item: Item;
@@ -45,4 +47,28 @@ export async function answerBatch<Item, Answer>(
 ): Promise<void> {
   const answers = await apply(batch.map(({ item }) => item));
   for (const [index, waiting] of batch.entries()) waiting.resolve(answers[index] as Answer);
+}
+
+/**
+ * Groups single calls into batches (batch-queue.ts). `apply` applies a whole batch or nothing, and returns the answers
+ * in order.
+ *
+ * If the database rejects a batch, each item is retried alone, so that only the faulty item fails.
+ */
+export function createBatches<Item, Answer>(
+  size_limit: number,
+  apply: (items: Item[]) => Promise<Answer[]>,
+): (item: Item) => Promise<Answer> {
+  const attempt = async (batch: Waiting<Item, Answer>[]): Promise<void> => {
+    try {
+      await answerBatch(batch, apply);
+    } catch (error) {
+      if (batch.length > 1 && isAnswered(error)) {
+        for (const waiting of batch) await attempt([waiting]);
+      } else {
+        for (const waiting of batch) waiting.reject(error);
+      }
+    }
+  };
+  return createBatchQueue(size_limit, attempt);
 }

@@ -1,6 +1,6 @@
 import type { RunRecord, RunTrigger } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
-import { createBatches } from "../platform/batches.ts";
+import { createBatches } from "../platform/batch-queue.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";

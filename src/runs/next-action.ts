@@ -1,6 +1,6 @@
 import type { ToolCall } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
-import { stableJson } from "../platform/stable-json.ts";
+import { stableJson } from "../platform/json.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
 import { callsOf, type PastStep, type RunConfig, setUpOf, textOf } from "./transcript.ts";

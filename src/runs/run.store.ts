@@ -1,7 +1,7 @@
 import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
+import { jsonbText } from "../platform/json.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { jsonbText } from "../platform/storable.ts";
 import { CLAIMED, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 import type {
   ClaimLimits,

@@ -1,7 +1,7 @@
 import type { AgentKey } from "../contract/agents.ts";
 import type { RunDetail, RunError, RunRecord } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
-import { createBatches } from "../platform/batches.ts";
+import { createBatches } from "../platform/batch-queue.ts";
 import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";

@@ -1,4 +1,12 @@
-import { createCipheriv, createDecipheriv, createHash, hkdfSync, randomBytes, timingSafeEqual } from "node:crypto";
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHash,
+  createHmac,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from "node:crypto";
 
 /**
  * The binding of a value to its row. It is rebuilt from the row before opening, so a moved or edited row does not open.
@@ -93,4 +101,22 @@ export function lengthPrefixed(fields: readonly (string | Uint8Array)[]): Buffer
       return [length, bytes];
     }),
   );
+}
+
+/**
+ * The integrity MAC of all of a user's secrets: an HMAC under a subkey of their data key, written with every change. It
+ * detects a row that was restored to an older version, which the row's own seal cannot.
+ * @param entries one line per secret, ordered by id: id, version, sealing id, reflected or not
+ */
+export function integrityMacOf(data_key: DataKey, entries: readonly string[]): Buffer {
+  const key = Buffer.from(hkdfSync("sha256", data_key.bytes, "", "purser manifest 1", 32));
+  return createHmac("sha256", key)
+    .update(lengthPrefixed([String(data_key.version), ...entries]))
+    .digest();
+}
+
+/** Whether `mac` is the integrity MAC of `entries`. */
+export function isIntegrityMacOf(mac: Uint8Array, data_key: DataKey, entries: readonly string[]): boolean {
+  const expected = integrityMacOf(data_key, entries);
+  return mac.length === expected.length && timingSafeEqual(mac, expected);
 }

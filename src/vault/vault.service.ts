@@ -7,9 +7,8 @@ import { isUuid, newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import { SecretValue } from "../platform/secret-value.ts";
 import type { DataKeys } from "./data-keys.service.ts";
-import { integrityMacOf, isIntegrityMacOf } from "./integrity-mac.ts";
 import { maskOf } from "./mask.ts";
-import { type DataKey, type Place, seal, unseal } from "./seal.ts";
+import { type DataKey, integrityMacOf, isIntegrityMacOf, type Place, seal, unseal } from "./seal.ts";
 import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
 import type { OnSecretLeak, Opening, SecretUsage } from "./vault.types.ts";
 

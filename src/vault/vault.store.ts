@@ -22,7 +22,7 @@ interface Page {
 
 const COLUMNS = `s.user_id, s.id, s.name, s.description, s.masked_value, s.allowed_hosts, s.version, s.created_at,
   s.updated_at, s.last_used_at, s.reflected_at`;
-/** See integrity-mac.ts. */
+/** See `integrityMacOf`. */
 const ENTRIES = `array(select concat_ws(' ', id, version, encode(substring(sealed from 1 for ${SEALING_ID_BYTES}), 'hex'),
   reflected_at is not null) from secret where user_id = $1 order by id)`;
 

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { createDisabledPayments } from "../../src/billing/disabled-payments.ts";
-import { createSimulatedPayments } from "../../src/billing/simulated-payments.ts";
+import { createDisabledPayments, createSimulatedPayments } from "../../src/billing/simulated-payments.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createBillingFixture, PLANS } from "../support/billing.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";

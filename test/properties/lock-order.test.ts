@@ -1,6 +1,6 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
-import { APPLY_WITH_STEPS } from "../../src/agents/statements.store.ts";
+import { APPLY_WITH_STEPS } from "../../src/agents/agents.store.ts";
 import { applyOperations, type Operation } from "../../src/ledger/ledger.store.ts";
 import type { Db, Sql } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";

@@ -1,6 +1,6 @@
 import { afterEach, expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
-import { jsonbText } from "../../src/platform/storable.ts";
+import { jsonbText } from "../../src/platform/json.ts";
 import type { ClaimedRun, NewRun } from "../../src/runs/runs.types.ts";
 import { LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 

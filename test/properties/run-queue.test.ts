@@ -1,7 +1,7 @@
 import { describe, expect, inject, test } from "vitest";
 import type { AgentKey } from "../../src/contract/agents.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { jsonbText } from "../../src/platform/storable.ts";
+import { jsonbText } from "../../src/platform/json.ts";
 import type { ClaimedRun } from "../../src/runs/runs.types.ts";
 import { FAILED, LIMITS, MODEL_CALL, START, USAGE, useQueue } from "./run-queue-fixture.ts";
 

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { newApiKey } from "../../../src/accounts/api-key.ts";
+import { newApiKey } from "../../../src/accounts/tokens.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 

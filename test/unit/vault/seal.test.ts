@@ -1,7 +1,6 @@
 import { createDecipheriv, createHash, hkdfSync, randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
-import { integrityMacOf, isIntegrityMacOf } from "../../../src/vault/integrity-mac.ts";
-import { lengthPrefixed, type Place, seal, unseal } from "../../../src/vault/seal.ts";
+import { integrityMacOf, isIntegrityMacOf, lengthPrefixed, type Place, seal, unseal } from "../../../src/vault/seal.ts";
 
 const KEY = { version: 1, bytes: randomBytes(32) };
 const PLACE: Place = { user_id: "u", secret_id: "s", name: "TOKEN", version: 1, allowed_hosts: ["a.example"] };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { jsonbText, storableText } from "../../../src/platform/storable.ts";
+import { jsonbText, storableText } from "../../../src/platform/json.ts";
 
 test.each<[unknown, unknown]>([
   ["a\0b", "a\ufffdb"],
