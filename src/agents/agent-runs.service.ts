@@ -14,7 +14,7 @@ import type { RunInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { DueAnswer } from "../schedules/tick.service.ts";
 import { usesServers } from "../tools/registry.ts";
-import { createAgentCache } from "./agent-cache.ts";
+import { createAgentCache } from "./agent-caches.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { type DueAgent, keepActive, selectDueAgents } from "./outcome.store.ts";
 import { KEY_PAUSE_REASON, type ScheduleKey } from "./schedule-key.ts";

@@ -15,6 +15,7 @@ import type { OnPrune } from "../runs/pruning.ts";
 import type { RunFollowers } from "../runs/run-followers.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { NextRun, Schedules } from "../schedules/schedules.service.ts";
+import { createConfigCache } from "./agent-caches.ts";
 import {
   type AgentConfig,
   changedConfig,
@@ -26,7 +27,6 @@ import {
 import { agentRecord } from "./agent-record.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
 import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
-import { createConfigCache } from "./config-cache.ts";
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";

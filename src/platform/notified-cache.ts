@@ -1,4 +1,4 @@
-import { monotonicMs } from "./clock.ts";
+import { LRUCache } from "lru-cache";
 import type { Db } from "./db.ts";
 
 /** Cache TTL (design 6). A notification of a change evicts the row earlier. */
@@ -9,20 +9,20 @@ const CACHE_MAX = 10_000;
  * Caches rows that are read on every request. A trigger notifies every node when a subject changes; while notifications
  * cannot be received, the cache is not used.
  */
-export async function createNotifiedCache<Value>(deps: {
+export async function createNotifiedCache<Value extends object>(deps: {
   db: Db;
   channel: string;
   /** The subject of a row, as notifications name it. */
   subjectOf(value: Value): string;
 }) {
   const { db, channel, subjectOf } = deps;
-  const cache = new Map<string, { value: Value; until_ms: number }>();
+  const cache = new LRUCache<string, Value>({ max: CACHE_MAX, ttl: CACHE_MS });
   /** Counts notifications and losses. If one comes while a row is loaded, the row may be stale and is not cached. */
   let changes = 0;
 
   const forget = (subject: string) => {
     changes += 1;
-    for (const [key, { value }] of cache) if (subjectOf(value) === subject) cache.delete(key);
+    for (const [key, value] of cache.entries()) if (subjectOf(value) === subject) cache.delete(key);
   };
   const forgetAll = () => {
     changes += 1;
@@ -34,12 +34,11 @@ export async function createNotifiedCache<Value>(deps: {
     /** The value under `key`, from the cache or from `load`. A missing value is not cached. */
     async get(key: string, load: () => Promise<Value | undefined>): Promise<Value | undefined> {
       const cached = cache.get(key);
-      if (cached !== undefined && cached.until_ms > monotonicMs() && db.isListening()) return cached.value;
+      if (cached !== undefined && db.isListening()) return cached;
       const changes_before = changes;
       const value = await load();
       if (value === undefined || changes !== changes_before || !db.isListening()) return value;
-      if (cache.size >= CACHE_MAX) cache.clear();
-      cache.set(key, { value, until_ms: monotonicMs() + CACHE_MS });
+      cache.set(key, value);
       return value;
     },
     close: stopListening,

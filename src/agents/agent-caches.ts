@@ -1,0 +1,34 @@
+import { LRUCache } from "lru-cache";
+import type { AgentConfig } from "./agent-config.ts";
+import type { AgentRow, AgentsStore } from "./agents.store.ts";
+
+/** Size of each cache, in entries. */
+const SIZE = 1_000;
+
+/**
+ * A cache of agents as this node last read them. It is not notified of changes, so its users pass the agent's version
+ * and read again when that version is out of date.
+ */
+export function createAgentCache() {
+  const agents = new LRUCache<string, AgentRow>({ max: SIZE });
+  const keyOf = (user_id: string, id: string) => `${user_id} ${id}`;
+  return {
+    get: (user_id: string, id: string): AgentRow | undefined => agents.get(keyOf(user_id, id)),
+    forget: (user_id: string, id: string): void => void agents.delete(keyOf(user_id, id)),
+    keep: (agent: AgentRow): void => void agents.set(keyOf(agent.user_id, agent.id), agent),
+  };
+}
+
+/**
+ * A cache of configurations by version; a version never changes. It does not check for deleted agents, because deleting
+ * an agent cancels its runs, and a run that is being cancelled begins no step.
+ */
+export function createConfigCache(store: Pick<AgentsStore, "version">) {
+  const configs = new LRUCache<string, AgentConfig>({ max: SIZE });
+  return async (version: Parameters<AgentsStore["version"]>[0]): Promise<AgentConfig | undefined> => {
+    const key = `${version.user_id} ${version.agent_id} ${version.version}`;
+    const config = configs.get(key) ?? (await store.version(version))?.config;
+    if (config !== undefined) configs.set(key, config);
+    return config;
+  };
+}
