@@ -22,8 +22,8 @@ import {
 } from "./config-values.ts";
 import { PROVIDER_KEYS } from "./models/providers.ts";
 import type { Instant } from "./platform/db.ts";
-import type { Keyring } from "./vault/kek.types.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
+import type { Keyring } from "./vault/keyring.types.ts";
 
 export { ConfigError };
 

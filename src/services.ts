@@ -16,8 +16,8 @@ import { createThreads } from "./chat/threads.service.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Config } from "./config.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
+import { withChargeMetrics } from "./ledger/charge-metrics.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
-import { observedCharges } from "./ledger/observed.ts";
 import { createModels } from "./models/models.service.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
@@ -40,8 +40,8 @@ import { createSchedules } from "./schedules/schedules.service.ts";
 import { createTools } from "./tools/tools.service.ts";
 import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
-import type { Keyring } from "./vault/kek.types.ts";
 import { loadKeyring } from "./vault/keyring.ts";
+import type { Keyring } from "./vault/keyring.types.ts";
 import { createVault } from "./vault/vault.service.ts";
 
 export type Services = Awaited<ReturnType<typeof createServices>>;
@@ -85,7 +85,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     onGrant: (user_id) => agents.onGrant(user_id),
     notify: notify.ledger,
   });
-  const charges = observedCharges(ledger, { metrics, log });
+  const charges = withChargeMetrics(ledger, { metrics, log });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const trials = await createTrials({ db, cipher: createCipher(service_key, "trials") });
@@ -110,7 +110,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
-    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, standing: ledger.standing },
+    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     meansOf,
     fallback_after_seconds: config.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => agentModel(id, caller),

@@ -27,7 +27,7 @@ const MAX_LOOKS = 5;
 export function createAgentRuns(deps: {
   runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "requestCancel">;
   schedules: Pick<Schedules, "occurrences">;
-  ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpend" | "refills">;
   schedule_keys: Pick<ScheduleKeys, "judge">;
   models: Models;
   meansOf: MeansOf;
@@ -57,7 +57,7 @@ export function createAgentRuns(deps: {
    * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not part of the trial, 402.
    */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
-    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), standingOf(caller)]);
+    const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), accountStatusOf(caller)]);
     if (!agent.is_active) throw errors.agentDisabled();
     const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
     if (is_trial && model?.trial_eligible === false) throw errors.modelNotTrialEligible(model.id);
@@ -65,8 +65,8 @@ export function createAgentRuns(deps: {
     return agent;
   };
   /** contract 5: run-now's 402 is a check, not a hold; null: the run is allowed. */
-  const standingOf = async ({ user_id, api_key_id, key_budget_tokens }: Caller) => {
-    const { refusal, available, held, is_trial } = await ledger.standing(user_id);
+  const accountStatusOf = async ({ user_id, api_key_id, key_budget_tokens }: Caller) => {
+    const { refusal, available, held, is_trial } = await ledger.accountStatus(user_id);
     const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
     const refused = async (code: PaymentCode, shown = figures) => ({
       is_trial,
@@ -105,9 +105,9 @@ export function createAgentRuns(deps: {
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const agent = await likelyReady(caller, id, look > 0);
       // After a full check the user can pay. The check at queueing knows less.
-      const terms = { version: agent.version, is_free: look > 0 || isFree(agent) };
+      const precondition = { version: agent.version, is_free: look > 0 || isFree(agent) };
       const run = newRun(agent, input);
-      const queued = await runs.enqueue({ ...run, ...firstStep(agent, run), terms, is_awaited: wait_ms > 0 });
+      const queued = await runs.enqueue({ ...run, ...firstStep(agent, run), precondition, is_awaited: wait_ms > 0 });
       if (queued.refusal === null) return queued;
       refusal = queued.refusal;
       cache.forget(caller.user_id, id);

@@ -41,7 +41,7 @@ export interface AgentsDeps {
   runs: Runs;
   schedules: Schedules;
   schedule_keys: ScheduleKeys;
-  ledger: Pick<Ledger, "standing" | "keySpend" | "refills">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpend" | "refills">;
   meansOf: MeansOf;
   /** The suspended users among these. Their agents do not run. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;

@@ -77,11 +77,11 @@ export function createScheduleKeys(deps: {
         return () => deps.cancelDueWith(tx, user_id, { api_key_id });
       }
       const agent_ids = agents.map(({ id }) => id);
-      const standings = await schedules.schedules(user_id, agent_ids, tx);
+      const statuses = await schedules.schedules(user_id, agent_ids, tx);
       const spent_tokens = (await ledger.keySpends([user_id], tx)).get(api_key_id) ?? 0;
       if (keyPause(key, { spent_tokens, now: clock.now() }) !== null) return async () => {};
       for (const agent_id of agent_ids) {
-        if (!isLiftable(standings.get(agent_id)?.paused_reason ?? null)) continue;
+        if (!isLiftable(statuses.get(agent_id)?.paused_reason ?? null)) continue;
         await schedules.pauseSchedule({ user_id, agent_id }, null, tx);
         await forgetFailures(tx, { user_id, agent_id });
         log.info({ agent_id }, "a schedule goes on, since its API key may pay again");

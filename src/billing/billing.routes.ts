@@ -12,12 +12,12 @@ export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billin
 
   router.openapi(contract.getProfile, async (c) => {
     const { user_id } = c.get("caller");
-    const [user, standing, subscription] = await Promise.all([
+    const [user, account, subscription] = await Promise.all([
       accounts.user(user_id),
-      ledger.standing(user_id),
+      ledger.accountStatus(user_id),
       billing.subscription(user_id),
     ]);
-    return c.json(profileOf(user, standing, subscription), 200);
+    return c.json(profileOf(user, account, subscription), 200);
   });
   router.openapi(contract.listBuckets, async (c) => {
     const { limit, cursor, include } = c.req.valid("query");

@@ -1,7 +1,7 @@
 import type { User } from "../accounts/accounts.service.ts";
 import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT, TOP_UP_MONTHS } from "../constants.ts";
 import { errors, type Means } from "../errors.ts";
-import type { Bucket, GrantSource, Standing } from "../ledger/ledger.types.ts";
+import type { AccountStatus, Bucket, GrantSource } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
@@ -88,7 +88,7 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
       if (expires_at <= granted_at)
         throw errors.invalidValue("expires_at", `expires_at must be later than now (${granted_at}).`);
       const { amount_tokens, source } = wanted;
-      const { posted } = await ledger.standing(user_id);
+      const { posted } = await ledger.accountStatus(user_id);
       if (posted + amount_tokens > Number.MAX_SAFE_INTEGER)
         throw errors.invalidValue(
           "amount_tokens",
@@ -105,14 +105,14 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
 export type Billing = ReturnType<typeof createBilling>;
 
 /** contract 3: the profile, from the user, their token account and their subscription once it is paid. */
-export function profileOf(user: User, standing: Standing, { status, plan_id }: Subscription) {
-  const { posted, held, available, debt } = standing;
+export function profileOf(user: User, account: AccountStatus, { status, plan_id }: Subscription) {
+  const { posted, held, available, debt } = account;
   return {
     id: user.id,
     email: user.email ?? "",
     token_balance: available,
-    is_trial: standing.is_trial,
-    trial_ends_at: standing.trial_ends_at,
+    is_trial: account.is_trial,
+    trial_ends_at: account.trial_ends_at,
     created_at: user.created_at,
     plan: status === "active" || status === "past_due" ? plan_id : null,
     balance: { posted, held, available, debt },

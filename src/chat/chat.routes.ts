@@ -4,7 +4,7 @@ import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as threadContract from "../contract/threads.ts";
 import { eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
-import { unlessAborted } from "../platform/unless-aborted.ts";
+import { raceAbort } from "../platform/race-abort.ts";
 import type { Chat } from "./chat.service.ts";
 import { chatAnswer } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
@@ -27,12 +27,12 @@ function addChat(router: HttpRouter, chat: Chat): void {
     if (!asked.stream) {
       const signal = AbortSignal.any([request.signal, live.refused]);
       const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: null });
-      return c.json(chatAnswer(await unlessAborted(turn.finished, live.refused)), 200) as never;
+      return c.json(chatAnswer(await raceAbort(turn.finished, live.refused)), 200) as never;
     }
     const events = createChatEvents(request.request_id);
     const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: events.onText });
-    const feed = await unlessAborted(events.open(turn), live.refused);
+    const feed = await raceAbort(events.open(turn), live.refused);
     return eventStream(feed, { live, request_id: request.request_id }) as never;
   });
 }

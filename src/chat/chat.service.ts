@@ -166,7 +166,10 @@ function finishedTurn(
 /** The error that the caller of a chat receives. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
   if (run.status === "cancelled")
-    return errors.conflict("run_cancelled", "The run was cancelled before it had answered. Ask again to begin anew.");
+    return errors.conflict(
+      "run_cancelled",
+      "The run was cancelled before it had answered. Send the request again to start another run.",
+    );
   const { code, message } = run.error ?? { code: "internal", message: "" };
   if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
   // The model call's error has more detail than the run's error, and a status.

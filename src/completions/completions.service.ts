@@ -50,7 +50,7 @@ type Attempt<T> = (reservation: Reservation, options: AttemptOptions) => Promise
 /** Model calls with their charge: hold the worst case, call the provider, settle the real usage. */
 export function createCompletions(options: {
   models: Models;
-  ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "standing">;
+  ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "accountStatus">;
   meansOf: MeansOf;
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallback_after_seconds: number;
@@ -64,7 +64,7 @@ export function createCompletions(options: {
 
   async function isTrial(user_id: string): Promise<boolean> {
     if (past_trial.has(user_id)) return false;
-    const { is_trial } = await options.ledger.standing(user_id);
+    const { is_trial } = await options.ledger.accountStatus(user_id);
     if (!is_trial) {
       if (past_trial.size >= MAX_REMEMBERED_USERS) past_trial.clear();
       past_trial.add(user_id);

@@ -3,6 +3,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { isRefusal } from "../platform/sql-state.ts";
+import { accountStatusOf } from "./account-status.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges } from "./charge.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
@@ -31,7 +32,6 @@ import {
 } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
 import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
-import { standingOf } from "./standing.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { readUsage, readUsageLines } from "./usage.store.ts";
 
@@ -121,11 +121,11 @@ export function createLedger(deps: LedgerDeps): Ledger {
       within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
     overageFrom: (used_tokens, uncapped_tokens = used_tokens) => listOverageFrom(db, used_tokens, uncapped_tokens),
     notifyGrant,
-    async standing(user_id) {
+    async accountStatus(user_id) {
       const now = clock.now();
       const account = await findAccount(db, user_id, now);
       if (account === undefined) throw new Error(`the user ${user_id} has no account`);
-      return standingOf(account, now);
+      return accountStatusOf(account, now);
     },
     async buckets(user_id, page) {
       const now = clock.now();

@@ -1,6 +1,7 @@
 import { HOLD_SECONDS } from "../constants.ts";
 import type { Instant, Sql } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
+import type { AccountFigures } from "./account-status.ts";
 import type {
   Bucket,
   Charge,
@@ -12,7 +13,6 @@ import type {
   SettleOutcome,
   SettleRequest,
 } from "./ledger.types.ts";
-import type { AccountFigures } from "./standing.ts";
 
 /** One operation of a batch, in the form that `ledger_apply_batch` reads. */
 export type Operation =
@@ -106,7 +106,7 @@ export async function insertGrant(sql: Sql, bucket_id: string, request: GrantReq
 /** Sums over the unexpired buckets at `now`, and the other figures that decide refusals. */
 export async function findAccount(sql: Sql, user_id: string, now: Instant): Promise<AccountFigures | undefined> {
   const [account] = await sql.query<AccountFigures>({
-    name: "ledger_standing",
+    name: "ledger_account_status",
     text: `select coalesce(sum(b.remaining), 0) as posted, coalesce(sum(b.held), 0) as held,
         a.debt, a.trial_ends_at, a.paid_since, a.overage, a.overage_held, a.overage_cap
       from account a

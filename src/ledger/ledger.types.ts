@@ -176,7 +176,7 @@ export type Crossing = {
   | { kind: "key_budget"; api_key_id: string; budget_tokens: number; spent_tokens: number }
 );
 
-export interface Standing {
+export interface AccountStatus {
   /** The remaining tokens of all unexpired buckets. */
   posted: number;
   held: number;
@@ -364,7 +364,7 @@ export interface Ledger {
   closeOveragePeriod(period: { user_id: string; carried_tokens: number }, tx?: Tx): Promise<{ used_tokens: number }>;
   /** Accounts with at least `used_tokens` of overage in this period, or `uncapped_tokens` if their overage is off. */
   overageFrom(used_tokens: number, uncapped_tokens?: number): Promise<{ user_id: string }[]>;
-  standing(user_id: string): Promise<Standing>;
+  accountStatus(user_id: string): Promise<AccountStatus>;
   buckets(
     user_id: string,
     page: { include_closed: boolean; limit: number; after: string | null },

@@ -32,8 +32,8 @@ export function operatorRoutes(options: OperatorOptions) {
   const router = createRouter();
 
   const userRecord = async (user: User) => {
-    const [standing, subscription] = await Promise.all([ledger.standing(user.id), billing.subscription(user.id)]);
-    return { ...profileOf(user, standing, subscription), suspended_at: user.suspended_at };
+    const [account, subscription] = await Promise.all([ledger.accountStatus(user.id), billing.subscription(user.id)]);
+    return { ...profileOf(user, account, subscription), suspended_at: user.suspended_at };
   };
 
   router.openapi(contract.createUser, async (c) => {
@@ -42,8 +42,8 @@ export function operatorRoutes(options: OperatorOptions) {
       const made = await accounts.createUser(tx, { email, key_name: "first key" });
       // The operator may grant a second trial. The grant counts against a later sign-up.
       if (trial) await options.trials.take(tx, email);
-      const terms = { ends_at: addDays(clock.now(), options.trial.days), tokens: options.trial.tokens };
-      await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? terms : null });
+      const granted = { ends_at: addDays(clock.now(), options.trial.days), tokens: options.trial.tokens };
+      await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? granted : null });
       return made;
     });
     return c.json({ user: await userRecord(created.user), api_key: { ...created.api_key, spent_tokens: 0 } }, 201);

@@ -13,10 +13,10 @@ import { monotonicMs } from "./clock.ts";
 import { type Credential, withCredentials } from "./credentials.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
+import { raceAbort } from "./race-abort.ts";
 import { createResolver, type Resolve } from "./resolver.ts";
 import { isScrubbed } from "./scrub.ts";
 import { createSecretScanner, type SecretScanner } from "./secret-scanner.ts";
-import { unlessAborted } from "./unless-aborted.ts";
 
 export interface OutboundRequest {
   readonly url: string;
@@ -140,7 +140,7 @@ export function createOutbound(options: {
   ): Promise<void> => {
     if (credentials.length === 0) return;
     const head = Buffer.from(Object.entries(headers).flat().join("\n"));
-    const secrets = await unlessAborted(secretsIn([head, body], credentials), signal).catch(() => null);
+    const secrets = await raceAbort(secretsIn([head, body], credentials), signal).catch(() => null);
     if (secrets === null) {
       const end = ended(signal, url);
       if (end?.code === "aborted") throw end;
@@ -253,7 +253,7 @@ async function checkedAddresses(
 async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promise<string[]> {
   let addresses: string[];
   try {
-    addresses = await unlessAborted(resolve(url.hostname), signal);
+    addresses = await raceAbort(resolve(url.hostname), signal);
   } catch {
     throw ended(signal, url) ?? new OutboundError("dns_failed", "the host name does not resolve", at(url));
   }

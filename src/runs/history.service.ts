@@ -9,7 +9,7 @@ import * as history from "./run-history.store.ts";
 import * as progress from "./run-progress.store.ts";
 import { detailOf, recordOf } from "./run-record.ts";
 import type { RunSignals } from "./run-signals.ts";
-import type { BegunRun, FollowedRun, JournalStep, RunFilter, RunLease } from "./runs.types.ts";
+import type { BegunRun, JournalStep, RunFilter, RunLease, RunSnapshot } from "./runs.types.ts";
 
 interface HistoryDeps {
   db: Db;
@@ -69,7 +69,7 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       return new Map(rows.map((row) => [row.agent_id, recordOf(row)]));
     },
     /** The present state of a run, with its steps from `from_step` on; undefined when it was deleted. */
-    async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<FollowedRun | undefined> {
+    async follow(which: { user_id: string; run_id: string; from_step: number }): Promise<RunSnapshot | undefined> {
       const found = await progress.selectFollowed(db, which);
       if (found === undefined) return undefined;
       const { output, cancel_requested_at } = found.run;
@@ -77,9 +77,11 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       return { run: { ...recordOf(found.run), output }, cancel_requested_at, steps };
     },
     /** A fingerprint of each run, which changes when the run has new events. Deleted runs are absent. */
-    async marks(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
+    async fingerprints(runs: readonly { user_id: string; run_id: string }[]): Promise<Map<string, string>> {
       if (runs.length === 0) return new Map();
-      return new Map((await progress.selectMarks(db, runs)).map(({ run_id, mark }) => [run_id, mark]));
+      return new Map(
+        (await progress.selectFingerprints(db, runs)).map(({ run_id, fingerprint }) => [run_id, fingerprint]),
+      );
     },
     /** Runs with their inputs, by id. Deleted runs are absent. */
     async begunRuns(user_id: string, run_ids: readonly string[], sql: Sql = db): Promise<Map<string, BegunRun>> {

@@ -1,5 +1,5 @@
 import type { StepRecord } from "../contract/runs.ts";
-import type { FollowedRun } from "./runs.types.ts";
+import type { RunSnapshot } from "./runs.types.ts";
 
 /**
  * The events of a run, computed only from its rows, so that all nodes send the same events under the same ids. Pure.
@@ -13,7 +13,7 @@ export interface RunEvent {
 }
 
 /** Cursor in a run's events. */
-export interface Told {
+export interface EventCursor {
   /** The number of events sent. */
   events: number;
   /** All events of the steps before this one have been sent. */
@@ -26,7 +26,7 @@ export interface Told {
   finished: boolean;
 }
 
-export const NOTHING_TOLD: Told = {
+export const START: EventCursor = {
   events: 0,
   steps: 0,
   step_open: false,
@@ -42,37 +42,37 @@ export const NOTHING_TOLD: Told = {
  * A sequence only grows at its end, because steps are sequential and no step begins after a cancel request.
  * `run.cancelling` therefore comes after the step that was running at the request.
  */
-export function newsOf(
-  { run, cancel_requested_at, steps }: FollowedRun,
-  before: Told,
-): { news: RunEvent[]; told: Told } {
-  const news: RunEvent[] = [];
-  const told = { ...before };
+export function newEvents(
+  { run, cancel_requested_at, steps }: RunSnapshot,
+  before: EventCursor,
+): { events: RunEvent[]; cursor: EventCursor } {
+  const events: RunEvent[] = [];
+  const cursor = { ...before };
   const tell = (event: string, data: unknown) => {
-    told.events += 1;
-    news.push({ id: told.events, event, data });
+    cursor.events += 1;
+    events.push({ id: cursor.events, event, data });
   };
   const once = (what: "queued" | "started" | "cancelling" | "finished", data: unknown) => {
-    if (!told[what]) tell(`run.${what}`, data);
-    told[what] = true;
+    if (!cursor[what]) tell(`run.${what}`, data);
+    cursor[what] = true;
   };
   const { id: run_id, agent_id, trigger, scheduled_for, queued_at, started_at, finished_at } = run;
 
   once("queued", { run_id, agent_id, trigger, scheduled_for, queued_at });
   if (started_at !== null) once("started", { run_id, started_at });
   for (const step of steps) {
-    if (!told.step_open) tell("step.started", startOf(run_id, step));
-    told.step_open = step.status === "running";
-    if (told.step_open) break;
+    if (!cursor.step_open) tell("step.started", startOf(run_id, step));
+    cursor.step_open = step.status === "running";
+    if (cursor.step_open) break;
     tell("step.finished", { run_id, ...step });
-    told.steps = step.index + 1;
+    cursor.steps = step.index + 1;
   }
-  const is_between_steps = !told.step_open || finished_at !== null;
+  const is_between_steps = !cursor.step_open || finished_at !== null;
   if (cancel_requested_at !== null && started_at !== null && is_between_steps) {
     once("cancelling", { run_id, cancel_requested_at });
   }
   if (finished_at !== null) once("finished", { run_id, ...run });
-  return { news, told };
+  return { events, cursor };
 }
 
 function startOf(run_id: string, { index, type, name, arguments: given, started_at }: StepRecord) {

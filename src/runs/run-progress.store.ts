@@ -30,13 +30,13 @@ export async function selectFollowed(
 }
 
 /** A fingerprint of each run, which changes when the run has new events. */
-export async function selectMarks(
+export async function selectFingerprints(
   sql: Sql,
   runs: readonly { user_id: string; run_id: string }[],
-): Promise<{ run_id: string; mark: string }[]> {
+): Promise<{ run_id: string; fingerprint: string }[]> {
   return sql.query({
-    name: "run_marks",
-    text: `select run.id as run_id, concat_ws(' ', run.status, run.started_at is not null, count(step.index), count(step.finished_at)) as mark
+    name: "run_fingerprints",
+    text: `select run.id as run_id, concat_ws(' ', run.status, run.started_at is not null, count(step.index), count(step.finished_at)) as fingerprint
       from jsonb_to_recordset($1::jsonb) as given(user_id uuid, run_id uuid)
       join run on run.user_id = given.user_id and run.id = given.run_id
       left join run_step as step on step.user_id = run.user_id and step.run_id = run.id

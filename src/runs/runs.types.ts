@@ -12,7 +12,7 @@ export interface NewRun extends AgentKey {
   /** The run's first step. If the run begins at once, the step's intent is written with the run. */
   first_step?: StepStart;
   /** Precondition of a run-now: facts known at its request that must still be true. */
-  terms?: unknown;
+  precondition?: unknown;
   /** The caller waits for the run's end. A run that begins at once need not be on the disk before that. */
   is_awaited?: boolean;
 }
@@ -93,7 +93,7 @@ export interface JournalStep extends StepRecord {
 }
 
 /** A run as its followers see it. */
-export interface FollowedRun {
+export interface RunSnapshot {
   run: Omit<RunDetail, "steps">;
   cancel_requested_at: Instant | null;
   steps: StepRecord[];

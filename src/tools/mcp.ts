@@ -3,7 +3,7 @@ import { mcp } from "../contract/tools/mcp.ts";
 import type { McpServer, McpSettings } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import { unlessAborted } from "../platform/unless-aborted.ts";
+import { raceAbort } from "../platform/race-abort.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
@@ -102,7 +102,7 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
 
   /** A stopped run does not wait for a server. The listing continues, because other runs may wait for it. */
   const awaitedListing = (server: McpServer, run: RunRef, signal: AbortSignal) =>
-    unlessAborted(listingOf(server, run), signal);
+    raceAbort(listingOf(server, run), signal);
 
   return {
     /** The definitions for the model. A server that cannot be used has none. Throws 502 `secret_reflected`. */

@@ -4,9 +4,9 @@ import type { Db, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
 import { createKeks } from "./kek.ts";
-import type { Keyring } from "./kek.types.ts";
 import { type Kek, KekUnavailableError } from "./kek.types.ts";
 import { KeyringError } from "./keyring.ts";
+import type { Keyring } from "./keyring.types.ts";
 import type { DataKey } from "./seal.ts";
 import { integrityMacOf } from "./seal.ts";
 

@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Keyring, MasterKey } from "./kek.types.ts";
 import { parseKeyService } from "./key-service-settings.ts";
+import type { Keyring, MasterKey } from "./keyring.types.ts";
 
 /** The format of a keyring, for messages. */
 export const KEYRING_FORMAT =

@@ -87,7 +87,7 @@ it("a rider is made from the answer and what it costs, and settles with it", asy
   const { settlement } = await completions.complete(callOf({ rider }));
   expect(settlement).toBe("settled");
   expect(seen).toEqual({ text: "hello from upstream", cost: 8 });
-  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
+  expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
 });
 
 it("a rider that refuses leaves nothing charged and says so", async () => {
@@ -95,7 +95,7 @@ it("a rider that refuses leaves nothing charged and says so", async () => {
   const stream = await completions.stream(callOf({ rider: riderOf(false) }));
   for await (const _ of stream);
   expect(stream.outcome()?.settlement).toBe("superseded");
-  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000, held: 0 });
+  expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000, held: 0 });
 });
 
 it("a cost limit lowers what may be generated, and refuses what it does not cover", async () => {
@@ -111,7 +111,7 @@ it("the same hold charges once", async () => {
   const hold_id = newId();
   await completions.complete(callOf({ hold_id }));
   await completions.complete(callOf({ hold_id }));
-  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
+  expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
 });
 
 it("a stream that nobody ever reads is settled when its signal is aborted, and idle waits for that", async () => {
@@ -122,12 +122,12 @@ it("a stream that nobody ever reads is settled when its signal is aborted, and i
   await completions.idle();
   // ceil(5 / 4) × 0.25 + 2 × 1.25
   expect(stream.outcome()?.usage).toMatchObject({ cost_tokens: 3, estimated: true });
-  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });
+  expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });
   expect(await stream.next()).toEqual({ done: true, value: undefined });
 });
 
 it("a stream that its reader leaves is settled before leaving returns", async () => {
   upstream.answer(hanging(delta("12345678")));
   for await (const _ of await completions.stream(callOf())) break;
-  expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });
+  expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 3, held: 0 });
 });

@@ -10,7 +10,7 @@ import { parsedEvent, type SentEvent } from "../support/run-events.ts";
 
 const queue = useQueue();
 const feeds: EventFeed[] = [];
-let queries = { follow: 0, marks: 0 };
+let queries = { follow: 0, fingerprints: 0 };
 let node: RunFollowers;
 
 const newNode = () => {
@@ -21,15 +21,15 @@ const newNode = () => {
       queries.follow += 1;
       return scheduling.follow(...which);
     },
-    marks: (...which: Parameters<typeof scheduling.marks>) => {
-      queries.marks += 1;
-      return scheduling.marks(...which);
+    fingerprints: (...which: Parameters<typeof scheduling.fingerprints>) => {
+      queries.fingerprints += 1;
+      return scheduling.fingerprints(...which);
     },
   };
   return createRunFollowers({ runs: counting, log: createLog("silent") });
 };
 beforeEach(() => {
-  queries = { follow: 0, marks: 0 };
+  queries = { follow: 0, fingerprints: 0 };
   node = newNode();
 });
 afterEach(() => {
@@ -144,14 +144,14 @@ test("200 followers cost the database what one does, and nobody following costs 
     const { id } = await queue.enqueue();
     const crowd = await Promise.all(Array.from({ length: 200 }, () => follow(id)));
     const told = crowd.map((feed) => read(feed, "run.finished"));
-    expect(queries).toMatchObject({ marks: 0 });
+    expect(queries).toMatchObject({ fingerprints: 0 });
     expect(queries.follow).toBeLessThanOrEqual(2);
     await vi.advanceTimersToNextTimerAsync();
-    await vi.waitUntil(() => queries.marks === 1);
+    await vi.waitUntil(() => queries.fingerprints === 1);
     await work(await queue.claimOne());
     await vi.advanceTimersToNextTimerAsync();
     await Promise.all(told);
-    expect(queries.marks).toBe(2);
+    expect(queries.fingerprints).toBe(2);
     expect(queries.follow).toBeLessThanOrEqual(4);
     for (const feed of crowd) feed.leave();
     expect(vi.getTimerCount()).toBe(0);

@@ -37,7 +37,7 @@ test("a hundred concurrent calls on two nodes never overdraw an account (litellm
   );
   const charged = charges.reduce((sum, tokens) => sum + tokens, 0);
   expect(charged).toBeGreaterThanOrEqual(33 * 20); // at least the 33 holds that fit at once
-  expect(await one.ledger.standing(user_id)).toMatchObject({ posted: 1_000 - charged, held: 0 });
+  expect(await one.ledger.accountStatus(user_id)).toMatchObject({ posted: 1_000 - charged, held: 0 });
   expect((await one.ledger.audit()).violations).toEqual([]);
 });
 
@@ -54,7 +54,7 @@ test("of many settles of one hold on two nodes exactly one charges", async () =>
     );
     expect(outcomes.filter((outcome) => outcome.status === "settled" && !outcome.replayed)).toHaveLength(1);
   }
-  expect(await one.ledger.standing(user_id)).toMatchObject({ posted: 600, held: 0 });
+  expect(await one.ledger.accountStatus(user_id)).toMatchObject({ posted: 600, held: 0 });
 });
 
 test("two nodes that charge the same accounts in opposite orders never deadlock", async () => {
@@ -70,6 +70,6 @@ test("two nodes that charge the same accounts in opposite orders never deadlock"
     one.ledger.sweep(),
     two.ledger.sweep(),
   ]);
-  for (const user_id of accounts) expect(await one.ledger.standing(user_id)).toMatchObject({ posted: 980 });
+  for (const user_id of accounts) expect(await one.ledger.accountStatus(user_id)).toMatchObject({ posted: 980 });
   expect((await one.ledger.audit()).violations).toEqual([]);
 });

@@ -22,7 +22,7 @@ afterAll(async () => {
 
 const everything = { limit: 100, before_seq: null };
 const allBuckets = { include_closed: true, limit: 100, after: null };
-const standing = (user_id: string) => fixture.ledger.standing(user_id);
+const standing = (user_id: string) => fixture.ledger.accountStatus(user_id);
 
 async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
   const held = await outcome;
@@ -80,7 +80,7 @@ describe("an expiry", () => {
       expect(await world.ledger.nextDueAt(addSeconds(expires, 1))).toBe(expires);
       world.clock.put(expires);
       expect(await world.hold(user_id, 1)).toMatchObject({ status: "refused", code: "out_of_tokens" });
-      expect(await world.ledger.standing(user_id)).toMatchObject({ posted: 0, available: 0 });
+      expect(await world.ledger.accountStatus(user_id)).toMatchObject({ posted: 0, available: 0 });
       const [entry] = await world.ledger.entries(user_id, { type: "expiry" }, everything);
       expect(entry).toMatchObject({ amount: -100, created_at: expires });
     },

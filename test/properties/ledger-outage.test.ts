@@ -25,7 +25,7 @@ test.skipIf(storage.kind === "embedded")(
     await runSql(server, `alter database ${name} allow_connections true`);
 
     expect(await settling).toMatchObject({ status: "settled", charged_tokens: 60, replayed: false });
-    expect(await ledger.standing(user_id)).toMatchObject({ posted: 40, held: 0 });
+    expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 40, held: 0 });
     await db.close();
     await database.drop();
   },

@@ -82,7 +82,7 @@ async function expectAgreement(model: Model, { user_id }: World, before: State |
 
 /** What the owner is shown is what the model says, and their copy of the ledger holds up without the ledger. */
 async function expectShown(model: Model, { ledger, user_id }: World): Promise<void> {
-  expect(await ledger.standing(user_id)).toMatchObject(modelStanding(model));
+  expect(await ledger.accountStatus(user_id)).toMatchObject(modelStanding(model));
   const { overage_cap: cap_tokens, overage: used_tokens } = model;
   expect(await ledger.overage(user_id)).toEqual({ cap_tokens, used_tokens, held_tokens: heldOverage(model) });
   const { total_remaining } = await ledger.buckets(user_id, { include_closed: true, limit: 1, after: null });

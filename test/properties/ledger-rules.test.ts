@@ -118,7 +118,7 @@ test("a second settle of the same hold charges nothing and answers the same (lag
   const hold_id = await heldBy(fixture.hold(user_id, 50));
   const first = await fixture.settle(user_id, hold_id, 30);
   expect(await fixture.settle(user_id, hold_id, 45)).toEqual({ ...first, replayed: true });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 70, held: 0 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 70, held: 0 });
 });
 
 test("a second hold of the same id is the same hold, and one that was settled is not held again", async () => {
@@ -126,10 +126,10 @@ test("a second hold of the same id is the same hold, and one that was settled is
   const request = holdOf(user_id, 60);
   const first = await fixture.ledger.hold(request);
   expect(await fixture.ledger.hold(request)).toEqual(first);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ held: 60 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ held: 60 });
   await fixture.settle(user_id, request.hold_id, 60);
   expect(await fixture.ledger.hold(request)).toEqual(first);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 40, held: 0 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 40, held: 0 });
 });
 
 test("what nobody can pay is absorbed with its entry, never clamped (lago-api#4985, new-api#6911)", async () => {
@@ -173,9 +173,9 @@ test("a cap below what was used takes nothing from the balance: a refusal for wh
 test("an expired bucket never counts, before any sweep, and its expiry is entered at the instant it expired", async () => {
   const user_id = await fixture.account(100);
   const short = await fixture.grant(user_id, 40, 10);
-  expect((await fixture.ledger.standing(user_id)).posted).toBe(140);
+  expect((await fixture.ledger.accountStatus(user_id)).posted).toBe(140);
   fixture.pass(15);
-  expect((await fixture.ledger.standing(user_id)).posted).toBe(100);
+  expect((await fixture.ledger.accountStatus(user_id)).posted).toBe(100);
   expect(await fixture.hold(user_id, 101)).toMatchObject({ code: "insufficient_balance", available: 100 });
   fixture.pass(1_000);
   await fixture.ledger.sweep();
@@ -190,7 +190,7 @@ test("a slice held while its bucket expired stays spendable, and what it did not
   const hold_id = await heldBy(fixture.hold(user_id, 60));
   fixture.pass(10);
   await fixture.ledger.sweep();
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 0, available: 0 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 0, available: 0 });
   expect(await fixture.settle(user_id, hold_id, 25)).toMatchObject({ charged_tokens: 25, absorbed_tokens: 0 });
   const lines = (await entriesOf(user_id)).slice(1);
   expect(lines.map(({ type, amount }) => [type, amount])).toEqual([
@@ -205,7 +205,7 @@ test("a released hold gives everything back, and releasing it again is harmless"
   const hold_id = await heldBy(fixture.hold(user_id, 100));
   await fixture.ledger.release({ user_id, hold_id });
   await fixture.ledger.release({ user_id, hold_id });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 100, held: 0, available: 100 });
 });
 
 test("a hold that is let go and settled in the same batch is ended once", async () => {
@@ -214,19 +214,19 @@ test("a hold that is let go and settled in the same batch is ended once", async 
   const hold_id = await heldBy(fixture.hold(user_id, 20));
   const release = () => fixture.ledger.release({ user_id, hold_id });
   await Promise.all([release(), release(), fixture.settle(user_id, hold_id, 20), fixture.settle(user_id, hold_id, 20)]);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 80, held: 40, available: 40 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 80, held: 40, available: 40 });
 });
 
 test("a dead hold is let go by the sweep, and its late settle is still charged (new-api#4429)", async () => {
   const user_id = await fixture.account(100);
   const hold_id = await heldBy(fixture.hold(user_id, 80));
   await fixture.ledger.sweep();
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ held: 80 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ held: 80 });
   await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
   await fixture.ledger.sweep();
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ held: 0, available: 100 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ held: 0, available: 100 });
   expect(await fixture.settle(user_id, hold_id, 70)).toMatchObject({ charged_tokens: 70 });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 30 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 30 });
 });
 
 test("a rider that says no undoes the charge and lets the hold go; one that says yes is written with it", async () => {
@@ -242,7 +242,7 @@ test("a rider that says no undoes the charge and lets the hold go; one that says
   const stale = await heldBy(fixture.hold(user_id, 40));
   const rider = (step: string) => ({ rider: { kind: "ride", argument: { step } } });
   expect(await fixture.settle(user_id, stale, 40, rider("stale"))).toEqual({ status: "superseded" });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 0 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 100, held: 0 });
   const good = await heldBy(fixture.hold(user_id, 40));
   expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ charged_tokens: 40 });
   expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ replayed: true });
@@ -270,7 +270,7 @@ test("a hold whose rider says no holds nothing; one whose rider says yes is refu
   expect(good).toMatchObject({ value: { status: "held", held_tokens: 40 } });
   expect(stale).toMatchObject({ reason: { answer: { done: false, state: "stale" } } });
   expect(dear).toMatchObject({ value: { status: "refused" } });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 100, held: 40 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 100, held: 40 });
   expect(await db.query({ text: "select step from begun order by step" })).toEqual([
     { step: "dear" },
     { step: "good" },
@@ -279,7 +279,7 @@ test("a hold whose rider says no holds nothing; one whose rider says yes is refu
 
 test("a grant with a key is made once, tells its listeners, and a purchase ends the trial", async () => {
   const user_id = await trialAccount(10, 1_000);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ is_trial: true, posted: 10 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ is_trial: true, posted: 10 });
   const told: string[] = [];
   fixture.calls.onGrant = async (id) => void told.push(id);
   const granted_at = fixture.clock.now();
@@ -289,9 +289,9 @@ test("a grant with a key is made once, tells its listeners, and a purchase ends 
   expect(await fixture.ledger.grant(request)).toEqual(bucket);
   await db.transaction((tx) => fixture.ledger.grant(request, tx));
   expect(told).toEqual([user_id, user_id]);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ is_trial: false, posted: 510 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ is_trial: false, posted: 510 });
   fixture.pass(2_000);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ refusal: null, posted: 500 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ refusal: null, posted: 500 });
 });
 
 test("a grant repays debt first, with both sides in the ledger", async () => {
@@ -299,9 +299,9 @@ test("a grant repays debt first, with both sides in the ledger", async () => {
   const { id: bucket_id } = await fixture.grant(user_id, 30);
   await fixture.settle(user_id, newId(), 30);
   await fixture.ledger.clawBack({ user_id, bucket_id, amount_tokens: 30, reason: "Refunded", key: "refund" });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 0, debt: 30 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 0, debt: 30 });
   expect(await fixture.grant(user_id, 100)).toMatchObject({ original_amount: 100, remaining: 70 });
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 70, debt: 0 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 70, debt: 0 });
   expect((await entriesOf(user_id)).map(({ balance_after }) => balance_after)).toEqual([30, 0, -30, 70, 40, 70]);
 });
 
@@ -313,5 +313,5 @@ test("one poisoned operation fails alone; those of its batch are done", async ()
   const strangers = fixture.hold(newId(), 10);
   const outcomes = await Promise.allSettled([...settles, fixture.ledger.settle(poison), strangers]);
   expect(outcomes.map(({ status }) => status)).toEqual([...good.map(() => "fulfilled"), "rejected", "rejected"]);
-  expect(await fixture.ledger.standing(user_id)).toMatchObject({ posted: 910 });
+  expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 910 });
 });

@@ -20,7 +20,7 @@ afterAll(async () => {
 });
 
 const everything = { limit: 100, before_seq: null };
-const standing = (user_id: string) => fixture.ledger.standing(user_id);
+const standing = (user_id: string) => fixture.ledger.accountStatus(user_id);
 
 async function heldBy(outcome: Promise<HoldOutcome>): Promise<string> {
   const held = await outcome;

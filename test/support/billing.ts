@@ -66,7 +66,7 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
     return { provider: "stripe" as const, event_id: `event-${sequence}` };
   };
   const balance = async (user_id: string) => {
-    const { posted, debt } = await ledger.standing(user_id);
+    const { posted, debt } = await ledger.accountStatus(user_id);
     return { posted, debt };
   };
   return {

@@ -70,14 +70,20 @@ test("a long list of blocked hosts keeps nobody waiting", async () => {
   const listed = [...lines, "10.0.0.5 wiki.example # not.wiki.example", "10.0.0.6 other wiki.example#"].join("\n");
   const hosts_file = join(folder, "blocked");
   writeFileSync(hosts_file, listed);
-  const long = createResolver({ bySystem: () => false, servers: [server.address], hosts_file });
+  const open = () => createResolver({ bySystem: () => false, servers: [server.address], hosts_file });
+  const long = open();
+  /** The least of three: other work of this process counts in one of them, hardly in all. */
   const cost = async (work: () => unknown) => {
-    const before = process.cpuUsage();
-    await work();
-    return process.cpuUsage(before).user;
+    const costs: number[] = [];
+    for (let round = 0; round < 3; round++) {
+      const before = process.cpuUsage();
+      await work();
+      costs.push(process.cpuUsage(before).user);
+    }
+    return Math.min(...costs);
   };
   const parsing = await cost(() => listed.split("\n").map((line) => line.trim().split(/\s+/)));
-  expect(await cost(() => long("a.example"))).toBeLessThan(parsing);
+  expect(await cost(() => open()("a.example"))).toBeLessThan(parsing);
   expect(await long("wiki.example")).toEqual(["10.0.0.5", "10.0.0.6"]);
   expect([await long("not.wiki.example"), await long(".")]).toEqual([[], []]);
 });

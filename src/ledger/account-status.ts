@@ -1,6 +1,6 @@
 import type { PaymentCode } from "../errors.ts";
 import type { Instant } from "../platform/db.ts";
-import type { Standing } from "./ledger.types.ts";
+import type { AccountStatus } from "./ledger.types.ts";
 
 /**
  * An account's figures at an instant. `posted` and `held` count unexpired buckets only; a null cap means no overage.
@@ -17,7 +17,7 @@ export interface AccountFigures {
 }
 
 /** The account's status at `now`. */
-export function standingOf(account: AccountFigures, now: Instant): Standing {
+export function accountStatusOf(account: AccountFigures, now: Instant): AccountStatus {
   const { posted, held, debt, trial_ends_at, paid_since } = account;
   return {
     posted,

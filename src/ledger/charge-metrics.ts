@@ -3,7 +3,7 @@ import type { Metrics } from "../platform/metrics.ts";
 import type { ChargingLedger } from "./ledger.types.ts";
 
 /** Adds metrics to holds, settles and releases. Logs absorbed tokens as an error. */
-export function observedCharges(
+export function withChargeMetrics(
   ledger: ChargingLedger,
   { metrics, log }: { metrics: Metrics; log: Log },
 ): ChargingLedger {
