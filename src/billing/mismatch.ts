@@ -1,3 +1,5 @@
+import type { Log } from "../platform/log.ts";
+import type { PaymentRow } from "./payments.store.ts";
 import type { Billed } from "./payments.types.ts";
 
 /** True if a bill differs from the order. Currencies are compared without case, as providers differ in it. */
@@ -22,4 +24,18 @@ export function mismatchColumns(billed: Billed) {
 export function mismatchOver({ status }: { status: string }) {
   if (status !== "mismatch") return {};
   return { mismatch_cents: null, mismatch_currency: null, refunded_cents: 0, refund_failed_cents: 0 };
+}
+
+/** Tells the operator of a wrong bill. */
+export function logMismatch(
+  log: Pick<Log, "warn">,
+  { user_id, id: payment_id, amount_cents, currency }: Pick<PaymentRow, "user_id" | "amount_cents" | "currency" | "id">,
+  { event, billed }: { event: { event_id: string; reference: string | null }; billed: Billed },
+): void {
+  const { event_id, reference } = event;
+  const { amount_cents: billed_cents, currency: billed_currency } = billed;
+  log.warn(
+    { user_id, payment_id, event_id, reference, amount_cents, currency, billed_cents, billed_currency },
+    "a payment is not what was ordered and grants nothing: see GET /api/v1/admin/purchases?status=mismatch",
+  );
 }
