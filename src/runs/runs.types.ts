@@ -161,3 +161,11 @@ export interface RunNowStatements {
   refuse: string;
   begin: string;
 }
+
+/** Limit of the batch that handles simultaneous operations of many runs in one statement. */
+export const BATCH_LIMIT = 64;
+
+/** Includes the epoch, because a stalled worker can hold an old and a new lease on one run. */
+export function leaseKey({ run_id, epoch }: { run_id: string; epoch: number }): string {
+  return `${run_id} ${epoch}`;
+}

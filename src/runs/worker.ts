@@ -1,7 +1,8 @@
 import { SHUTDOWN_SECONDS } from "../constants.ts";
 import type { Log } from "../platform/log.ts";
+import { HEARTBEAT_MS } from "./leases.service.ts";
 import type { StopReason } from "./run-work.ts";
-import { HEARTBEAT_MS, type Runs } from "./runs.service.ts";
+import type { Runs } from "./runs.service.ts";
 import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
 
 /** Polling interval for the queue and for lost workers' runs, because notifications can be lost. */

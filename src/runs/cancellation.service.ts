@@ -1,0 +1,47 @@
+import type { AgentKey } from "../contract/agents.ts";
+import type { RunRecord } from "../contract/runs.ts";
+import { errors } from "../errors.ts";
+import type { Clock } from "../platform/clock.ts";
+import type { Db, Tx } from "../platform/db.ts";
+import { isUuid } from "../platform/ids.ts";
+import { cancelRuns, deleteUser } from "./cancel.store.ts";
+import * as history from "./run-history.store.ts";
+import { recordOf } from "./run-record.ts";
+
+/** Cancels one run, or all runs of an agent, a key or a user. */
+export function createCancellation({ db, clock }: { db: Db; clock: Clock }) {
+  return {
+    /**
+     * Requests the run's cancellation. A queued run is `cancelled` at once; a running one is `cancelling` until its
+     * worker has stopped. 404, 409.
+     */
+    async requestCancel(agent: AgentKey, run_id: string): Promise<RunRecord> {
+      if (!isUuid(run_id)) throw errors.notFound("This run");
+      const [row] = await cancelRuns(db, { ...agent, run_id }, clock.now());
+      if (row !== undefined) return recordOf(row);
+      const found = await history.selectRun(db, agent.user_id, run_id);
+      throw found?.agent_id === agent.agent_id ? errors.runAlreadyFinished() : errors.notFound("This run");
+    },
+    /** Cancels the agent's queued runs. */
+    async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
+      await cancelRuns(tx, { ...agent, run_id: null, queued: true }, clock.now());
+    },
+    /** Requests the cancellation of the user's due runs whose input has these fields. */
+    async cancelDueWith(tx: Tx, user_id: string, due_with: Readonly<Record<string, unknown>>): Promise<void> {
+      await cancelRuns(tx, { user_id, agent_id: null, run_id: null, due_with }, clock.now());
+    },
+    /** Requests the cancellation of all runs of an agent. */
+    async cancelAgent(tx: Tx, agent: AgentKey): Promise<void> {
+      await cancelRuns(tx, { ...agent, run_id: null }, clock.now());
+    },
+    /** Deletes all runs of a user. A worker that executes one is notified and finds its lease lost. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await cancelRuns(tx, { user_id, agent_id: null, run_id: null }, clock.now());
+      await deleteUser(tx, user_id);
+    },
+    /** Requests the cancellation of all runs of the user. */
+    async cancelAll(user_id: string): Promise<void> {
+      await cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());
+    },
+  };
+}

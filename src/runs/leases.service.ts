@@ -1,0 +1,102 @@
+import type { RunError } from "../contract/runs.ts";
+import { type Clock, monotonicMs } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import { createLeaseTime } from "./lease-time.ts";
+import { handBackRuns, reclaimRuns, selectClock } from "./reclaim.store.ts";
+import * as runStore from "./run.store.ts";
+import type { RunEnds } from "./run-ends.ts";
+import { claimedOf } from "./run-record.ts";
+import { type ClaimedRun, type ClaimLimits, type LeaseState, leaseKey, type RunLease } from "./runs.types.ts";
+
+/** A worker loses a lease that it has not renewed for this long. Real time. */
+export const LEASE_MS = 30_000;
+/** Interval at which a worker renews its leases. Three renewals may fail before the lease is lost. */
+export const HEARTBEAT_MS = LEASE_MS / 4;
+/**
+ * contract 6, worker_lost: a run fails after this many lost workers in the middle of a step, with no step finished in
+ * between.
+ */
+const MAX_LOSSES = 3;
+const WORKER_LOST: RunError = {
+  code: "worker_lost",
+  message: "The process that carried out this run was lost and the run was not taken up again. Run it again.",
+};
+
+/** Claims of runs by workers, and runs of lost workers. Leases use the database's real time. */
+export function createLeases(deps: { db: Db; clock: Clock; ends: RunEnds; onLost(runs: number): void }) {
+  const { db, clock, ends } = deps;
+  const judgedAt = createLeaseTime({ step_ms: HEARTBEAT_MS, lease_ms: LEASE_MS });
+  const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work" | "judged_at_ms">) => {
+    const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
+    while (await runStore.reapRuns(db, reaping));
+    const failures: Error[] = [];
+    let given_up = 0;
+    for (const run of await runStore.selectGivenUp(db, reaping)) {
+      await db
+        .transaction((tx) =>
+          ends.endRuns(tx, [{ ...run, fails: true }], () => runStore.failLostRun(tx, run, reaping, WORKER_LOST)),
+        )
+        .then(
+          (ended) => {
+            given_up += ended.size;
+          },
+          (error: Error) => failures.push(error), // the other runs do not wait for this one
+        );
+    }
+    if (given_up > 0) deps.onLost(given_up);
+    if (failures[0] !== undefined) throw failures[0];
+  };
+
+  return {
+    /**
+     * Claims up to `most` queued runs for this worker: chats, then run-nows, then due runs, in turn among users and
+     * within the limits. `reserved_only`: only runs reserved for this worker.
+     */
+    async claim(worker_id: string, most: number, limits: ClaimLimits, reserved_only = false): Promise<ClaimedRun[]> {
+      const rows = await runStore.claimRuns(db, {
+        worker_id,
+        most,
+        limits,
+        reserved_only,
+        lease_ms: LEASE_MS,
+        now: clock.now(),
+      });
+      return rows.map(claimedOf);
+    },
+    /**
+     * Claims again the runs of this worker that it does not know, because the answer to their claim was lost. `known`
+     * are the runs that it executes.
+     */
+    async reclaim(worker_id: string, known: readonly string[]): Promise<ClaimedRun[]> {
+      return (await reclaimRuns(db, { worker_id, known, lease_ms: LEASE_MS })).map(claimedOf);
+    },
+    /** Renews the leases; call it every HEARTBEAT_MS. Returns the state of each lease, in the order given. */
+    async heartbeat(leases: readonly RunLease[]): Promise<LeaseState[]> {
+      if (leases.length === 0) return [];
+      const rows = await runStore.renewLeases(db, leases, LEASE_MS);
+      const states = new Map<string, LeaseState>(rows.map((row) => [leaseKey(row), row.status]));
+      return leases.map((lease) => states.get(leaseKey(lease)) ?? "lost");
+    },
+    /**
+     * Returns the worker's unfinished runs to the queue at shutdown; another worker resumes each from its last finished
+     * step. This includes runs that the worker does not know because the answer to their claim was lost.
+     */
+    handBack: (worker_id: string): Promise<void> => handBackRuns(db, { worker_id, lease: null }, clock.now()),
+    /**
+     * Returns one run to the queue when the worker has left it. Nothing is written if the run has ended or another
+     * worker has claimed it.
+     */
+    handBackOne: (worker_id: string, lease: RunLease): Promise<void> =>
+      handBackRuns(db, { worker_id, lease }, clock.now()),
+    /**
+     * Takes runs from lost workers, except the runs `at_work` on the caller: leases of living workers also expire after
+     * a sleep of the machine, a database outage or a clock jump. Idempotent; call it every second or so.
+     */
+    async reap(at_work: readonly string[] = []): Promise<void> {
+      const steady_ms = monotonicMs();
+      await reap({ unexpired: false, at_work, judged_at_ms: judgedAt(await selectClock(db), steady_ms) });
+    },
+    /** Takes all running runs. Call it only when their workers are known to have ended. */
+    takeBackAll: () => reap({ unexpired: true, at_work: [], judged_at_ms: null }),
+  };
+}
