@@ -7,15 +7,15 @@ import { instantOf } from "./platform/clock.ts";
 import type { Instant } from "./platform/db.ts";
 
 /**
- * Parsers of single settings. Each takes the variable's text and returns its value, or throws an Error whose message
- * is what is wrong with it. Those of secrets never repeat the text.
+ * Parsers of single settings. Each takes the variable's text and returns its value, or throws an Error that says what is
+ * wrong. Parsers of secrets never repeat the text.
  */
 
 const SHOWN_CHARACTERS = 80;
 const HOST_NAME =
   /^(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*$/;
 
-/** `text` as it may stand in a one-line message. */
+/** Quotes and shortens `text` for a one-line message. */
 function quoted(text: string): string {
   return JSON.stringify(text.length > SHOWN_CHARACTERS ? `${text.slice(0, SHOWN_CHARACTERS)}…` : text);
 }
@@ -146,7 +146,7 @@ export function parseMailbox(text: string): string {
 }
 
 /**
- * A setting the service cannot start with. The message is one line: the variable, what is wrong, what is accepted.
+ * A setting that prevents the start. The message is one line: the variable, the problem, the accepted values.
  * It never holds the value of a secret. The process prints it and exits 2.
  */
 export class ConfigError extends Error {

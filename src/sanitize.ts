@@ -37,7 +37,7 @@ function parsed(line: string): unknown {
 // Who reads the answers may have enough of them.
 process.stdout.on("error", () => process.exit(0));
 process.stdin.setEncoding("utf8");
-// Split on line feeds only: U+2028 may stand inside a line.
+// Split on line feeds only: a line may contain U+2028.
 for await (const line of linesOf(process.stdin)) {
   // Without the mark of byte order that some editors put first.
   const trimmed = line.trim();

@@ -1,12 +1,13 @@
-import { createAccounts } from "./accounts/accounts.service.ts";
+import { type Accounts, createAccounts } from "./accounts/accounts.service.ts";
 import { createPasswords, type Passwords } from "./accounts/password.ts";
 import { createSignIn } from "./accounts/sign-in.service.ts";
-import { createTrials } from "./accounts/trials.service.ts";
+import { createTrials, type Trials } from "./accounts/trials.service.ts";
 import { createAgents } from "./agents/agents.service.ts";
 import { APPLY_WITH_STEPS, createAgentsStore, RUN_NOW_STATEMENTS } from "./agents/agents.store.ts";
 import { createRunOutcomes } from "./agents/run-outcomes.service.ts";
 import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
-import { createBilling } from "./billing/billing.service.ts";
+import { type Billing, createBilling } from "./billing/billing.service.ts";
+import type { Payments } from "./billing/payments.types.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
 import { createDisabledPayments, createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
@@ -14,15 +15,18 @@ import { createAgentModel } from "./chat/agent-model.ts";
 import { createChat } from "./chat/chat.service.ts";
 import { createThreads } from "./chat/threads.service.ts";
 import { createCompletions } from "./completions/completions.service.ts";
+import type { Completions } from "./completions/completions.types.ts";
 import type { Config } from "./config.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
-import { createModels } from "./models/models.service.ts";
+import type { ChargingLedger, Ledger } from "./ledger/ledger.types.ts";
+import { createModels, type Models } from "./models/models.service.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { createCipher } from "./platform/cipher.ts";
-import { addDays, createSystemClock } from "./platform/clock.ts";
+import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
+import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
@@ -38,11 +42,11 @@ import { newMark } from "./safety/fence.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import { createSchedules } from "./schedules/schedules.service.ts";
 import { createTools } from "./tools/tools.service.ts";
-import { createWebhookKeys } from "./tools/webhook-keys.service.ts";
+import { createWebhookKeys, type WebhookKeys } from "./tools/webhook-keys.service.ts";
 import { createDataKeys } from "./vault/data-keys.service.ts";
 import { loadKeyring } from "./vault/keyring.ts";
 import type { Keyring } from "./vault/keyring.types.ts";
-import { createVault } from "./vault/vault.service.ts";
+import { createVault, type Vault } from "./vault/vault.service.ts";
 
 export type Services = Awaited<ReturnType<typeof createServices>>;
 
@@ -51,6 +55,73 @@ export type Services = Awaited<ReturnType<typeof createServices>>;
  * that names a later constant is called only after everything is constructed.
  */
 export async function createServices(config: Config, log: Log, passwords: Passwords = createPasswords()) {
+  const base = await openBase(config, log);
+  const { db, clock, outbound, cipherFor, metrics } = base;
+  const notices = createNotices({
+    ...{ db, clock, outbound, egress_allow: config.egress_allow, log, metrics },
+    cipher: cipherFor("webhook endpoints"),
+  });
+  const notify = createNotifiers(notices);
+  const accounts = await createAccounts({
+    db,
+    clock,
+    onKeyChange: (key, tx) => work.schedule_keys.onKeyChange(key, tx),
+  });
+  const ledger = createLedger({
+    db,
+    clock,
+    invariants: PAYMENT_INVARIANTS,
+    with_riders: APPLY_WITH_STEPS,
+    onGrant: (user_id) => work.agents.onGrant(user_id),
+    notify: notify.ledger,
+  });
+  const charges = withChargeMetrics(ledger, { metrics, log });
+  const address = createPublicAddress(config);
+  const mailer = createMailer(config.mail, log);
+  const trials = await createTrials({ db, cipher: cipherFor("trials") });
+  const signIn = await createSignIn({
+    ...{ db, clock, log, mailer, passwords, url: address.url },
+    ...{ signup: config.signup, verification: config.verification },
+    openAccount: trialGiver({ trials, clock, ledger, trial: config.trial }),
+  });
+  const models = createModels({ config });
+  const meansOf = (user_id: string) => billing.means(user_id);
+  const completions = createCompletions({
+    models,
+    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
+    meansOf,
+    fallback_after_seconds: config.limits.fallback_after_seconds,
+    resolveAgent: (id, caller) => work.agentModel(id, caller),
+  });
+  const vault = createVault({ db, clock, keys: base.keys, log, notify: notify.vault });
+  const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
+  const work = createAgentWork({
+    ...{ config, log, base, accounts, ledger, charges, models, completions, vault, webhook_keys, notify, meansOf },
+  });
+  const { stripe, payments } = await choosePayments(config);
+  const billing = createBilling({
+    ...{ db, clock, ledger, users: accounts, payments, plans: config.plans, log },
+    notify: notify.billing,
+  });
+  const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
+
+  const eraseUser = (user_id: string) =>
+    db.transaction(async (tx) => {
+      const email = await accounts.eraseUser(tx, user_id);
+      await billing.forgetUser(tx, user_id);
+      for (const module of [work.agents, idempotency, notices, webhook_keys]) await module.forgetUser(tx, user_id);
+      await signIn.forgetUser(tx, user_id, email);
+      await vault.erase(tx, user_id);
+    });
+  return {
+    ...{ config, log, metrics, db, clock, settable: base.settable, address, mailer, idempotency, eraseUser },
+    ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
+    ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
+  };
+}
+
+/** What every module needs: storage, the service's own key, the clock, the guarded HTTP client and metrics. */
+async function openBase(config: Config, log: Log) {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
@@ -63,71 +134,39 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       throw error;
     });
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
-  const clock = settable ?? createSystemClock();
-
   const outbound = createOutbound({ allow: config.egress_allow });
-  const notices = createNotices({
-    db,
-    clock,
-    cipher: createCipher(service_key, "webhook endpoints"),
-    outbound,
-    egress_allow: config.egress_allow,
-    log,
-    metrics,
-  });
-  const notify = createNotifiers(notices);
-  const accounts = await createAccounts({ db, clock, onKeyChange: (key, tx) => schedule_keys.onKeyChange(key, tx) });
-  const ledger = createLedger({
-    db,
-    clock,
-    invariants: PAYMENT_INVARIANTS,
-    with_riders: APPLY_WITH_STEPS,
-    onGrant: (user_id) => agents.onGrant(user_id),
-    notify: notify.ledger,
-  });
-  const charges = withChargeMetrics(ledger, { metrics, log });
-  const address = createPublicAddress(config);
-  const mailer = createMailer(config.mail, log);
-  const trials = await createTrials({ db, cipher: createCipher(service_key, "trials") });
-  const signIn = await createSignIn({
-    db,
-    clock,
-    log,
-    mailer,
-    passwords,
-    url: address.url,
-    signup: config.signup,
-    verification: config.verification,
-    async openAccount(tx, { id, email }) {
-      const { days, tokens } = config.trial;
-      const granted = await trials.take(tx, email);
-      const trial = granted ? { ends_at: addDays(clock.now(), days), tokens } : null;
-      await ledger.openAccount(tx, { user_id: id, trial });
-      return granted ? "granted" : "used_before";
-    },
-  });
-  const models = createModels({ config });
-  const meansOf = (user_id: string) => billing.means(user_id);
-  const completions = createCompletions({
-    models,
-    ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
-    meansOf,
-    fallback_after_seconds: config.limits.fallback_after_seconds,
-    resolveAgent: (id, caller) => agentModel(id, caller),
-  });
-  const vault = createVault({ db, clock, keys, log, notify: notify.vault });
+  const cipherFor = (purpose: string) => createCipher(service_key, purpose);
+  return { metrics, db, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
+}
+
+type Base = Awaited<ReturnType<typeof openBase>>;
+
+interface AgentWorkDeps {
+  config: Config;
+  log: Log;
+  base: Base;
+  accounts: Accounts;
+  ledger: Ledger;
+  charges: ChargingLedger;
+  models: Models;
+  completions: Completions;
+  vault: Vault;
+  webhook_keys: WebhookKeys;
+  notify: ReturnType<typeof createNotifiers>;
+  meansOf: Billing["means"];
+}
+
+/** The modules that work for agents: schedules, runs, chats, and the worker that executes runs. */
+function createAgentWork(deps: AgentWorkDeps) {
+  const { config, log, accounts, ledger, models, vault, notify } = deps;
+  const { db, clock, outbound, metrics } = deps.base;
   const sanitizer = createSanitizer({ threads: 2 });
-  const webhook_keys = createWebhookKeys({ db, clock, cipher: createCipher(service_key, "agent webhooks") });
+  const { webhook_keys } = deps;
   const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
   const schedules = createSchedules({ db, clock, notify: notify.runs });
   const schedule_keys = createScheduleKeys({
-    clock,
-    store: createAgentsStore(db),
-    schedules,
+    ...{ clock, store: createAgentsStore(db), schedules, ledger, keysOf: accounts.keysOf, log },
     cancelDueWith: (tx, user_id, fields) => runs.cancelDueWith(tx, user_id, fields),
-    ledger,
-    keysOf: accounts.keysOf,
-    log,
   });
   const runs = createRuns({
     db,
@@ -144,28 +183,19 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const threads = createThreads({ db, clock, runs, models });
   const followers = createRunFollowers({ runs, log });
   const agents = createAgents({
-    db,
-    clock,
-    log,
-    models,
-    runs,
-    schedules,
-    schedule_keys,
-    ledger,
-    meansOf,
+    ...{ db, clock, log, models, runs, schedules, schedule_keys, ledger, followers, meansOf: deps.meansOf },
     suspended: accounts.suspended,
     safety_off: config.safety_off,
     secretNames: vault.names,
     keep_runs_days: config.keep_runs_days,
-    followers,
     forgetThreads: threads.forget,
     forgetTurns: threads.forgetTurns,
   });
   const worker_id = newId();
   const chat = createChat({ agents, runs, threads, worker_id });
-  const agentModel = createAgentModel({ chat, exists: agents.exists });
   const runner = createRunner({
-    ...{ clock, log, metrics, ledger: charges, models, completions, tools, runs, followers, newMark, worker_id },
+    ...{ clock, log, metrics, ledger: deps.charges, models, completions: deps.completions, tools, runs, followers },
+    ...{ newMark, worker_id },
     limits: config.limits,
     chats_only: config.role === "api",
     configOf: agents.configOf,
@@ -173,28 +203,27 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     listenerOf: chat.listenerOf,
     isAwaited: chat.isAwaited,
   });
-  const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
-  const payments =
-    stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
-  const billing = createBilling({
-    ...{ db, clock, ledger, users: accounts, payments, plans: config.plans, log },
-    notify: notify.billing,
-  });
-  const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
+  const agentModel = createAgentModel({ chat, exists: agents.exists });
+  return { schedules, schedule_keys, runs, agents, chat, agentModel, runner };
+}
 
-  const eraseUser = (user_id: string) =>
-    db.transaction(async (tx) => {
-      const email = await accounts.eraseUser(tx, user_id);
-      await billing.forgetUser(tx, user_id);
-      for (const module of [agents, idempotency, notices, webhook_keys]) await module.forgetUser(tx, user_id);
-      await signIn.forgetUser(tx, user_id, email);
-      await vault.erase(tx, user_id);
-    });
-  return {
-    ...{ config, log, metrics, db, clock, settable, address, mailer, idempotency, eraseUser },
-    ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
-    ...{ schedules, runs, runner, agents, chat },
+/** Opens the account of a new user, with the trial unless the mailbox has used it. */
+function trialGiver(deps: { trials: Trials; clock: Clock; ledger: Ledger; trial: Config["trial"] }) {
+  const { trials, clock, ledger, trial } = deps;
+  return async (tx: Tx, { id, email }: { id: string; email: string }) => {
+    const granted = await trials.take(tx, email);
+    const given = { ends_at: addDays(clock.now(), trial.days), tokens: trial.tokens };
+    await ledger.openAccount(tx, { user_id: id, trial: granted ? given : null });
+    return granted ? ("granted" as const) : ("used_before" as const);
   };
+}
+
+/** `stripe` is null unless it is configured, because it receives webhooks. */
+async function choosePayments(config: Config): Promise<{ stripe: StripePayments | null; payments: Payments }> {
+  const stripe = config.stripe === null ? null : await createStripe(config, config.stripe);
+  if (stripe !== null) return { stripe, payments: stripe };
+  const is_sandbox = config.payments === "sandbox";
+  return { stripe, payments: is_sandbox ? createSimulatedPayments("sandbox") : createDisabledPayments() };
 }
 
 /** Stripe's SDK is loaded only where it is used: 40 MB. */

@@ -54,7 +54,7 @@ export function createMetrics(): Metrics {
   });
   const runs = new Counter({
     name: "purser_runs_total",
-    help: "Runs that ended after they had begun; error: the code of those that failed",
+    help: "Runs that began and ended; error: the code of a failed run",
     labelNames: ["status", "error"],
     registers,
   });
@@ -62,7 +62,7 @@ export function createMetrics(): Metrics {
   const inProgress = new Gauge({ name: "purser_runs_in_progress", help: "Runs that this node works on", registers });
   const notices = new Counter({
     name: "purser_notice_tries_total",
-    help: "Tries to deliver a notice, by what came of them",
+    help: "Tries to deliver a notice, by outcome",
     labelNames: ["outcome"],
     registers,
   });

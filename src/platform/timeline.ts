@@ -89,7 +89,7 @@ export async function createSettableClock(deps: { db: Db; start: Instant }): Pro
     if (target < now)
       throw errors.invalidValue(
         "now",
-        `The clock stands at ${now} and goes forward only. Give that instant or a later one.`,
+        `The clock is at ${now} and only goes forward. Give that instant or a later one.`,
       );
     const deadline_ms = monotonicMs() + IDLE_SECONDS * 1000;
     const firstDue = async () => {

@@ -37,18 +37,18 @@ const TAMPERS = [
 ] as const;
 
 it("the audit finds money that granted nothing, grants without money, and refunds that took nothing back", async () => {
-  const house = createBillingFixture(db);
-  const user_id = await house.account();
-  const { paid, reference } = await house.orderTopUp(user_id, 200);
-  const { periodPaid } = await house.orderSubscription(user_id, "starter");
-  await house.applyAll([paid, house.refunded(reference, 50), periodPaid(1)]);
-  await house.billing.overage.enable(user_id);
-  const { posted } = await house.balance(user_id);
-  const held = await house.hold(user_id, posted + 700_000);
+  const fixture = createBillingFixture(db);
+  const user_id = await fixture.account();
+  const { paid, reference } = await fixture.orderTopUp(user_id, 200);
+  const { periodPaid } = await fixture.orderSubscription(user_id, "starter");
+  await fixture.applyAll([paid, fixture.refunded(reference, 50), periodPaid(1)]);
+  await fixture.billing.overage.enable(user_id);
+  const { posted } = await fixture.balance(user_id);
+  const held = await fixture.hold(user_id, posted + 700_000);
   if (held.status !== "held") throw new Error(`not held: ${held.code}`);
-  await house.settle(user_id, held.hold_id, posted + 700_000);
-  await house.applyAll([periodPaid(2)]);
-  expect((await house.ledger.audit()).violations).toEqual([]);
+  await fixture.settle(user_id, held.hold_id, posted + 700_000);
+  await fixture.applyAll([periodPaid(2)]);
+  expect((await fixture.ledger.audit()).violations).toEqual([]);
   for (const [text, invariants] of TAMPERS) {
     const found = await db
       .transaction(async (tx) => {
@@ -63,5 +63,5 @@ it("the audit finds money that granted nothing, grants without money, and refund
       ),
     );
   }
-  expect((await house.ledger.audit()).violations, "each was undone again").toEqual([]);
+  expect((await fixture.ledger.audit()).violations, "each was undone again").toEqual([]);
 });

@@ -7,7 +7,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
 let db: Db;
-let house: ReturnType<typeof createBillingFixture>;
+let fixture: ReturnType<typeof createBillingFixture>;
 let user_id: string;
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -19,20 +19,20 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   await db.query({ text: "truncate payment_event" });
-  house = createBillingFixture(db);
-  user_id = await house.account();
+  fixture = createBillingFixture(db);
+  user_id = await fixture.account();
 });
 
-const apply = (event: PaymentEvent) => house.billing.applyPaymentEvent(event);
-const applyAll = (...events: PaymentEvent[]) => house.applyAll(events);
+const apply = (event: PaymentEvent) => fixture.billing.applyPaymentEvent(event);
+const applyAll = (...events: PaymentEvent[]) => fixture.applyAll(events);
 const spend = async (tokens: number) => {
-  const held = await house.hold(user_id, tokens);
+  const held = await fixture.hold(user_id, tokens);
   if (held.status !== "held") throw new Error(`not held: ${held.code}`);
-  await house.settle(user_id, held.hold_id, tokens);
+  await fixture.settle(user_id, held.hold_id, tokens);
 };
-const refunded = (...refund: Parameters<typeof house.refunded>) => house.refunded(...refund);
+const refunded = (...refund: Parameters<typeof fixture.refunded>) => fixture.refunded(...refund);
 const aboutDispute = (reference: string, disputed_cents: number) => ({
-  ...house.named(),
+  ...fixture.named(),
   reference,
   dispute_reference: `dispute-${reference}`,
   disputed_cents,
@@ -46,52 +46,52 @@ const closed = (reference: string, cents: number, won: boolean): PaymentEvent =>
   kind: "dispute_closed",
   won,
 });
-const expectCleanBooks = async () => expect((await house.ledger.audit()).violations).toEqual([]);
+const expectCleanBooks = async () => expect((await fixture.ledger.audit()).violations).toEqual([]);
 
 describe("a purchase", () => {
   it("is pending until it is paid, and grants once, however often that is told (opencode#28402)", async () => {
-    const { purchase, paid, reference } = await house.orderTopUp(user_id, 200);
+    const { purchase, paid, reference } = await fixture.orderTopUp(user_id, 200);
     expect(purchase).toMatchObject({ status: "pending", bucket_id: null, checkout_url: "https://pay.example/page" });
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
     const again: PaymentEvent = { ...paid, event_id: "another-delivery" };
     expect(await applyAll(paid, paid, again)).toEqual(["applied", "duplicate", "applied"]);
-    expect(await house.balance(user_id)).toEqual({ posted: 1_250_000, debt: 0 });
-    const { status, bucket_id } = await house.billing.purchases.one(user_id, purchase.id);
+    expect(await fixture.balance(user_id)).toEqual({ posted: 1_250_000, debt: 0 });
+    const { status, bucket_id } = await fixture.billing.purchases.one(user_id, purchase.id);
     expect([status, bucket_id]).toEqual(["succeeded", expect.any(String)]);
     expect(reference).toContain(purchase.id);
     await expectCleanBooks();
   });
 
   it("that is told of ten times at the same moment grants once", async () => {
-    const { paid } = await house.orderTopUp(user_id, 100);
+    const { paid } = await fixture.orderTopUp(user_id, 100);
     await Promise.all(
       Array.from({ length: 10 }, (_, index) => apply({ ...paid, event_id: index < 5 ? "same" : `other-${index}` })),
     );
-    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
   it("that failed is not revived by news of its failing, but is by money", async () => {
-    const { purchase, paid } = await house.orderTopUp(user_id, 100);
-    const failed: PaymentEvent = { ...house.named(), kind: "failed", payment_id: purchase.id };
+    const { purchase, paid } = await fixture.orderTopUp(user_id, 100);
+    const failed: PaymentEvent = { ...fixture.named(), kind: "failed", payment_id: purchase.id };
     await apply(failed);
-    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "failed" });
+    expect(await fixture.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "failed" });
     await apply(paid);
-    expect(await apply({ ...failed, ...house.named() })).toBe("ignored");
-    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "succeeded" });
-    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+    expect(await apply({ ...failed, ...fixture.named() })).toBe("ignored");
+    expect(await fixture.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "succeeded" });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
   it("that the provider did not take is failed, and says so to the caller", async () => {
-    house.payments.answers.topUp = errors.upstream("The payment provider did not take the order.");
-    await expect(house.orderTopUp(user_id, 100)).rejects.toMatchObject({ shape: { status: 502 } });
-    const purchases = await house.billing.purchases.list(user_id, { limit: 10, before_id: null });
+    fixture.payments.answers.topUp = errors.upstream("The payment provider did not take the order.");
+    await expect(fixture.orderTopUp(user_id, 100)).rejects.toMatchObject({ shape: { status: 502 } });
+    const purchases = await fixture.billing.purchases.list(user_id, { limit: 10, before_id: null });
     expect(purchases).toMatchObject([{ status: "failed" }]);
   });
 
   it("asks as the provider's customer once one is known", async () => {
-    await house.orderTopUp(user_id, 100);
-    await house.orderTopUp(user_id, 100);
-    const payers = house.payments.asked.map(({ order }) => (order as { payer: object }).payer);
+    await fixture.orderTopUp(user_id, 100);
+    await fixture.orderTopUp(user_id, 100);
+    const payers = fixture.payments.asked.map(({ order }) => (order as { payer: object }).payer);
     expect(payers).toMatchObject([
       { user_id, email: "ada@example.com", customer_reference: null },
       { user_id, email: "ada@example.com", customer_reference: "customer-1" },
@@ -101,45 +101,45 @@ describe("a purchase", () => {
 
 describe("a refund (eliza#10920: a refund keeps the credit)", () => {
   it("takes tokens back in proportion, cumulatively, and all of them at the last cent", async () => {
-    const { purchase, paid, reference } = await house.orderTopUp(user_id, 200);
+    const { purchase, paid, reference } = await fixture.orderTopUp(user_id, 200);
     await apply(paid);
     await apply(refunded(reference, 50));
-    expect(await house.balance(user_id)).toEqual({ posted: 937_500, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 937_500, debt: 0 });
     await applyAll(refunded(reference, 120), refunded(reference, 120), refunded(reference, 50));
-    expect(await house.balance(user_id)).toEqual({ posted: 500_000, debt: 0 });
-    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({
+    expect(await fixture.balance(user_id)).toEqual({ posted: 500_000, debt: 0 });
+    expect(await fixture.billing.purchases.one(user_id, purchase.id)).toMatchObject({
       status: "succeeded",
       refunded_cents: 120,
     });
     await apply(refunded(reference, 200));
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
-    expect(await house.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "refunded" });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await fixture.billing.purchases.one(user_id, purchase.id)).toMatchObject({ status: "refunded" });
     await expectCleanBooks();
   });
 
   it("larger than what is left becomes debt, which the next grant repays first (lago-api#4985)", async () => {
-    const { paid, reference } = await house.orderTopUp(user_id, 200);
+    const { paid, reference } = await fixture.orderTopUp(user_id, 200);
     await apply(paid);
     await spend(1_000_000);
     await apply(refunded(reference, 200));
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 1_000_000 });
-    const next = await house.orderTopUp(user_id, 100);
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 1_000_000 });
+    const next = await fixture.orderTopUp(user_id, 100);
     await apply(next.paid);
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 375_000 });
-    await apply((await house.orderTopUp(user_id, 100)).paid);
-    expect(await house.balance(user_id)).toEqual({ posted: 250_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 375_000 });
+    await apply((await fixture.orderTopUp(user_id, 100)).paid);
+    expect(await fixture.balance(user_id)).toEqual({ posted: 250_000, debt: 0 });
     await expectCleanBooks();
   });
 
   it("that fails after all gives its tokens back, in any order of what is told and however often", async () => {
     for (const order of permutations([0, 1, 2, 3])) {
-      const own = await house.account();
-      const { purchase, paid, reference } = await house.orderTopUp(own, 200);
+      const own = await fixture.account();
+      const { purchase, paid, reference } = await fixture.orderTopUp(own, 200);
       const sums = [refunded(reference, 50), refunded(reference, 200), refunded(reference, 200, 150)];
       const events = [paid, ...sums];
       for (const at of [...order, ...order]) await apply(events[at] as PaymentEvent);
-      expect(await house.balance(own), order.join()).toEqual({ posted: 937_500, debt: 0 });
-      expect(await house.billing.purchases.one(own, purchase.id)).toMatchObject({
+      expect(await fixture.balance(own), order.join()).toEqual({ posted: 937_500, debt: 0 });
+      expect(await fixture.billing.purchases.one(own, purchase.id)).toMatchObject({
         status: "succeeded",
         refunded_cents: 50,
       });
@@ -148,70 +148,70 @@ describe("a refund (eliza#10920: a refund keeps the credit)", () => {
   });
 
   it("of one payment leaves the tokens of another alone", async () => {
-    const [first, second] = [await house.orderTopUp(user_id, 100), await house.orderTopUp(user_id, 300)];
+    const [first, second] = [await fixture.orderTopUp(user_id, 100), await fixture.orderTopUp(user_id, 300)];
     await applyAll(first.paid, second.paid);
     await apply(refunded(second.reference, 300));
-    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
   it("of a subscription's period takes that period's tokens back", async () => {
-    const { periodPaid, subscription_id } = await house.orderSubscription(user_id, "starter");
+    const { periodPaid, subscription_id } = await fixture.orderSubscription(user_id, "starter");
     await apply(periodPaid(1));
     await apply(refunded(`money-${subscription_id}-1`, 1450));
-    expect(await house.balance(user_id)).toEqual({ posted: 9_000_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 9_000_000, debt: 0 });
   });
 
   it("of money that nobody knows waits, and harms nobody", async () => {
     expect(await apply(refunded("money-of-another-shop", 100))).toBe("waiting");
-    await house.sweep();
+    await fixture.sweep();
     await expectCleanBooks();
   });
 });
 
 describe("a dispute", () => {
   it("takes the tokens while it is open; won, it gives them back, lost, it keeps them", async () => {
-    const [won, lost] = [await house.orderTopUp(user_id, 100), await house.orderTopUp(user_id, 200)];
+    const [won, lost] = [await fixture.orderTopUp(user_id, 100), await fixture.orderTopUp(user_id, 200)];
     await applyAll(won.paid, lost.paid, disputed(won.reference, 100), disputed(lost.reference, 200));
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
     await applyAll(closed(won.reference, 100, true), closed(lost.reference, 200, false));
-    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
     await expectCleanBooks();
   });
 
   it("that was won repays the debt it made", async () => {
-    const { paid, reference } = await house.orderTopUp(user_id, 100);
+    const { paid, reference } = await fixture.orderTopUp(user_id, 100);
     await apply(paid);
     await spend(600_000);
     await apply(disputed(reference, 100));
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 600_000 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 600_000 });
     await apply(closed(reference, 100, true));
-    expect(await house.balance(user_id)).toEqual({ posted: 25_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 25_000, debt: 0 });
     await expectCleanBooks();
   });
 
   it("that was lost and then won by appeal gives the tokens back, whichever is told of first", async () => {
     for (const order of permutations([0, 1, 2])) {
-      const own = await house.account();
-      const { paid, reference } = await house.orderTopUp(own, 100);
+      const own = await fixture.account();
+      const { paid, reference } = await fixture.orderTopUp(own, 100);
       await apply(paid);
       const events = [disputed(reference, 100), closed(reference, 100, false), closed(reference, 100, true)];
       for (const at of order) await apply(events[at] as PaymentEvent);
-      expect(await house.balance(own), order.join()).toEqual({ posted: 625_000, debt: 0 });
+      expect(await fixture.balance(own), order.join()).toEqual({ posted: 625_000, debt: 0 });
     }
   });
 
   it("that was won stays won when its opening is told of later", async () => {
-    const { paid, reference } = await house.orderTopUp(user_id, 100);
+    const { paid, reference } = await fixture.orderTopUp(user_id, 100);
     await applyAll(paid, closed(reference, 100, true), disputed(reference, 100));
-    expect(await house.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 625_000, debt: 0 });
   });
 
   it("and a refund of the same money take no token twice", async () => {
-    const { paid, reference } = await house.orderTopUp(user_id, 100);
+    const { paid, reference } = await fixture.orderTopUp(user_id, 100);
     await applyAll(paid, refunded(reference, 60), disputed(reference, 100));
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
     await apply(closed(reference, 100, true));
-    expect(await house.balance(user_id)).toEqual({ posted: 250_000, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 250_000, debt: 0 });
     await expectCleanBooks();
   });
 });
@@ -219,32 +219,32 @@ describe("a dispute", () => {
 describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
   it("paid, refunded, disputed and closed end alike in each of their 24 orders, each told twice", async () => {
     for (const order of permutations([0, 1, 2, 3])) {
-      const own = await house.account();
-      const { paid, reference } = await house.orderTopUp(own, 100);
+      const own = await fixture.account();
+      const { paid, reference } = await fixture.orderTopUp(own, 100);
       const events = [paid, refunded(reference, 40), disputed(reference, 60), closed(reference, 60, true)];
       for (const at of [...order, ...order]) await apply(events[at] as PaymentEvent);
-      expect(await house.balance(own), order.join()).toEqual({ posted: 375_000, debt: 0 });
+      expect(await fixture.balance(own), order.join()).toEqual({ posted: 375_000, debt: 0 });
     }
     await expectCleanBooks();
   });
 
   it("a refund at the same moment as its payment is never lost", async () => {
     for (let round = 0; round < 10; round += 1) {
-      const own = await house.account();
-      const { paid, reference } = await house.orderTopUp(own, 100);
+      const own = await fixture.account();
+      const { paid, reference } = await fixture.orderTopUp(own, 100);
       await Promise.all([apply(refunded(reference, 100)), apply(paid)]);
-      expect(await house.balance(own)).toEqual({ posted: 0, debt: 0 });
+      expect(await fixture.balance(own)).toEqual({ posted: 0, debt: 0 });
     }
   });
 
   it("three periods grant three times in each of their orders; the latest is the present one", async () => {
     for (const order of permutations([1, 2, 3])) {
-      const own = await house.account();
-      const { periodPaid } = await house.orderSubscription(own, "starter");
+      const own = await fixture.account();
+      const { periodPaid } = await fixture.orderSubscription(own, "starter");
       const events = [periodPaid(1), periodPaid(2), periodPaid(3)];
       for (const number of [...order, ...order]) await apply(events[number - 1] as PaymentEvent);
-      expect((await house.balance(own)).posted, order.join()).toBe(54_000_000);
-      expect(await house.billing.subscription(own)).toMatchObject({
+      expect((await fixture.balance(own)).posted, order.join()).toBe(54_000_000);
+      expect(await fixture.billing.subscription(own)).toMatchObject({
         status: "active",
         current_period_start: "2026-03-31T00:00:00.000Z",
         current_period_end: "2026-04-30T00:00:00.000Z",
@@ -254,18 +254,18 @@ describe("events out of order (langfuse#17388, llmgateway#2911)", () => {
   });
 
   it("a period that is paid after the end of its subscription is granted, revives nothing, and is ended again", async () => {
-    const { periodPaid, subscription_id, subscription_reference } = await house.orderSubscription(user_id, "starter");
+    const { periodPaid, subscription_id, subscription_reference } = await fixture.orderSubscription(user_id, "starter");
     const over: PaymentEvent = {
-      ...house.named(),
+      ...fixture.named(),
       kind: "subscription_ended",
       subscription_id,
       subscription_reference,
     };
     await applyAll(periodPaid(1), over, periodPaid(2));
-    expect((await house.balance(user_id)).posted).toBe(36_000_000);
-    expect((await house.billing.subscription(user_id)).status).toBe("none");
-    await house.sweep();
-    expect(house.payments.asked.at(-1)).toMatchObject({
+    expect((await fixture.balance(user_id)).posted).toBe(36_000_000);
+    expect((await fixture.billing.subscription(user_id)).status).toBe("none");
+    await fixture.sweep();
+    expect(fixture.payments.asked.at(-1)).toMatchObject({
       what: "endSubscription",
       order: { subscription_id, subscription_reference },
     });

@@ -8,9 +8,9 @@ const ENTERPRISE = 93_000_000;
 
 let database: TestDatabase;
 let db: Db;
-let house: ReturnType<typeof createBillingFixture>;
+let fixture: ReturnType<typeof createBillingFixture>;
 let user_id: string;
-let periodPaid: Awaited<ReturnType<(typeof house)["orderSubscription"]>>["periodPaid"];
+let periodPaid: Awaited<ReturnType<(typeof fixture)["orderSubscription"]>>["periodPaid"];
 beforeAll(async () => {
   database = await createTestDatabase();
   db = await database.open();
@@ -21,47 +21,53 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   await forgetPayments(db);
-  house = createBillingFixture(db);
-  user_id = await house.account();
-  ({ periodPaid } = await house.orderSubscription(user_id, "enterprise"));
-  await house.billing.applyPaymentEvent(periodPaid(1));
-  await house.billing.overage.enable(user_id);
+  fixture = createBillingFixture(db);
+  user_id = await fixture.account();
+  ({ periodPaid } = await fixture.orderSubscription(user_id, "enterprise"));
+  await fixture.billing.applyPaymentEvent(periodPaid(1));
+  await fixture.billing.overage.enable(user_id);
 });
 
 /** Uses up the plan's tokens and `overage_tokens` more. */
 const overrun = async (overage_tokens: number) => {
-  const { posted } = await house.balance(user_id);
-  const held = await house.hold(user_id, posted + overage_tokens);
+  const { posted } = await fixture.balance(user_id);
+  const held = await fixture.hold(user_id, posted + overage_tokens);
   if (held.status !== "held") throw new Error(`not held: ${held.code}`);
-  await house.settle(user_id, held.hold_id, posted + overage_tokens);
+  await fixture.settle(user_id, held.hold_id, posted + overage_tokens);
 };
 const charges = () =>
-  house.payments.asked
+  fixture.payments.asked
     .filter(({ what }) => what === "chargeOverage")
     .map(({ order }) => order as { payment_id: string; amount_cents: number });
-const status = () => house.billing.overage.status(user_id);
+const status = () => fixture.billing.overage.status(user_id);
 const paid = ({ payment_id, amount_cents }: { payment_id: string; amount_cents: number }) =>
-  house.billing.applyPaymentEvent({ ...house.named(), kind: "paid", payment_id, reference: payment_id, amount_cents });
+  fixture.billing.applyPaymentEvent({
+    ...fixture.named(),
+    kind: "paid",
+    payment_id,
+    reference: payment_id,
+    amount_cents,
+  });
 
 it("overage is charged once for a period, in whole cents, the rest carried", async () => {
   await overrun(12_600);
-  house.clock.put("2026-02-28T00:00:00.000Z");
+  fixture.clock.put("2026-02-28T00:00:00.000Z");
   const second = periodPaid(2);
-  await house.billing.applyPaymentEvent(second);
-  await house.billing.applyPaymentEvent(second);
-  await house.sweep();
-  await house.sweep();
+  await fixture.billing.applyPaymentEvent(second);
+  await fixture.billing.applyPaymentEvent(second);
+  await fixture.sweep();
+  await fixture.sweep();
   expect(charges()).toMatchObject([{ amount_cents: 2 }]);
   expect(await status()).toMatchObject({ used_tokens: 100, amount_due_cents: 0 });
 });
 
 it("overage that comes to the threshold is invoiced within the period, and still counts against its cap", async () => {
   await overrun(62_499_999);
-  await house.sweep();
+  await fixture.sweep();
   expect(charges()).toEqual([]);
   await overrun(1);
-  await house.sweep();
-  await house.sweep();
+  await fixture.sweep();
+  await fixture.sweep();
   expect(charges()).toMatchObject([{ amount_cents: 10_000 }]);
   expect(await status()).toMatchObject({
     used_tokens: 62_500_000,
@@ -71,23 +77,23 @@ it("overage that comes to the threshold is invoiced within the period, and still
   });
   await overrun(6300);
   expect(await status()).toMatchObject({ amount_due_cents: 10_001, invoiced_cents: 10_000 });
-  await house.billing.applyPaymentEvent(periodPaid(2));
-  await house.sweep();
+  await fixture.billing.applyPaymentEvent(periodPaid(2));
+  await fixture.sweep();
   expect(charges()).toMatchObject([{ amount_cents: 10_000 }, { amount_cents: 1 }]);
   expect(await status()).toMatchObject({ used_tokens: 50, amount_due_cents: 0, invoiced_cents: 0 });
 });
 
 it("an invoice that the provider did not take is sent again, under the same id", async () => {
   await overrun(6250);
-  house.payments.answers.chargeOverage = errors.upstream("The payment provider did not take the order.");
-  await house.billing.applyPaymentEvent(periodPaid(2));
-  await expect(house.sweep()).rejects.toThrow("1 orders failed");
-  await house.sweep();
+  fixture.payments.answers.chargeOverage = errors.upstream("The payment provider did not take the order.");
+  await fixture.billing.applyPaymentEvent(periodPaid(2));
+  await expect(fixture.sweep()).rejects.toThrow("1 orders failed");
+  await fixture.sweep();
   expect(charges()).toHaveLength(1);
-  delete house.payments.answers.chargeOverage;
+  delete fixture.payments.answers.chargeOverage;
   await db.query({ text: "update payment set send_at = now() where send_at is not null" });
-  await house.sweep();
-  await house.sweep();
+  await fixture.sweep();
+  await fixture.sweep();
   const [first, second] = charges();
   expect(charges()).toHaveLength(2);
   expect(second).toEqual(first);
@@ -96,23 +102,23 @@ it("an invoice that the provider did not take is sent again, under the same id",
 /** One cent of overage, invoiced at the period's end and refused. */
 const unpaidInvoice = async () => {
   await overrun(6250);
-  house.payments.answers.chargeOverage = errors.paymentFailed();
-  await house.billing.applyPaymentEvent(periodPaid(2));
-  await expect(house.sweep()).rejects.toThrow("1 orders failed");
+  fixture.payments.answers.chargeOverage = errors.paymentFailed();
+  await fixture.billing.applyPaymentEvent(periodPaid(2));
+  await expect(fixture.sweep()).rejects.toThrow("1 orders failed");
   const [charge] = charges();
   if (charge === undefined) throw new Error("no invoice");
   return charge;
 };
 const told = (kind: "failed" | "voided", { payment_id }: { payment_id: string }) =>
-  house.billing.applyPaymentEvent({ ...house.named(), kind, payment_id });
+  fixture.billing.applyPaymentEvent({ ...fixture.named(), kind, payment_id });
 const invoices = async () =>
-  (await house.billing.invoices.list({ user_id }, { limit: 10, before_id: null })).map((invoice) => invoice.status);
+  (await fixture.billing.invoices.list({ user_id }, { limit: 10, before_id: null })).map((invoice) => invoice.status);
 
 it("an unpaid invoice stops overage until it is paid", async () => {
   await unpaidInvoice();
   expect(await status()).toMatchObject({ enabled: true, eligible: false, remaining_tokens: 0 });
-  expect((await house.ledger.overage(user_id)).cap_tokens).toBeNull();
-  await expect(house.billing.overage.enable(user_id)).rejects.toMatchObject({ code: "overage_unpaid" });
+  expect((await fixture.ledger.overage(user_id)).cap_tokens).toBeNull();
+  await expect(fixture.billing.overage.enable(user_id)).rejects.toMatchObject({ code: "overage_unpaid" });
   for (const charge of charges()) await paid(charge);
   expect(await status()).toMatchObject({ enabled: true, eligible: true, remaining_tokens: ENTERPRISE });
 });
@@ -125,7 +131,7 @@ it("an invoice that is void is owed no more; one that is written off is, until i
   expect([await invoices(), (await status()).eligible]).toEqual([["unpaid"], false]);
   await told("voided", charge);
   expect([await invoices(), (await status()).eligible]).toEqual([["void"], true]);
-  expect((await house.ledger.overage(user_id)).cap_tokens).toBe(ENTERPRISE);
+  expect((await fixture.ledger.overage(user_id)).cap_tokens).toBe(ENTERPRISE);
   // neither comes back, but money does
   await told("failed", charge);
   expect([await invoices(), (await status()).eligible]).toEqual([["void"], true]);
@@ -138,35 +144,35 @@ describe("an overage invoice whose money goes back: its tokens are used already"
   /** Two cents of overage, 12,500 tokens, invoiced and paid; nothing is left of the plan's tokens. */
   const paidInvoice = async () => {
     await overrun(12_500);
-    await house.billing.applyPaymentEvent(periodPaid(2));
-    await house.sweep();
+    await fixture.billing.applyPaymentEvent(periodPaid(2));
+    await fixture.sweep();
     for (const charge of charges()) await paid(charge);
     await overrun(0);
     return charges()[0]?.payment_id ?? "";
   };
-  const about = (reference: string) => ({ ...house.named(), reference, dispute_reference: `dispute-${reference}` });
+  const about = (reference: string) => ({ ...fixture.named(), reference, dispute_reference: `dispute-${reference}` });
   const disputed = (reference: string) =>
-    house.billing.applyPaymentEvent({ ...about(reference), kind: "disputed", disputed_cents: 2 });
+    fixture.billing.applyPaymentEvent({ ...about(reference), kind: "disputed", disputed_cents: 2 });
   const won = (reference: string) =>
-    house.billing.applyPaymentEvent({ ...about(reference), kind: "dispute_closed", disputed_cents: 2, won: true });
+    fixture.billing.applyPaymentEvent({ ...about(reference), kind: "dispute_closed", disputed_cents: 2, won: true });
   const refunded = (reference: string, refunded_cents: number, refund_failed_cents = 0) =>
-    house.billing.applyPaymentEvent({
-      ...house.named(),
+    fixture.billing.applyPaymentEvent({
+      ...fixture.named(),
       ...{ kind: "refunded", reference, refunded_cents, refund_failed_cents },
     });
-  const cleanBooks = async () => expect((await house.ledger.audit()).violations).toEqual([]);
+  const cleanBooks = async () => expect((await fixture.ledger.audit()).violations).toEqual([]);
 
   it("refunded, they become debt in proportion, which the next grant repays first", async () => {
     const reference = await paidInvoice();
     await refunded(reference, 1);
     await refunded(reference, 1);
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 6250 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 6250 });
     await refunded(reference, 2);
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 12_500 });
-    const listed = await house.billing.invoices.list({ user_id }, { limit: 1, before_id: null });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 12_500 });
+    const listed = await fixture.billing.invoices.list({ user_id }, { limit: 1, before_id: null });
     expect(listed).toMatchObject([{ status: "paid", amount_cents: 2, refunded_cents: 2 }]);
-    await house.billing.applyPaymentEvent(periodPaid(3));
-    expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE - 12_500, debt: 0 });
+    await fixture.billing.applyPaymentEvent(periodPaid(3));
+    expect(await fixture.balance(user_id)).toEqual({ posted: ENTERPRISE - 12_500, debt: 0 });
     await cleanBooks();
   });
 
@@ -174,31 +180,31 @@ describe("an overage invoice whose money goes back: its tokens are used already"
     const reference = await paidInvoice();
     await refunded(reference, 1);
     await refunded(reference, 1, 1);
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
     await disputed(reference);
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 12_500 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 12_500 });
     await won(reference);
     await won(reference);
-    expect(await house.balance(user_id)).toEqual({ posted: 0, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: 0, debt: 0 });
     await cleanBooks();
   });
 
   it("whose dispute is won after a grant has repaid the debt, they are given back", async () => {
     const reference = await paidInvoice();
     await disputed(reference);
-    await house.billing.applyPaymentEvent(periodPaid(3));
-    expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE - 12_500, debt: 0 });
+    await fixture.billing.applyPaymentEvent(periodPaid(3));
+    expect(await fixture.balance(user_id)).toEqual({ posted: ENTERPRISE - 12_500, debt: 0 });
     await won(reference);
-    expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE, debt: 0 });
+    expect(await fixture.balance(user_id)).toEqual({ posted: ENTERPRISE, debt: 0 });
     await cleanBooks();
   });
 });
 
 it("paid overage grants nothing", async () => {
   await overrun(6250);
-  await house.billing.applyPaymentEvent(periodPaid(2));
-  await house.sweep();
+  await fixture.billing.applyPaymentEvent(periodPaid(2));
+  await fixture.sweep();
   for (const charge of charges()) await paid(charge);
-  expect(await house.balance(user_id)).toEqual({ posted: ENTERPRISE, debt: 0 });
-  expect((await house.ledger.audit()).violations).toEqual([]);
+  expect(await fixture.balance(user_id)).toEqual({ posted: ENTERPRISE, debt: 0 });
+  expect((await fixture.ledger.audit()).violations).toEqual([]);
 });

@@ -66,18 +66,18 @@ it("two nodes that sweep at the same moment grant each period once", async () =>
 });
 
 it("one renewal that fails holds up no other", async () => {
-  const house = createBillingFixture(db);
-  const [broken, sound] = [await house.account(), await house.account()];
-  for (const user_id of [broken, sound]) await house.billing.subscribeWithoutPayment(user_id, "starter");
-  house.calls.notify = async ({ user_id }) => {
+  const fixture = createBillingFixture(db);
+  const [broken, sound] = [await fixture.account(), await fixture.account()];
+  for (const user_id of [broken, sound]) await fixture.billing.subscribeWithoutPayment(user_id, "starter");
+  fixture.calls.notify = async ({ user_id }) => {
     if (user_id === broken) throw new Error("no");
   };
-  house.clock.put(LATER);
-  await expect(house.sweep()).rejects.toThrow("1 renewals failed");
-  expect(await amountsOf(house, sound)).toHaveLength(2);
-  expect(await amountsOf(house, broken)).toHaveLength(1);
+  fixture.clock.put(LATER);
+  await expect(fixture.sweep()).rejects.toThrow("1 renewals failed");
+  expect(await amountsOf(fixture, sound)).toHaveLength(2);
+  expect(await amountsOf(fixture, broken)).toHaveLength(1);
   const healed = createBillingFixture(db);
   healed.clock.put(LATER);
   await healed.sweep();
-  expect(await amountsOf(house, broken)).toHaveLength(2);
+  expect(await amountsOf(fixture, broken)).toHaveLength(2);
 });

@@ -16,7 +16,7 @@ let database: TestDatabase;
 let db: Db;
 let stripe: Awaited<ReturnType<typeof startStripe>>;
 let provider: StripePayments;
-let house: ReturnType<typeof createBillingFixture>;
+let fixture: ReturnType<typeof createBillingFixture>;
 beforeAll(async () => {
   database = await createTestDatabase();
   db = await database.open();
@@ -31,23 +31,23 @@ afterAll(async () => {
 });
 beforeEach(async () => {
   await forgetPayments(db);
-  house = createBillingFixture(db, { provider });
+  fixture = createBillingFixture(db, { provider });
 });
 
 const deliverAll = async () => {
   for (const event of stripe.takeEvents()) {
     const { payload, signature } = stripe.signed(event);
-    for (const told of await provider.eventsOf(payload, signature)) await house.billing.applyPaymentEvent(told);
+    for (const told of await provider.eventsOf(payload, signature)) await fixture.billing.applyPaymentEvent(told);
   }
 };
-const planOf = async (user_id: string) => (await house.billing.subscription(user_id)).plan_id;
-const posted = async (user_id: string) => (await house.balance(user_id)).posted;
-const statusOf = (user_id: string) => house.billing.overage.status(user_id);
-const invoicesOf = (user_id: string) => house.billing.invoices.list({ user_id }, { limit: 10, before_id: null });
+const planOf = async (user_id: string) => (await fixture.billing.subscription(user_id)).plan_id;
+const posted = async (user_id: string) => (await fixture.balance(user_id)).posted;
+const statusOf = (user_id: string) => fixture.billing.overage.status(user_id);
+const invoicesOf = (user_id: string) => fixture.billing.invoices.list({ user_id }, { limit: 10, before_id: null });
 /** A subscriber, with what Stripe charges them for a month. */
 const subscriber = async (plan_id = "starter") => {
-  const user_id = await house.account();
-  const { subscription } = await house.billing.subscribe(user_id, plan_id);
+  const user_id = await fixture.account();
+  const { subscription } = await fixture.billing.subscribe(user_id, plan_id);
   const session = stripe.pay(subscription.checkout_url ?? "");
   await deliverAll();
   const running = stripe.object(session.subscription ?? "");
@@ -62,16 +62,16 @@ const billOf = (customer: string): Invoice => {
 };
 const sendAgain = async () => {
   await db.query({ text: "update payment set send_at = now() where send_at is not null" });
-  await house.sweep();
+  await fixture.sweep();
 };
 /** Uses 100 dollars of overage, which are invoiced at once. */
 const overrun = async (user_id: string) => {
-  await house.billing.overage.enable(user_id);
+  await fixture.billing.overage.enable(user_id);
   const tokens = (await posted(user_id)) + 62_500_000;
-  const held = await house.hold(user_id, tokens);
+  const held = await fixture.hold(user_id, tokens);
   if (held.status !== "held") throw new Error(`not held: ${held.code}`);
-  await house.settle(user_id, held.hold_id, tokens);
-  await house.sweep();
+  await fixture.settle(user_id, held.hold_id, tokens);
+  await fixture.sweep();
 };
 
 describe("an upgrade through Stripe", () => {
@@ -83,18 +83,18 @@ describe("an upgrade through Stripe", () => {
   ])("is charged once when the answer about its %s was lost and Stripe has forgotten the key", async (_, call) => {
     const { user_id, price, customer } = await subscriber();
     stripe.loseAnswers(call);
-    const lost = await house.billing.subscribe(user_id, "pro").catch((error) => error);
+    const lost = await fixture.billing.subscribe(user_id, "pro").catch((error) => error);
     stripe.loseAnswers(null);
     // what is known: not that nothing was charged
     expect(lost).toMatchObject({ code: "upstream_error", message: expect.stringContaining("The order stays open") });
     expect(lost.message).not.toContain("Nothing was charged");
-    await expect(house.billing.subscribe(user_id, "enterprise")).rejects.toMatchObject({
+    await expect(fixture.billing.subscribe(user_id, "enterprise")).rejects.toMatchObject({
       code: "plan_change_in_flight",
     });
     stripe.forgetKeys();
     await sendAgain();
     await deliverAll();
-    await house.sweep();
+    await fixture.sweep();
     expect(billOf(customer)).toMatchObject({ status: "paid", amount_paid: 6000, lines: { data: [{ amount: 6000 }] } });
     expect([await planOf(user_id), price(), await posted(user_id)]).toEqual(["pro", 8900, 55_000_000]);
   });
@@ -102,39 +102,39 @@ describe("an upgrade through Stripe", () => {
   it("whose payment takes days changes plan, tokens and price when it has arrived", async () => {
     const { user_id, price, customer } = await subscriber();
     stripe.payLate(true);
-    const { subscription } = await house.billing.subscribe(user_id, "pro");
+    const { subscription } = await fixture.billing.subscribe(user_id, "pro");
     stripe.payLate(false);
-    await house.sweep();
+    await fixture.sweep();
     expect(subscription).toMatchObject({ plan_id: "starter", status: "active" });
     expect([price(), await posted(user_id)]).toEqual([2900, 18_000_000]);
     stripe.settleLate(billOf(customer), true);
     await deliverAll();
-    await house.sweep();
+    await fixture.sweep();
     expect([await planOf(user_id), price(), await posted(user_id)]).toEqual(["pro", 8900, 55_000_000]);
   });
 
   it("whose payment fails after days changes nothing, is not collected later, and can be ordered anew", async () => {
     const { user_id, price, customer } = await subscriber();
     stripe.payLate(true);
-    await house.billing.subscribe(user_id, "pro");
+    await fixture.billing.subscribe(user_id, "pro");
     stripe.payLate(false);
     stripe.settleLate(billOf(customer), false);
     await deliverAll();
     await deliverAll();
-    await house.sweep();
+    await fixture.sweep();
     expect(billOf(customer).status).toBe("void");
     expect([await planOf(user_id), price(), await posted(user_id)]).toEqual(["starter", 2900, 18_000_000]);
-    const { subscription } = await house.billing.subscribe(user_id, "professional");
+    const { subscription } = await fixture.billing.subscribe(user_id, "professional");
     expect(subscription.plan_id).toBe("professional");
   });
 
   it("refused leaves nothing that could be collected later", async () => {
     const { user_id, price, customer } = await subscriber();
     stripe.declineCards(true);
-    await expect(house.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "payment_failed" });
+    await expect(fixture.billing.subscribe(user_id, "pro")).rejects.toMatchObject({ code: "payment_failed" });
     stripe.declineCards(false);
     await deliverAll();
-    await house.sweep();
+    await fixture.sweep();
     expect(billOf(customer).status).toBe("void");
     expect([await planOf(user_id), price()]).toEqual(["starter", 2900]);
   });
@@ -148,7 +148,7 @@ describe("overage through Stripe", () => {
     const [invoice] = await invoicesOf(user_id);
     const charged = { amount_cents: 10_000, tokens: 62_500_000, collected_by: "stripe", checkout_url: null };
     expect(invoice).toMatchObject({ status: "paid", ...charged });
-    await expect(house.billing.invoices.settle(invoice?.id ?? "", "void")).rejects.toMatchObject({
+    await expect(fixture.billing.invoices.settle(invoice?.id ?? "", "void")).rejects.toMatchObject({
       code: "invoice_collected_elsewhere",
     });
   });
@@ -199,11 +199,11 @@ describe("overage through Stripe", () => {
   });
 
   it("on a given plan goes to Stripe once the user is a customer there, else to the operator", async () => {
-    const [known, unknown] = [await house.account(), await house.account()];
-    const { purchase } = await house.orderTopUp(known, 100);
+    const [known, unknown] = [await fixture.account(), await fixture.account()];
+    const { purchase } = await fixture.orderTopUp(known, 100);
     stripe.pay(purchase.checkout_url ?? "");
     await deliverAll();
-    for (const user_id of [known, unknown]) await house.billing.subscribeWithoutPayment(user_id, "enterprise");
+    for (const user_id of [known, unknown]) await fixture.billing.subscribeWithoutPayment(user_id, "enterprise");
     await overrun(unknown);
     expect(await invoicesOf(unknown)).toMatchObject([
       { status: "open", collected_by: "operator", amount_cents: 10_000 },
@@ -216,6 +216,6 @@ describe("overage through Stripe", () => {
   });
 
   it("leaves the books in order after all of that", async () => {
-    expect((await house.ledger.audit()).violations).toEqual([]);
+    expect((await fixture.ledger.audit()).violations).toEqual([]);
   });
 });

@@ -32,7 +32,6 @@ function Editor({ agent }: { agent: Agent | null }) {
   const navigate = useNavigate();
   const saved_as = useRef(draft);
   const changed = useCallback(() => JSON.stringify(saved_as.current) !== JSON.stringify(draft), [draft]);
-  const leaving = useBlocker({ shouldBlockFn: changed, enableBeforeUnload: changed, withResolver: true });
   const change: Change = (changes) => setDraft((old) => ({ ...old, ...changes }));
   const save = useMutation({
     mutationFn: () => {
@@ -54,54 +53,8 @@ function Editor({ agent }: { agent: Agent | null }) {
     <FormErrorProvider value={save.error}>
       <PageHeader title={agent === null ? "New agent" : `Edit ${agent.name}`} />
       <form onSubmit={onSubmit(save.mutate)} className="max-w-3xl space-y-4">
-        <Card title="Name and state">
-          <div className="space-y-4">
-            <TextField
-              label="Name"
-              param="name"
-              required
-              maxLength={200}
-              value={draft.name}
-              onValue={(name) => change({ name })}
-              placeholder="Morning reader"
-            />
-            <TextField
-              label="Description"
-              param="description"
-              maxLength={2000}
-              value={draft.description}
-              onValue={(description) => change({ description })}
-              hint="Shown in lists. The model does not see it."
-            />
-            <Toggle
-              label="Enabled"
-              checked={draft.is_active}
-              onChecked={(is_active) => change({ is_active })}
-              hint="A disabled agent does not run and does not chat."
-            />
-          </div>
-        </Card>
-        <Card title="Instructions">
-          <div className="space-y-4">
-            <AreaField
-              label="Role"
-              param="system_prompt"
-              value={draft.system_prompt}
-              onValue={(system_prompt) => change({ system_prompt })}
-              placeholder="You read pages for a busy person. Be brief."
-              hint="The system prompt. The model reads it first in every run and chat."
-            />
-            <AreaField
-              label="Task of each run"
-              param="run_prompt"
-              required={draft.schedule_enabled}
-              value={draft.run_prompt}
-              onValue={(run_prompt) => change({ run_prompt })}
-              placeholder="Read https://example.com/news and tell me what matters."
-              hint="“Run now” and a schedule need it. A chat does not."
-            />
-          </div>
-        </Card>
+        <NameFields draft={draft} change={change} />
+        <InstructionFields draft={draft} change={change} />
         <ModelFields draft={draft} change={change} />
         <ToolFields draft={draft} change={change} />
         <ScheduleFields draft={draft} change={change} />
@@ -122,18 +75,83 @@ function Editor({ agent }: { agent: Agent | null }) {
           </div>
         </div>
       </form>
-      {leaving.status === "blocked" && (
-        <Confirm
-          title="Leave without saving?"
-          action="Leave"
-          keep="Stay"
-          onConfirm={async () => leaving.proceed()}
-          onClose={() => leaving.reset()}
-        >
-          You would lose your changes.
-        </Confirm>
-      )}
+      <LeaveGuard changed={changed} />
     </FormErrorProvider>
+  );
+}
+
+/** Asks before unsaved changes are lost. */
+function LeaveGuard({ changed }: { changed: () => boolean }) {
+  const leaving = useBlocker({ shouldBlockFn: changed, enableBeforeUnload: changed, withResolver: true });
+  if (leaving.status !== "blocked") return null;
+  return (
+    <Confirm
+      title="Leave without saving?"
+      action="Leave"
+      keep="Stay"
+      onConfirm={async () => leaving.proceed()}
+      onClose={() => leaving.reset()}
+    >
+      You would lose your changes.
+    </Confirm>
+  );
+}
+
+function NameFields({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <Card title="Name and state">
+      <div className="space-y-4">
+        <TextField
+          label="Name"
+          param="name"
+          required
+          maxLength={200}
+          value={draft.name}
+          onValue={(name) => change({ name })}
+          placeholder="Morning reader"
+        />
+        <TextField
+          label="Description"
+          param="description"
+          maxLength={2000}
+          value={draft.description}
+          onValue={(description) => change({ description })}
+          hint="Shown in lists. The model does not see it."
+        />
+        <Toggle
+          label="Enabled"
+          checked={draft.is_active}
+          onChecked={(is_active) => change({ is_active })}
+          hint="A disabled agent does not run and does not chat."
+        />
+      </div>
+    </Card>
+  );
+}
+
+function InstructionFields({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <Card title="Instructions">
+      <div className="space-y-4">
+        <AreaField
+          label="Role"
+          param="system_prompt"
+          value={draft.system_prompt}
+          onValue={(system_prompt) => change({ system_prompt })}
+          placeholder="You read pages for a busy person. Be brief."
+          hint="The system prompt. The model reads it first in every run and chat."
+        />
+        <AreaField
+          label="Task of each run"
+          param="run_prompt"
+          required={draft.schedule_enabled}
+          value={draft.run_prompt}
+          onValue={(run_prompt) => change({ run_prompt })}
+          placeholder="Read https://example.com/news and tell me what matters."
+          hint="“Run now” and a schedule need it. A chat does not."
+        />
+      </div>
+    </Card>
   );
 }
 

@@ -30,11 +30,6 @@ export function AgentPage() {
       await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: run.id } });
     },
   });
-  const remove = async () => {
-    await call("DELETE /api/v1/agents/{id}", { params: { id } });
-    await navigate({ to: "/agents" });
-    await stale("agents");
-  };
   return (
     <>
       <PageHeader title={agent.name} note={agent.description ?? undefined}>
@@ -68,42 +63,47 @@ export function AgentPage() {
         )}
         {agent.schedule_status === "paused" && <Paused agent={agent} />}
       </div>
-      <Tabs
-        label="Parts of the agent"
-        tabs={[
-          { name: "Runs", chosen: tab === "runs", to: "/agents/$id", params: { id }, search: {} },
-          {
-            name: "Schedule",
-            chosen: tab === "schedule",
-            to: "/agents/$id",
-            params: { id },
-            search: { tab: "schedule" },
-          },
-          {
-            name: "Settings",
-            chosen: tab === "settings",
-            to: "/agents/$id",
-            params: { id },
-            search: { tab: "settings" },
-          },
-        ]}
-      />
+      <AgentTabs id={id} tab={tab} />
       {tab === "runs" && <Runs id={id} onRun={() => start.mutate()} busy={start.isPending} />}
       {tab === "schedule" && <Schedule agent={agent} />}
       {tab === "settings" && <AgentSettings agent={agent} />}
-      {deleting && (
-        <Confirm
-          title={`Delete ${agent.name}?`}
-          action="Delete agent"
-          saved="Agent deleted"
-          onConfirm={remove}
-          onClose={() => setDeleting(false)}
-        >
-          This ends its schedule, cancels its runs and deletes its history. Its charges stay in your ledger. This cannot
-          be undone.
-        </Confirm>
-      )}
+      {deleting && <DeleteAgent agent={agent} onClose={() => setDeleting(false)} />}
     </>
+  );
+}
+
+type Tab = "runs" | "schedule" | "settings";
+
+function AgentTabs({ id, tab }: { id: string; tab: Tab }) {
+  const link = (name: string, of: Tab) => ({
+    name,
+    chosen: tab === of,
+    to: "/agents/$id" as const,
+    params: { id },
+    search: of === "runs" ? {} : { tab: of },
+  });
+  const tabs = [link("Runs", "runs"), link("Schedule", "schedule"), link("Settings", "settings")];
+  return <Tabs label="Parts of the agent" tabs={tabs} />;
+}
+
+function DeleteAgent({ agent, onClose }: { agent: Agent; onClose: () => void }) {
+  const navigate = useNavigate();
+  const remove = async () => {
+    await call("DELETE /api/v1/agents/{id}", { params: { id: agent.id } });
+    await navigate({ to: "/agents" });
+    await stale("agents");
+  };
+  return (
+    <Confirm
+      title={`Delete ${agent.name}?`}
+      action="Delete agent"
+      saved="Agent deleted"
+      onConfirm={remove}
+      onClose={onClose}
+    >
+      This ends its schedule, cancels its runs and deletes its history. Its charges stay in your ledger. This cannot be
+      undone.
+    </Confirm>
   );
 }
 

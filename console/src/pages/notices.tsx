@@ -109,6 +109,39 @@ export function NoticesPage() {
   const { event } = useSearch({ from: "/signed-in/notices" });
   const navigate = useNavigate({ from: "/notices" });
   const wanted = isEvent(event) ? event : undefined;
+  return (
+    <>
+      <PageHeader title="Notices" note="Events that may need your action." />
+      <div className="space-y-4">
+        <Card flush>
+          <div className="border-b border-line px-4 py-3">
+            <SelectField
+              label="Event"
+              className="w-full sm:w-64"
+              value={wanted ?? ""}
+              options={[["", "all"], ...Object.entries(EVENTS)]}
+              onValue={(chosen) => void navigate({ search: chosen === "" ? {} : { event: chosen }, replace: true })}
+            />
+          </div>
+          <PagedTable
+            label="Notices"
+            query={noticesQuery(wanted === undefined ? {} : { event: wanted })}
+            columns={NOTICES}
+            keyOf={({ id }) => id}
+            empty={
+              <Empty icon="notices" title={wanted === undefined ? "No notices yet" : "No notices of this event"}>
+                Failed runs, paused schedules and a low balance appear here.
+              </Empty>
+            }
+          />
+        </Card>
+        <Endpoints />
+      </div>
+    </>
+  );
+}
+
+function Endpoints() {
   const [creating, setCreating] = useState(false);
   const [deleted, setDeleted] = useState<Endpoint | null>(null);
   const endpoints: Column<Endpoint>[] = [
@@ -138,45 +171,20 @@ export function NoticesPage() {
   );
   return (
     <>
-      <PageHeader title="Notices" note="Events that may need your action." />
-      <div className="space-y-4">
-        <Card flush>
-          <div className="border-b border-line px-4 py-3">
-            <SelectField
-              label="Event"
-              className="w-full sm:w-64"
-              value={wanted ?? ""}
-              options={[["", "all"], ...Object.entries(EVENTS)]}
-              onValue={(chosen) => void navigate({ search: chosen === "" ? {} : { event: chosen }, replace: true })}
-            />
-          </div>
-          <PagedTable
-            label="Notices"
-            query={noticesQuery(wanted === undefined ? {} : { event: wanted })}
-            columns={NOTICES}
-            keyOf={({ id }) => id}
-            empty={
-              <Empty icon="notices" title={wanted === undefined ? "No notices yet" : "No notices of this event"}>
-                Failed runs, paused schedules and a low balance appear here.
-              </Empty>
-            }
-          />
-        </Card>
-        <Card
-          title="Webhook endpoints"
-          note="Your programs that receive notices, signed by Standard Webhooks"
-          actions={create}
-          flush
-        >
-          <PagedTable
-            label="Webhook endpoints"
-            query={endpointsQuery}
-            columns={endpoints}
-            keyOf={({ id }) => id}
-            empty={<p className="px-4 pb-5 text-muted">None. Notices appear only on this page.</p>}
-          />
-        </Card>
-      </div>
+      <Card
+        title="Webhook endpoints"
+        note="Your programs that receive notices, signed by Standard Webhooks"
+        actions={create}
+        flush
+      >
+        <PagedTable
+          label="Webhook endpoints"
+          query={endpointsQuery}
+          columns={endpoints}
+          keyOf={({ id }) => id}
+          empty={<p className="px-4 pb-5 text-muted">None. Notices appear only on this page.</p>}
+        />
+      </Card>
       {creating && <NewEndpoint onClose={() => setCreating(false)} />}
       {deleted !== null && (
         <Confirm

@@ -33,29 +33,10 @@ export function RunPage() {
       await navigate({ to: "/agents/$id/runs/$run_id", params: { id, run_id: next.id } });
     },
   });
-  const cancel = async () => {
-    await call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id, run_id } });
-    await stale("runs");
-  };
-  const title = `Run of ${agent.name}`;
   return (
     <>
-      <nav aria-label="Breadcrumb" className="mb-1 text-sm text-muted">
-        <Link to="/agents/$id" params={{ id }} className="hover:underline">
-          ← {agent.name}
-        </Link>
-      </nav>
-      <PageHeader
-        title={title}
-        note={
-          <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
-            <Status status={run.status} />
-            <span>
-              {instant(run.queued_at)}, started {STARTED_BY[run.trigger]}
-            </span>
-          </span>
-        }
-      >
+      <Breadcrumb id={id} name={agent.name} />
+      <PageHeader title={`Run of ${agent.name}`} note={<State run={run} />}>
         {ended ? (
           run.trigger !== "chat" && (
             <Button
@@ -97,18 +78,41 @@ export function RunPage() {
           onClose={() => void navigate({ to: ".", search: {}, replace: true, resetScroll: false })}
         />
       )}
-      {cancelling && (
-        <Confirm
-          title="Cancel this run?"
-          action="Cancel run"
-          keep="Keep running"
-          onConfirm={cancel}
-          onClose={() => setCancelling(false)}
-        >
-          The run stops immediately. Its usage so far is billed, and its steps stay visible.
-        </Confirm>
-      )}
+      {cancelling && <CancelRun id={id} run_id={run_id} onClose={() => setCancelling(false)} />}
     </>
+  );
+}
+
+function Breadcrumb({ id, name }: { id: string; name: string }) {
+  return (
+    <nav aria-label="Breadcrumb" className="mb-1 text-sm text-muted">
+      <Link to="/agents/$id" params={{ id }} className="hover:underline">
+        ← {name}
+      </Link>
+    </nav>
+  );
+}
+
+function State({ run }: { run: RunDetail }) {
+  return (
+    <span className="flex flex-wrap items-center gap-x-2" aria-live="polite">
+      <Status status={run.status} />
+      <span>
+        {instant(run.queued_at)}, started {STARTED_BY[run.trigger]}
+      </span>
+    </span>
+  );
+}
+
+function CancelRun({ id, run_id, onClose }: { id: string; run_id: string; onClose: () => void }) {
+  const cancel = async () => {
+    await call("POST /api/v1/agents/{id}/runs/{run_id}/cancel", { params: { id, run_id } });
+    await stale("runs");
+  };
+  return (
+    <Confirm title="Cancel this run?" action="Cancel run" keep="Keep running" onConfirm={cancel} onClose={onClose}>
+      The run stops immediately. Its usage so far is billed, and its steps stay visible.
+    </Confirm>
   );
 }
 

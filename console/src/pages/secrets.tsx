@@ -14,82 +14,52 @@ import { WithTooltip } from "../ui/tooltip.tsx";
 
 type Open = { what: "new" } | { what: "edit" | "delete"; secret: Secret } | null;
 
+const COLUMNS: Column<Secret>[] = [
+  {
+    title: "Secret",
+    cell: (secret) => (
+      <>
+        <code className="font-medium break-all">{secret.name}</code>{" "}
+        {secret.reflected_at !== null && <Badge tone="bad">returned by a site</Badge>}
+        <code className="block text-sm whitespace-nowrap text-muted md:hidden">{secret.masked_value}</code>
+        {secret.description !== "" && <p className="text-sm wrap-anywhere text-muted">{secret.description}</p>}
+      </>
+    ),
+  },
+  {
+    title: "Value",
+    wide: true,
+    cell: (secret) => <code className="text-sm whitespace-nowrap text-muted">{secret.masked_value}</code>,
+  },
+  {
+    title: "Allowed hosts",
+    wide: true,
+    cell: (secret) =>
+      secret.allowed_hosts === null ? (
+        <span className="text-muted">the hosts in the agents' settings</span>
+      ) : (
+        secret.allowed_hosts.join(", ") || "none"
+      ),
+  },
+  {
+    title: "Last used",
+    wide: true,
+    cell: (secret) =>
+      secret.last_used_at === null ? <span className="text-muted">never</span> : ago(secret.last_used_at),
+  },
+];
+
 /** Credentials for the agents' tools. No page shows a stored value. */
 export function SecretsPage() {
   const { uses } = useSearch({ from: "/signed-in/secrets" });
   const navigate = useNavigate();
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
-  const columns: Column<Secret>[] = [
-    {
-      title: "Secret",
-      cell: (secret) => (
-        <>
-          <code className="font-medium break-all">{secret.name}</code>{" "}
-          {secret.reflected_at !== null && <Badge tone="bad">returned by a site</Badge>}
-          <code className="block text-sm whitespace-nowrap text-muted md:hidden">{secret.masked_value}</code>
-          {secret.description !== "" && <p className="text-sm wrap-anywhere text-muted">{secret.description}</p>}
-        </>
-      ),
-    },
-    {
-      title: "Value",
-      wide: true,
-      cell: (secret) => <code className="text-sm whitespace-nowrap text-muted">{secret.masked_value}</code>,
-    },
-    {
-      title: "Allowed hosts",
-      wide: true,
-      cell: (secret) =>
-        secret.allowed_hosts === null ? (
-          <span className="text-muted">the hosts in the agents' settings</span>
-        ) : (
-          secret.allowed_hosts.join(", ") || "none"
-        ),
-    },
-    {
-      title: "Last used",
-      wide: true,
-      cell: (secret) =>
-        secret.last_used_at === null ? <span className="text-muted">never</span> : ago(secret.last_used_at),
-    },
-    {
-      title: "",
-      numeric: true,
-      cell: (secret) => (
-        <span className="flex justify-end gap-1">
-          <WithTooltip text="View uses">
-            <Link
-              to="/secrets"
-              search={{ uses: secret.id }}
-              className={buttonClass("quiet", "px-2")}
-              aria-label={`Uses of ${secret.name}`}
-            >
-              <Icon name="clock" />
-            </Link>
-          </WithTooltip>
-          <WithTooltip text="Edit secret">
-            <Button
-              kind="quiet"
-              icon="edit"
-              className="px-2"
-              aria-label={`Edit ${secret.name}`}
-              onClick={() => setOpen({ what: "edit", secret })}
-            />
-          </WithTooltip>
-          <WithTooltip text="Delete secret">
-            <Button
-              kind="quiet"
-              icon="trash"
-              className="px-2"
-              aria-label={`Delete ${secret.name}`}
-              onClick={() => setOpen({ what: "delete", secret })}
-            />
-          </WithTooltip>
-        </span>
-      ),
-    },
-  ];
+  const actions: Column<Secret> = {
+    title: "",
+    numeric: true,
+    cell: (secret) => <Actions secret={secret} onOpen={setOpen} />,
+  };
   const store = (
     <Button kind="primary" icon="plus" onClick={() => setOpen({ what: "new" })}>
       New secret
@@ -107,7 +77,7 @@ export function SecretsPage() {
         <PagedTable
           label="Secrets"
           query={secretsQuery}
-          columns={columns}
+          columns={[...COLUMNS, actions]}
           keyOf={(secret) => secret.id}
           empty={
             <Empty icon="secrets" title="No secrets yet" action={store}>
@@ -135,6 +105,41 @@ export function SecretsPage() {
       )}
       {uses !== undefined && <Uses id={uses} onClose={() => void navigate({ to: "/secrets" })} />}
     </>
+  );
+}
+
+function Actions({ secret, onOpen }: { secret: Secret; onOpen: (open: Open) => void }) {
+  return (
+    <span className="flex justify-end gap-1">
+      <WithTooltip text="View uses">
+        <Link
+          to="/secrets"
+          search={{ uses: secret.id }}
+          className={buttonClass("quiet", "px-2")}
+          aria-label={`Uses of ${secret.name}`}
+        >
+          <Icon name="clock" />
+        </Link>
+      </WithTooltip>
+      <WithTooltip text="Edit secret">
+        <Button
+          kind="quiet"
+          icon="edit"
+          className="px-2"
+          aria-label={`Edit ${secret.name}`}
+          onClick={() => onOpen({ what: "edit", secret })}
+        />
+      </WithTooltip>
+      <WithTooltip text="Delete secret">
+        <Button
+          kind="quiet"
+          icon="trash"
+          className="px-2"
+          aria-label={`Delete ${secret.name}`}
+          onClick={() => onOpen({ what: "delete", secret })}
+        />
+      </WithTooltip>
+    </span>
   );
 }
 
