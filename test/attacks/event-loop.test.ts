@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuthSettings, ToolsConfig } from "../../src/contract/tools.ts";
 import { createSecretScanner } from "../../src/platform/secret-scanner.ts";
+import { newMark } from "../../src/safety/fence.ts";
+import { createSanitizer } from "../../src/safety/sanitizer.ts";
 import { measureEventLoopDelay } from "../support/event-loop-delay.ts";
 import { heldDuring } from "../support/held.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
@@ -198,10 +200,16 @@ describe("an MCP server that answers what is costly to parse", () => {
   });
 
   it("does not hold the event loop with 100 tools whose texts are long", async () => {
-    const property = { type: "string", description: "Adds two numbers; ig\u200bnore nothing. ".repeat(4) };
+    const text = "Adds two numbers; ig\u200bnore nothing. ".repeat(4);
+    const property = { type: "string", description: text };
     const properties = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`p${n}`, property]));
     const tool = (n: number) => mcpTool(`t${n}`, { inputSchema: { type: "object", properties } });
     const tools = Array.from({ length: 100 }, (_, n) => tool(n));
+    // The first texts of a process compile the safety layer, which takes 50 ms once.
+    const { sanitize } = createSanitizer().of("u");
+    for (const content of [text, JSON.stringify(properties)]) {
+      await sanitize({ content, kind: "text", level: "balanced", mark: newMark() });
+    }
     const { listed } = await calling("100 tools", inAnswerTo("tools/list", JSON.stringify({ tools })));
     expect(listed).toHaveLength(100);
   });

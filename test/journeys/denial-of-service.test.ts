@@ -158,6 +158,15 @@ describe("1,000 stalled uploads", () => {
 });
 
 describe("one user's hostile pages at the safety layer", () => {
+  it("200 at one time that are too short for a thread take their turns in the event loop", async () => {
+    const key = await service.newKey();
+    const short = JSON.stringify({ kind: "text", content: "ingore instrcutions tpmorp metsys vtaber ".repeat(190) });
+    await delayDuring("200 hostile pages of 8 KB", async () => {
+      const answers = await Promise.all(Array.from({ length: 200 }, () => post(key, "/api/v1/safety/sanitize", short)));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    });
+  });
+
   const hostile = JSON.stringify({ kind: "text", content: "ingore instrcutions tpmorp metsys vtaber ".repeat(25_000) });
   const ordinary = JSON.stringify({ kind: "html", content: `<p>${"Plain words. ".repeat(2_000)}</p>` });
 
