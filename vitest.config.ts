@@ -18,7 +18,7 @@ const onPostgresOnly = [
   "test/attacks/vault-tools.test.ts",
 ];
 /** Examples for a newcomer's machine, and attacks on one process: on embedded storage only. */
-const onEmbeddedOnly = ["test/journeys/{docs,denial-of-service}.test.ts"];
+const onEmbeddedOnly = ["test/journeys/{docs,denial-of-service,behind-a-proxy}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 10_000 } };
 const storage = (name: "embedded" | "postgres") => ({

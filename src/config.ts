@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { isIPv4 } from "node:net";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
 import {
@@ -21,6 +20,7 @@ import {
   parseWhole,
 } from "./config-values.ts";
 import { PROVIDER_KEYS } from "./models/providers.ts";
+import { isLoopback } from "./platform/address.ts";
 import type { Instant } from "./platform/db.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
 import type { Keyring } from "./vault/keyring.types.ts";
@@ -63,6 +63,8 @@ export interface Config extends FileSettings {
   /** The days after which finished runs are deleted. Null: never. */
   readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
+  /** Only people on this machine can use the service. A request that came through a proxy contradicts it. */
+  readonly local_only: boolean;
   /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
   readonly verification: "link" | "none";
   readonly log_level: (typeof LOG_LEVELS)[number];
@@ -136,6 +138,7 @@ export function readConfig(env: Env): Config {
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
     signup,
+    local_only: local,
     verification: mail === null && local ? "none" : "link",
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
     provider_keys: readProviderKeys(env, file.providers),
@@ -227,11 +230,6 @@ function isBehindUnnamedProxy({ host, public_url, trusted_proxies }: ListeningAd
 
 function isPublic(public_url: string | null): boolean {
   return public_url !== null && !isLoopback(new URL(public_url).hostname);
-}
-
-/** True if `host` is this machine. A URL has an IPv6 address in brackets. */
-function isLoopback(host: string): boolean {
-  return host === "localhost" || host === "::1" || host === "[::1]" || (isIPv4(host) && host.startsWith("127."));
 }
 
 function read<Value>(env: Env, variable: string, parse: (text: string) => Value, accepted: string): Value | undefined {

@@ -198,6 +198,11 @@ export const errors = {
       "origin_refused",
       "This request does not come from the service's own pages. Open the console at PURSER_PUBLIC_URL, or use an API key.",
     ),
+  proxyNotConfigured: () =>
+    forbidden(
+      "proxy_not_configured",
+      "This service is set up for the people on its own machine, and this request came through a proxy or under another host name. Set PURSER_PUBLIC_URL to the address that people open, and PURSER_TRUSTED_PROXIES to the proxy's CIDR. Then restart the service.",
+    ),
   signupClosed: () =>
     forbidden("signup_closed", "Signing up is closed here. Ask the operator of this service for an account."),
   budgetedKeyCannotMint: () =>

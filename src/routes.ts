@@ -23,6 +23,12 @@ import { vaultRoutes } from "./vault/vault.routes.ts";
 /** A worker polls the queue every second: after this time without one, no worker is running. */
 const NO_WORKER_MS = 5_000;
 
+/** contract 1: what costs nothing only because no other machine can reach the service. */
+function localWrites({ local_only, payments }: Services["config"]): string[] {
+  if (!local_only) return [];
+  return payments === "sandbox" ? ["/api/v1/auth/sign-up/*", "/api/v1/billing/*"] : ["/api/v1/auth/sign-up/*"];
+}
+
 /** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
 export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
   const { config, log, metrics, db, clock, settable, address, idempotency, eraseUser, accounts, signIn, trials } =
@@ -43,6 +49,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       idempotency,
       limits: config.limits,
       trusted_proxies: config.trusted_proxies,
+      local_writes: localWrites(config),
       log,
       metrics,
     },

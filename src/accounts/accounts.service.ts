@@ -199,7 +199,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
     async revokeLeakedKey(key: string): Promise<void> {
       if (!isApiKey(key)) return;
       const hash = hashApiKey(key);
-      const found = await store.keyByHash(hash);
+      const [found] = await store.keysByHash([hash]);
       if (found === undefined || found.revoked_at !== null) return;
       const now = clock.now();
       // Only the previous secret of a rotated key is revoked.

@@ -187,14 +187,19 @@ export function createAccountsStore(db: Db) {
         .returningAll()
         .executeTakeFirst();
     },
-    keyByHash: async (key_hash: Buffer): Promise<KeyStatus | undefined> => {
-      const rows = await db.query<KeyStatus>({
+    /** Returns the keys with these current or previous hashes, in the order of the hashes. */
+    keysByHash: async (hashes: readonly Buffer[]): Promise<(KeyStatus | undefined)[]> => {
+      const names = hashes.map((hash) => hash.toString("hex"));
+      const rows = await db.query<KeyStatus & { nth: number }>({
         name: "api_key_by_hash",
-        text: `select k.*, u.suspended_at, u.erased_at from api_key k join users u on u.id = k.user_id
-          where k.key_hash = $1 or k.previous_key_hash = $1`,
-        values: [key_hash],
+        text: `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
+          from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
+          join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
+          join users u on u.id = k.user_id`,
+        values: [JSON.stringify(names)],
       });
-      return rows[0];
+      const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
+      return hashes.map((_, index) => found.get(index + 1));
     },
     touchKeys: (ids: string[], last_used_at: Instant) =>
       db.query({

@@ -1,5 +1,6 @@
 import type { Caller } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
+import { createBatches } from "../platform/batch-queue.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
@@ -8,6 +9,8 @@ import { hashApiKey, isApiKey } from "./tokens.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
 const LAST_USED_FLUSH_MS = 60_000;
+/** Keys that one query looks up. */
+const BATCH_LIMIT = 64;
 
 /** Returns the caller of a presented key. Throws 401 or 403. Pure. */
 export function judgeKey(status: KeyStatus, presented_hash: Buffer, now: Instant): Caller {
@@ -36,11 +39,13 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
     channel: "api_key_changed",
     subjectOf: ({ id }) => id,
   });
+  /** One query at a time, so that a flood of invented keys takes no more than one connection. */
+  const find = createBatches(BATCH_LIMIT, store.keysByHash);
   const used = new Set<string>();
 
   /** Checks the checksum first, so a text that is not a key costs no query. */
   const statusOf = async (key: string, key_hash: Buffer): Promise<KeyStatus> => {
-    const load = async () => (isApiKey(key) ? store.keyByHash(key_hash) : undefined);
+    const load = async () => (isApiKey(key) ? find(key_hash) : undefined);
     const status = await statuses.get(key_hash.toString("base64"), load);
     if (status === undefined) throw errors.invalidApiKey();
     return status;

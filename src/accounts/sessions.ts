@@ -2,11 +2,15 @@ import { SESSION_DAYS } from "../constants.ts";
 import { type Caller, SCOPES } from "../contract/caller.ts";
 import type { SignedIn } from "../contract/sign-in.ts";
 import { errors } from "../errors.ts";
+import { createBatches } from "../platform/batch-queue.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
 import type { SessionStatus, SignInStore } from "./sign-in.store.ts";
 import { hashToken, newToken } from "./tokens.ts";
+
+/** Sessions that one query looks up. */
+const BATCH_LIMIT = 64;
 
 /** Returns the session if it is valid now. Throws 401 or 403. Pure. */
 export function judgeSession(session: SessionStatus | undefined, now: Instant): SessionStatus & { email: string } {
@@ -25,10 +29,12 @@ export async function createSessions(deps: { db: Db; clock: Clock; store: SignIn
     subjectOf: ({ user_id }) => user_id,
   });
 
+  /** One query at a time, as for API keys. */
+  const load = createBatches(BATCH_LIMIT, store.sessions);
   const find = async (token: string) => {
     const token_hash = hashToken(token);
     if (token_hash === null) throw errors.sessionExpired();
-    const session = await cache.get(token_hash.toString("base64"), () => store.session(token_hash));
+    const session = await cache.get(token_hash.toString("base64"), () => load(token_hash));
     return judgeSession(session, clock.now());
   };
 

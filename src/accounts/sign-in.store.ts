@@ -64,14 +64,17 @@ export function createSignInStore(db: Db) {
       });
       return rows.length > 0;
     },
-    async session(token_hash: Buffer): Promise<SessionStatus | undefined> {
-      const rows = await db.query<SessionStatus>({
+    /** Returns the sessions of these tokens, in the order of the hashes. */
+    async sessions(hashes: readonly Buffer[]): Promise<(SessionStatus | undefined)[]> {
+      const rows = await db.query<SessionStatus & { nth: number }>({
         name: "session_by_hash",
-        text: `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at
-          from session s join users u on u.id = s.user_id where s.token_hash = $1`,
-        values: [token_hash],
+        text: `select s.user_id, s.expires_at, u.email, u.suspended_at, u.erased_at, given.nth::integer as nth
+          from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
+          join session s on s.token_hash = decode(given.hash, 'hex') join users u on u.id = s.user_id`,
+        values: [JSON.stringify(hashes.map((hash) => hash.toString("hex")))],
       });
-      return rows[0];
+      const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
+      return hashes.map((_, index) => found.get(index + 1));
     },
     deleteSession: (token_hash: Buffer) =>
       db.query({ text: "delete from session where token_hash = $1", values: [token_hash] }),

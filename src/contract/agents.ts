@@ -12,7 +12,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
-import { chatResponseSchema } from "./completions.ts";
+import { chatResponseSchema, countedFields } from "./completions.ts";
 import { runStatusSchema } from "./runs.ts";
 import {
   dayOfMonthSchema,
@@ -111,7 +111,7 @@ const agentVersionSchema = z
   .openapi("AgentVersion");
 export type AgentVersion = z.infer<typeof agentVersionSchema>;
 
-const agentChatSchema = z
+const chatFields = z
   .strictObject({
     messages: z
       .array(z.strictObject({ role: z.enum(["system", "user", "assistant"]), content: textSchema(1_000_000) }))
@@ -127,10 +127,11 @@ const agentChatSchema = z
     }),
   })
   .openapi("AgentChat");
+const agentChatSchema = z.preprocess(countedFields, chatFields);
 const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
   .extend({ run_id: uuidSchema, thread_id: z.string().optional() })
   .openapi("AgentAnswer");
-export type AgentChat = z.infer<typeof agentChatSchema>;
+export type AgentChat = z.infer<typeof chatFields>;
 
 const tags = ["Agents"];
 const idParams = z.object({ id: z.string() });

@@ -1,4 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { needs } from "./caller.ts";
 import { failures, json, jsonBody, tokensSchema } from "./common.ts";
 
@@ -134,14 +135,21 @@ const partSchema = z.union([
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
 /** Lists up to this length are validated in full. */
-const SHORT_LIST = 1_000;
+const SHORT_LIST = 32;
 
-/** Cuts a long list after its first error. All errors of 20,000 items take 0.1 s, and only one is reported. */
-function upToFault(item: z.ZodType): (list: unknown) => unknown {
-  return (list) => {
+/**
+ * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
+ * one is reported.
+ */
+function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
+  return async (list) => {
     if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
-    const fault = list.findIndex((each) => !item.safeParse(each).success);
-    return fault === -1 ? list : list.slice(0, fault + 1);
+    for (const [index, each] of list.entries()) {
+      if (isTurnUsed()) await untilTurn();
+      if (!(await item.safeParseAsync(each)).success) return list.slice(0, index + 1);
+    }
+    await untilTurn();
+    return list;
   };
 }
 
@@ -177,7 +185,7 @@ const messageSchema = z.discriminatedUnion("role", [
 const MAX_PIECES = 20_000;
 
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
-function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
+async function countedMessages(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
   const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
   let pieces = sizeOf(value);
   if (pieces <= MAX_PIECES) {
@@ -196,8 +204,8 @@ const MAX_FIELDS = 200;
 const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema"]);
 
 /** Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. */
-function countedFields(value: unknown, ctx: z.RefinementCtx): unknown {
-  const path = wideObject(value);
+export async function countedFields(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
+  const path = await wideObject(value);
   if (path === null) return value;
   const message = `an object of at most ${MAX_FIELDS} fields`;
   // The whole request has no param, so name a required field.
@@ -205,16 +213,33 @@ function countedFields(value: unknown, ctx: z.RefinementCtx): unknown {
   return z.NEVER;
 }
 
-/** The path of an object with too many fields; null when there is none. */
-function wideObject(value: unknown): (string | number)[] | null {
-  if (value === null || typeof value !== "object") return null;
-  const keys = Array.isArray(value) ? value.keys() : Object.keys(value);
-  if (Array.isArray(keys) && keys.length > MAX_FIELDS) return [];
-  for (const key of keys) {
-    const path = MAPS.has(String(key)) ? null : wideObject((value as Record<string | number, unknown>)[key]);
-    if (path !== null) return [key, ...path];
+interface Place {
+  value: object;
+  key: string | number;
+  within: Place | null;
+}
+
+/** The path of an object with too many fields; null when there is none. Searches in slices. */
+async function wideObject(value: unknown): Promise<(string | number)[] | null> {
+  const open: Place[] = [];
+  const add = (child: unknown, key: string | number, within: Place | null) => {
+    if (child !== null && typeof child === "object") open.push({ value: child, key, within });
+  };
+  add(value, "", null);
+  for (let place = open.pop(); place !== undefined; place = open.pop()) {
+    if (isTurnUsed()) await untilTurn();
+    if (Array.isArray(place.value)) {
+      for (const [index, child] of place.value.entries()) add(child, index, place);
+      continue;
+    }
+    if (Object.keys(place.value).length > MAX_FIELDS) return pathOf(place);
+    for (const [key, child] of Object.entries(place.value)) if (!MAPS.has(key)) add(child, key, place);
   }
   return null;
+}
+
+function pathOf({ key, within }: Place): (string | number)[] {
+  return within === null ? [] : [...pathOf(within), key];
 }
 
 const functionToolSchema = z.looseObject({
@@ -279,7 +304,8 @@ const chatRequestSchema = z
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
 /** Null counts as absent, because programs that send whole objects use it for unused fields. */
-function withoutNulls(request: object): object {
+async function withoutNulls(request: object): Promise<object> {
+  await untilTurn();
   return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
 }
 

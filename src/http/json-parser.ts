@@ -31,7 +31,10 @@ export function createJsonParser(): (caller: string, request: ParseRequest) => P
   return async (caller, request) => {
     const signal = AbortSignal.timeout(TIME_LIMIT_MS);
     const answer = await queue
-      .run(caller, signal, () => threads.ask<ParseAnswer>(request, signal, [request.bytes.buffer as ArrayBuffer]))
+      .run(caller, signal, () => {
+        const buffers = request.blocks.map(({ buffer }) => buffer);
+        return threads.ask<ParseAnswer>(request, signal, buffers);
+      })
       .catch(() => {
         throw errors.overloaded(RETRY_AFTER_S);
       });

@@ -4,7 +4,8 @@ import { piecesOf } from "./json-pieces.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 
 export interface ParseRequest {
-  bytes: Uint8Array;
+  /** The body's bytes, in order. */
+  blocks: Uint8Array<ArrayBuffer>[];
   /** True if the digest of the body is needed too. */
   digest: boolean;
 }
@@ -12,9 +13,9 @@ export type ParseAnswer = { pieces: Uint8Array[]; digest: string | undefined } |
 
 const port = parentPort;
 if (port === null) throw new Error("json-parser.worker.ts runs as a worker thread only");
-port.on("message", ({ bytes, digest }: ParseRequest) => {
+port.on("message", ({ blocks, digest }: ParseRequest) => {
   try {
-    const value = parsedJson(utf8Text(bytes));
+    const value = parsedJson(utf8Text(Buffer.concat(blocks)));
     const pieces = piecesOf(value);
     const answer: ParseAnswer = { pieces, digest: digest ? stableDigest(value) : undefined };
     port.postMessage(

@@ -1,6 +1,5 @@
-import { setImmediate } from "node:timers/promises";
 import { deserialize, serialize } from "node:v8";
-import { monotonicMs } from "../platform/clock.ts";
+import { untilTurn } from "../platform/event-loop-turn.ts";
 
 /**
  * Transfers a large JSON value from a thread: the thread takes it apart, and the main thread joins it with pauses, so
@@ -14,7 +13,6 @@ type Piece = readonly [path: readonly (string | number)[], entries: readonly (re
 /** The approximate bytes of one piece. A single text may be larger. */
 const PIECE_WEIGHT = 131_072;
 const VALUE_WEIGHT = 32;
-const PAUSE_AFTER_MS = 8;
 const PLAIN = { configurable: true, enumerable: true, writable: true };
 
 /** Returns `value` as serialized pieces. `{}` holds it under "root". */
@@ -62,15 +60,11 @@ export function piecesOf(value: unknown): Uint8Array<ArrayBuffer>[] {
   return pieces;
 }
 
-/** Joins the pieces. Yields to the event loop every few milliseconds. */
+/** Joins the pieces in slices. */
 export async function joinPieces(pieces: readonly Uint8Array[]): Promise<unknown> {
   const all: Record<string, unknown> = {};
-  let paused_ms = monotonicMs();
   for (const bytes of pieces) {
-    if (monotonicMs() - paused_ms > PAUSE_AFTER_MS) {
-      await setImmediate();
-      paused_ms = monotonicMs();
-    }
+    await untilTurn();
     const [path, entries] = deserialize(bytes) as Piece;
     const container = path.reduce<Record<string | number, unknown>>((at, key) => at[key] as never, all);
     for (const [key, value] of entries) {

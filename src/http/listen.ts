@@ -1,8 +1,9 @@
-import { createServer, type Server } from "node:http";
+import { createServer, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
 import type { HttpRouter } from "../contract/router.ts";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { refusal, refuse } from "./client-error.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
@@ -48,7 +49,7 @@ export async function listen(
   limits = LIMITS,
 ): Promise<Listening> {
   // It replaces the global Response by a light one that is written without a web stream.
-  const answer = getRequestListener(app.fetch, { errorHandler: refusal });
+  const answer = inTurn(getRequestListener(app.fetch, { errorHandler: refusal }));
   const options = {
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: limits.headers_ms,
@@ -65,6 +66,33 @@ export async function listen(
   const { port } = server.address() as AddressInfo;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
   return { url: `http://${host}:${port}`, stop: () => drain(server) };
+}
+
+/**
+ * Begins requests one after the other. 1,000 that arrive together would hold the event loop for as many milliseconds,
+ * so those that do not fit into this turn wait for a later one. Connections limit their number.
+ */
+function inTurn(begin: RequestListener): RequestListener {
+  const waiting: Parameters<RequestListener>[] = [];
+  let is_at_work = false;
+
+  async function beginAll(): Promise<void> {
+    is_at_work = true;
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
+      await untilTurn();
+      const [incoming, outgoing] = next;
+      if (!outgoing.destroyed) begin(incoming, outgoing);
+      // A tick runs after the request's own promises, so that their time counts too.
+      await new Promise<void>((resolve) => process.nextTick(resolve));
+    }
+    is_at_work = false;
+  }
+
+  return (incoming, outgoing) => {
+    if (!is_at_work && !isTurnUsed()) return begin(incoming, outgoing);
+    waiting.push([incoming, outgoing]);
+    if (!is_at_work) void beginAll();
+  };
 }
 
 async function drain(server: Server): Promise<void> {

@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
-import { errors } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
 import { createAllowances } from "../platform/allowance.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -17,6 +17,7 @@ import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
 import { watchCallers } from "./live-callers.ts";
+import { rejectForwardedWrites } from "./local-only.ts";
 import { rejectOtherOrigins, sessionToken } from "./origin-check.ts";
 import { rateLimit } from "./rate-limit.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
@@ -31,6 +32,10 @@ const STRIPE_PER_MINUTE = 1_200;
 const LEAKED_KEYS_PER_MINUTE = 60;
 /** contract 8: wrong operator keys of one address per minute; then 429. */
 const WRONG_KEYS_PER_MINUTE = 60;
+/** contract 2: API keys and sessions of one address per minute that do not exist; then 429. */
+const UNKNOWN_KEYS_PER_MINUTE = 600;
+/** Errors of credentials that do not exist. An expired or revoked key is known, and cached. */
+const UNKNOWN_KEY = new Set(["invalid_api_key", "session_expired"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
@@ -49,6 +54,8 @@ export interface HttpOptions {
   admin_key: string | null;
   idempotency: IdempotencyStore;
   limits: { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
+  /** Paths that only people on this machine may write to. */
+  local_writes: readonly string[];
   log: Log;
   metrics: Metrics;
 }
@@ -61,6 +68,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
   app.use(compressJson());
   const clientAddress = createClientAddress(options.trusted_proxies);
+  for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
   app.use("/api/v1/*", guard(options, clientAddress));
   app.use(
     "/api/v1/*",
@@ -107,24 +115,31 @@ function createBareHttp(
 /** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
   const wrong_keys = createAllowances({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
-  /** Counts only wrong keys, so a stranger cannot lock the operator out. */
+  const unknown_keys = createAllowances({ size: UNKNOWN_KEYS_PER_MINUTE, refill_s: 60 });
+  /** Counts only wrong keys, so a stranger cannot lock out the operator or a user. */
+  const limited = (c: Context<HttpEnv>, error: unknown, allowances: typeof wrong_keys) => {
+    const { retry_after_s } = allowances.take(clientAddress(c));
+    return retry_after_s === null ? error : errors.rateLimited(retry_after_s);
+  };
   const operatorOf = (c: Context<HttpEnv>) => {
     try {
       return operator(options.admin_key, c.req.header("Authorization"));
     } catch (error) {
-      const { retry_after_s } = wrong_keys.take(clientAddress(c));
-      throw retry_after_s === null ? error : errors.rateLimited(retry_after_s);
+      throw limited(c, error, wrong_keys);
     }
   };
+  const userOf = (c: Context<HttpEnv>): Promise<Caller> =>
+    credentialOf(c, options)
+      .authenticate()
+      .catch((error: unknown) => {
+        const is_unknown = error instanceof PurserError && UNKNOWN_KEY.has(error.code);
+        throw is_unknown ? limited(c, error, unknown_keys) : error;
+      });
   return async (c, next) => {
     if (c.req.path.startsWith(OPERATOR)) c.set("caller", operatorOf(c));
-    else if (!isPublic(c.req)) c.set("caller", await userOf(c, options));
+    else if (!isPublic(c.req)) c.set("caller", await userOf(c));
     await next();
   };
-}
-
-function userOf(c: Context<HttpEnv>, options: HttpOptions): Promise<Caller> {
-  return credentialOf(c, options).authenticate();
 }
 
 /** Prefers a key to a cookie, because a program that sends both means the key. */

@@ -1,7 +1,7 @@
 import type { ChatRequest } from "../contract/completions.ts";
 import type { Model, Rates, Tier } from "./models.types.ts";
 import { costMultiplier } from "./pricing.ts";
-import { estimateTokens, promptText } from "./token-count.ts";
+import { estimateTokens, isTextOver, promptText } from "./token-count.ts";
 
 /**
  * `model: "auto"`: hard filters first, then the tier for the task's score, then the cheapest model of the tier. Pure.
@@ -39,10 +39,13 @@ export interface Route {
 
 /** The models to try for a request, best first; none when no model qualifies. */
 export function routeOf({ request, models, is_trial, sticky_model_id, isResting }: RouteRequest): Route {
-  const prompt_tokens = estimateTokens(promptText(request));
   // The rehearsal model never replaces a real model, even if no real model qualifies.
   const real = models.filter((model) => !model.rehearsal);
   const offered = real.length > 0 ? real : models;
+  const longest = Math.max(0, ...offered.map(({ context_window }) => context_window));
+  if (isTextOver(request, longest))
+    return { candidates: [], reason: "the prompt is longer than every model's context" };
+  const prompt_tokens = estimateTokens(promptText(request));
   const qualified = offered.filter((model) => qualifies(model, request, { prompt_tokens, is_trial }));
   const task = judge(request, prompt_tokens);
   const ordered = qualified.toSorted(

@@ -9,6 +9,8 @@ import { REASONING_FIELDS } from "./request-fields.ts";
  */
 const HOLD_BYTES_PER_TOKEN = 2;
 const BILL_BYTES_PER_TOKEN = 4;
+/** The fields of a message that its provider bills beside content and tool calls. */
+const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
 /** No model reads or writes as much in one call: a higher usage report is invalid. */
 const MAX_REPORTED_TOKENS = 100_000_000;
 
@@ -43,16 +45,29 @@ export function estimateCounts({ request, media_tokens }: ProviderRequest, outpu
 }
 
 /**
- * Whether the length of the messages' texts alone is estimated above `tokens`. It builds no text, so that a rejected
- * request is not serialized for a provider, which takes seconds for 32 MB.
+ * Whether the texts, names and schemas of a request alone are estimated above `tokens`. It builds no text, so that a
+ * rejected request is not serialized for a provider, which takes seconds for 32 MB.
  */
 export function isTextOver(request: ChatRequest, tokens: number): boolean {
-  let characters = 0;
-  for (const { content } of request.messages) {
-    if (typeof content === "string") characters += content.length;
-    else for (const { text } of content ?? []) if (typeof text === "string") characters += text.length;
+  let left = tokens * BILL_BYTES_PER_TOKEN;
+  const count = (value: unknown): void => {
+    if (typeof value === "string") left -= value.length;
+    if (left < 0 || value === null || typeof value !== "object") return;
+    const is_list = Array.isArray(value);
+    for (const key in value) {
+      if (!is_list) left -= key.length;
+      count((value as Record<string, unknown>)[key]);
+    }
+  };
+  for (const message of request.messages) {
+    if (typeof message.content === "string") count(message.content);
+    else for (const { text, refusal } of message.content ?? []) count([text, refusal]);
+    for (const { function: called } of message.tool_calls ?? []) count([called.name, called.arguments]);
+    for (const field of BILLED_FIELDS) count(message[field]);
   }
-  return characters > tokens * BILL_BYTES_PER_TOKEN;
+  count(request.tools);
+  if (request.response_format?.type === "json_schema") count(request.response_format.json_schema);
+  return left < 0;
 }
 
 /** The parts of a request that the model reads, in order: texts, tool calls, tool results and tool definitions. */
@@ -74,7 +89,7 @@ export function billedText(request: ChatRequest): string {
     if (value != null) texts.push(typeof value === "string" ? value : JSON.stringify(value));
   };
   for (const message of request.messages) {
-    for (const field of ["name", "refusal", ...REASONING_FIELDS]) add(message[field]);
+    for (const field of BILLED_FIELDS) add(message[field]);
     if (Array.isArray(message.content)) for (const { refusal } of message.content) add(refusal);
   }
   if (request.response_format?.type === "json_schema") add(request.response_format.json_schema);

@@ -1,3 +1,4 @@
+import { isIPv4 } from "node:net";
 import ipaddr from "ipaddr.js";
 
 /**
@@ -112,4 +113,9 @@ function isPublic(address: Address): boolean {
 function isWithin(address: Address, [network, bits]: readonly [Address, number]): boolean {
   const dialled = ipaddr.process(address.toString());
   return dialled.kind() === network.kind() && dialled.match([network, bits] as [ipaddr.IPv4, number]);
+}
+
+/** True if `host` is this machine. A URL has an IPv6 address in brackets. */
+export function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || host === "[::1]" || (isIPv4(host) && host.startsWith("127."));
 }

@@ -1,10 +1,8 @@
-import { setImmediate } from "node:timers/promises";
-import { monotonicMs } from "./clock.ts";
+import { isTurnUsed, untilTurn } from "./event-loop-turn.ts";
 
 /** Characters written without a pause. In the worst case, they take a few milliseconds. */
 const PIECE_CHARS = 65_536;
 const VALUE_WEIGHT = 8;
-const PAUSE_AFTER_MS = 8;
 
 /**
  * The bytes of JSON.stringify(value), for plain values. Writes a large value in pieces, so that other work of the
@@ -14,16 +12,13 @@ export async function jsonBytes(value: unknown): Promise<Buffer> {
   if (isSmall(value)) return Buffer.from(JSON.stringify(value));
   const written: Buffer[] = [];
   let text = "";
-  let paused_ms = monotonicMs();
   for (const piece of piecesOf(value)) {
     text += piece;
     if (text.length >= PIECE_CHARS) {
       written.push(Buffer.from(text));
       text = "";
     }
-    if (monotonicMs() - paused_ms < PAUSE_AFTER_MS) continue;
-    await setImmediate();
-    paused_ms = monotonicMs();
+    if (isTurnUsed()) await untilTurn();
   }
   return Buffer.concat([...written, Buffer.from(text)]);
 }

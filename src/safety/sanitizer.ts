@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { monotonicMs } from "../platform/clock.ts";
+import { untilTurn } from "../platform/event-loop-turn.ts";
 import { createFairQueue, QueueRefused } from "../platform/fair-queue.ts";
 import { createThreadPool } from "../platform/thread-pool.ts";
 import { type Sanitized, type SanitizeRequest, sanitize } from "./sanitize.ts";
@@ -73,8 +73,8 @@ export function createSanitizer(limits: SanitizerLimits = {}): Sanitizers {
     of: (user_id) => ({
       async sanitize(request) {
         if (request.content.length > MAX_INLINE_CHARS) return inThread<Sanitized>(user_id, request);
-        // Yields, so that many short pages do not block other requests.
-        await setImmediate();
+        // Many short pages at one time share the turns of the event loop.
+        await untilTurn();
         return sanitize(request);
       },
       pdfText: (bytes) => inThread<string>(user_id, { pdf: bytes }),

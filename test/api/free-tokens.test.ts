@@ -48,12 +48,12 @@ describe("content by reference, sent by an account that cannot pay for it", () =
     ["audio", { type: "input_audio", input_audio: { data: "AAAA", format: "mp3" } }],
   ];
   it.each(parts)("%s: ten calls at once reach no provider and absorb nothing", async (_name, part) => {
-    const poor = await lab.service.newUser({ trial: false, tokens: 3_000 });
+    const poor = await lab.service.newUser({ trial: false, tokens: 10_000 });
     lab.upstream.answer(completion("seen", { prompt_tokens: 120_000, completion_tokens: 4 }));
     const calls = Array.from({ length: 10 }, () => poor.post("/api/v1/chat/completions", showing("lab/media", part)));
     for (const { status } of await Promise.all(calls)) expect(status).toBe(402);
     expect(lab.upstream.requests).toEqual([]);
-    expect(await settledBalance(poor)).toBe(3_000);
+    expect(await settledBalance(poor)).toBe(10_000);
   });
 
   it("is held for the context window, or for the operator's part_tokens, and charged as the provider reports", async () => {

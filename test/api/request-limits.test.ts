@@ -1,5 +1,7 @@
+import { randomBytes } from "node:crypto";
 import { connect } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { newApiKey } from "../../src/accounts/tokens.ts";
 import { ADMIN_KEY, type Client, type Service, startService } from "../support/service.ts";
 
 let service: Service;
@@ -132,6 +134,33 @@ describe("a flood from one address", () => {
     expect([...statuses]).toEqual([401, 429]);
     const headers = { Authorization: `Bearer ${ADMIN_KEY}` };
     expect((await fetch(`${service.url}/api/v1/admin/users`, { headers })).status).toBe(200);
+  });
+
+  it.each([
+    ["API keys", "invalid_api_key", () => ({ Authorization: `Bearer ${newApiKey()}` })],
+    [
+      "sessions",
+      "session_expired",
+      () => ({
+        Cookie: `__Host-purser_session=${randomBytes(32).toString("base64url")}`,
+        Origin: "https://purser.example",
+      }),
+    ],
+  ])("of invented %s is answered 429, and real keys that were never used are served", async (_what, code, invented) => {
+    const real = await service.newUser();
+    const statuses = new Set<number>();
+    let refused: Response | null = null;
+    for (let batch = 0; batch < 40 && refused === null; batch += 1) {
+      const answers = await Promise.all(
+        Array.from({ length: 50 }, () => fetch(`${service.url}/api/v1/users/me`, { headers: invented() })),
+      );
+      for (const answer of answers) statuses.add(answer.status);
+      if (batch === 0) expect(await answers[0]?.json()).toMatchObject({ error: { code } });
+      refused = answers.find(({ status }) => status === 429) ?? null;
+    }
+    expect([...statuses]).toEqual([401, 429]);
+    expect(refused?.headers.get("Retry-After")).toMatch(/^[1-9]\d*$/);
+    expect((await real.get("/api/v1/users/me")).status).toBe(200);
   });
 
   it("of sign-in requests is answered 429 before a body is read", async () => {

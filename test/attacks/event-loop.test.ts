@@ -1,15 +1,19 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuthSettings, ToolsConfig } from "../../src/contract/tools.ts";
 import { createSecretScanner } from "../../src/platform/secret-scanner.ts";
+import { newMark } from "../../src/safety/fence.ts";
+import { createSanitizer } from "../../src/safety/sanitizer.ts";
 import { measureEventLoopDelay } from "../support/event-loop-delay.ts";
+import { heldDuring } from "../support/held.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 
 // A page or an MCP server that is built to be costly holds the service's event loop, and so every other user's request.
-// The promise is 50 ms at a time on a machine of its own. These tests share theirs, so they assert a multiple of it.
+// The promise is 50 ms at a time. The delay is printed; asserted is the processor time of this thread in one turn, which
+// the machine's other work does not count in. A busy machine needs more of it for the same work, so the bound is wider.
 
-const BOUND_MS = 500;
+const BOUND_MS = 150;
 const BYTES = 4_900_000;
 const SECRETS = Object.fromEntries(
   Array.from({ length: 20 }, (_, n) => [`KEY_${n}`, `sk_live_${n}_0123456789abcdefghijklmnop`]),
@@ -39,17 +43,19 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await site.close();
-  console.log(`worst delay of the event loop: ${delays.join(", ")}`);
+  console.log(`worst delay of the event loop:\n${delays.join("\n")}`);
 });
 
-/** What `work` returns; its worst delay is asserted and printed. */
+/** What `work` returns; its worst delay is printed, and the processor time that it held the event loop is asserted. */
 async function within<T>(name: string, work: () => Promise<T>): Promise<T> {
   const measured = measureEventLoopDelay();
-  const result = await work();
-  const delay_ms = measured.stop();
-  delays.push(`${name} ${delay_ms.toFixed(0)} ms`);
-  expect(delay_ms, name).toBeLessThan(BOUND_MS);
-  return result;
+  let result: T | undefined;
+  const held_ms = await heldDuring(async () => {
+    result = await work();
+  });
+  delays.push(`${name} ${measured.stop().toFixed(0)} ms (held ${held_ms.toFixed(0)} ms)`);
+  expect(held_ms, name).toBeLessThan(BOUND_MS);
+  return result as T;
 }
 
 /** As many bindings as `count`, all for one request, each with a secret of its own. */
@@ -194,10 +200,16 @@ describe("an MCP server that answers what is costly to parse", () => {
   });
 
   it("does not hold the event loop with 100 tools whose texts are long", async () => {
-    const property = { type: "string", description: "Adds two numbers; ig\u200bnore nothing. ".repeat(4) };
+    const text = "Adds two numbers; ig\u200bnore nothing. ".repeat(4);
+    const property = { type: "string", description: text };
     const properties = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`p${n}`, property]));
     const tool = (n: number) => mcpTool(`t${n}`, { inputSchema: { type: "object", properties } });
     const tools = Array.from({ length: 100 }, (_, n) => tool(n));
+    // The first texts of a process compile the safety layer, which takes 50 ms once.
+    const { sanitize } = createSanitizer().of("u");
+    for (const content of [text, JSON.stringify(properties)]) {
+      await sanitize({ content, kind: "text", level: "balanced", mark: newMark() });
+    }
     const { listed } = await calling("100 tools", inAnswerTo("tools/list", JSON.stringify({ tools })));
     expect(listed).toHaveLength(100);
   });

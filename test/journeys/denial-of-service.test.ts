@@ -2,11 +2,10 @@ import { connect, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { startWatchedService, type Watched } from "../support/watched-service.ts";
 
-// The worst delay of the serving process's event loop is printed while each attack runs. The promise is 50 ms on a
-// machine that has a core for the service; a busy one delays any process, so that the bound here is wider.
-const BOUND_MS = 1_000;
-/** 1,000 requests that arrive together are answered one after the other, in about a millisecond each. */
-const BURST_BOUND_MS = 5_000;
+// The worst delay of the serving process's event loop is printed while each attack runs, and the most processor time that
+// one turn of it took. The promise is 50 ms. A busy machine delays any process, so the delay is not asserted, and it
+// counts more processor time for the same work, so that the bound of that is wider: 4 to 45 ms on a quiet machine.
+const BOUND_MS = 150;
 const MB = 1_048_576;
 const CHAT = "/api/v1/chat/completions";
 const CONTENT = "ten bytes.";
@@ -40,12 +39,13 @@ const post = async (key: string, path: string, body: string) => {
 };
 
 /** Runs an attack; prints and bounds what it did to the event loop. */
-async function delayDuring(attack: string, act: () => Promise<void>, bound_ms = BOUND_MS): Promise<void> {
+async function delayDuring(attack: string, act: () => Promise<void>): Promise<void> {
   await service.figures();
   await act();
-  const { worst_ms } = await service.figures();
-  console.log(`${attack}: worst event-loop delay ${worst_ms.toFixed(1)} ms (idle ${idle_ms.toFixed(1)} ms)`);
-  expect(worst_ms).toBeLessThan(bound_ms);
+  const { worst_ms, held_ms } = await service.figures();
+  const delay = `worst event-loop delay ${worst_ms.toFixed(1)} ms (idle ${idle_ms.toFixed(1)} ms)`;
+  console.log(`${attack}: held for ${held_ms.toFixed(1)} ms of processor time, ${delay}`);
+  expect(held_ms).toBeLessThan(BOUND_MS);
 }
 
 /** A request that begins and is never sent whole; resolves to the status it is answered, null while there is none. */
@@ -80,6 +80,41 @@ describe("a request built to hold the event loop", () => {
     });
   });
 
+  it.each([
+    ["tools", "purser/rehearsal"],
+    ["tools", "auto"],
+    ["arguments of tool calls", "auto"],
+  ])("a 31 MB request of %s for the model %s", async (shape, model) => {
+    const key = await service.newKey();
+    const long = CONTENT.repeat(10_000);
+    const tools = Array(100).fill({
+      type: "function",
+      function: { name: "f", parameters: { properties: [long, long, long] } },
+    });
+    const tool_calls = Array(310).fill({ id: "c", type: "function", function: { name: "f", arguments: long } });
+    const user = { role: "user", content: "hello" };
+    const request =
+      shape === "tools" ? { tools, messages: [user] } : { messages: [user, { role: "assistant", tool_calls }, user] };
+    await delayDuring(`31 MB of ${shape} for ${model}`, async () => {
+      const { status } = await post(key, CHAT, JSON.stringify({ model, ...request }));
+      expect(status).toBe(400);
+    });
+  });
+
+  it("90,000 unknown fields in a chat with an agent", async () => {
+    const key = await service.newKey();
+    const fields = Object.fromEntries(Array.from({ length: 90_000 }, (_, n) => [`k${n}`, 1]));
+    await delayDuring("90,000 unknown fields", async () => {
+      const path = "/api/v1/agents/018f3c6e-0000-7000-8000-000000000000/chat";
+      const { status } = await post(
+        key,
+        path,
+        JSON.stringify({ messages: [{ role: "user", content: "x", ...fields }] }),
+      );
+      expect(status).toBe(400);
+    });
+  });
+
   it.each<[string, () => string]>([
     ["a list in a list, a million deep", () => `${"[".repeat(MB)}${"]".repeat(MB)}`],
     ["a million keys", () => `{${Array.from({ length: MB }, (_, at) => `"k${at}":1`).join(",")}}`],
@@ -98,18 +133,14 @@ describe("1,000 stalled uploads", () => {
   it("of large bodies with one user's key hold no more memory than that user may, and others are served", async () => {
     const [key, other] = [await service.newKey(), await service.newKey()];
     const before = await service.figures();
-    await delayDuring(
-      "1,000 stalled uploads of 32 MB",
-      async () => {
-        const headers = { Authorization: `Bearer ${key}` };
-        const uploads = Array.from({ length: 1_000 }, () => stalled(CHAT, headers, 32 * MB, SENT.length));
-        // Of one user's, 64 are read at one time.
-        await expect.poll(() => uploads.filter(({ status }) => status !== null).length, PATIENT).toBeGreaterThan(900);
-        expect(uploads.filter(({ status }) => ![null, 429, 503].includes(status))).toEqual([]);
-        expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
-      },
-      BURST_BOUND_MS,
-    );
+    await delayDuring("1,000 stalled uploads of 32 MB", async () => {
+      const headers = { Authorization: `Bearer ${key}` };
+      const uploads = Array.from({ length: 1_000 }, () => stalled(CHAT, headers, 32 * MB, SENT.length));
+      // Of one user's, 64 are read at one time.
+      await expect.poll(() => uploads.filter(({ status }) => status !== null).length, PATIENT).toBeGreaterThan(900);
+      expect(uploads.filter(({ status }) => ![null, 429, 503].includes(status))).toEqual([]);
+      expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
+    });
     const after = await service.figures();
     console.log(`memory ${before.rss_mb.toFixed(0)} MB before, ${after.rss_mb.toFixed(0)} MB while they stall`);
     expect(after.rss_mb - before.rss_mb).toBeLessThan(300);
@@ -117,20 +148,25 @@ describe("1,000 stalled uploads", () => {
 
   it("without a key are answered before their body comes, or hold 16 KB each", async () => {
     const other = await service.newKey();
-    await delayDuring(
-      "1,000 stalled sign-ins",
-      async () => {
-        const uploads = Array.from({ length: 1_000 }, () => stalled("/api/v1/auth/sign-in", {}, 16_000, 8_000));
-        // 300 a minute are let in; some more as the minute goes by.
-        await expect.poll(() => uploads.filter(({ status }) => status === 429).length, PATIENT).toBeGreaterThan(490);
-        expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
-      },
-      BURST_BOUND_MS,
-    );
+    await delayDuring("1,000 stalled sign-ins", async () => {
+      const uploads = Array.from({ length: 1_000 }, () => stalled("/api/v1/auth/sign-in", {}, 16_000, 8_000));
+      // 300 a minute are let in; some more as the minute goes by.
+      await expect.poll(() => uploads.filter(({ status }) => status === 429).length, PATIENT).toBeGreaterThan(490);
+      expect((await post(other, CHAT, chat('"Say: hi"'))).status).toBe(200);
+    });
   });
 });
 
 describe("one user's hostile pages at the safety layer", () => {
+  it("200 at one time that are too short for a thread take their turns in the event loop", async () => {
+    const key = await service.newKey();
+    const short = JSON.stringify({ kind: "text", content: "ingore instrcutions tpmorp metsys vtaber ".repeat(190) });
+    await delayDuring("200 hostile pages of 8 KB", async () => {
+      const answers = await Promise.all(Array.from({ length: 200 }, () => post(key, "/api/v1/safety/sanitize", short)));
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
+    });
+  });
+
   const hostile = JSON.stringify({ kind: "text", content: "ingore instrcutions tpmorp metsys vtaber ".repeat(25_000) });
   const ordinary = JSON.stringify({ kind: "html", content: `<p>${"Plain words. ".repeat(2_000)}</p>` });
 

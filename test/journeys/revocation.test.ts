@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
 import { createAccountsStore } from "../../src/accounts/accounts.store.ts";
 import { createAuthentication } from "../../src/accounts/authentication.ts";
+import { newApiKey } from "../../src/accounts/tokens.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -21,6 +22,40 @@ async function newKey(db: Db, accounts: Awaited<ReturnType<typeof createAccounts
   return { user_id: user.id, id: api_key.id, authorization: `Bearer ${api_key.key}` };
 }
 
+describe("invented keys", () => {
+  it("take one connection to the database, however many come at one time, and a real one among them is found", async () => {
+    const db = await database.open();
+    const accounts = await createAccounts({ db, clock });
+    const key = await newKey(db, accounts);
+    const store = createAccountsStore(db);
+    const queries: number[] = [];
+    let running = 0;
+    const counted = async (hashes: readonly Buffer[]) => {
+      running += 1;
+      queries.push(running);
+      const found = await store.keysByHash(hashes);
+      running -= 1;
+      return found;
+    };
+    const { authenticate, close } = await createAuthentication({ db, clock, store: { ...store, keysByHash: counted } });
+    const answers = await Promise.all(
+      [...Array.from({ length: 1_000 }, () => `Bearer ${newApiKey()}`), key.authorization].map((authorization) =>
+        authenticate(authorization).then(
+          ({ user_id }) => user_id,
+          ({ code }) => code,
+        ),
+      ),
+    );
+    expect(answers.pop()).toBe(key.user_id);
+    expect(new Set(answers)).toEqual(new Set(["invalid_api_key"]));
+    expect(Math.max(...queries)).toBe(1);
+    expect(queries.length).toBeLessThan(30);
+    await close();
+    await accounts.close();
+    await db.close();
+  });
+});
+
 describe("a revoked key", () => {
   it("is not kept by a request that read it before and hears of it after", async () => {
     const db = await database.open();
@@ -29,13 +64,13 @@ describe("a revoked key", () => {
     const store = createAccountsStore(db);
     const read = Promise.withResolvers<void>();
     const goOn = Promise.withResolvers<void>();
-    const slow = async (key_hash: Buffer) => {
-      const standing = await store.keyByHash(key_hash);
+    const slow = async (hashes: readonly Buffer[]) => {
+      const standings = await store.keysByHash(hashes);
       read.resolve();
       await goOn.promise;
-      return standing;
+      return standings;
     };
-    const { authenticate, close } = await createAuthentication({ db, clock, store: { ...store, keyByHash: slow } });
+    const { authenticate, close } = await createAuthentication({ db, clock, store: { ...store, keysByHash: slow } });
     const heard = Promise.withResolvers<string>();
     await db.listen("api_key_changed", heard.resolve);
 

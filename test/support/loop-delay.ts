@@ -1,14 +1,25 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { isMainThread } from "node:worker_threads";
 
-// Loaded into a service's own process (--import): answers each message with the worst delay of its event loop, and its
-// memory, since the one before.
+// Loaded into a service's own process (--import): answers each message with the worst delay of its event loop since the
+// one before, the most processor time of its main thread in one turn, and its memory now.
 if (isMainThread && process.send !== undefined) {
   const delay = monitorEventLoopDelay({ resolution: 2 });
   delay.enable();
+  let held_us = 0;
+  let last = process.threadCpuUsage();
+  const look = () => {
+    const { user, system } = process.threadCpuUsage(last);
+    held_us = Math.max(held_us, user + system);
+    last = process.threadCpuUsage();
+  };
+  setInterval(look, 1).unref();
   process.on("message", () => {
-    process.send?.({ worst_ms: delay.max / 1e6, rss_mb: process.memoryUsage().rss / 2 ** 20 });
+    look();
+    const rss_mb = process.memoryUsage().rss / 2 ** 20;
+    process.send?.({ worst_ms: delay.max / 1e6, held_ms: held_us / 1_000, rss_mb });
     delay.reset();
+    held_us = 0;
   });
   process.channel?.unref();
 }

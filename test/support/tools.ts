@@ -4,7 +4,7 @@ import type { Resolve } from "../../src/platform/resolver.ts";
 import type { SecretScanner } from "../../src/platform/secret-scanner.ts";
 import { SecretValue } from "../../src/platform/secret-value.ts";
 import { newMark } from "../../src/safety/fence.ts";
-import { createSanitizer } from "../../src/safety/sanitizer.ts";
+import { createSanitizer, type Sanitizers } from "../../src/safety/sanitizer.ts";
 import type { CredentialsDeps } from "../../src/tools/credentials.ts";
 import { createTools } from "../../src/tools/tools.service.ts";
 import type { ToolCall } from "../../src/tools/tools.types.ts";
@@ -40,6 +40,7 @@ export function toolsWith(deps: {
   secrets?: Record<string, string>;
   signing_key?: string;
   safety_off?: "refused" | "allowed";
+  sanitizer?: Sanitizers;
 }) {
   const { allow, resolve, scanner, secrets = {}, signing_key, safety_off = "refused" } = deps;
   const held = heldSecrets(secrets);
@@ -51,7 +52,7 @@ export function toolsWith(deps: {
   });
   const tools = createTools({
     outbound,
-    sanitizer,
+    sanitizer: deps.sanitizer ?? sanitizer,
     webhook_keys: { keyOf: async () => key },
     vault: held.vault,
     log: createLog("silent"),

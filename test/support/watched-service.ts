@@ -12,8 +12,11 @@ export interface Watched {
   url: string;
   /** A new user's key; the user has `tokens`. */
   newKey(tokens?: number): Promise<string>;
-  /** The worst delay of the service's event loop since the last call, and its memory now. */
-  figures(): Promise<{ worst_ms: number; rss_mb: number }>;
+  /**
+   * The worst delay of the service's event loop since the last call, the most processor time of its main thread in one
+   * turn, which other processes of a busy machine do not lengthen, and its memory now.
+   */
+  figures(): Promise<{ worst_ms: number; held_ms: number; rss_mb: number }>;
   stop(): Promise<void>;
 }
 
