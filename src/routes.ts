@@ -45,6 +45,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       idempotency,
       limits: config.limits,
       trusted_proxies: config.trusted_proxies,
+      cors_origins: config.cors_origins,
       log,
       metrics,
     },

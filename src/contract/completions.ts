@@ -129,7 +129,7 @@ const text = z.string();
 const partSchema = z.union([
   z.discriminatedUnion("type", [
     z.looseObject({ type: z.literal("text"), text }),
-    z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.optional() }) }),
+    z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.nullish() }) }),
   ]),
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
@@ -246,6 +246,8 @@ const responseFormatSchema = z.discriminatedUnion("type", [
   }),
 ]);
 
+/** OpenAI's limit of choices. */
+const MAX_CHOICES = 128;
 const limitSchema = z.number().int().min(1).nullish();
 
 const fieldsSchema = z
@@ -270,7 +272,13 @@ const fieldsSchema = z
     stream: z.boolean().nullish(),
     stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
     response_format: responseFormatSchema.nullish(),
-    n: z.number().int().nullish(),
+    n: z
+      .number()
+      .int()
+      .min(1)
+      .max(MAX_CHOICES)
+      .nullish()
+      .openapi({ description: "each choice is held for and billed" }),
     user: text.nullish(),
   })
   .openapi("ChatCompletionRequest");

@@ -23,7 +23,15 @@ interface KindTraits {
   readonly one_tool_at_a_time?: Record<string, Record<string, boolean>>;
 }
 
-const OPENAI_FIELDS = ["user", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort"];
+const OPENAI_FIELDS = [
+  "n",
+  "user",
+  "parallel_tool_calls",
+  "logit_bias",
+  "logprobs",
+  "top_logprobs",
+  "reasoning_effort",
+];
 const OPENAI_SHAPED = { takes_other_fields: true, takes_image_addresses: true };
 const BY_SDK = { needs_address: false, takes_other_fields: false, takes_other_answers: false };
 
