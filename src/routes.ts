@@ -17,6 +17,7 @@ import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
+import { responseRoutes } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import type { Services } from "./services.ts";
@@ -29,6 +30,7 @@ const NO_WORKER_MS = 5_000;
 export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
   const { config, log, metrics, db, clock, settable, address, idempotency, eraseUser, accounts, signIn, trials } =
     services;
+  const { response_items, envelopes } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
@@ -53,6 +55,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       ...probes,
       modelRoutes(models),
       completionRoutes(completions),
+      responseRoutes({ completions, items: response_items, envelopes, log }),
       agentsRoutes({ agents }),
       chatRoutes({ chat }),
       webhookKeyRoutes({ agents, webhook_keys }),

@@ -16,6 +16,7 @@ import { createAgentModel } from "./chat/agent-model.ts";
 import { createChat } from "./chat/chat.service.ts";
 import { createThreads } from "./chat/threads.service.ts";
 import { createCompletions } from "./completions/completions.service.ts";
+import { createEnvelopes } from "./completions/reasoning-envelope.ts";
 import type { Config } from "./config.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
@@ -33,6 +34,7 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock } from "./platform/timeline.ts";
+import { createItemsStore } from "./responses/items.store.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
@@ -184,16 +186,34 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   });
   const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
 
+  const response_items = createItemsStore({ db, clock, cipher: createCipher(service_key, "response items") });
+  const envelopes = createEnvelopes(createCipher(service_key, "reasoning"));
+
   const eraseUser = (user_id: string) =>
     db.transaction(async (tx) => {
       const email = await accounts.eraseUser(tx, user_id);
       await billing.forgetUser(tx, user_id);
-      for (const module of [agents, idempotency, notices, webhook_keys]) await module.forgetUser(tx, user_id);
+      for (const module of [agents, idempotency, response_items, notices, webhook_keys]) {
+        await module.forgetUser(tx, user_id);
+      }
       await signIn.forgetUser(tx, user_id, email);
       await vault.erase(tx, user_id);
     });
   return {
-    ...{ config, log, metrics, db, clock, settable, address, mailer, idempotency, eraseUser },
+    ...{
+      config,
+      log,
+      metrics,
+      db,
+      clock,
+      settable,
+      address,
+      mailer,
+      idempotency,
+      response_items,
+      envelopes,
+      eraseUser,
+    },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules, runs, runner, agents, chat },
   };

@@ -137,7 +137,7 @@ const partSchema = z.union([
 const SHORT_LIST = 1_000;
 
 /** Cuts a long list after its first error. All errors of 20,000 items take 0.1 s, and only one is reported. */
-function upToFault(item: z.ZodType): (list: unknown) => unknown {
+export function upToFault(item: z.ZodType): (list: unknown) => unknown {
   return (list) => {
     if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
     const fault = list.findIndex((each) => !item.safeParse(each).success);
@@ -146,7 +146,7 @@ function upToFault(item: z.ZodType): (list: unknown) => unknown {
 }
 
 /** An object whose keys are not validated. */
-const mapSchema = z
+export const mapSchema = z
   .custom<Record<string, unknown>>(
     (value) => typeof value === "object" && value !== null && !Array.isArray(value),
     "an object",
@@ -174,7 +174,7 @@ const messageSchema = z.discriminatedUnion("role", [
 ]);
 
 /** Messages, their parts and tool calls together: far more than any model's context holds. */
-const MAX_PIECES = 20_000;
+export const MAX_PIECES = 20_000;
 
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
 function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
@@ -193,16 +193,20 @@ function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
 /** The most fields of one object of a request. No provider has half as many. */
 const MAX_FIELDS = 200;
 /** Maps whose keys the caller chooses. */
-const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema"]);
+const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema", "input_schema"]);
 
-/** Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. */
-function countedFields(value: unknown, ctx: z.RefinementCtx): unknown {
-  const path = wideObject(value);
-  if (path === null) return value;
-  const message = `an object of at most ${MAX_FIELDS} fields`;
-  // The whole request has no param, so name a required field.
-  ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : ["messages"] });
-  return z.NEVER;
+/**
+ * Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. The whole request has no
+ * param, so its error names the field `main`.
+ */
+export function countedFields(main: string) {
+  return (value: unknown, ctx: z.RefinementCtx): unknown => {
+    const path = wideObject(value);
+    if (path === null) return value;
+    const message = `an object of at most ${MAX_FIELDS} fields`;
+    ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : [main] });
+    return z.NEVER;
+  };
 }
 
 /** The path of an object with too many fields; null when there is none. */
@@ -217,10 +221,12 @@ function wideObject(value: unknown): (string | number)[] | null {
   return null;
 }
 
+/** The name of a tool, as every provider accepts it. */
+export const toolNameSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
 const functionToolSchema = z.looseObject({
   type: z.literal("function"),
   function: z.looseObject({
-    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
+    name: toolNameSchema,
     description: text.nullish(),
     parameters: mapSchema.nullish(),
     strict: z.boolean().nullish(),
@@ -248,7 +254,7 @@ const responseFormatSchema = z.discriminatedUnion("type", [
 
 /** OpenAI's limit of choices. */
 const MAX_CHOICES = 128;
-const limitSchema = z.number().int().min(1).nullish();
+export const limitSchema = z.number().int().min(1).nullish();
 
 const fieldsSchema = z
   .looseObject({
@@ -283,7 +289,7 @@ const fieldsSchema = z
   })
   .openapi("ChatCompletionRequest");
 const chatRequestSchema = z
-  .preprocess(countedFields, fieldsSchema)
+  .preprocess(countedFields("messages"), fieldsSchema)
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
 /** Null counts as absent, because programs that send whole objects use it for unused fields. */
@@ -292,7 +298,7 @@ function withoutNulls(request: object): object {
 }
 
 const count = z.number().int().min(0);
-const usageSchema = z
+export const usageSchema = z
   .object({
     input_tokens: count.openapi({ description: "raw tokens in the prompt" }),
     output_tokens: count.openapi({ description: "raw tokens generated, reasoning included" }),
@@ -308,7 +314,7 @@ const usageSchema = z
   })
   .openapi("Usage");
 
-const routingSchema = z
+export const routingSchema = z
   .object({
     candidates: z.array(text),
     chosen: text,
