@@ -1,6 +1,7 @@
 import type { createAnthropic } from "@ai-sdk/anthropic";
 import type { ChatMessage, ChatRequest, ContentPart, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
+import { calledOf } from "./generated-text.ts";
 import { type ProviderKind, traitsOf } from "./providers.ts";
 
 /** Converts OpenAI's request to a call of the AI SDK's language models (their specification v4). Pure. */
@@ -45,7 +46,7 @@ function promptOf(messages: readonly ChatMessage[], kind: ProviderKind): Prompt 
   const tool_names = new Map<string, string>();
   const prompt: Prompt = [];
   for (const [index, message] of messages.entries()) {
-    for (const call of message.tool_calls ?? []) tool_names.set(call.id, call.function.name);
+    for (const call of message.tool_calls ?? []) tool_names.set(call.id, calledOf(call).name);
     if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names });
     else prompt.push(promptMessage(message, index, kind));
   }
@@ -138,8 +139,10 @@ function audioPart({ data, format }: Record<string, unknown>, param: string): Us
 function assistantParts(message: ChatMessage, index: number): AssistantPart[] {
   const text = textOf(message);
   const calls = (message.tool_calls ?? []).map((call, at): AssistantPart => {
-    const input = parsedArguments(call.function.arguments, `messages[${index}].tool_calls[${at}].function.arguments`);
-    return { type: "tool-call", toolCallId: call.id, toolName: call.function.name, input };
+    const { name, arguments: given } = calledOf(call);
+    const param = `messages[${index}].tool_calls[${at}].function.arguments`;
+    const input = call.type === "custom" ? { input: given } : parsedArguments(given, param);
+    return { type: "tool-call", toolCallId: call.id, toolName: name, input };
   });
   return text === "" && calls.length > 0 ? calls : [{ type: "text", text }, ...calls];
 }
@@ -153,17 +156,22 @@ function parsedArguments(text: string, param: string): unknown {
 }
 
 function toolsOf(tools: NonNullable<ChatRequest["tools"]>): Tool[] {
-  return tools.map(({ function: { name, description, parameters, strict } }) => ({
-    type: "function",
-    name,
-    inputSchema: (parameters ?? { type: "object", properties: {} }) as Tool["inputSchema"],
-    ...(description == null ? {} : { description }),
-    ...(strict == null ? {} : { strict }),
-  }));
+  return tools.map((tool, index) => {
+    if (tool.type === "custom") throw errors.unsupportedParameter(`tools[${index}].type`);
+    const { name, description, parameters, strict } = tool.function;
+    return {
+      type: "function",
+      name,
+      inputSchema: (parameters ?? { type: "object", properties: {} }) as Tool["inputSchema"],
+      ...(description == null ? {} : { description }),
+      ...(strict == null ? {} : { strict }),
+    };
+  });
 }
 
 function toolChoiceOf(choice: ToolChoice): NonNullable<LanguageModelCall["toolChoice"]> {
-  return typeof choice === "string" ? { type: choice } : { type: "tool", toolName: choice.function.name };
+  if (typeof choice === "string") return { type: choice };
+  return { type: "tool", toolName: choice.type === "custom" ? choice.custom.name : choice.function.name };
 }
 
 function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall["responseFormat"]> {

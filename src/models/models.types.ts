@@ -94,6 +94,8 @@ export interface ModelRequest {
   /** The most tokens that the provider may generate; always sent. */
   readonly max_output_tokens: number;
   readonly stream: boolean;
+  /** Headers of the caller for a provider with Anthropic's API. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** One request in a provider's own terms. It is built before the hold, because its size determines the hold. */

@@ -1,7 +1,8 @@
 import type { ChatRequest } from "../contract/completions.ts";
+import { calledOf } from "./generated-text.ts";
 import { mediaOf } from "./media-tokens.ts";
 import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
-import { REASONING_FIELDS } from "./request-fields.ts";
+import { REASONING_FIELDS } from "./reasoning.ts";
 
 /**
  * Tokens are estimated from bytes: tokenisers are slow, and quadratic on hostile input. A hold takes half a token per
@@ -61,7 +62,7 @@ export function promptText(request: ChatRequest): string {
   for (const message of request.messages) {
     if (typeof message.content === "string") texts.push(message.content);
     else for (const part of message.content ?? []) if (typeof part.text === "string") texts.push(part.text);
-    for (const call of message.tool_calls ?? []) texts.push(call.function.name, call.function.arguments);
+    for (const call of (message.tool_calls ?? []).map(calledOf)) texts.push(call.name, call.arguments);
   }
   if (request.tools != null) texts.push(JSON.stringify(request.tools));
   return texts.join("\n");
