@@ -56,7 +56,7 @@ export const ADVISORY_FIELDS = [
   "verbosity",
 ] as const;
 
-/** Values that request only the default. `store` must have one of them for every provider. */
+/** Values that request only the default. */
 export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   n: [1],
   best_of: [1],
@@ -67,6 +67,11 @@ export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   logprobs: [false],
   top_logprobs: [0],
   logit_bias: [{}],
+  temperature: [1],
+  top_p: [1],
+  presence_penalty: [0],
+  frequency_penalty: [0],
+  stop: [[], ""],
   min_tokens: [0],
 };
 
@@ -131,12 +136,17 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
 
 /** Whether a field is forwarded. False: it is accepted and dropped. */
 function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
-  if (served.has(field) || forward.includes(field)) return true;
-  const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
-  const is_default = defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
-  if (traitsOf(kind).forwarded_fields.includes(field) && (field !== "store" || is_default)) return true;
-  if (is_default || advisory.has(field)) return false;
+  const { lacked_fields, forwarded_fields } = traitsOf(kind);
+  if (forward.includes(field) || (served.has(field) && !lacked_fields.includes(field))) return true;
+  if (forwarded_fields.includes(field)) return true;
+  if (isDefault(field, value) || advisory.has(field)) return false;
   throw errors.unsupportedParameter(field);
+}
+
+/** Whether a field requests only what holds without it. */
+export function isDefault(field: string, value: unknown): boolean {
+  const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
+  return defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
 }
 
 function messageOf(message: ChatMessage, param: string, model: Target): ChatMessage {
