@@ -134,9 +134,19 @@ export function countsOfResult(usage: Result["usage"]): Counts | null {
   return checkedCounts({
     input_tokens: usage.inputTokens.total,
     cached_input_tokens: usage.inputTokens.cacheRead ?? 0,
+    cache_write_tokens: usage.inputTokens.cacheWrite ?? 0,
+    cache_write_1h_tokens: hourlyWrites(usage.raw),
     output_tokens: usage.outputTokens.total,
     reasoning_tokens: usage.outputTokens.reasoning ?? 0,
   });
+}
+
+/** Anthropic reports its cache writes by time to live. The SDK keeps that in the raw report only. */
+function hourlyWrites(raw: Result["usage"]["raw"]): unknown {
+  const written = raw?.cache_creation;
+  return typeof written === "object" && written !== null && "ephemeral_1h_input_tokens" in written
+    ? written.ephemeral_1h_input_tokens
+    : 0;
 }
 
 /** A choice of a streamed chunk. */

@@ -58,7 +58,7 @@ describe("an answer", () => {
       completion("hi", {
         prompt_tokens: 12,
         completion_tokens: 5,
-        prompt_tokens_details: { cached_tokens: 8 },
+        prompt_tokens_details: { cached_tokens: 8, cache_write_tokens: 3 },
         completion_tokens_details: { reasoning_tokens: 3 },
       }),
     );
@@ -69,6 +69,8 @@ describe("an answer", () => {
       input_tokens: 12,
       output_tokens: 5,
       cached_input_tokens: 8,
+      cache_write_tokens: 3,
+      cache_write_1h_tokens: 0,
       reasoning_tokens: 3,
       estimated: false,
     });
