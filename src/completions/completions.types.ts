@@ -6,6 +6,8 @@ import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts"
 export interface CompletionCall {
   request: ChatRequest;
   caller: Pick<Caller, "user_id" | "api_key_id" | "key_budget_tokens">;
+  /** Headers of the caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. */
+  provider_headers?: Readonly<Record<string, string>>;
   agent_id: string | null;
   run_id: string | null;
   /** Permanent id of the charge, so that it is made once: new for each call, or a run step's recorded id. */

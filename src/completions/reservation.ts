@@ -50,6 +50,7 @@ export async function reserve(
     request,
     max_output_tokens: Math.min(asked ?? model.max_output_tokens, model.max_output_tokens),
     stream: call.request.stream === true,
+    ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
   });
   refuseTooLong(first);
   const { input_tokens } = first;

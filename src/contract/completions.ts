@@ -7,26 +7,81 @@ import { failures, json, jsonBody, tokensSchema } from "./common.ts";
  * model's provider receives (contract 2).
  */
 
+/** A call of a function. `extra_content` is its provider's own data and must be sent back unchanged. */
 export interface ToolCall {
   id: string;
   type: "function";
   function: { name: string; arguments: string };
+  extra_content?: ExtraContent | undefined;
 }
 
-/** A part of a message: text, an image, or a provider's own type. */
+/** A call of a `custom` tool, whose input is any text. */
+export interface CustomToolCall {
+  id: string;
+  type: "custom";
+  custom: { name: string; input: string };
+  extra_content?: ExtraContent | undefined;
+}
+
+export type AnyToolCall = ToolCall | CustomToolCall;
+
+/** Gemini's thought signature in the shape of its OpenAI-compatible API. `model` is the model that made it. */
+export interface ExtraContent {
+  google?: { thought_signature?: string | undefined; model?: string | undefined } | undefined;
+  [provider: string]: unknown;
+}
+
+/**
+ * A piece of a model's reasoning in OpenRouter's shape. `signature` and `data` are opaque. A piece returns only to a
+ * provider of the same `format` and, where `model` is given, only to that model; otherwise it is dropped.
+ */
+export interface ReasoningDetail {
+  type: "reasoning.summary" | "reasoning.text" | "reasoning.encrypted";
+  summary?: string | undefined;
+  text?: string | undefined;
+  signature?: string | null | undefined;
+  data?: string | undefined;
+  /** The provider's id of the reasoning item that the piece belongs to. */
+  id?: string | null | undefined;
+  format?: ReasoningFormat | (string & {}) | null | undefined;
+  /** The position of the piece among the blocks of its answer: reasoning, text and calls. */
+  index?: number | undefined;
+  /** The id of the model that made it. */
+  model?: string | undefined;
+  [field: string]: unknown;
+}
+
+export type ReasoningFormat = "openai-responses-v1" | "anthropic-claude-v1" | "google-gemini-v1";
+
+/** A hint that the prompt up to here is worth caching. Dropped where the provider has no such hint. */
+export interface CacheControl {
+  type: "ephemeral";
+  ttl?: "5m" | "1h" | undefined;
+}
+
+/** A part of a message: text, an image, a file, audio, or a provider's own type. */
 export interface ContentPart {
   type: string;
   text?: string | undefined;
   image_url?: { url: string; detail?: string | undefined } | undefined;
+  file?: { file_data?: string | undefined; file_id?: string | undefined; filename?: string | undefined } | undefined;
+  input_audio?: { data: string; format: string } | undefined;
+  cache_control?: CacheControl | undefined;
   [field: string]: unknown;
 }
 
+/** `content` of a tool message may hold text and images. */
 export interface ChatMessage {
   role: "system" | "developer" | "user" | "assistant" | "tool";
   content?: string | ContentPart[] | null | undefined;
   name?: string | undefined;
-  tool_calls?: ToolCall[] | null | undefined;
+  tool_calls?: AnyToolCall[] | null | undefined;
   tool_call_id?: string | undefined;
+  cache_control?: CacheControl | undefined;
+  /** Of an answer: its reasoning. */
+  reasoning_details?: ReasoningDetail[] | null | undefined;
+  /** Of an answer: the id of the model that made it. Its reasoning is dropped before another model gets it. */
+  model?: string | undefined;
   [field: string]: unknown;
 }
 
@@ -38,9 +93,27 @@ export interface FunctionTool {
     parameters?: Record<string, unknown> | null | undefined;
     strict?: boolean | null | undefined;
   };
+  cache_control?: CacheControl | undefined;
 }
 
-export type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
+/** A tool whose input is text, optionally in a grammar. Only some providers sell it. */
+export interface CustomTool {
+  type: "custom";
+  custom: {
+    name: string;
+    description?: string | null | undefined;
+    format?: Record<string, unknown> | null | undefined;
+  };
+}
+
+export type Tool = FunctionTool | CustomTool;
+
+export type ToolChoice =
+  | "none"
+  | "auto"
+  | "required"
+  | { type: "function"; function: { name: string } }
+  | { type: "custom"; custom: { name: string } };
 
 export type ResponseFormat =
   | { type: "text" }
@@ -58,7 +131,7 @@ export type ResponseFormat =
 export interface ChatRequest {
   model: string;
   messages: ChatMessage[];
-  tools?: FunctionTool[] | undefined;
+  tools?: Tool[] | undefined;
   tool_choice?: ToolChoice | undefined;
   max_tokens?: number | null | undefined;
   max_completion_tokens?: number | null | undefined;
@@ -107,11 +180,48 @@ interface ChatChoice {
     role: "assistant";
     content: string | null;
     reasoning_content?: string;
-    tool_calls?: ToolCall[];
+    reasoning_details?: ReasoningDetail[];
+    tool_calls?: AnyToolCall[];
     [field: string]: unknown;
   };
   finish_reason: FinishReason | null;
   [field: string]: unknown;
+}
+
+/**
+ * What one chunk adds to an answer. `reasoning_content` has the readable reasoning as it is generated;
+ * `reasoning_details` has each finished piece once, whole, with its opaque data.
+ */
+export interface ChatDelta {
+  role?: "assistant";
+  content?: string | null;
+  refusal?: string | null;
+  reasoning_content?: string;
+  reasoning_details?: ReasoningDetail[];
+  tool_calls?: ToolCallDelta[];
+  [field: string]: unknown;
+}
+
+/** A piece of a tool call: `id` and the name come first, the pieces of its text after it. */
+export interface ToolCallDelta {
+  /** The position of the call. Some providers omit it for whole calls. */
+  index?: number;
+  id?: string;
+  type?: "function" | "custom";
+  function?: { name?: string; arguments?: string };
+  custom?: { name?: string; input?: string };
+  extra_content?: ExtraContent;
+}
+
+/** One event of a streamed answer. The last one has no choices and has `usage`. */
+export interface ChatChunk {
+  id: string;
+  object: "chat.completion.chunk";
+  created: number;
+  model: string;
+  choices: { index: number; delta: ChatDelta; finish_reason: FinishReason | null }[];
+  usage?: Usage;
+  routing?: Routing;
 }
 
 export interface ChatResponse {
@@ -155,11 +265,18 @@ export const mapSchema = z
 
 const partsSchema = z.preprocess(upToFault(partSchema), z.array(partSchema).min(1));
 const contentSchema = z.union([text, partsSchema]);
-const toolCallSchema = z.looseObject({
-  id: text,
-  type: z.literal("function"),
-  function: z.looseObject({ name: text, arguments: text }),
-});
+const toolCallSchema = z.discriminatedUnion("type", [
+  z.looseObject({
+    id: text,
+    type: z.literal("function"),
+    function: z.looseObject({ name: text, arguments: text }),
+  }),
+  z.looseObject({
+    id: text,
+    type: z.literal("custom"),
+    custom: z.looseObject({ name: text, input: text }),
+  }),
+]);
 
 const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({ role: z.literal("system"), content: contentSchema }),
@@ -232,10 +349,19 @@ const functionToolSchema = z.looseObject({
     strict: z.boolean().nullish(),
   }),
 });
+const customToolSchema = z.looseObject({
+  type: z.literal("custom"),
+  custom: z.looseObject({
+    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
+    description: text.nullish(),
+    format: mapSchema.nullish(),
+  }),
+});
 /** Tools that a provider executes itself are rejected by type, like other paid options. */
 const toolSchema = z.union([
   functionToolSchema,
-  z.looseObject({ type: z.string().refine((type) => type !== "function", { abort: true }) }),
+  customToolSchema,
+  z.looseObject({ type: z.string().refine((type) => type !== "function" && type !== "custom", { abort: true }) }),
 ]);
 
 const responseFormatSchema = z.discriminatedUnion("type", [
@@ -265,6 +391,7 @@ const fieldsSchema = z
       .union([
         z.enum(["none", "auto", "required"]),
         z.looseObject({ type: z.literal("function"), function: z.looseObject({ name: text }) }),
+        z.looseObject({ type: z.literal("custom"), custom: z.looseObject({ name: text }) }),
       ])
       .nullish(),
     max_tokens: limitSchema.openapi({ description: "absent: the model's cap, lowered to what the balance affords" }),
