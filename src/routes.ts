@@ -13,6 +13,7 @@ import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
 import { createHttp } from "./http/server.ts";
 import { serveReference } from "./http/system.routes.ts";
+import { messageRoutes } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
@@ -56,6 +57,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       modelRoutes(models),
       completionRoutes(completions),
       responseRoutes({ completions, items: response_items, envelopes, log }),
+      messageRoutes({ completions, envelopes, log }),
       agentsRoutes({ agents }),
       chatRoutes({ chat }),
       webhookKeyRoutes({ agents, webhook_keys }),

@@ -27,6 +27,7 @@ const ARROWS: Record<string, string[]> = {
   notices: BASE,
   billing: [...BASE, "ledger", "accounts"],
   completions: [...BASE, "models", "ledger", "accounts"],
+  messages: [...BASE, "completions"],
   responses: [...BASE, "completions"],
   tools: [...BASE, "vault", "safety"],
   runs: [...BASE, "completions", "tools", "models", "ledger"],

@@ -75,6 +75,8 @@ export interface Completions {
    * between sending and the first event, the stream has no events, and its outcome is the charge for the input.
    */
   stream(call: CompletionCall): Promise<CompletionStream>;
+  /** Estimates the input tokens of a request. Throws 404 for an unknown model. */
+  estimate(request: ChatRequest): number;
   /**
    * Called when the process stops; resolves once no charge is pending. A charge outlives the request of a caller that
    * left.

@@ -33,10 +33,14 @@ export interface AnswerWriter {
 export async function answerCall(
   c: Context<HttpEnv>,
   completions: Completions,
-  { request, writer }: { request: ChatRequest; writer: AnswerWriter | null },
+  {
+    request,
+    writer,
+    provider_headers,
+  }: { request: ChatRequest; writer: AnswerWriter | null; provider_headers?: Record<string, string> },
 ): Promise<Response> {
   const live = request.stream === true || agentIdOf(request.model) !== null ? c.get("live_caller")() : null;
-  const call = callOf(c, request, live);
+  const call = { ...callOf(c, request, live), ...(provider_headers === undefined ? {} : { provider_headers }) };
   try {
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);

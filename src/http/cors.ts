@@ -3,7 +3,6 @@ import { cors } from "hono/cors";
 
 const EXPOSED = [
   "X-Request-Id",
-  "Request-Id",
   "Retry-After",
   "Location",
   "Idempotent-Replayed",
