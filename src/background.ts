@@ -5,8 +5,22 @@ const HOUSEKEEPING_MS = 3_600_000;
 
 /** Background work of this node: the worker, deliveries of notices, and sweeps. */
 export async function startBackground(services: Services) {
-  const { config, log, db, signIn, ledger, notices, vault, billing, idempotency, schedules, runs, runner, agents } =
-    services;
+  const {
+    config,
+    log,
+    db,
+    signIn,
+    ledger,
+    notices,
+    vault,
+    billing,
+    idempotency,
+    response_items,
+    schedules,
+    runs,
+    runner,
+    agents,
+  } = services;
   // Order at the same instant: tokens expire, plans renew and overage is invoiced, then agents run.
   const expiries: DueSource = { name: "expiries", nextDueAt: ledger.nextDueAt, carryOut: ledger.sweep };
   const due: DueSource = {
@@ -28,7 +42,8 @@ export async function startBackground(services: Services) {
   await runner.start();
   await notices.start();
   const housekeeping = setInterval(() => {
-    for (const sweep of [idempotency.sweep, notices.sweep, vault.sweep, signIn.sweep]) sweep().catch(() => {});
+    for (const sweep of [idempotency.sweep, response_items.sweep, notices.sweep, vault.sweep, signIn.sweep])
+      sweep().catch(() => {});
   }, HOUSEKEEPING_MS);
 
   let runner_stopped: Promise<void> | undefined;

@@ -58,6 +58,8 @@ export interface Config extends FileSettings {
   /** null: links are written to the log. */
   readonly mail: { readonly smtp_url: string; readonly from: string } | null;
   readonly egress_allow: readonly string[];
+  /** Browser origins that may call the API with a key. */
+  readonly cors_origins: readonly string[];
   /** `allowed`: agents may turn the detector off (`safety: off`). */
   readonly safety_off: "refused" | "allowed";
   /** The days after which finished runs are deleted. Null: never. */
@@ -129,6 +131,8 @@ export function readConfig(env: Env): Config {
     egress_allow:
       read(env, "PURSER_EGRESS_ALLOW", parseList(parseEgressAllowance), "host:port or CIDRs, separated by commas") ??
       [],
+    cors_origins:
+      read(env, "PURSER_CORS_ORIGINS", parseList(parseOrigin), "http(s)://host[:port], separated by commas") ?? [],
     safety_off: read(env, "PURSER_SAFETY_OFF", parseOneOf(["refused", "allowed"]), "refused or allowed") ?? "refused",
     keep_runs_days:
       read(

@@ -27,6 +27,8 @@ export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
 export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */
 export const IDEMPOTENCY_HOURS = 24;
+/** contract 4: how long an output item of the Responses API can be referred to. */
+export const RESPONSE_ITEM_HOURS = 24;
 /**
  * contract 9: defaults of `limits`. Two are additions: fallback_after_seconds (the time that `auto` waits for one model)
  * and session_requests_per_minute (the limit of signed-in browsers, separate from API keys).

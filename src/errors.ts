@@ -149,11 +149,8 @@ export const errors = {
   /** `nearest`: names that may have been meant. */
   modelNotFound: (model: string, nearest: readonly string[] = []) => {
     const meant = nearest.length === 0 ? "" : ` Did you mean ${nearest.join(" or ")}?`;
-    return invalid(
-      "model_not_found",
-      `The model ${JSON.stringify(model)} does not exist.${meant} GET /api/v1/models lists them.`,
-      "model",
-    );
+    const message = `The model ${JSON.stringify(model)} does not exist.${meant} GET /api/v1/models lists them.`;
+    return failure({ status: 404, type: "not_found_error", code: "model_not_found", message, param: "model" });
   },
   contextLengthExceeded: (limit: number) =>
     invalid(
@@ -161,7 +158,11 @@ export const errors = {
       `The prompt is longer than the model's context of ${limit} tokens. Shorten it.`,
       "messages",
     ),
-  missingApiKey: () => unauthenticated("missing_api_key", "Send your API key as `Authorization: Bearer <API_KEY>`."),
+  missingApiKey: () =>
+    unauthenticated(
+      "missing_api_key",
+      "Send your API key as `Authorization: Bearer <API_KEY>` or `x-api-key: <API_KEY>`.",
+    ),
   invalidApiKey: () => unauthenticated("invalid_api_key", "This API key is not valid. Check it, or create another."),
   expiredApiKey: () => unauthenticated("expired_api_key", "This API key has expired. Create another or rotate it."),
   revokedApiKey: () => unauthenticated("revoked_api_key", "This API key was revoked. Create another."),
@@ -240,6 +241,27 @@ export const errors = {
     invalid("headers_too_large", "The request's headers are too large. Send fewer or shorter ones.", undefined, 431),
   requestTimeout: () =>
     invalid("request_timeout", "The request did not arrive in time. Send it again, whole.", undefined, 408),
+  unsupportedEncoding: (accepted: readonly string[]) =>
+    invalid(
+      "unsupported_media_type",
+      `The body's Content-Encoding is not supported. Send it without one, or as ${accepted.join(" or ")}.`,
+      "Content-Encoding",
+      415,
+    ),
+  /** `nearest`: the address that was probably meant. */
+  noSuchPath: (asked: string, nearest: string | null) =>
+    missing(
+      nearest === null
+        ? `${asked} is not an address of this API. GET /openapi.json lists them.`
+        : `${asked} is not an address of this API. Use ${nearest}, and correct the base URL of your client.`,
+    ),
+  methodNotAllowed: (asked: string, allowed: readonly string[]) =>
+    invalid(
+      "method_not_allowed",
+      `${asked} is not possible. This address takes ${allowed.join(", ")}.`,
+      undefined,
+      405,
+    ),
   unsupportedMediaType: () =>
     invalid("unsupported_media_type", "Send the body as JSON with Content-Type: application/json.", undefined, 415),
   rateLimited: (retry_after_s: number, message = "Too many requests. Retry after the time in Retry-After.") =>

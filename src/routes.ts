@@ -11,10 +11,12 @@ import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
 import { createHttp } from "./http/server.ts";
 import { serveReference } from "./http/system.routes.ts";
+import { messageRoutes } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
+import { responseRoutes } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import type { Services } from "./services.ts";
@@ -33,6 +35,7 @@ function localWrites({ local_only, payments }: Services["config"]): string[] {
 export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
   const { config, log, metrics, db, clock, settable, address, idempotency, eraseUser, accounts, signIn, trials } =
     services;
+  const { response_items, envelopes } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
@@ -50,6 +53,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       limits: config.limits,
       trusted_proxies: config.trusted_proxies,
       local_writes: localWrites(config),
+      cors_origins: config.cors_origins,
       log,
       metrics,
     },
@@ -57,6 +61,8 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       ...probes,
       modelRoutes(models),
       completionRoutes(completions),
+      responseRoutes({ completions, items: response_items, envelopes, log }),
+      messageRoutes({ completions, envelopes, log }),
       agentsRoutes({ agents }),
       chatRoutes({ chat }),
       webhookKeyRoutes({ agents, webhook_keys }),

@@ -16,6 +16,7 @@ import { createChat } from "./chat/chat.service.ts";
 import { createThreads } from "./chat/threads.service.ts";
 import { createCompletions } from "./completions/completions.service.ts";
 import type { Completions } from "./completions/completions.types.ts";
+import { createEnvelopes } from "./completions/reasoning-envelope.ts";
 import type { Config } from "./config.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
@@ -35,6 +36,7 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock } from "./platform/timeline.ts";
+import { createItemsStore } from "./responses/items.store.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
@@ -104,17 +106,21 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.billing,
   });
   const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
+  const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
+  const envelopes = createEnvelopes(cipherFor("reasoning"));
 
   const eraseUser = (user_id: string) =>
     db.transaction(async (tx) => {
       const email = await accounts.eraseUser(tx, user_id);
       await billing.forgetUser(tx, user_id);
-      for (const module of [work.agents, idempotency, notices, webhook_keys]) await module.forgetUser(tx, user_id);
+      const others = [work.agents, idempotency, response_items, notices, webhook_keys];
+      for (const module of others) await module.forgetUser(tx, user_id);
       await signIn.forgetUser(tx, user_id, email);
       await vault.erase(tx, user_id);
     });
   return {
-    ...{ config, log, metrics, db, clock, settable: base.settable, address, mailer, idempotency, eraseUser },
+    ...{ config, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
+    ...{ idempotency, response_items, envelopes },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

@@ -28,6 +28,8 @@ const ARROWS: Record<string, string[]> = {
   notices: BASE,
   billing: [...BASE, "ledger", "accounts"],
   completions: [...BASE, "models", "ledger", "accounts"],
+  messages: [...BASE, "completions"],
+  responses: [...BASE, "completions"],
   tools: [...BASE, "vault", "safety"],
   runs: [...BASE, "completions", "tools", "models", "ledger"],
   agents: [...BASE, "runs", "schedules", "completions", "tools", "models", "ledger"],

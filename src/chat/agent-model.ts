@@ -47,7 +47,7 @@ export function createAgentModel(deps: {
         return { ...outcomeOf(answer), response: chatAnswer(answer) };
       },
       async stream(call) {
-        const events = createChatEvents(call.request_id);
+        const events = createChatEvents(call.request_id, call.request.stream_options?.include_usage === true);
         const signal = AbortSignal.any([call.signal, events.left]);
         const begun = await turn(call, { request_id: call.request_id, signal, onText: events.onText });
         return completionStream(begun, await events.open(begun));
@@ -84,17 +84,12 @@ function outcomeOf(turn: FinishedTurn): CompletionOutcome {
 }
 
 /**
- * The request as a turn of the agent. The agent's own sampling and caps apply; fields that would change the shape of
- * the answer are rejected.
+ * The request as a turn of the agent. The agent's own sampling, caps and tools apply; the caller's tools are ignored.
+ * Fields that would change the shape of the answer are rejected.
  */
 function chatOf(asked: ChatRequest): AgentChat {
   const request = forwardedRequest(asked, { ...AS_MODEL, id: asked.model });
-  if ((request.tools?.length ?? 0) > 0) {
-    throw errors.invalidValue(
-      "tools",
-      "An agent brings its own tools. Leave tools out, and set the agent's tools_config.",
-    );
-  }
+  if ((request.n ?? 1) > 1) throw errors.invalidValue("n", "An agent gives one answer. Leave n out.");
   if (request.response_format !== undefined && request.response_format.type !== "text") {
     throw errors.invalidValue("response_format", "An agent answers in text. Leave response_format out.");
   }

@@ -47,20 +47,24 @@ export function chatAnswer(turn: FinishedTurn) {
 }
 
 /** One event of a streamed answer. */
-export function chatChunk(
-  turn: Named,
-  delta: { role?: "assistant"; content?: string },
-  last: { finish_reason: FinishReason } | null = null,
-): string {
-  const choices = [{ index: 0, delta, finish_reason: last?.finish_reason ?? null }];
+export function chatChunk(turn: Named, delta: { role?: "assistant"; content?: string }): string {
+  const choices = [{ index: 0, delta, finish_reason: null }];
   return event({ ...identity(turn), object: "chat.completion.chunk", choices });
 }
 
-/** The last events: the usage of the whole run, and the end marker. */
-export function chatEnd(turn: FinishedTurn): string {
-  const { run, usage } = turn;
-  const chunk = { ...identity(turn), object: "chat.completion.chunk", choices: [], usage, ...routingOf(run) };
-  return `${event(chunk)}data: [DONE]\n\n`;
+/** The last events: the finish reason, the usage of the whole run, and the end marker. See `include_usage`. */
+export function chatEnd(turn: FinishedTurn, include_usage: boolean): string {
+  const { run, usage, finish_reason } = turn;
+  const finish = {
+    ...identity(turn),
+    object: "chat.completion.chunk",
+    choices: [{ index: 0, delta: {}, finish_reason }],
+  };
+  const added = { usage, ...routingOf(run) };
+  const last = include_usage
+    ? event(finish) + event({ ...finish, choices: [], ...added })
+    : event({ ...finish, ...added });
+  return `${last}data: [DONE]\n\n`;
 }
 
 function event(value: unknown): string {

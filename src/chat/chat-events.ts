@@ -5,9 +5,9 @@ import { chatChunk, chatEnd } from "./chat-answer.ts";
 
 /**
  * A turn's answer as server-sent events. They begin with the first text, so an earlier failure is answered with its own
- * status. A later failure becomes an error event.
+ * status. A later failure becomes an error event. `include_usage`: the usage has a chunk of its own.
  */
-export function createChatEvents(request_id: string) {
+export function createChatEvents(request_id: string, include_usage = false) {
   const left = new AbortController();
   const texts: string[] = [];
   let news = Promise.withResolvers<void>();
@@ -32,7 +32,7 @@ export function createChatEvents(request_id: string) {
     for (let text = first; text !== null; text = await nextText(over)) yield chatChunk(turn, { content: text });
     try {
       const finished = await turn.finished;
-      yield chatChunk(finished, {}, finished) + chatEnd(finished);
+      yield chatEnd(finished, include_usage);
     } catch (error) {
       yield errorEvent(error, request_id);
     }

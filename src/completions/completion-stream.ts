@@ -7,6 +7,8 @@ import type { CompletionCall, CompletionOutcome, CompletionStream } from "./comp
 import { type Reservation, release, settle } from "./reservation.ts";
 
 const DONE = { done: true, value: undefined } as const;
+/** A quote inside a JSON string is escaped, so this matches only the field. */
+const FINISH_REASON = /"finish_reason"\s*:\s*"/;
 
 /** A reserved call whose first events have arrived. */
 export interface OpenStream {
@@ -28,6 +30,7 @@ export function createCompletionStream(
   open: OpenStream,
 ): CompletionStream {
   const { reservation, stream, routing } = open;
+  const last = createLastChunk(call.request.stream_options?.include_usage === true);
   let ahead: IteratorResult<string> | null = open.first;
   let closed = false;
   let overdue = false;
@@ -69,18 +72,23 @@ export function createCompletionStream(
     if (closed && !overdue) return DONE;
     try {
       if (overdue) throw errors.upstreamTimeout();
-      is_waiting = true;
-      const step = ahead ?? (await stream.blocks.next());
-      is_waiting = false;
-      ahead = null;
-      if (step.done !== true) return { done: false, value: step.value };
+      for (;;) {
+        is_waiting = true;
+        const step = ahead ?? (await stream.blocks.next());
+        is_waiting = false;
+        ahead = null;
+        if (step.done === true) break;
+        const value = last.pass(step.value);
+        if (value !== "") return { done: false, value };
+      }
       const charged = await close(true);
-      return { done: false, value: lastEvents(charged, { stream, model_id: reservation.model.id }) };
+      return { done: false, value: last.withUsage(charged, { ...stream.identity(), model: reservation.model.id }) };
     } catch (error) {
       overdue = false;
       const charged = await close(false);
       if (call.signal.aborted) return DONE;
-      return { done: false, value: errorEvent(error, { charged: charged !== null, request_id: call.request_id }) };
+      const failure = errorEvent(error, { charged: charged !== null, request_id: call.request_id });
+      return { done: false, value: last.held() + failure };
     }
   }
 
@@ -119,20 +127,36 @@ export function endedStream(outcome: CompletionOutcome): CompletionStream {
   };
 }
 
-/** The chunk with usage, which is always sent, and the end. */
-function lastEvents(
-  outcome: CompletionOutcome | null,
-  { stream, model_id }: { stream: ProviderStream; model_id: string },
-): string {
-  const chunk = {
-    ...stream.identity(),
-    object: "chat.completion.chunk",
-    model: model_id,
-    choices: [],
-    usage: outcome?.usage,
-    routing: outcome?.routing,
+/**
+ * The end of a stream. The usage has a chunk of its own if the caller asked for it with `include_usage`. Otherwise the
+ * chunk with the finish reason carries it, because many clients read `choices[0]` of every chunk.
+ */
+function createLastChunk(has_own_chunk: boolean) {
+  let held = "";
+  return {
+    /** The events of a block that can be written now. */
+    pass(block: string): string {
+      if (has_own_chunk || !FINISH_REASON.test(block)) return block;
+      let out = "";
+      for (const event of block.split(/(?<=\n\n)/)) {
+        if (!FINISH_REASON.test(event)) out += event;
+        else {
+          out += held;
+          held = event;
+        }
+      }
+      return out;
+    },
+    held: () => held,
+    withUsage(outcome: CompletionOutcome | null, identity: { id: string; created: number; model: string }): string {
+      const added = { usage: outcome?.usage, routing: outcome?.routing };
+      const choices = has_own_chunk ? [] : [{ index: 0, delta: {}, finish_reason: "stop" }];
+      const own = { ...identity, object: "chat.completion.chunk", choices };
+      const data = held.split("\n").filter((line) => line.startsWith("data:"));
+      const chunk = held === "" ? own : (JSON.parse(data.map((line) => line.slice(5)).join("\n")) as object);
+      return `data: ${JSON.stringify({ ...chunk, ...added })}\n\ndata: [DONE]\n\n`;
+    },
   };
-  return `data: ${JSON.stringify(chunk)}\n\ndata: [DONE]\n\n`;
 }
 
 /** The event for a failure after the first byte, in the shape that OpenAI's clients throw as an error. */

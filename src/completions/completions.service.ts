@@ -1,9 +1,10 @@
-import type { Routing } from "../contract/completions.ts";
+import type { ChatRequest, Routing } from "../contract/completions.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
+import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
@@ -173,7 +174,14 @@ export function createCompletions(options: {
     return agent;
   }
 
-  return { complete, stream, idle };
+  function estimate(request: ChatRequest): number {
+    const { model } = request;
+    const is_known = model === "auto" || agentIdOf(model) !== null || models.find(model) !== null;
+    if (!is_known) throw errors.modelNotFound(model, models.nearest(model));
+    return estimateTokens(promptText(request));
+  }
+
+  return { complete, stream, estimate, idle };
 }
 
 /** Whether an attempt ended because its caller left. A failure of the provider itself costs nothing. */

@@ -6,6 +6,8 @@ import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts"
 export interface CompletionCall {
   request: ChatRequest;
   caller: Pick<Caller, "user_id" | "api_key_id" | "key_budget_tokens">;
+  /** Headers of the caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. */
+  provider_headers?: Readonly<Record<string, string>>;
   agent_id: string | null;
   run_id: string | null;
   /** Permanent id of the charge, so that it is made once: new for each call, or a run step's recorded id. */
@@ -73,6 +75,8 @@ export interface Completions {
    * between sending and the first event, the stream has no events, and its outcome is the charge for the input.
    */
   stream(call: CompletionCall): Promise<CompletionStream>;
+  /** Estimates the input tokens of a request. Throws 404 for an unknown model. */
+  estimate(request: ChatRequest): number;
   /**
    * Called when the process stops; resolves once no charge is pending. A charge outlives the request of a caller that
    * left.

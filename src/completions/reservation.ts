@@ -50,14 +50,20 @@ export async function reserve(
     request,
     max_output_tokens: Math.min(asked ?? model.max_output_tokens, model.max_output_tokens),
     stream: call.request.stream === true,
+    ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
   });
   refuseTooLong(first);
   const { input_tokens } = first;
+  // Each choice is generated up to the cap, and all of them are billed.
+  const choices = request.n ?? 1;
+  if (choices > 1 && model.rehearsal) throw errors.unsupportedParameter("n");
+  const worstOf = (output_tokens: number) =>
+    worstCaseTokens(model, { input_tokens, max_output_tokens: output_tokens * choices });
   const cap = asked === null ? roomFor(model, first.likely_tokens) : first.max_output_tokens;
-  const worst = worstCaseTokens(model, { input_tokens, max_output_tokens: cap });
+  const worst = worstOf(cap);
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
-  const minimum_tokens = worstCaseTokens(model, { input_tokens, max_output_tokens: least });
+  const minimum_tokens = worstOf(least);
   if (minimum_tokens > amount_tokens) throw errors.conflict("budget_exceeded", OVER_RUN);
   const { hold_id, request_id, agent_id, run_id } = call;
   const hold = await ledger.hold({
@@ -69,7 +75,12 @@ export async function reserve(
     agent_budget: call.agent_budget ?? null,
     amount_tokens,
     minimum_tokens,
-    estimate: { model: model.id, input_tokens, max_output_tokens: cap, ...chargedRates(model, price_version) },
+    estimate: {
+      model: model.id,
+      input_tokens,
+      max_output_tokens: cap * choices,
+      ...chargedRates(model, price_version),
+    },
     ...(call.intent === undefined ? {} : { rider: call.intent.rider }),
   });
   call.intent?.onWritten();
@@ -77,10 +88,11 @@ export async function reserve(
     const { code } = hold;
     if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH, MONTHLY_CAP);
     const means = await meansOf(call.caller.user_id);
-    throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, amount_tokens });
+    throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, choices, amount_tokens });
   }
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
-  return { model, request: { ...first, max_output_tokens: Math.min(cap, affordable) }, price_version };
+  const max_output_tokens = Math.min(cap, Math.floor(affordable / choices));
+  return { model, request: { ...first, max_output_tokens }, price_version };
 }
 
 /** An answer to a reservation. */
@@ -172,8 +184,9 @@ function paymentError(
     model,
     input_tokens,
     cap,
+    choices,
     amount_tokens,
-  }: { model: Model; input_tokens: number; cap: number; amount_tokens: number },
+  }: { model: Model; input_tokens: number; cap: number; choices: number; amount_tokens: number },
 ): PurserError {
   const affordable = affordableOutputTokens(model, { amount_tokens: available, input_tokens });
   const figures = {
@@ -181,7 +194,7 @@ function paymentError(
     available,
     held,
     shortfall: Math.max(0, amount_tokens - available),
-    max_affordable_output_tokens: Math.min(cap, affordable),
+    max_affordable_output_tokens: Math.min(cap, Math.floor(affordable / choices)),
   };
   return errors.payment(code, figures, means);
 }

@@ -8,26 +8,81 @@ import { failures, json, jsonBody, tokensSchema } from "./common.ts";
  * model's provider receives (contract 2).
  */
 
+/** A call of a function. `extra_content` is its provider's own data and must be sent back unchanged. */
 export interface ToolCall {
   id: string;
   type: "function";
   function: { name: string; arguments: string };
+  extra_content?: ExtraContent | undefined;
 }
 
-/** A part of a message: text, an image, or a provider's own type. */
+/** A call of a `custom` tool, whose input is any text. */
+export interface CustomToolCall {
+  id: string;
+  type: "custom";
+  custom: { name: string; input: string };
+  extra_content?: ExtraContent | undefined;
+}
+
+export type AnyToolCall = ToolCall | CustomToolCall;
+
+/** Gemini's thought signature in the shape of its OpenAI-compatible API. `model` is the model that made it. */
+export interface ExtraContent {
+  google?: { thought_signature?: string | undefined; model?: string | undefined } | undefined;
+  [provider: string]: unknown;
+}
+
+/**
+ * A piece of a model's reasoning in OpenRouter's shape. `signature` and `data` are opaque. A piece returns only to a
+ * provider of the same `format` and, where `model` is given, only to that model; otherwise it is dropped.
+ */
+export interface ReasoningDetail {
+  type: "reasoning.summary" | "reasoning.text" | "reasoning.encrypted";
+  summary?: string | undefined;
+  text?: string | undefined;
+  signature?: string | null | undefined;
+  data?: string | undefined;
+  /** The provider's id of the reasoning item that the piece belongs to. */
+  id?: string | null | undefined;
+  format?: ReasoningFormat | (string & {}) | null | undefined;
+  /** The position of the piece among the blocks of its answer: reasoning, text and calls. */
+  index?: number | undefined;
+  /** The id of the model that made it. */
+  model?: string | undefined;
+  [field: string]: unknown;
+}
+
+export type ReasoningFormat = "openai-responses-v1" | "anthropic-claude-v1" | "google-gemini-v1";
+
+/** A hint that the prompt up to here is worth caching. Dropped where the provider has no such hint. */
+export interface CacheControl {
+  type: "ephemeral";
+  ttl?: "5m" | "1h" | undefined;
+}
+
+/** A part of a message: text, an image, a file, audio, or a provider's own type. */
 export interface ContentPart {
   type: string;
   text?: string | undefined;
   image_url?: { url: string; detail?: string | undefined } | undefined;
+  file?: { file_data?: string | undefined; file_id?: string | undefined; filename?: string | undefined } | undefined;
+  input_audio?: { data: string; format: string } | undefined;
+  cache_control?: CacheControl | undefined;
   [field: string]: unknown;
 }
 
+/** `content` of a tool message may hold text and images. */
 export interface ChatMessage {
   role: "system" | "developer" | "user" | "assistant" | "tool";
   content?: string | ContentPart[] | null | undefined;
   name?: string | undefined;
-  tool_calls?: ToolCall[] | null | undefined;
+  tool_calls?: AnyToolCall[] | null | undefined;
   tool_call_id?: string | undefined;
+  cache_control?: CacheControl | undefined;
+  /** Of an answer: its reasoning. */
+  reasoning_details?: ReasoningDetail[] | null | undefined;
+  /** Of an answer: the id of the model that made it. Its reasoning is dropped before another model gets it. */
+  model?: string | undefined;
   [field: string]: unknown;
 }
 
@@ -39,9 +94,27 @@ export interface FunctionTool {
     parameters?: Record<string, unknown> | null | undefined;
     strict?: boolean | null | undefined;
   };
+  cache_control?: CacheControl | undefined;
 }
 
-export type ToolChoice = "none" | "auto" | "required" | { type: "function"; function: { name: string } };
+/** A tool whose input is text, optionally in a grammar. Only some providers sell it. */
+export interface CustomTool {
+  type: "custom";
+  custom: {
+    name: string;
+    description?: string | null | undefined;
+    format?: Record<string, unknown> | null | undefined;
+  };
+}
+
+export type Tool = FunctionTool | CustomTool;
+
+export type ToolChoice =
+  | "none"
+  | "auto"
+  | "required"
+  | { type: "function"; function: { name: string } }
+  | { type: "custom"; custom: { name: string } };
 
 export type ResponseFormat =
   | { type: "text" }
@@ -59,7 +132,7 @@ export type ResponseFormat =
 export interface ChatRequest {
   model: string;
   messages: ChatMessage[];
-  tools?: FunctionTool[] | undefined;
+  tools?: Tool[] | undefined;
   tool_choice?: ToolChoice | undefined;
   max_tokens?: number | null | undefined;
   max_completion_tokens?: number | null | undefined;
@@ -108,11 +181,48 @@ interface ChatChoice {
     role: "assistant";
     content: string | null;
     reasoning_content?: string;
-    tool_calls?: ToolCall[];
+    reasoning_details?: ReasoningDetail[];
+    tool_calls?: AnyToolCall[];
     [field: string]: unknown;
   };
   finish_reason: FinishReason | null;
   [field: string]: unknown;
+}
+
+/**
+ * What one chunk adds to an answer. `reasoning_content` has the readable reasoning as it is generated;
+ * `reasoning_details` has each finished piece once, whole, with its opaque data.
+ */
+export interface ChatDelta {
+  role?: "assistant";
+  content?: string | null;
+  refusal?: string | null;
+  reasoning_content?: string;
+  reasoning_details?: ReasoningDetail[];
+  tool_calls?: ToolCallDelta[];
+  [field: string]: unknown;
+}
+
+/** A piece of a tool call: `id` and the name come first, the pieces of its text after it. */
+export interface ToolCallDelta {
+  /** The position of the call. Some providers omit it for whole calls. */
+  index?: number;
+  id?: string;
+  type?: "function" | "custom";
+  function?: { name?: string; arguments?: string };
+  custom?: { name?: string; input?: string };
+  extra_content?: ExtraContent;
+}
+
+/** One event of a streamed answer. The last one has no choices and has `usage`. */
+export interface ChatChunk {
+  id: string;
+  object: "chat.completion.chunk";
+  created: number;
+  model: string;
+  choices: { index: number; delta: ChatDelta; finish_reason: FinishReason | null }[];
+  usage?: Usage;
+  routing?: Routing;
 }
 
 export interface ChatResponse {
@@ -130,7 +240,7 @@ const text = z.string();
 const partSchema = z.union([
   z.discriminatedUnion("type", [
     z.looseObject({ type: z.literal("text"), text }),
-    z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.optional() }) }),
+    z.looseObject({ type: z.literal("image_url"), image_url: z.looseObject({ url: text, detail: text.nullish() }) }),
   ]),
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
@@ -141,7 +251,7 @@ const SHORT_LIST = 32;
  * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
  * one is reported.
  */
-function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
+export function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
   return async (list) => {
     if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
     for (const [index, each] of list.entries()) {
@@ -154,7 +264,7 @@ function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
 }
 
 /** An object whose keys are not validated. */
-const mapSchema = z
+export const mapSchema = z
   .custom<Record<string, unknown>>(
     (value) => typeof value === "object" && value !== null && !Array.isArray(value),
     "an object",
@@ -163,11 +273,18 @@ const mapSchema = z
 
 const partsSchema = z.preprocess(upToFault(partSchema), z.array(partSchema).min(1));
 const contentSchema = z.union([text, partsSchema]);
-const toolCallSchema = z.looseObject({
-  id: text,
-  type: z.literal("function"),
-  function: z.looseObject({ name: text, arguments: text }),
-});
+const toolCallSchema = z.discriminatedUnion("type", [
+  z.looseObject({
+    id: text,
+    type: z.literal("function"),
+    function: z.looseObject({ name: text, arguments: text }),
+  }),
+  z.looseObject({
+    id: text,
+    type: z.literal("custom"),
+    custom: z.looseObject({ name: text, input: text }),
+  }),
+]);
 
 const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({ role: z.literal("system"), content: contentSchema }),
@@ -182,7 +299,7 @@ const messageSchema = z.discriminatedUnion("role", [
 ]);
 
 /** Messages, their parts and tool calls together: far more than any model's context holds. */
-const MAX_PIECES = 20_000;
+export const MAX_PIECES = 20_000;
 
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
 async function countedMessages(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
@@ -201,16 +318,20 @@ async function countedMessages(value: unknown, ctx: z.RefinementCtx): Promise<un
 /** The most fields of one object of a request. No provider has half as many. */
 const MAX_FIELDS = 200;
 /** Maps whose keys the caller chooses. */
-const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema"]);
+const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema", "input_schema"]);
 
-/** Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. */
-export async function countedFields(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
-  const path = await wideObject(value);
-  if (path === null) return value;
-  const message = `an object of at most ${MAX_FIELDS} fields`;
-  // The whole request has no param, so name a required field.
-  ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : ["messages"] });
-  return z.NEVER;
+/**
+ * Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. The whole request has no
+ * param, so its error names the field `main`.
+ */
+export function countedFields(main: string) {
+  return async (value: unknown, ctx: z.RefinementCtx): Promise<unknown> => {
+    const path = await wideObject(value);
+    if (path === null) return value;
+    const message = `an object of at most ${MAX_FIELDS} fields`;
+    ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : [main] });
+    return z.NEVER;
+  };
 }
 
 interface Place {
@@ -242,19 +363,30 @@ function pathOf({ key, within }: Place): (string | number)[] {
   return within === null ? [] : [...pathOf(within), key];
 }
 
+/** The name of a tool, as every provider accepts it. */
+export const toolNameSchema = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -");
 const functionToolSchema = z.looseObject({
   type: z.literal("function"),
   function: z.looseObject({
-    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
+    name: toolNameSchema,
     description: text.nullish(),
     parameters: mapSchema.nullish(),
     strict: z.boolean().nullish(),
   }),
 });
+const customToolSchema = z.looseObject({
+  type: z.literal("custom"),
+  custom: z.looseObject({
+    name: z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "1 to 64 letters, digits, _ and -"),
+    description: text.nullish(),
+    format: mapSchema.nullish(),
+  }),
+});
 /** Tools that a provider executes itself are rejected by type, like other paid options. */
 const toolSchema = z.union([
   functionToolSchema,
-  z.looseObject({ type: z.string().refine((type) => type !== "function", { abort: true }) }),
+  customToolSchema,
+  z.looseObject({ type: z.string().refine((type) => type !== "function" && type !== "custom", { abort: true }) }),
 ]);
 
 const responseFormatSchema = z.discriminatedUnion("type", [
@@ -271,7 +403,9 @@ const responseFormatSchema = z.discriminatedUnion("type", [
   }),
 ]);
 
-const limitSchema = z.number().int().min(1).nullish();
+/** OpenAI's limit of choices. */
+const MAX_CHOICES = 128;
+export const limitSchema = z.number().int().min(1).nullish();
 
 const fieldsSchema = z
   .looseObject({
@@ -282,6 +416,7 @@ const fieldsSchema = z
       .union([
         z.enum(["none", "auto", "required"]),
         z.looseObject({ type: z.literal("function"), function: z.looseObject({ name: text }) }),
+        z.looseObject({ type: z.literal("custom"), custom: z.looseObject({ name: text }) }),
       ])
       .nullish(),
     max_tokens: limitSchema.openapi({ description: "absent: the model's cap, lowered to what the balance affords" }),
@@ -295,12 +430,18 @@ const fieldsSchema = z
     stream: z.boolean().nullish(),
     stream_options: z.looseObject({ include_usage: z.boolean().nullish() }).nullish(),
     response_format: responseFormatSchema.nullish(),
-    n: z.number().int().nullish(),
+    n: z
+      .number()
+      .int()
+      .min(1)
+      .max(MAX_CHOICES)
+      .nullish()
+      .openapi({ description: "each choice is held for and billed" }),
     user: text.nullish(),
   })
   .openapi("ChatCompletionRequest");
 const chatRequestSchema = z
-  .preprocess(countedFields, fieldsSchema)
+  .preprocess(countedFields("messages"), fieldsSchema)
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
 /** Null counts as absent, because programs that send whole objects use it for unused fields. */
@@ -310,7 +451,7 @@ async function withoutNulls(request: object): Promise<object> {
 }
 
 const count = z.number().int().min(0);
-const usageSchema = z
+export const usageSchema = z
   .object({
     input_tokens: count.openapi({ description: "raw tokens in the prompt" }),
     output_tokens: count.openapi({ description: "raw tokens generated, reasoning included" }),
@@ -326,7 +467,7 @@ const usageSchema = z
   })
   .openapi("Usage");
 
-const routingSchema = z
+export const routingSchema = z
   .object({
     candidates: z.array(text),
     chosen: text,

@@ -4,6 +4,7 @@ import { errors, PurserError } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { type BodyShare, createBodyBudget } from "./body-budget.ts";
 import { bodyLimitsOf, TEXT_BYTES } from "./body-limits.ts";
+import { decoded, type Encoding, encodingOf } from "./content-encoding.ts";
 import { createJsonParser } from "./json-parser.ts";
 import { createJsonScan, type JsonLimits } from "./json-scan.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
@@ -20,20 +21,25 @@ interface Reading {
   limit: number;
   json: JsonLimits;
   share: BodyShare;
+  /** null: the body is not compressed. */
+  encoding: Encoding | null;
 }
 
-/** Reads the body in blocks and rejects a body over a limit. Does not trust Content-Length. */
-async function readStream(request: Request, { limit, json, share }: Reading): Promise<Buffer<ArrayBuffer>[]> {
+/** Reads the body in blocks and rejects a body over a limit. Does not trust Content-Length. Limits count decoded bytes. */
+async function readStream(request: Request, { limit, json, share, encoding }: Reading): Promise<Buffer<ArrayBuffer>[]> {
   const scan = createJsonScan(json);
   const blocks = createBlocks();
   let bytes = 0;
   let fault: string | null = null;
-  const stream: AsyncIterable<Uint8Array> | null = request.body;
+  const { body } = request;
+  const stream: AsyncIterable<Uint8Array> | null =
+    body === null || encoding === null ? body : decoded(body as never, encoding);
+  const dropped = encoding === null ? MAX_DROPPED_BYTES : 0;
   share.beginUpload();
   try {
     for await (const chunk of stream ?? []) {
       bytes += chunk.byteLength;
-      if (bytes > limit + MAX_DROPPED_BYTES) break;
+      if (bytes > limit + dropped) break;
       // The rest of a rejected body is read and dropped: many clients read no answer before they have sent everything.
       if (fault !== null || bytes > limit) continue;
       share.take(chunk.byteLength);
@@ -85,7 +91,7 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer<ArrayBuff
   const length = Number(declared ?? Number.POSITIVE_INFINITY);
   if (declared !== undefined && length > reading.limit) throw errors.bodyTooLarge(reading.limit);
   if (length === 0) return [];
-  if (length > ONE_PIECE_BYTES) return await readStream(c.req.raw, reading);
+  if (length > ONE_PIECE_BYTES || reading.encoding !== null) return await readStream(c.req.raw, reading);
   reading.share.take(length);
   const bytes = Buffer.from(await c.req.arrayBuffer());
   if (isTurnUsed()) await untilTurn();
@@ -108,9 +114,10 @@ export function jsonBodies(
 
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
     const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
-    const blocks = await readBytes(c, { limit, json, share }).catch((error: unknown) => {
+    const encoding = encodingOf(c.req.header("Content-Encoding"));
+    const blocks = await readBytes(c, { limit, json, share, encoding }).catch((error: unknown) => {
       // The connection ended or was too slow, which is not a failure of the service.
-      throw error instanceof PurserError ? error : errors.requestTimeout();
+      throw error instanceof PurserError || error instanceof JsonError ? error : errors.requestTimeout();
     });
     const type = c.req.header("Content-Type") ?? "";
     const is_large = blocks.reduce((sum, { length }) => sum + length, 0) > TEXT_BYTES;

@@ -2,9 +2,11 @@ import type { Context } from "hono";
 import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { HttpEnv } from "../contract/caller.ts";
+import { anthropicError } from "../contract/messages-error.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
 
+const MESSAGES = "/api/v1/messages";
 /** `false` stops retries by OpenAI's clients, which otherwise repeat 409 and 5xx. */
 export const SHOULD_RETRY = "X-Should-Retry";
 
@@ -12,6 +14,11 @@ export const SHOULD_RETRY = "X-Should-Retry";
 export function errorBody(error: PurserError, request_id: string) {
   const { type, code, message, param, metadata } = error.shape;
   return { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
+}
+
+/** Anthropic's clients read errors in the shape of its API. */
+function isForAnthropic({ req }: Context<HttpEnv>): boolean {
+  return req.path.startsWith(MESSAGES) || req.header("anthropic-version") !== undefined;
 }
 
 /** Converts a thrown value to an expected failure. Others become `internal` and keep their cause for the log. */
@@ -32,5 +39,6 @@ export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): R
   }
   if (retry_after_s !== undefined) c.header("Retry-After", String(Math.max(1, Math.ceil(retry_after_s))));
   if (has_acted) c.header(SHOULD_RETRY, "false");
-  return c.json(errorBody(error, request_id), status as ContentfulStatusCode);
+  const body = isForAnthropic(c) ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
+  return c.json(body, status as ContentfulStatusCode);
 }

@@ -11,6 +11,10 @@ export function rateLimit(per_minute: number, whoOf: (c: Context<HttpEnv>) => st
     c.header("RateLimit-Limit", String(per_minute));
     c.header("RateLimit-Remaining", String(Math.floor(left)));
     c.header("RateLimit-Reset", String(Math.ceil(full_in_s)));
+    // OpenAI's names and format, which its clients read.
+    c.header("X-RateLimit-Limit-Requests", String(per_minute));
+    c.header("X-RateLimit-Remaining-Requests", String(Math.floor(left)));
+    c.header("X-RateLimit-Reset-Requests", `${Math.ceil(full_in_s)}s`);
     if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
     await next();
   };

@@ -13,6 +13,7 @@ import { jsonBodies } from "./body.ts";
 import { LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body-limits.ts";
 import { createClientAddress } from "./client-address.ts";
 import { compressJson } from "./compress.ts";
+import { allowOrigins } from "./cors.ts";
 import { errorResponse } from "./error-response.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
@@ -21,6 +22,7 @@ import { rejectForwardedWrites } from "./local-only.ts";
 import { rejectOtherOrigins, sessionToken } from "./origin-check.ts";
 import { rateLimit } from "./rate-limit.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
+import { createWrongAddress } from "./wrong-address.ts";
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 const PUBLIC_POSTS = new Set([STRIPE_WEBHOOK, LEAKED_KEYS]);
@@ -50,6 +52,8 @@ export interface HttpOptions {
   address: PublicAddress;
   /** CIDRs whose X-Forwarded-For is trusted. */
   trusted_proxies: readonly string[];
+  /** Origins whose pages may call the API with a key. */
+  cors_origins: readonly string[];
   /** Null: the operator API answers 404. */
   admin_key: string | null;
   idempotency: IdempotencyStore;
@@ -65,8 +69,10 @@ export interface HttpOptions {
  * authenticates the caller before it reads a body.
  */
 export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
-  const app = createBareHttp(options, ({ method, path }) => `${method} ${path}`);
+  const app = createBareHttp(options, (c) => wrongAddress(c));
+  const wrongAddress = createWrongAddress(app);
   app.use(compressJson());
+  if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
   const clientAddress = createClientAddress(options.trusted_proxies);
   for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
   app.use("/api/v1/*", guard(options, clientAddress));
@@ -88,26 +94,26 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
 
 /** The HTTP application of a node that serves no API. */
 export function createWorkerHttp(options: Pick<HttpOptions, "log" | "metrics">, routers: HttpRouter[]): HttpRouter {
-  const app = createBareHttp(options, () => "The API (PURSER_ROLE is worker here: ask another node)");
+  const app = createBareHttp(options, () => errors.notFound("The API (PURSER_ROLE is worker here: ask another node)"));
   for (const router of routers) app.route("/", router);
   return app;
 }
 
 /** The HTTP application at PURSER_METRICS_ADDRESS: only health and metrics. */
 export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, probes: HttpRouter): HttpRouter {
-  const app = createBareHttp(options, ({ path }) => `${path} (health and metrics are served here)`);
+  const app = createBareHttp(options, ({ req }) => errors.notFound(`${req.path} (health and metrics are served here)`));
   app.route("/", probes);
   return app;
 }
 
-/** Adds request ids and error bodies. `missing` names the kind of resource in a 404. */
+/** Adds request ids and error bodies. `missing` is the error of an address without a route. */
 function createBareHttp(
   { log, metrics }: Pick<HttpOptions, "log" | "metrics">,
-  missing: (request: HonoRequest) => string,
+  missing: (c: Context<HttpEnv>) => PurserError,
 ): HttpRouter {
   const app = createRouter();
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
-  app.notFound((c) => errorResponse(c as Context<HttpEnv>, errors.notFound(missing(c.req)), log));
+  app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
   app.use(identify(metrics));
   return app;
 }
@@ -123,7 +129,7 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
   };
   const operatorOf = (c: Context<HttpEnv>) => {
     try {
-      return operator(options.admin_key, c.req.header("Authorization"));
+      return operator(options.admin_key, keyHeader(c));
     } catch (error) {
       throw limited(c, error, wrong_keys);
     }
@@ -142,9 +148,16 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
   };
 }
 
+/** `x-api-key` is an Authorization header by another name, for Anthropic's clients. A Bearer key goes before it. */
+function keyHeader(c: Context<HttpEnv>): string | undefined {
+  const authorization = c.req.header("Authorization");
+  const key = c.req.header("x-api-key");
+  return key === undefined || key === "" || /^bearer /i.test(authorization ?? "") ? authorization : `Bearer ${key}`;
+}
+
 /** Prefers a key to a cookie, because a program that sends both means the key. */
 function credentialOf(c: Context<HttpEnv>, options: HttpOptions) {
-  const authorization = c.req.header("Authorization");
+  const authorization = keyHeader(c);
   const token = authorization === undefined ? sessionToken(c, options.address) : null;
   return token === null
     ? { name: `key ${authorization}`, authenticate: () => options.authenticate(authorization) }

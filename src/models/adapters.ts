@@ -1,6 +1,7 @@
 import { createAnthropicProvider } from "./anthropic.adapter.ts";
 import { createGoogleProvider } from "./google.adapter.ts";
 import type { Provider } from "./models.types.ts";
+import { createOpenAiProvider } from "./openai.adapter.ts";
 import { createOpenAiCompatible } from "./openai-compatible.adapter.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
 
@@ -12,14 +13,13 @@ interface Connection {
   api_key: string | null;
 }
 
-/** The adapter of each kind. `openai` differs from `openai-compatible` in the name of the output cap. */
+/** The adapter of each kind. `openai` is the Responses API, `openai-compatible` chat completions. */
 const ADAPTERS: Record<ProviderKind, (connection: Connection) => Provider> = {
-  openai: ({ base_url, api_key }) =>
-    createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field: "max_completion_tokens" }),
+  openai: createOpenAiProvider,
   anthropic: ({ base_url, api_key }) => createAnthropicProvider({ base_url, api_key: api_key ?? "" }),
   google: ({ base_url, api_key }) => createGoogleProvider({ base_url, api_key: api_key ?? "" }),
   "openai-compatible": ({ base_url, api_key }) =>
-    createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key, cap_field: "max_tokens" }),
+    createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key }),
 };
 
 /** The provider, or null if its key is not set. `keys`: by variable name. */

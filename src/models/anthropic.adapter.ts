@@ -1,40 +1,107 @@
-import { boundedFetch, CAP_HEADER, createLanguageModelProvider } from "./language-model.ts";
+import type { ChatRequest } from "../contract/completions.ts";
+import { createLanguageModelProvider } from "./language-model.ts";
+import { type Body, type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
+
+/** The smallest thinking budget that Anthropic accepts. */
+const LEAST_THINKING_TOKENS = 1_024;
+const CONTEXT_EDITING = "context-management-2025-06-27";
 
 /** Anthropic's Messages API. */
 export function createAnthropicProvider(settings: { base_url: string | null; api_key: string }): Provider {
   const { base_url, api_key } = settings;
-  return createLanguageModelProvider(async () => {
+  return createLanguageModelProvider(ANTHROPIC, async () => {
     const { createAnthropic } = await import("@ai-sdk/anthropic");
-    const anthropic = createAnthropic({
-      apiKey: api_key,
-      fetch: cappedFetch,
-      ...(base_url === null ? {} : { baseURL: base_url }),
-    });
-    return (provider_model) => anthropic.languageModel(provider_model);
+    return (provider_model, fetch) => {
+      const connection = { apiKey: api_key, fetch, ...(base_url === null ? {} : { baseURL: base_url }) };
+      return createAnthropic(connection).languageModel(provider_model);
+    };
   });
 }
 
-/** The smallest thinking budget that Anthropic accepts. */
-const LEAST_THINKING_TOKENS = 1_024;
+const ANTHROPIC: Dialect = {
+  name: "anthropic",
+  format: "anthropic-claude-v1",
+  hoists_system: false,
+  takes_custom_tools: false,
+  settings: { temperature: "temperature", top_p: "top_p" },
+  settings_in: null,
+  effort: effortOf,
+  options(request) {
+    const thinking = thinkingOf(request);
+    const { effort } = fieldsOf(request.output_config);
+    const { user_id } = fieldsOf(request.metadata);
+    return options({
+      thinking,
+      // With its own setting for thinking, a request has its own effort or none.
+      effort: thinking === undefined ? undefined : (effort ?? effortOf(request)),
+      disableParallelToolUse: request.parallel_tool_calls === false ? true : undefined,
+      cacheControl: request.cache_control,
+      metadata: typeof user_id === "string" ? { userId: user_id } : undefined,
+      anthropicBeta: editsOf(request) === null ? undefined : [CONTEXT_EDITING],
+    });
+  },
+  details({ text, metadata: { signature, redactedData } }) {
+    if (typeof redactedData === "string") return [{ type: "reasoning.encrypted", data: redactedData }];
+    return [{ type: "reasoning.text", text, ...(typeof signature === "string" ? { signature } : {}) }];
+  },
+  parts: (details) =>
+    details.flatMap(({ type, text = "", signature, data, index = null }) => {
+      const anthropic = type === "reasoning.encrypted" ? { redactedData: data } : { signature };
+      // A block without its signature is invalid.
+      if (typeof Object.values(anthropic)[0] !== "string") return [];
+      return [{ part: { type: "reasoning", text, providerOptions: { anthropic } as never }, index }];
+    }),
+  adjust(body, { request, max_output_tokens }) {
+    const edits = editsOf(request);
+    const edited = edits === null ? body : { ...body, context_management: { edits } };
+    const shown = request.thinking == null ? readable(edited) : edited;
+    return withinCap(shown, { request, cap: max_output_tokens });
+  },
+};
+
+/** `thinking` in the SDK's spelling. */
+function thinkingOf({ thinking }: ChatRequest): Record<string, unknown> | undefined {
+  const { type, budget_tokens, display } = fieldsOf(thinking);
+  if (type === "enabled")
+    return { type, ...(typeof budget_tokens === "number" ? { budgetTokens: budget_tokens } : {}) };
+  if (type === "adaptive") return { type, ...(display === undefined ? {} : { display }) };
+  return type === "disabled" ? { type } : undefined;
+}
+
+/** Edits that only clear the context. A compaction would write tokens that no hold covers, so it is dropped. */
+function editsOf({ context_management }: ChatRequest): unknown[] | null {
+  const { edits } = fieldsOf(context_management);
+  if (!Array.isArray(edits) || edits.length === 0) return null;
+  return edits.every((edit) => String(fieldsOf(edit).type).startsWith("clear_")) ? edits : null;
+}
+
+/** Asks for a readable summary where the model's default is to omit it. */
+function readable(body: Body): Body {
+  const thinking = fieldsOf(body.thinking);
+  return thinking.type === "adaptive" && thinking.display === undefined
+    ? { ...body, thinking: { ...thinking, display: "summarized" } }
+    : body;
+}
 
 /**
  * Keeps the thinking budget within the output cap. The AI SDK adds the budget to the cap: tens of thousands of output
- * tokens without a hold.
+ * tokens without a hold. Budgeted thinking is off after a tool call whose reasoning was dropped, because Anthropic
+ * rejects the request otherwise.
  */
-const cappedFetch: typeof fetch = (input, init = {}) => {
-  const headers = new Headers(init.headers);
-  const cap = Number(headers.get(CAP_HEADER));
-  headers.delete(CAP_HEADER);
-  const body = typeof init.body === "string" ? { body: within(cap, init.body) } : {};
-  return boundedFetch(input, { ...init, ...body, headers: Object.fromEntries(headers) });
-};
+function withinCap(body: Body, { request, cap }: { request: ChatRequest; cap: number }): Body {
+  const { thinking, ...rest } = body;
+  if (fieldsOf(thinking).type !== "enabled") return { ...body, max_tokens: cap };
+  const own = Number(fieldsOf(request.thinking).budget_tokens ?? Infinity);
+  const budget_tokens = own < cap ? own : Math.min(Number(fieldsOf(thinking).budget_tokens ?? 0), Math.floor(cap / 2));
+  const thinks = budget_tokens >= LEAST_THINKING_TOKENS && !isWithoutThought(body.messages);
+  return { ...rest, max_tokens: cap, ...(thinks ? { thinking: { ...(thinking as object), budget_tokens } } : {}) };
+}
 
-function within(cap: number, body: string): string {
-  // Quotes in texts are escaped, so this matches only a field of the request.
-  if (!body.includes('"thinking":{"type":"enabled"')) return body;
-  const { thinking, ...request } = JSON.parse(body) as { thinking?: { budget_tokens?: number } };
-  const budget_tokens = Math.min(thinking?.budget_tokens ?? 0, Math.floor(cap / 2));
-  const thinks = budget_tokens >= LEAST_THINKING_TOKENS ? { thinking: { ...thinking, budget_tokens } } : {};
-  return JSON.stringify({ ...request, max_tokens: cap, ...thinks });
+/** Whether the last answer called tools and has lost its thinking. */
+function isWithoutThought(messages: unknown): boolean {
+  const answers = (Array.isArray(messages) ? messages : []).filter((message) => message.role === "assistant");
+  const blocks: unknown[] = answers.at(-1)?.content ?? [];
+  const types = (Array.isArray(blocks) ? blocks : []).map((block) => fieldsOf(block).type);
+  return types.includes("tool_use") && !String(types[0]).endsWith("thinking");
 }

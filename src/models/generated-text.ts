@@ -1,3 +1,14 @@
+import type { AnyToolCall, Tool, ToolCall } from "../contract/completions.ts";
+
+/** The tool's name and the text that the model gives it: a function's arguments or a custom tool's input. */
+export function calledOf(call: AnyToolCall): ToolCall["function"] {
+  return call.type === "custom" ? { name: call.custom.name, arguments: call.custom.input } : call.function;
+}
+
+export function nameOfTool(tool: Tool): string {
+  return tool.type === "custom" ? tool.custom.name : tool.function.name;
+}
+
 /** The fields of a message or of a stream's delta that hold generated text. */
 const TEXT_FIELDS = ["content", "reasoning_content", "reasoning", "refusal"] as const;
 
@@ -20,8 +31,9 @@ function textOfMessage(message: Record<string, unknown>): string {
   for (const field of TEXT_FIELDS) text += textOf(message[field]);
   if (!Array.isArray(message.tool_calls)) return text;
   for (const call of message.tool_calls) {
-    const { name, arguments: input } = fieldsOf(fieldsOf(call).function);
-    text += textOf(name) + textOf(input);
+    const { function: of_function, custom } = fieldsOf(call);
+    const { name, arguments: given, input } = { ...fieldsOf(of_function), ...fieldsOf(custom) };
+    text += textOf(name) + textOf(given) + textOf(input);
   }
   return text;
 }

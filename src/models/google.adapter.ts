@@ -1,16 +1,51 @@
-import { boundedFetch, createLanguageModelProvider } from "./language-model.ts";
+import { createLanguageModelProvider } from "./language-model.ts";
+import { type Dialect, effortOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
 
 /** Google's Gemini API. */
 export function createGoogleProvider(settings: { base_url: string | null; api_key: string }): Provider {
   const { base_url, api_key } = settings;
-  return createLanguageModelProvider(async () => {
+  return createLanguageModelProvider(GOOGLE, async () => {
     const { createGoogle } = await import("@ai-sdk/google");
-    const google = createGoogle({
-      apiKey: api_key,
-      fetch: boundedFetch,
-      ...(base_url === null ? {} : { baseURL: base_url }),
-    });
-    return (provider_model) => google.languageModel(provider_model);
+    return (provider_model, fetch) => {
+      const connection = { apiKey: api_key, fetch, ...(base_url === null ? {} : { baseURL: base_url }) };
+      return createGoogle(connection).languageModel(provider_model);
+    };
   });
 }
+
+const GOOGLE: Dialect = {
+  name: "google",
+  format: "google-gemini-v1",
+  hoists_system: true,
+  takes_custom_tools: false,
+  settings: {
+    temperature: "temperature",
+    top_p: "topP",
+    seed: "seed",
+    presence_penalty: "presencePenalty",
+    frequency_penalty: "frequencyPenalty",
+  },
+  settings_in: "generationConfig",
+  effort: effortOf,
+  options(request) {
+    const effort = effortOf(request);
+    const thinks = effort !== undefined && effort !== "none";
+    return options({ thinkingConfig: thinks ? { includeThoughts: true } : undefined });
+  },
+  /** The signature of a text is a block without a text; that of a call is in the call's `extra_content`. */
+  details({ text, metadata: { thoughtSignature } }) {
+    const signature = typeof thoughtSignature === "string" ? thoughtSignature : undefined;
+    if (text === "" && signature !== undefined) return [{ type: "reasoning.encrypted", data: signature }];
+    return [{ type: "reasoning.text", text, ...(signature === undefined ? {} : { signature }) }];
+  },
+  parts: (details) =>
+    details.flatMap(({ type, text = "", signature, index = null }) => {
+      // Thoughts without a signature are for people.
+      if (type !== "reasoning.text" || typeof signature !== "string") return [];
+      return [
+        { part: { type: "reasoning", text, providerOptions: { google: { thoughtSignature: signature } } }, index },
+      ];
+    }),
+  adjust: (body) => body,
+};

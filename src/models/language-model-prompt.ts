@@ -1,68 +1,92 @@
-import type { createAnthropic } from "@ai-sdk/anthropic";
-import type { ChatMessage, ChatRequest, ContentPart, ResponseFormat, ToolChoice } from "../contract/completions.ts";
+import type {
+  AnyToolCall,
+  CacheControl,
+  ChatMessage,
+  ChatRequest,
+  ContentPart,
+  ResponseFormat,
+  ToolChoice,
+} from "../contract/completions.ts";
 import { errors } from "../errors.ts";
-import { type ProviderKind, traitsOf } from "./providers.ts";
+import { calledOf } from "./generated-text.ts";
+import type { AssistantPart, Dialect, LanguageModelCall, PromptMessage } from "./language-model-dialect.ts";
+import type { Model } from "./models.types.ts";
+import { traitsOf } from "./providers.ts";
 
 /** Converts OpenAI's request to a call of the AI SDK's language models (their specification v4). Pure. */
 
-/** One model of a provider of the AI SDK. The type is the same for all providers. */
-export type LanguageModel = ReturnType<ReturnType<typeof createAnthropic>["languageModel"]>;
-export type LanguageModelCall = Parameters<LanguageModel["doGenerate"]>[0];
 type Prompt = LanguageModelCall["prompt"];
-type PromptMessage = Prompt[number];
 type UserPart = Extract<PromptMessage, { role: "user" }>["content"][number];
-type AssistantPart = Extract<PromptMessage, { role: "assistant" }>["content"][number];
-type FunctionToolOf<Tool> = Extract<Tool, { type: "function" }>;
-type Tool = FunctionToolOf<NonNullable<LanguageModelCall["tools"]>[number]>;
+type ResultPart = Extract<PromptMessage, { role: "tool" }>["content"][number];
+type Output = Extract<ResultPart, { type: "tool-result" }>["output"];
+type Tools = NonNullable<LanguageModelCall["tools"]>;
+type Schema = Extract<Tools[number], { type: "function" }>["inputSchema"];
 
 const DATA_URL = /^data:([a-z0-9.+-]+\/[a-z0-9.+-]+);base64,(.+)$/is;
 const AUDIO_TYPES: Readonly<Record<string, string>> = { wav: "audio/wav", mp3: "audio/mpeg" };
-const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
+
+/** The model that a call is converted for. */
+interface Target {
+  model: Model;
+  dialect: Dialect;
+}
 
 /** The whole call, without signal and output cap. Throws 400 for content that cannot be converted. */
-export function languageModelCall(request: ChatRequest, kind: ProviderKind): Omit<LanguageModelCall, "abortSignal"> {
+export function languageModelCall(request: ChatRequest, target: Target): Omit<LanguageModelCall, "abortSignal"> {
+  const { model, dialect } = target;
   const { temperature, top_p, presence_penalty, frequency_penalty, seed, stop, response_format, tool_choice } = request;
-  const { one_tool_at_a_time } = traitsOf(kind);
-  const is_limited = one_tool_at_a_time !== undefined && request.parallel_tool_calls === false;
-  const effort = EFFORTS.find((each) => each === request.reasoning_effort);
+  const effort = dialect.effort(request);
   return {
-    prompt: promptOf(request.messages, kind),
+    prompt: promptOf(request.messages, target),
     ...(temperature == null ? {} : { temperature }),
     ...(top_p == null ? {} : { topP: top_p }),
     ...(presence_penalty == null ? {} : { presencePenalty: presence_penalty }),
     ...(frequency_penalty == null ? {} : { frequencyPenalty: frequency_penalty }),
     ...(seed == null ? {} : { seed }),
     ...(stop == null ? {} : { stopSequences: typeof stop === "string" ? [stop] : stop }),
-    ...(request.tools == null ? {} : { tools: toolsOf(request.tools) }),
+    ...(request.tools == null ? {} : { tools: toolsOf(request.tools, target) }),
     ...(tool_choice == null ? {} : { toolChoice: toolChoiceOf(tool_choice) }),
     ...(response_format == null ? {} : { responseFormat: responseFormatOf(response_format) }),
     ...(effort === undefined ? {} : { reasoning: effort }),
-    ...(is_limited ? { providerOptions: one_tool_at_a_time } : {}),
+    providerOptions: { [dialect.name]: dialect.options(request, model) },
   };
 }
 
-function promptOf(messages: readonly ChatMessage[], kind: ProviderKind): Prompt {
+function promptOf(messages: readonly ChatMessage[], target: Target): Prompt {
   const tool_names = new Map<string, string>();
   const prompt: Prompt = [];
   for (const [index, message] of messages.entries()) {
-    for (const call of message.tool_calls ?? []) tool_names.set(call.id, call.function.name);
-    if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names });
-    else prompt.push(promptMessage(message, index, kind));
+    for (const call of message.tool_calls ?? []) tool_names.set(call.id, calledOf(call).name);
+    if (message.role === "tool") appendToolResult(prompt, message, { index, tool_names, target });
+    else prompt.push(promptMessage(message, index, target));
   }
-  return prompt;
+  if (!target.dialect.hoists_system) return prompt;
+  return [...prompt.filter(({ role }) => role === "system"), ...prompt.filter(({ role }) => role !== "system")];
 }
 
-function promptMessage(message: ChatMessage, index: number, kind: ProviderKind): PromptMessage {
-  if (message.role === "user") return { role: "user", content: userParts(message, index, kind) };
-  if (message.role === "assistant") return { role: "assistant", content: assistantParts(message, index) };
-  return { role: "system", content: textOf(message) };
+function promptMessage(message: ChatMessage, index: number, target: Target): PromptMessage {
+  const hint = hintOf(message.cache_control, target);
+  if (message.role === "user") return { role: "user", content: userParts(message, index, target), ...hint };
+  if (message.role === "assistant") {
+    return { role: "assistant", content: assistantParts(message, index, target), ...hint };
+  }
+  const parts = typeof message.content === "string" ? [] : (message.content ?? []);
+  const of_parts = parts.findLast(({ cache_control }) => cache_control != null)?.cache_control;
+  return { role: "system", content: textOf(message), ...hintOf(message.cache_control ?? of_parts, target) };
+}
+
+/** The hint that the prompt up to here is worth caching. */
+function hintOf(cache_control: CacheControl | null | undefined, { dialect, model }: Target) {
+  if (cache_control == null || !traitsOf(model.kind).takes_cache_control) return {};
+  const { type, ttl } = cache_control;
+  return { providerOptions: { [dialect.name]: { cacheControl: { type, ...(ttl === undefined ? {} : { ttl }) } } } };
 }
 
 /** Puts the results of one turn into one message: these providers expect the answers to parallel calls together. */
 function appendToolResult(
   prompt: Prompt,
   message: ChatMessage,
-  { index, tool_names }: { index: number; tool_names: Map<string, string> },
+  { index, tool_names, target }: { index: number; tool_names: Map<string, string>; target: Target },
 ): void {
   const id = message.tool_call_id ?? "";
   const name = tool_names.get(id);
@@ -74,24 +98,36 @@ function appendToolResult(
     type: "tool-result" as const,
     toolCallId: id,
     toolName: name,
-    output: { type: "text" as const, value: textOf(message) },
+    output: outputOf(message, index, target),
+    ...hintOf(message.cache_control, target),
   };
   const last = prompt.at(-1);
   if (last?.role === "tool") last.content.push(result);
   else prompt.push({ role: "tool", content: [result] });
 }
 
-function userParts(message: ChatMessage, index: number, kind: ProviderKind): UserPart[] {
-  if (typeof message.content === "string") return [{ type: "text", text: message.content }];
-  return (message.content ?? []).map((part, at) => userPart(part, `messages[${index}].content[${at}]`, kind));
+/** A tool's result: a text, or parts when it has others than texts. */
+function outputOf(message: ChatMessage, index: number, target: Target): Output {
+  const parts = typeof message.content === "string" ? [] : (message.content ?? []);
+  if (parts.every(({ type }) => type === "text")) return { type: "text", value: textOf(message) };
+  const value = parts.map((part, at) => userPart(part, `messages[${index}].content[${at}]`, target));
+  return { type: "content", value };
 }
 
-function userPart(part: ContentPart, param: string, kind: ProviderKind): UserPart {
+function userParts(message: ChatMessage, index: number, target: Target): UserPart[] {
+  if (typeof message.content === "string") return [{ type: "text", text: message.content }];
+  return (message.content ?? []).map((part, at) => ({
+    ...userPart(part, `messages[${index}].content[${at}]`, target),
+    ...hintOf(part.cache_control, target),
+  }));
+}
+
+function userPart(part: ContentPart, param: string, target: Target): UserPart {
   switch (part.type) {
     case "text":
       return { type: "text", text: part.text ?? "" };
     case "image_url":
-      return imagePart(part.image_url?.url ?? "", `${param}.image_url.url`, kind);
+      return imagePart(part, `${param}.image_url.url`, target);
     case "file":
       return filePart(part.file as Record<string, unknown>, `${param}.file`);
     case "input_audio":
@@ -101,20 +137,23 @@ function userPart(part: ContentPart, param: string, kind: ProviderKind): UserPar
   }
 }
 
-function imagePart(address: string, param: string, kind: ProviderKind): UserPart {
+function imagePart({ image_url }: ContentPart, param: string, { dialect, model }: Target): UserPart {
+  const { url: address = "", detail } = image_url ?? {};
+  const shown =
+    dialect.name === "openai" && detail !== undefined ? { providerOptions: { openai: { imageDetail: detail } } } : {};
   const [, mediaType, data] = DATA_URL.exec(address) ?? [];
   if (mediaType !== undefined && data !== undefined) {
-    if (/^image\//i.test(mediaType)) return { type: "file", mediaType, data: { type: "data", data } };
+    if (/^image\//i.test(mediaType)) return { type: "file", mediaType, data: { type: "data", data }, ...shown };
     throw errors.invalidValue(param, `${param} must be a picture: its media type must begin with image/.`);
   }
-  if (!traitsOf(kind).takes_image_addresses) {
+  if (!traitsOf(model.kind).takes_image_addresses) {
     throw errors.invalidValue(param, `${param} must be a data: URL in base64 for this model.`);
   }
   const url = URL.parse(address);
   if (url === null || !/^https?:$/.test(url.protocol)) {
     throw errors.invalidValue(param, "An image is a data: URL in base64 or an http(s) address.");
   }
-  return { type: "file", mediaType: "image/*", data: { type: "url", url } };
+  return { type: "file", mediaType: "image/*", data: { type: "url", url }, ...shown };
 }
 
 function filePart({ file_data, filename }: Record<string, unknown>, param: string): UserPart {
@@ -135,13 +174,56 @@ function audioPart({ data, format }: Record<string, unknown>, param: string): Us
   return { type: "file", mediaType, data: { type: "data", data } };
 }
 
-function assistantParts(message: ChatMessage, index: number): AssistantPart[] {
-  const text = textOf(message);
-  const calls = (message.tool_calls ?? []).map((call, at): AssistantPart => {
-    const input = parsedArguments(call.function.arguments, `messages[${index}].tool_calls[${at}].function.arguments`);
-    return { type: "tool-call", toolCallId: call.id, toolName: call.function.name, input };
-  });
-  return text === "" && calls.length > 0 ? calls : [{ type: "text", text }, ...calls];
+function assistantParts(message: ChatMessage, index: number, target: Target): AssistantPart[] {
+  const { dialect } = target;
+  const calls = (message.tool_calls ?? []).map((call, at) =>
+    callPart(call, `messages[${index}].tool_calls[${at}].function.arguments`, target),
+  );
+  const details = message.reasoning_details ?? [];
+  const reasoning = dialect.parts(details);
+  const text = textPart(message, target);
+  const is_empty = text.text === "" && text.providerOptions === undefined;
+  const others = is_empty && calls.length + reasoning.length > 0 ? calls : [text, ...calls];
+  return inOrder(reasoning, others);
+}
+
+/** Gemini signs a text in a detail of its own. */
+function textPart(message: ChatMessage, { dialect }: Target): Extract<AssistantPart, { type: "text" }> {
+  const text = { type: "text" as const, text: textOf(message) };
+  const signed = (message.reasoning_details ?? []).findLast(({ type }) => type === "reasoning.encrypted");
+  if (dialect.name !== "google" || typeof signed?.data !== "string") return text;
+  return { ...text, providerOptions: { google: { thoughtSignature: signed.data } } };
+}
+
+function callPart(call: AnyToolCall, param: string, { dialect }: Target): AssistantPart {
+  const { name, arguments: given } = calledOf(call);
+  const is_text = call.type === "custom" && dialect.takes_custom_tools;
+  const input = is_text ? given : call.type === "custom" ? { input: given } : parsedArguments(given, param);
+  const signature = dialect.name === "google" ? call.extra_content?.google?.thought_signature : undefined;
+  return {
+    type: "tool-call",
+    toolCallId: call.id,
+    toolName: name,
+    input,
+    ...(typeof signature === "string" ? { providerOptions: { google: { thoughtSignature: signature } } } : {}),
+  };
+}
+
+/** The blocks of an answer in their order: reasoning at its recorded position, or first. */
+function inOrder(reasoning: ReturnType<Dialect["parts"]>, others: readonly AssistantPart[]): AssistantPart[] {
+  const waiting = [...reasoning];
+  const blocks: AssistantPart[] = [];
+  const take = (last: boolean) => {
+    while (waiting[0] !== undefined && (last || (waiting[0].index ?? 0) <= blocks.length)) {
+      blocks.push((waiting.shift() as (typeof reasoning)[number]).part);
+    }
+  };
+  for (const other of others) {
+    take(false);
+    blocks.push(other);
+  }
+  take(true);
+  return blocks;
 }
 
 function parsedArguments(text: string, param: string): unknown {
@@ -152,18 +234,29 @@ function parsedArguments(text: string, param: string): unknown {
   }
 }
 
-function toolsOf(tools: NonNullable<ChatRequest["tools"]>): Tool[] {
-  return tools.map(({ function: { name, description, parameters, strict } }) => ({
-    type: "function",
-    name,
-    inputSchema: (parameters ?? { type: "object", properties: {} }) as Tool["inputSchema"],
-    ...(description == null ? {} : { description }),
-    ...(strict == null ? {} : { strict }),
-  }));
+function toolsOf(tools: NonNullable<ChatRequest["tools"]>, target: Target): Tools {
+  return tools.map((tool, index) => {
+    if (tool.type === "custom") {
+      const { name, description, format } = tool.custom;
+      if (!target.dialect.takes_custom_tools) throw errors.unsupportedParameter(`tools[${index}].type`);
+      const args = { ...(description == null ? {} : { description }), ...(format == null ? {} : { format }) };
+      return { type: "provider", id: `${target.dialect.name}.custom`, name, args };
+    }
+    const { name, description, parameters, strict } = tool.function;
+    return {
+      type: "function",
+      name,
+      inputSchema: (parameters ?? { type: "object", properties: {} }) as Schema,
+      ...(description == null ? {} : { description }),
+      ...(strict == null ? {} : { strict }),
+      ...hintOf(tool.cache_control, target),
+    };
+  });
 }
 
 function toolChoiceOf(choice: ToolChoice): NonNullable<LanguageModelCall["toolChoice"]> {
-  return typeof choice === "string" ? { type: choice } : { type: "tool", toolName: choice.function.name };
+  if (typeof choice === "string") return { type: choice };
+  return { type: "tool", toolName: choice.type === "custom" ? choice.custom.name : choice.function.name };
 }
 
 function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall["responseFormat"]> {
@@ -174,7 +267,7 @@ function responseFormatOf(format: ResponseFormat): NonNullable<LanguageModelCall
     type: "json",
     name,
     ...(description == null ? {} : { description }),
-    ...(schema == null ? {} : { schema: schema as Tool["inputSchema"] }),
+    ...(schema == null ? {} : { schema: schema as Schema }),
   };
 }
 

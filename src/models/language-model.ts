@@ -6,24 +6,26 @@ import { jsonBytes } from "../platform/json-bytes.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { generatedText } from "./generated-text.ts";
 import {
+  type AnswerOptions,
   type ChunkChoice,
   countsOfResult,
   createChoiceMapper,
   responseOf,
   type StreamPart,
 } from "./language-model-answer.ts";
-import { type LanguageModel, languageModelCall } from "./language-model-prompt.ts";
+import { type Body, type Dialect, fieldsOf, type LanguageModel } from "./language-model-dialect.ts";
+import { languageModelCall } from "./language-model-prompt.ts";
 import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
-import { traitsOf } from "./providers.ts";
+import { isDefault } from "./request-fields.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 
 /** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
 
-/** Tells an adapter's `fetch` the output cap of the hold; it never leaves the process. */
-export const CAP_HEADER = "x-purser-cap";
+/** Settings of the reasoning and of the context, which the dialect corrects in the body. */
+const ADJUSTED = ["reasoning_effort", "reasoning", "thinking", "output_config", "context_management"];
 
 /** The AI SDK's own errors about a prompt, before it sends a request. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
@@ -32,16 +34,19 @@ const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPro
  * A provider over the AI SDK's language models: one conversion for all APIs that are not OpenAI's. The first call loads
  * the SDK, because most services use only some providers.
  */
-export function createLanguageModelProvider(load: () => Promise<(provider_model: string) => LanguageModel>): Provider {
+export function createLanguageModelProvider(
+  dialect: Dialect,
+  load: () => Promise<(provider_model: string, fetch: typeof globalThis.fetch) => LanguageModel>,
+): Provider {
   let loading: ReturnType<typeof load> | undefined;
-  const languageModel = async ({ provider_model }: Model): Promise<LanguageModel> => {
+  const languageModel = async (request: ProviderRequest): Promise<LanguageModel> => {
     loading ??= load();
-    return (await loading)(provider_model);
+    return (await loading)(request.model.provider_model, fetchFor(request, dialect));
   };
-  const callOf = ({ request, model, max_output_tokens }: ProviderRequest, options: CallOptions) => ({
-    ...languageModelCall(request, model.kind),
+  const callOf = ({ request, model, max_output_tokens, headers }: ProviderRequest, options: CallOptions) => ({
+    ...languageModelCall(request, { model, dialect }),
     maxOutputTokens: max_output_tokens,
-    ...(traitsOf(model.kind).adds_thinking_to_cap ? { headers: { [CAP_HEADER]: String(max_output_tokens) } } : {}),
+    ...(headers === undefined || dialect.name !== "anthropic" ? {} : { headers }),
     abortSignal: AbortSignal.any([
       options.signal,
       AbortSignal.timeout(Math.max(1, Math.ceil(options.deadline_ms - monotonicMs()))),
@@ -56,9 +61,9 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
     async complete(request, options) {
       const { model } = request;
       try {
-        const language_model = await languageModel(model);
+        const language_model = await languageModel(request);
         const result = await noteSent(options.onSent, () => language_model.doGenerate(callOf(request, options)));
-        const response = responseOf(result, { ...newIdentity(), model: model.id });
+        const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
         const counts = countsOfResult(result.usage) ?? estimateCounts(request, generatedText(response.choices));
         return { response, counts };
       } catch (thrown) {
@@ -68,9 +73,9 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
 
     async stream(request, options) {
       try {
-        const language_model = await languageModel(request.model);
+        const language_model = await languageModel(request);
         const { stream } = await noteSent(options.onSent, () => language_model.doStream(callOf(request, options)));
-        return chunkStream(stream.getReader(), request, options);
+        return chunkStream(stream.getReader(), { request, dialect }, options);
       } catch (thrown) {
         throw failureOf(thrown, request.model, options.signal);
       }
@@ -80,12 +85,12 @@ export function createLanguageModelProvider(load: () => Promise<(provider_model:
 
 function chunkStream(
   reader: ReadableStreamDefaultReader<StreamPart>,
-  request: ProviderRequest,
+  { request, dialect }: { request: ProviderRequest; dialect: Dialect },
   { signal }: CallOptions,
 ): ProviderStream {
   const { model } = request;
   const identity = newIdentity();
-  const choiceOf = createChoiceMapper();
+  const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
   const kept: ChunkChoice[] = [];
   let reported: Counts | null = null;
   let finished = false;
@@ -97,6 +102,8 @@ function chunkStream(
         if (done) break;
         if (part.type === "error") throw part.error;
         if (part.type === "finish") {
+          // The SDK also ends a stream that its provider cut off.
+          if (part.finishReason.unified === "other" && part.finishReason.raw === undefined) break;
           reported = countsOfResult(part.usage);
           finished = true;
         }
@@ -138,7 +145,7 @@ function failureOf(thrown: unknown, model: Model, signal: AbortSignal): unknown 
   if (REFUSED_HERE.has(name ?? "")) {
     return errors.invalidValue(
       "messages",
-      `${model.id} cannot take these messages. System messages go first, text and images only.`,
+      `${model.id} cannot take these messages. Check the types of their parts (GET /api/v1/models, supports).`,
     );
   }
   return failureOfThrown(thrown, model, signal);
@@ -148,8 +155,37 @@ function newIdentity(): { id: string; created: number } {
   return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
 }
 
+function answerOptions({ request }: ProviderRequest, dialect: Dialect): AnswerOptions {
+  const custom = (request.tools ?? []).flatMap((tool) => (tool.type === "custom" ? tool.custom.name : []));
+  return { dialect, custom_tools: new Set(custom) };
+}
+
+/** The `fetch` of one call. It corrects the body that the SDK built. */
+function fetchFor(call: ProviderRequest, dialect: Dialect): typeof fetch {
+  const { request, model } = call;
+  const settings = Object.keys(dialect.settings).filter((field) => isSet(field, request[field]));
+  // A body is parsed only where that can matter: a large one takes long.
+  const is_changed = settings.length > 0 || [...ADJUSTED, ...model.forward].some((field) => request[field] != null);
+  if (!is_changed) return boundedFetch;
+  return (input, init = {}) => {
+    const body = dialect.adjust(JSON.parse(String(init.body)) as Body, call);
+    const given = Object.fromEntries(settings.map((field) => [dialect.settings[field], request[field]]));
+    const { settings_in } = dialect;
+    const sent =
+      settings_in === null
+        ? { ...body, ...given }
+        : { ...body, [settings_in]: { ...fieldsOf(body[settings_in]), ...given } };
+    return boundedFetch(input, { ...init, body: JSON.stringify(sent) });
+  };
+}
+
+/** Whether a setting differs from what holds without it. */
+function isSet(field: string, value: unknown): boolean {
+  return value != null && !isDefault(field, value);
+}
+
 /** `fetch` that fails if an answer is larger than any completion. */
-export const boundedFetch: typeof fetch = async (input, init) => {
+const boundedFetch: typeof fetch = async (input, init) => {
   const sent = { ...init, dispatcher: connections } as Parameters<typeof providerFetch>[1];
   const answer = (await providerFetch(input as string | URL, sent)) as unknown as Response;
   if (answer.body === null) return answer;

@@ -77,10 +77,16 @@ export interface Model extends Rates {
   rehearsal: boolean;
 }
 
-/** Raw tokens of one call. `input_tokens` includes cached tokens, `output_tokens` includes reasoning tokens. */
+/** Raw tokens of one call. Cached and written input are disjoint parts of the input; reasoning is part of the output. */
 export interface Counts {
+  /** The whole prompt. */
   input_tokens: number;
+  /** The part of the input that the provider read from its cache. */
   cached_input_tokens: number;
+  /** The part of the input that the provider wrote to its cache, for any time to live. */
+  cache_write_tokens: number;
+  /** The part of `cache_write_tokens` that the cache keeps for an hour. */
+  cache_write_1h_tokens: number;
   output_tokens: number;
   reasoning_tokens: number;
   /** The provider reported no counts or invalid ones: the service counts ceil(UTF-8 bytes / 4). */
@@ -94,6 +100,8 @@ export interface ModelRequest {
   /** The most tokens that the provider may generate; always sent. */
   readonly max_output_tokens: number;
   readonly stream: boolean;
+  /** Headers of the caller for a provider with Anthropic's API. */
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 /** One request in a provider's own terms. It is built before the hold, because its size determines the hold. */
@@ -104,6 +112,11 @@ export interface ProviderRequest extends ModelRequest {
   readonly media_tokens: number;
   /** The tokens of the context window that the input is expected to fill. */
   readonly likely_tokens: number;
+  /**
+   * The longest time to live that the request asks of the provider's cache, which decides the dearest price that its
+   * input can have. Absent: unknown, so any that the model has a rate for.
+   */
+  readonly cache_writes?: "none" | "5m" | "1h";
   /** For providers that get our JSON: the body without its last fields, which depend on `max_output_tokens`. */
   readonly body_start?: Buffer;
 }

@@ -33,12 +33,7 @@ type Answer = Dispatcher.ResponseData;
  * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage;
  * a streamed answer is relayed as the provider's own text.
  */
-export function createOpenAiCompatible(settings: {
-  base_url: string;
-  api_key: string | null;
-  /** OpenAI's newer models reject `max_tokens`; most others accept only that. */
-  cap_field: "max_tokens" | "max_completion_tokens";
-}): Provider {
+export function createOpenAiCompatible(settings: { base_url: string; api_key: string | null }): Provider {
   const { origin, pathname } = new URL(settings.base_url);
   const path = `${pathname.replace(/\/+$/, "")}/chat/completions`;
   const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
@@ -52,7 +47,7 @@ export function createOpenAiCompatible(settings: {
         path,
         method: "POST",
         headers,
-        body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request, settings.cap_field)]),
+        body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request)]),
         signal,
         headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
         bodyTimeout: Math.min(left_ms, SILENCE_MS),
@@ -67,7 +62,7 @@ export function createOpenAiCompatible(settings: {
   return {
     async prepare(call) {
       const body_start = (await jsonBytes(forwardedOf(call.request))).subarray(0, -1);
-      const length = body_start.length + bodyEnd(call, settings.cap_field).length;
+      const length = body_start.length + bodyEnd(call).length;
       return { ...call, body_start, ...heldInput(call, length) };
     },
 
@@ -97,12 +92,10 @@ function forwardedOf(request: ChatRequest): object {
 }
 
 /** The end of the body: the model, the output cap and the request for usage. */
-function bodyEnd(
-  { request, model, max_output_tokens, stream }: ModelRequest,
-  cap_field: "max_tokens" | "max_completion_tokens",
-): Buffer {
+function bodyEnd({ request, model, max_output_tokens, stream }: ModelRequest): Buffer {
   const { max_tokens, max_completion_tokens, stream_options } = request;
-  const field = max_completion_tokens != null && max_tokens == null ? "max_completion_tokens" : cap_field;
+  // Most servers accept only `max_tokens`.
+  const field = max_completion_tokens != null && max_tokens == null ? "max_completion_tokens" : "max_tokens";
   const fields = {
     model: model.provider_model,
     [field]: max_output_tokens,

@@ -10,6 +10,13 @@ const CONTEXT_LENGTH = /context.?length|context.?window|maximum context|too long
 /** A request field in `error.param` of a provider. Other values are not repeated. */
 const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]*(\[\d{1,4}\]|\.[A-Za-z_][A-Za-z0-9_]*){0,8}$/;
 
+/** Settings that a model may reject. */
+const SETTINGS = [
+  ...["temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "tool_choice", "response_format"],
+  ...["reasoning_effort", "parallel_tool_calls", "thinking", "stop_sequences"],
+];
+const MAX_MESSAGE = 2_000;
+
 /** A provider's answer that is not a completion. Only the code and the field name in `body` are read. */
 export interface Refusal {
   status: number;
@@ -75,11 +82,17 @@ function refusal(body: unknown, model: Model): PurserError {
   if (code === "context_length_exceeded" || CONTEXT_LENGTH.test(message)) {
     return errors.contextLengthExceeded(model.context_window);
   }
-  const field = FIELD_NAME.test(param) ? param : "messages";
+  const named = FIELD_NAME.test(param) ? param : namedIn(message);
   return errors.invalidValue(
-    field,
-    `The model's provider refused the request${FIELD_NAME.test(param) ? ` because of ${param}` : ""}. Check it against what ${model.id} accepts.`,
+    named ?? "messages",
+    `The model's provider refused the request${named === null ? "" : ` because of ${named}`}. Check it against what ${model.id} accepts.`,
   );
+}
+
+/** The setting that a provider's message is about. Anthropic and Google name it nowhere else. */
+function namedIn(message: string): string | null {
+  const words = message.slice(0, MAX_MESSAGE).toLowerCase();
+  return SETTINGS.find((field) => words.includes(field) || words.includes(field.replaceAll("_", ""))) ?? null;
 }
 
 function errorFields(body: unknown): { code: string; message: string; param: string } {

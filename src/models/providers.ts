@@ -1,3 +1,5 @@
+import type { ReasoningFormat } from "../contract/completions.ts";
+
 /**
  * The kinds of providers and the providers that are built in, with their keys. Pure. A kind is one entry here and, where it
  * does not share another kind's adapter, one `x.adapter.ts` with its line in `adapters.ts`.
@@ -11,50 +13,73 @@ interface KindTraits {
   readonly needs_address: boolean;
   /** Request fields that are sent in addition to `SERVED_FIELDS`. */
   readonly forwarded_fields: readonly string[];
+  /** `SERVED_FIELDS` that the provider's API does not have. */
+  readonly lacked_fields: readonly string[];
   /** The operator may allow more fields (`forward`), because the request is sent as JSON, not through an SDK. */
   readonly takes_other_fields: boolean;
-  /** Accepts the reasoning and signatures in earlier answers, which models of some providers add. */
-  readonly takes_other_answers: boolean;
   /** Accepts http addresses of pictures. Also false if an address could lead to a film, which costs far more. */
   readonly takes_image_addresses: boolean;
-  /** The SDK adds its thinking budget to the output cap. The adapter gets the cap and keeps the budget within it. */
-  readonly adds_thinking_to_cap?: true;
-  /** The SDK's options for `parallel_tool_calls: false`. */
-  readonly one_tool_at_a_time?: Record<string, Record<string, boolean>>;
+  /** The shape of the reasoning that its models sign or encrypt; null: unknown, it is relayed as it came. */
+  readonly reasoning_format: ReasoningFormat | null;
+  /** Accepts tools of type `custom`. */
+  readonly takes_custom_tools: boolean;
+  /** Accepts `cache_control`. */
+  readonly takes_cache_control: boolean;
 }
 
-const OPENAI_FIELDS = ["user", "parallel_tool_calls", "logit_bias", "logprobs", "top_logprobs", "reasoning_effort"];
-const OPENAI_SHAPED = { takes_other_fields: true, takes_image_addresses: true };
-const BY_SDK = { needs_address: false, takes_other_fields: false, takes_other_answers: false };
+const OPENAI_FIELDS = ["user", "parallel_tool_calls", "reasoning_effort"];
+const REASONING_SETTINGS = ["reasoning_effort", "reasoning", "output_config"];
+const OPENAI_SHAPED = {
+  takes_other_fields: true,
+  takes_image_addresses: true,
+  takes_custom_tools: true,
+  takes_cache_control: false,
+};
+const BY_SDK = { needs_address: false, takes_other_fields: false, takes_custom_tools: false };
 
 export const PROVIDER_KINDS = {
   openai: {
     ...OPENAI_SHAPED,
     api_key_env: "OPENAI_API_KEY",
     needs_address: false,
-    forwarded_fields: [...OPENAI_FIELDS, "verbosity", "prompt_cache_key", "safety_identifier", "store"],
-    takes_other_answers: false,
+    forwarded_fields: [
+      ...OPENAI_FIELDS,
+      ...["reasoning", "verbosity", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"],
+    ],
+    lacked_fields: ["stop", "seed", "presence_penalty", "frequency_penalty"],
+    reasoning_format: "openai-responses-v1",
   },
   anthropic: {
     ...BY_SDK,
     api_key_env: "ANTHROPIC_API_KEY",
-    forwarded_fields: ["parallel_tool_calls", "reasoning_effort"],
+    forwarded_fields: [
+      ...REASONING_SETTINGS,
+      ...["parallel_tool_calls", "thinking", "cache_control", "context_management", "metadata"],
+    ],
+    lacked_fields: ["seed", "presence_penalty", "frequency_penalty"],
     takes_image_addresses: true,
-    adds_thinking_to_cap: true,
-    one_tool_at_a_time: { anthropic: { disableParallelToolUse: true } },
+    reasoning_format: "anthropic-claude-v1",
+    takes_cache_control: true,
   },
   google: {
     ...BY_SDK,
     api_key_env: "GOOGLE_GENERATIVE_AI_API_KEY",
-    forwarded_fields: ["reasoning_effort"],
+    forwarded_fields: REASONING_SETTINGS,
+    lacked_fields: [],
+    reasoning_format: "google-gemini-v1",
+    takes_cache_control: false,
     takes_image_addresses: false,
   },
   "openai-compatible": {
     ...OPENAI_SHAPED,
     api_key_env: null,
     needs_address: true,
-    forwarded_fields: [...OPENAI_FIELDS, "top_k", "min_p", "repetition_penalty"],
-    takes_other_answers: true,
+    forwarded_fields: [
+      ...OPENAI_FIELDS,
+      ...["n", "logit_bias", "logprobs", "top_logprobs", "top_k", "min_p", "repetition_penalty"],
+    ],
+    lacked_fields: [],
+    reasoning_format: null,
   },
 } as const satisfies Record<string, KindTraits>;
 

@@ -35,6 +35,8 @@ export const REHEARSAL: Model = {
   cached_input_rate_micro: null,
 };
 
+const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0, reasoning_tokens: 0 };
+
 /** The final output: whole tokens up to the cap or a stop sequence, or tool calls. */
 interface Generation {
   tokens: string[];
@@ -142,7 +144,7 @@ function tokenStream(generation: Generation, call: ProviderRequest, signal: Call
 }
 
 function countsOf({ input_tokens }: ProviderRequest, output_tokens: number): Counts {
-  return { input_tokens, cached_input_tokens: 0, output_tokens, reasoning_tokens: 0, estimated: false };
+  return { ...NO_PARTS, input_tokens, output_tokens, estimated: false };
 }
 
 function newIdentity(): { id: string; created: number } {

@@ -1,16 +1,17 @@
 import { isDeepStrictEqual } from "node:util";
 import type {
+  AnyToolCall,
   ChatMessage,
   ChatRequest,
   ContentPart,
-  FunctionTool,
   ResponseFormat,
-  ToolCall,
+  Tool,
   ToolChoice,
 } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
+import { callFor, reasoningFor } from "./reasoning.ts";
 
 /**
  * The request fields that reach a provider. A field on no list is rejected: the provider could bill it at another rate
@@ -55,7 +56,7 @@ export const ADVISORY_FIELDS = [
   "verbosity",
 ] as const;
 
-/** Values that request only the default. `store` must have one of them for every provider. */
+/** Values that request only the default. */
 export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   n: [1],
   best_of: [1],
@@ -66,6 +67,11 @@ export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   logprobs: [false],
   top_logprobs: [0],
   logit_bias: [{}],
+  temperature: [1],
+  top_p: [1],
+  presence_penalty: [0],
+  frequency_penalty: [0],
+  stop: [[], ""],
   min_tokens: [0],
 };
 
@@ -73,16 +79,14 @@ const served = new Set<string>(SERVED_FIELDS);
 const advisory = new Set<string>(ADVISORY_FIELDS);
 
 const MESSAGE_FIELDS = new Set(["role", "content", "name", "tool_calls", "tool_call_id", "refusal"]);
-/** Several OpenAI-compatible providers expect a model's reasoning back with its answer; OpenAI rejects it. */
-export const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_details"] as const;
-const ANSWER_FIELDS = new Set<string>([...MESSAGE_FIELDS, ...REASONING_FIELDS]);
-const CALL_FIELDS = new Set(["id", "type", "function"]);
-/** Gemini's OpenAI-compatible API signs its calls in `extra_content`. */
-const SIGNED_CALL_FIELDS = new Set([...CALL_FIELDS, "extra_content"]);
-const CALLED_FIELDS = new Set(["name", "arguments"]);
-const TOOL_FIELDS = new Set(["type", "function"]);
+const CALL_FIELDS = new Set(["id", "type", "function", "custom", "extra_content"]);
+const CALLED_FIELDS = new Set(["name", "arguments", "input"]);
+const TOOL_FIELDS = new Set(["type", "function", "custom"]);
 const FUNCTION_FIELDS = new Set(["name", "description", "parameters", "strict"]);
-const CHOICE_FIELDS = new Set(["type", "function"]);
+const CUSTOM_FIELDS = new Set(["name", "description", "format"]);
+const CHOICE_FIELDS = new Set(["type", "function", "custom"]);
+/** Where a provider takes `cache_control`, it is on tools, messages and their parts. */
+const withCacheHint = (fields: ReadonlySet<string>) => new Set([...fields, "cache_control"]);
 const CHOSEN_FIELDS = new Set(["name"]);
 const FORMAT_FIELDS = new Set(["type"]);
 const SCHEMA_FORMAT_FIELDS = new Set(["type", "json_schema"]);
@@ -104,6 +108,10 @@ const MEDIA_FIELDS: Readonly<Record<string, ReadonlySet<string>>> = {
 /** The field of `supports` that a model must declare to receive a part. */
 const DECLARED_BY = { image_url: "vision", file: "files", input_audio: "audio" } as const;
 
+const HINTED = new Map(
+  [MESSAGE_FIELDS, TOOL_FIELDS, ...Object.values(PART_FIELDS)].map((fields) => [fields, withCacheHint(fields)]),
+);
+
 type Fields = Record<string, unknown>;
 type Target = Pick<Model, "id" | "kind" | "forward" | "supports">;
 
@@ -115,8 +123,10 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
     if (isForwarded(field, value, model)) forwarded[field] = value;
   }
   forwarded.messages = request.messages.map((message, index) => messageOf(message, `messages[${index}]`, model));
-  if (request.tools != null) forwarded.tools = request.tools.map((tool, index) => toolOf(tool, `tools[${index}]`));
-  if (request.tool_choice != null) forwarded.tool_choice = choiceOf(request.tool_choice);
+  if (request.tools != null) {
+    forwarded.tools = request.tools.map((tool, index) => toolOf(tool, `tools[${index}]`, model));
+  }
+  if (request.tool_choice != null) forwarded.tool_choice = choiceOf(request.tool_choice, model);
   if (request.response_format != null) forwarded.response_format = formatOf(request.response_format);
   if (request.stream_options != null) {
     forwarded.stream_options = keep(request.stream_options, STREAM_FIELDS, "stream_options");
@@ -126,18 +136,24 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
 
 /** Whether a field is forwarded. False: it is accepted and dropped. */
 function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
-  if (served.has(field) || forward.includes(field)) return true;
-  const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
-  const is_default = defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
-  if (traitsOf(kind).forwarded_fields.includes(field) && (field !== "store" || is_default)) return true;
-  if (is_default || advisory.has(field)) return false;
+  const { lacked_fields, forwarded_fields } = traitsOf(kind);
+  if (forward.includes(field) || (served.has(field) && !lacked_fields.includes(field))) return true;
+  if (forwarded_fields.includes(field)) return true;
+  if (isDefault(field, value) || advisory.has(field)) return false;
   throw errors.unsupportedParameter(field);
 }
 
+/** Whether a field requests only what holds without it. */
+export function isDefault(field: string, value: unknown): boolean {
+  const defaults = Object.hasOwn(DEFAULT_VALUES, field) ? DEFAULT_VALUES[field] : undefined;
+  return defaults?.some((each) => isDeepStrictEqual(each, value)) ?? false;
+}
+
 function messageOf(message: ChatMessage, param: string, model: Target): ChatMessage {
-  const takes_reasoning = traitsOf(model.kind).takes_other_answers && message.role === "assistant";
-  const kept = keep(message, takes_reasoning ? ANSWER_FIELDS : MESSAGE_FIELDS, param, message.role === "assistant");
-  if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => callOf(call, model));
+  const is_answer = message.role === "assistant";
+  const given = keep(message, hinted(MESSAGE_FIELDS, model), param, is_answer);
+  const kept = is_answer ? { ...given, ...reasoningFor(message, model) } : given;
+  if (message.tool_calls != null) kept.tool_calls = message.tool_calls.map((call) => callOf(call, message, model));
   if (!Array.isArray(message.content)) return kept;
   const content = message.content.map((part, index) => partOf(part, `${param}.content[${index}]`, model));
   return { ...kept, content };
@@ -150,7 +166,7 @@ function partOf(part: ContentPart, param: string, model: Target): ContentPart {
   if (allowed === undefined || (declared_by !== undefined && !model.supports[declared_by])) {
     throw errors.invalidValue(param, `${model.id} takes no parts of type ${type.slice(0, 40)}. ${takenParts(model)}`);
   }
-  const kept = keep(part, allowed, param);
+  const kept = keep(part, hinted(allowed, model), param);
   const inner = MEDIA_FIELDS[type];
   if (inner === undefined) return kept;
   const value = part[type];
@@ -166,15 +182,20 @@ function takenParts({ supports }: Target): string {
 }
 
 /** Other fields of a call belong to the provider that made it, so they are dropped. */
-function callOf(call: ToolCall, { kind }: Target): ToolCall {
-  const kept = keep(call, traitsOf(kind).takes_other_answers ? SIGNED_CALL_FIELDS : CALL_FIELDS, "", true);
-  return { ...kept, function: keep(call.function, CALLED_FIELDS, "", true) };
+function callOf(call: AnyToolCall, message: ChatMessage, model: Target): AnyToolCall {
+  const kept = callFor(keep(call, CALL_FIELDS, "", true), message, model);
+  if (kept.type === "custom") return { ...kept, custom: keep(kept.custom, CALLED_FIELDS, "", true) };
+  return { ...kept, function: keep(kept.function, CALLED_FIELDS, "", true) };
 }
 
-function choiceOf(choice: ToolChoice): ToolChoice {
+function choiceOf(choice: ToolChoice, { kind }: Target): ToolChoice {
   if (typeof choice === "string") return choice;
-  const chosen = keep(choice.function, CHOSEN_FIELDS, "tool_choice.function");
-  return { ...keep(choice, CHOICE_FIELDS, "tool_choice"), function: chosen };
+  const kept = keep(choice, CHOICE_FIELDS, "tool_choice");
+  if (kept.type === "function") {
+    return { ...kept, function: keep(kept.function, CHOSEN_FIELDS, "tool_choice.function") };
+  }
+  if (!traitsOf(kind).takes_custom_tools) throw errors.unsupportedParameter("tool_choice.type");
+  return { ...kept, custom: keep(kept.custom, CHOSEN_FIELDS, "tool_choice.custom") };
 }
 
 function formatOf(format: ResponseFormat): ResponseFormat {
@@ -183,10 +204,17 @@ function formatOf(format: ResponseFormat): ResponseFormat {
   return { ...keep(format, SCHEMA_FORMAT_FIELDS, "response_format"), json_schema };
 }
 
-function toolOf(tool: FunctionTool, param: string): FunctionTool {
-  if (tool.type !== "function") throw errors.unsupportedParameter(`${param}.type`);
-  const kept = keep(tool, TOOL_FIELDS, param);
-  return { ...kept, function: keep(tool.function, FUNCTION_FIELDS, `${param}.function`) };
+function toolOf(tool: Tool, param: string, model: Target): Tool {
+  if (tool.type !== "function" && (tool.type !== "custom" || !traitsOf(model.kind).takes_custom_tools)) {
+    throw errors.unsupportedParameter(`${param}.type`);
+  }
+  const kept = keep(tool, hinted(TOOL_FIELDS, model), param);
+  if (kept.type === "custom") return { ...kept, custom: keep(kept.custom, CUSTOM_FIELDS, `${param}.custom`) };
+  return { ...kept, function: keep(kept.function, FUNCTION_FIELDS, `${param}.function`) };
+}
+
+function hinted(fields: ReadonlySet<string>, { kind }: Target): ReadonlySet<string> {
+  return traitsOf(kind).takes_cache_control ? (HINTED.get(fields) ?? fields) : fields;
 }
 
 /**

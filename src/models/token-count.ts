@@ -1,7 +1,8 @@
 import type { ChatRequest } from "../contract/completions.ts";
+import { calledOf } from "./generated-text.ts";
 import { mediaOf } from "./media-tokens.ts";
 import type { Counts, ModelRequest, ProviderRequest } from "./models.types.ts";
-import { REASONING_FIELDS } from "./request-fields.ts";
+import { REASONING_FIELDS } from "./reasoning.ts";
 
 /**
  * Tokens are estimated from bytes: tokenisers are slow, and quadratic on hostile input. A hold takes half a token per
@@ -38,6 +39,8 @@ export function estimateCounts({ request, media_tokens }: ProviderRequest, outpu
   return {
     input_tokens: estimateTokens(billedText(request)) + media_tokens,
     cached_input_tokens: 0,
+    cache_write_tokens: 0,
+    cache_write_1h_tokens: 0,
     output_tokens: estimateTokens(output),
     reasoning_tokens: 0,
     estimated: true,
@@ -62,7 +65,7 @@ export function isTextOver(request: ChatRequest, tokens: number): boolean {
   for (const message of request.messages) {
     if (typeof message.content === "string") count(message.content);
     else for (const { text, refusal } of message.content ?? []) count([text, refusal]);
-    for (const { function: called } of message.tool_calls ?? []) count([called.name, called.arguments]);
+    for (const call of message.tool_calls ?? []) count(calledOf(call));
     for (const field of BILLED_FIELDS) count(message[field]);
   }
   count(request.tools);
@@ -76,7 +79,7 @@ export function promptText(request: ChatRequest): string {
   for (const message of request.messages) {
     if (typeof message.content === "string") texts.push(message.content);
     else for (const part of message.content ?? []) if (typeof part.text === "string") texts.push(part.text);
-    for (const call of message.tool_calls ?? []) texts.push(call.function.name, call.function.arguments);
+    for (const call of (message.tool_calls ?? []).map(calledOf)) texts.push(call.name, call.arguments);
   }
   if (request.tools != null) texts.push(JSON.stringify(request.tools));
   return texts.join("\n");
@@ -113,24 +116,34 @@ export function countsOfUsage(usage: unknown): Counts | null {
   return checkedCounts({
     input_tokens: prompt_tokens,
     cached_input_tokens: prompt_details.cached_tokens ?? 0,
+    cache_write_tokens: prompt_details.cache_write_tokens ?? 0,
+    cache_write_1h_tokens: prompt_details.cache_write_1h_tokens ?? 0,
     output_tokens: is_beside ? with_reasoning : completion_tokens,
     reasoning_tokens,
   });
 }
 
-/** The counts that a provider reported, or null unless all are integers within bounds and not all are 0. */
+/**
+ * The counts that a provider reported, or null unless input and output are integers within bounds and not both 0. A part
+ * that is invalid counts as 0, and a part is at most what the parts before it leave of the whole.
+ */
 export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, unknown>): Counts | null {
-  const { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens } = reported;
+  const { input_tokens, output_tokens } = reported;
   const isCount = (value: unknown): value is number =>
     typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_REPORTED_TOKENS;
   if (!isCount(input_tokens) || !isCount(output_tokens)) return null;
   // Servers that do not count report 0 and 0, but every prompt has at least one token.
   if (input_tokens + output_tokens === 0) return null;
+  const partOf = (whole: number, part: unknown) => (isCount(part) ? Math.min(part, whole) : 0);
+  const cached_input_tokens = partOf(input_tokens, reported.cached_input_tokens);
+  const cache_write_tokens = partOf(input_tokens - cached_input_tokens, reported.cache_write_tokens);
   return {
     input_tokens,
+    cached_input_tokens,
+    cache_write_tokens,
+    cache_write_1h_tokens: partOf(cache_write_tokens, reported.cache_write_1h_tokens),
     output_tokens,
-    cached_input_tokens: isCount(cached_input_tokens) ? Math.min(cached_input_tokens, input_tokens) : 0,
-    reasoning_tokens: isCount(reasoning_tokens) ? Math.min(reasoning_tokens, output_tokens) : 0,
+    reasoning_tokens: partOf(output_tokens, reported.reasoning_tokens),
     estimated: false,
   };
 }

@@ -14,6 +14,8 @@ interface Listener {
   request_id: string;
   /** Whether the stream's events have names. OpenAI's events have none. */
   named?: boolean;
+  /** The event for a listener that loses access, in the stream's own shape. */
+  errorText?: (error: PurserError) => string;
 }
 
 const HEADERS = {
@@ -29,7 +31,7 @@ const HEADERS = {
  * A listener that loses access meanwhile gets an error event and the end of the stream. Then the feed is left as after
  * a disconnect.
  */
-export function eventStream(source: EventFeed, { live, request_id, named = false }: Listener): Response {
+export function eventStream(source: EventFeed, { live, request_id, named = false, errorText }: Listener): Response {
   let cut = () => {};
   let over = false;
   const end = () => {
@@ -41,7 +43,8 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
     start(controller) {
       cut = () => {
         end();
-        controller.enqueue(Buffer.from(errorText(live.refused.reason, { request_id, named })));
+        const lost = live.refused.reason as PurserError;
+        controller.enqueue(Buffer.from(errorText?.(lost) ?? errorEvent(lost, { request_id, named })));
         controller.close();
         void Promise.resolve(source.leave()).catch(() => {}); // a failed charge is reported where it is made
       };
@@ -66,7 +69,7 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
   return new Response(body, { headers: HEADERS });
 }
 
-function errorText({ shape }: PurserError, { request_id, named }: { request_id: string; named: boolean }): string {
+function errorEvent({ shape }: PurserError, { request_id, named }: { request_id: string; named: boolean }): string {
   const { type, code, message } = shape;
   const data = JSON.stringify({ error: { type, code, message, param: null, request_id } });
   return `${named ? "event: error\n" : ""}data: ${data}\n\n`;

@@ -76,7 +76,8 @@ function missingTools(steps: readonly PastStep[]): string[] {
 
 /** The tool calls that a model step requests. */
 export function callsOf(step: PastStep): readonly ToolCall[] {
-  return (step.result as AssistantMessage | null)?.tool_calls ?? [];
+  // An agent has no custom tools.
+  return ((step.result as AssistantMessage | null)?.tool_calls ?? []) as ToolCall[];
 }
 
 /** The text of a model step; empty when it only called tools. */

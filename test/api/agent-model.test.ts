@@ -86,7 +86,7 @@ it("is no model of anybody else, nor one that does not exist", async () => {
     [user, "agent/../secrets"],
   ] as const) {
     const { status, body } = await caller.post(CHAT, ask(model));
-    expect([status, body.error.code, body.error.param]).toEqual([400, "model_not_found", "model"]);
+    expect([status, body.error.code, body.error.param]).toEqual([404, "model_not_found", "model"]);
   }
   expect(lab.upstream.requests).toEqual([]);
 });
@@ -122,7 +122,7 @@ it("of a disabled agent is 409, without tokens 402, and nothing is run", async (
 });
 
 it.each([
-  ["tools", { tools: [{ type: "function", function: { name: "t" } }] }, "tools"],
+  ["two answers", { n: 2 }, "n"],
   ["a format", { response_format: { type: "json_object" } }, "response_format"],
   [
     "a picture",
@@ -132,6 +132,13 @@ it.each([
 ])("refuses what an agent cannot take: %s", async (_, fields, param) => {
   const { status, body } = await user.post(CHAT, named(fields));
   expect([status, body.error.param]).toEqual([400, param]);
+});
+
+it("ignores the tools of a client, so that coding clients can use an agent", async () => {
+  const tools = [{ type: "function", function: { name: "shell" } }];
+  const { status, body } = await user.post(CHAT, named({ tools, tool_choice: "auto" }));
+  expect([status, body.choices[0].finish_reason]).toEqual([200, "stop"]);
+  expect(lab.upstream.requests.at(-1)?.body.tools ?? []).not.toContainEqual(tools[0]);
 });
 
 it("a caller that hangs up on a stream cancels the run and pays for what was generated", async () => {

@@ -70,7 +70,7 @@ describe("the openai client, unchanged but for baseURL: completions (contract 4)
     expect(new Set(chunks.map((chunk) => chunk.model))).toEqual(new Set(["lab/plain"]));
     const carriers = chunks.filter((chunk) => chunk.usage != null);
     expect(carriers).toEqual([chunks.at(-1)]);
-    expect(carriers[0]).toMatchObject({ object: "chat.completion.chunk", choices: [], usage: cost });
+    expect(carriers[0]).toMatchObject({ choices: [{ delta: {}, finish_reason: "stop" }], usage: cost });
     expect((await charges(user)).map((entry) => entry.amount)).toEqual([-18]);
   });
 
@@ -181,7 +181,7 @@ describe("the openai client's typed errors (contract 2)", () => {
     for (const stream of [false, true]) {
       const error = await thrown(clientOf(user.key).chat.completions.create({ ...ask("gpt-none"), stream } as never));
       expect(error).toBeInstanceOf(BadRequestError);
-      expect(error).toMatchObject({ status: 400, code: "model_not_found", param: "model" });
+      expect(error).toMatchObject({ status: 404, code: "model_not_found", param: "model" });
     }
   });
 

@@ -209,7 +209,7 @@ describe("names", () => {
   it("an unknown one is answered with the nearest", async () => {
     for (const model of ["lab/secnod", "second"]) {
       const { status, body } = await user.post(CHAT, ask(model));
-      expect([status, body.error.code, body.error.param]).toEqual([400, "model_not_found", "model"]);
+      expect([status, body.error.code, body.error.param]).toEqual([404, "model_not_found", "model"]);
       expect(body.error.message).toContain("Did you mean lab/second");
     }
   });

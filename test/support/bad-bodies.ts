@@ -87,8 +87,6 @@ export const BODIES: Record<string, BodyRow> = {
       [message({ content: [{ type: "image_url" }] }), "missing_field", "messages[0].content[0].image_url"],
       [message({ content: [{}] }), "missing_field", "messages[0].content[0].type"],
       [message({ role: "tool" }), "missing_field", "messages[0].tool_call_id"],
-      [{ model: "none/such" }, "model_not_found", "model"],
-      [{ model: "agent/none" }, "model_not_found", "model"],
       ...["max_tokens", "max_completion_tokens"].flatMap((cap) => invalid(cap, 0, -1, 1.5, "many")),
       ...invalid("temperature", 3, "hot"),
       ...invalid("n", "two"),

@@ -196,7 +196,7 @@ async function write(response: ServerResponse, texts: string[]): Promise<void> {
 }
 
 /** Anthropic's answer to a plain request. */
-export function anthropicMessage(content: unknown[], usage: Record<string, number>, stop_reason = "end_turn"): Reply {
+export function anthropicMessage(content: unknown[], usage: Record<string, unknown>, stop_reason = "end_turn"): Reply {
   const message = { id: "msg_1", type: "message", role: "assistant", model: "claude-test", content, stop_reason };
   return json({ ...message, stop_sequence: null, usage });
 }

@@ -4,7 +4,8 @@ import type { Ledger, SettleRequest } from "../../../src/ledger/ledger.types.ts"
 import { monotonicMs } from "../../../src/platform/clock.ts";
 import { modelOf, requestOf } from "../models/model-fixture.ts";
 
-const COUNTS = { input_tokens: 8, cached_input_tokens: 0, output_tokens: 4, reasoning_tokens: 0, estimated: true };
+const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0, reasoning_tokens: 0 };
+const COUNTS = { ...NO_PARTS, input_tokens: 8, output_tokens: 4, estimated: true };
 
 /** A stream whose provider goes on and on, `left_ms` before its time is up. */
 function opened(left_ms: number) {

@@ -20,7 +20,7 @@ let call: ReturnType<typeof callerOf>;
 
 beforeEach(async () => {
   upstream = await startUpstream();
-  const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: "key-of-lab", cap_field: "max_tokens" });
+  const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: "key-of-lab" });
   call = callerOf(provider);
 });
 afterEach(() => upstream.close());
@@ -43,13 +43,9 @@ describe("a request", () => {
     expect(streamed?.body).toMatchObject({ stream: true, stream_options: { include_usage: true }, max_tokens: 50 });
   });
 
-  it("names the cap as OpenAI's newer models want it", async () => {
-    const provider = createOpenAiCompatible({
-      base_url: `${upstream.url}/`,
-      api_key: null,
-      cap_field: "max_completion_tokens",
-    });
-    await callerOf(provider).complete(requestOf({ max_tokens: 7 }));
+  it("names the cap as its caller does", async () => {
+    const provider = createOpenAiCompatible({ base_url: `${upstream.url}/`, api_key: null });
+    await callerOf(provider).complete(requestOf({ max_completion_tokens: 7 }));
     expect(upstream.requests[0]?.body).toMatchObject({ max_completion_tokens: 50 });
     expect(upstream.requests[0]?.body).not.toHaveProperty("max_tokens");
     expect(upstream.requests[0]?.headers).not.toHaveProperty("authorization");
@@ -62,7 +58,7 @@ describe("an answer", () => {
       completion("hi", {
         prompt_tokens: 12,
         completion_tokens: 5,
-        prompt_tokens_details: { cached_tokens: 8 },
+        prompt_tokens_details: { cached_tokens: 8, cache_write_tokens: 3 },
         completion_tokens_details: { reasoning_tokens: 3 },
       }),
     );
@@ -73,6 +69,8 @@ describe("an answer", () => {
       input_tokens: 12,
       output_tokens: 5,
       cached_input_tokens: 8,
+      cache_write_tokens: 3,
+      cache_write_1h_tokens: 0,
       reasoning_tokens: 3,
       estimated: false,
     });
@@ -153,7 +151,6 @@ describe("a refusal upstream", () => {
     const closed = createOpenAiCompatible({
       base_url: "http://127.0.0.1:1/v1",
       api_key: null,
-      cap_field: "max_tokens",
     });
     expect((await failureOf(callerOf(closed).complete())).code).toBe("upstream_error");
     upstream.answer(() => {});
@@ -273,7 +270,7 @@ describe("a stream", () => {
 });
 
 it("holds for half a token a byte and a fixed amount for each image", async () => {
-  const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: null, cap_field: "max_tokens" });
+  const provider = createOpenAiCompatible({ base_url: upstream.url, api_key: null });
   const image = { type: "image_url", image_url: { url: "https://pictures.test/a.png" } };
   const prepare = (content: string | (typeof image)[]) =>
     provider.prepare({

@@ -17,7 +17,7 @@ afterEach(() => upstream.close());
 
 describe("the moment at which a request is sent", () => {
   const providers: [string, (base_url: string) => Provider][] = [
-    ["openai-compatible", (base_url) => createOpenAiCompatible({ base_url, api_key: null, cap_field: "max_tokens" })],
+    ["openai-compatible", (base_url) => createOpenAiCompatible({ base_url, api_key: null })],
     ["anthropic", (base_url) => createAnthropicProvider({ base_url, api_key: "k" })],
     ["google", (base_url) => createGoogleProvider({ base_url, api_key: "k" })],
   ];

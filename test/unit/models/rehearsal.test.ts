@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { ChatMessage, ChatRequest, FunctionTool } from "../../../src/contract/completions.ts";
+import { calledOf } from "../../../src/models/generated-text.ts";
 import { createRehearsal, REHEARSAL, rehearsalTokens } from "../../../src/models/rehearsal.ts";
 
 const provider = createRehearsal();
@@ -18,10 +19,9 @@ async function answer(...args: Parameters<typeof prepared>) {
   const { response, counts } = await provider.complete(await prepared(...args), options);
   const [choice] = response.choices;
   if (choice === undefined) throw new Error("no choice");
-  const calls = (choice.message.tool_calls ?? []).map((call) => [
-    call.function.name,
-    JSON.parse(call.function.arguments) as unknown,
-  ]);
+  const calls = (choice.message.tool_calls ?? [])
+    .map(calledOf)
+    .map((call) => [call.name, JSON.parse(call.arguments) as unknown]);
   return { text: choice.message.content, calls, finish: choice.finish_reason, counts, message: choice.message };
 }
 

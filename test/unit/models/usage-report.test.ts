@@ -20,6 +20,36 @@ test("a plausible report is taken as it is", () => {
   });
 });
 
+test.each([
+  [
+    { cached_tokens: 60, cache_write_tokens: 30 },
+    { cached: 60, written: 30 },
+  ],
+  [
+    { cached_tokens: 60, cache_write_tokens: 60 },
+    { cached: 60, written: 40 },
+  ],
+  [
+    { cached_tokens: 900, cache_write_tokens: 900 },
+    { cached: 100, written: 0 },
+  ],
+  [
+    { cached_tokens: -1, cache_write_tokens: 1.5 },
+    { cached: 0, written: 0 },
+  ],
+  [
+    { cached_tokens: null, cache_write_tokens: "9" },
+    { cached: 0, written: 0 },
+  ],
+  [null, { cached: 0, written: 0 }],
+])("cached and written tokens of %j are disjoint parts of the prompt", (prompt_tokens_details, { cached, written }) => {
+  expect(countsOfUsage({ prompt_tokens: 100, completion_tokens: 7, prompt_tokens_details })).toMatchObject({
+    input_tokens: 100,
+    cached_input_tokens: cached,
+    cache_write_tokens: written,
+  });
+});
+
 test("an estimate counts pictures too", () => {
   const picture = { type: "image_url", image_url: { url: "https://example.com/a.png" } };
   const request = requestOf({ messages: [{ role: "user", content: [{ type: "text", text: "what?" }, picture] }] });

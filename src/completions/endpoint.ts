@@ -1,0 +1,106 @@
+import type { Context } from "hono";
+import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
+import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import { type ErrorShape, PurserError } from "../errors.ts";
+import { type EventFeed, eventStream } from "../platform/event-stream.ts";
+import { newId } from "../platform/ids.ts";
+import { agentIdOf } from "./agent-name.ts";
+import { type ChatChunk, chunksOf } from "./answer-pieces.ts";
+import type { CompletionCall, CompletionStream, Completions } from "./completions.types.ts";
+
+/** The status that proxies use after a caller has hung up; the caller does not receive it. */
+const CLIENT_CLOSED_REQUEST = 499;
+
+const NEVER = new AbortController().signal;
+
+/** Writes chat completions in the shape of another API. One per request. */
+export interface AnswerWriter {
+  whole(response: ChatResponse): object | Promise<object>;
+  /** The events for a chunk, "" if it adds none. */
+  chunk(chunk: ChatChunk): string;
+  /** The events after the last chunk. */
+  end(): string | Promise<string>;
+  /** The events that end a broken stream. */
+  failed(error: Pick<ErrorShape, "type" | "code" | "message">): string;
+  /** The caller's name for a field of the chat completion. */
+  paramOf(param: string): string;
+}
+
+/**
+ * Answers a model call over HTTP: in one piece or streamed, as a chat completion (`writer`: null) or in another shape.
+ * Every endpoint for model calls uses it, so all hold, call and settle in the same way.
+ */
+export async function answerCall(
+  c: Context<HttpEnv>,
+  completions: Completions,
+  {
+    request,
+    writer,
+    provider_headers,
+  }: { request: ChatRequest; writer: AnswerWriter | null; provider_headers?: Record<string, string> },
+): Promise<Response> {
+  const live = request.stream === true || agentIdOf(request.model) !== null ? c.get("live_caller")() : null;
+  const call = { ...callOf(c, request, live), ...(provider_headers === undefined ? {} : { provider_headers }) };
+  try {
+    if (request.stream === true && live !== null) {
+      const events = await completions.stream(call);
+      const feed = writer === null ? feedOf(events) : translated(events, writer);
+      const failure = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
+      if (!call.signal.aborted) return eventStream(feed, { live, request_id: call.request_id, ...failure });
+      await feed.leave();
+      live.refused.throwIfAborted();
+      return new Response(null, { status: CLIENT_CLOSED_REQUEST });
+    }
+    const { response } = await completions.complete(call);
+    return c.json(writer === null ? response : await writer.whole(response), 200);
+  } catch (error) {
+    live?.refused.throwIfAborted();
+    if (call.signal.aborted) return new Response(null, { status: CLIENT_CLOSED_REQUEST });
+    throw writer === null ? error : renamed(error, writer);
+  }
+}
+
+/** `live`: null for an answer in one piece, which is completed even if its caller hangs up. */
+function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
+  const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
+  return {
+    request,
+    caller: { user_id, api_key_id, key_budget_tokens },
+    agent_id: null,
+    run_id: null,
+    hold_id: newId(),
+    request_id: c.get("request_id"),
+    // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
+    // provider charges for it too; a retry with an Idempotency-Key gets it.
+    signal: live === null ? NEVER : AbortSignal.any([c.req.raw.signal, live.refused]),
+  };
+}
+
+function feedOf(events: CompletionStream): EventFeed {
+  return { next: () => events.next(), leave: () => events.return() };
+}
+
+function translated(events: CompletionStream, writer: AnswerWriter): EventFeed {
+  async function next(): Promise<IteratorResult<string, undefined>> {
+    for (;;) {
+      const step = await events.next();
+      if (step.done === true) return step;
+      let value = "";
+      for (const chunk of chunksOf(step.value)) {
+        if (chunk === null) value += await writer.end();
+        else value += chunk.error === undefined ? writer.chunk(chunk) : writer.failed(chunk.error);
+      }
+      if (value !== "") return { done: false, value };
+    }
+  }
+  return { next, leave: () => events.return() };
+}
+
+/** The error with the caller's name of its field. */
+function renamed(error: unknown, writer: AnswerWriter): unknown {
+  if (!(error instanceof PurserError) || error.shape.param === undefined) return error;
+  const { param, message } = error.shape;
+  const name = writer.paramOf(param);
+  const shape = { ...error.shape, param: name, message: message.replaceAll(param, name) };
+  return new PurserError(shape, error.cause === undefined ? {} : { cause: error.cause });
+}

@@ -1,0 +1,242 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { json, jsonBody } from "./common.ts";
+import {
+  countedFields,
+  limitSchema,
+  MAX_PIECES,
+  mapSchema,
+  routingSchema,
+  toolNameSchema,
+  upToFault,
+} from "./completions.ts";
+
+/** Anthropic's Messages API (contract 4): a third shape of the same model calls. */
+
+const text = z.string();
+const sourceSchema = z.looseObject({
+  type: text,
+  media_type: text.nullish(),
+  data: text.nullish(),
+  url: text.nullish(),
+});
+const cacheHint = { cache_control: z.looseObject({ type: text }).nullish() };
+const TEXT = z.looseObject({ type: z.literal("text"), text, ...cacheHint });
+const IMAGE = z.looseObject({ type: z.literal("image"), source: sourceSchema, ...cacheHint });
+const DOCUMENT = z.looseObject({
+  type: z.literal("document"),
+  source: sourceSchema,
+  title: text.nullish(),
+  ...cacheHint,
+});
+const resultPartSchema = z.union([
+  z.discriminatedUnion("type", [TEXT, IMAGE, DOCUMENT]),
+  z.looseObject({ type: z.string().refine((type) => !["text", "image", "document"].includes(type), { abort: true }) }),
+]);
+const TYPED = [
+  TEXT,
+  IMAGE,
+  DOCUMENT,
+  z.looseObject({
+    type: z.literal("tool_use"),
+    id: text.min(1).max(200),
+    name: text.min(1).max(200),
+    input: z.unknown(),
+    ...cacheHint,
+  }),
+  z.looseObject({
+    type: z.literal("tool_result"),
+    tool_use_id: text,
+    content: z.union([text, z.preprocess(upToFault(resultPartSchema), z.array(resultPartSchema))]).nullish(),
+    is_error: z.boolean().nullish(),
+    ...cacheHint,
+  }),
+  z.looseObject({ type: z.literal("thinking"), thinking: text, signature: text.nullish() }),
+  z.looseObject({ type: z.literal("redacted_thinking"), data: text }),
+] as const;
+const KNOWN: readonly string[] = TYPED.map(({ shape }) => shape.type.value);
+const blockSchema = z.union([
+  z.discriminatedUnion("type", TYPED),
+  z.looseObject({ type: z.string().refine((type) => !KNOWN.includes(type), { abort: true }) }),
+]);
+const messageSchema = z.looseObject({
+  role: z.enum(["user", "assistant", "system"]),
+  content: z.union([text, z.preprocess(upToFault(blockSchema), z.array(blockSchema))]),
+});
+
+/** Counts messages and their blocks before validation, as chat completions does. */
+function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
+  if (!Array.isArray(value)) return value;
+  const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
+  let pieces = value.length;
+  if (pieces <= MAX_PIECES) {
+    for (const message of value as ({ content?: unknown } | null)[]) {
+      pieces += sizeOf(message?.content);
+      if (pieces > MAX_PIECES || !Array.isArray(message?.content)) continue;
+      for (const block of message.content as ({ content?: unknown } | null)[]) pieces += sizeOf(block?.content);
+    }
+  }
+  if (pieces <= MAX_PIECES) return upToFault(messageSchema)(value);
+  ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} messages and blocks` });
+  return z.NEVER;
+}
+
+const toolSchema = z.union([
+  z.looseObject({
+    type: z.literal("custom").nullish(),
+    name: toolNameSchema,
+    description: text.nullish(),
+    input_schema: mapSchema,
+    ...cacheHint,
+  }),
+  z.looseObject({ type: z.string().refine((type) => type !== "custom", { abort: true }), name: text.nullish() }),
+]);
+const formatSchema = z.looseObject({ type: z.literal("json_schema"), schema: mapSchema });
+
+const FIELDS = {
+  model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+  messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
+  system: z.union([text, z.array(TEXT)]).nullish(),
+  tools: z.array(toolSchema).max(128).nullish().openapi({
+    description: "tools with an input_schema; tools that Anthropic defines or executes are dropped",
+  }),
+  tool_choice: z
+    .looseObject({
+      type: z.enum(["auto", "any", "tool", "none"]),
+      name: text.nullish(),
+      disable_parallel_tool_use: z.boolean().nullish(),
+    })
+    .nullish(),
+  thinking: z.looseObject({ type: text, budget_tokens: z.number().int().min(0).nullish() }).nullish(),
+  output_config: z.looseObject({ effort: text.nullish(), format: formatSchema.nullish() }).nullish(),
+};
+const fieldsSchema = z
+  .looseObject({
+    ...FIELDS,
+    max_tokens: z.number().int().min(1),
+    temperature: z.number().min(0).max(1).nullish(),
+    top_p: z.number().min(0).max(1).nullish(),
+    stop_sequences: z.array(text).max(16).nullish(),
+    stream: z.boolean().nullish(),
+    metadata: mapSchema.nullish(),
+  })
+  .openapi("CreateMessage");
+const countSchema = z.looseObject({ ...FIELDS, max_tokens: limitSchema }).openapi("CountTokens");
+
+type Known = Pick<z.infer<typeof fieldsSchema>, KnownField>;
+type KnownField =
+  | "system"
+  | "tools"
+  | "tool_choice"
+  | "thinking"
+  | "output_config"
+  | "temperature"
+  | "top_p"
+  | "stop_sequences"
+  | "stream"
+  | "metadata";
+/** A request after validation: without nulls on the first level. */
+export type MessagesRequest = { [Field in KnownField]?: Exclude<Known[Field], null> } & {
+  model: string;
+  messages: z.infer<typeof messageSchema>[];
+  max_tokens?: number;
+  [field: string]: unknown;
+};
+export type Block = z.infer<typeof blockSchema>;
+export type ResultPart = z.infer<typeof resultPartSchema>;
+
+const requested = (schema: z.ZodType<object>) =>
+  z
+    .preprocess(countedFields("messages"), schema)
+    .transform((request) =>
+      Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null)),
+    ) as unknown as z.ZodType<MessagesRequest>;
+
+const usageSchema = z.looseObject({
+  input_tokens: z
+    .number()
+    .int()
+    .openapi({ description: "input that was neither read from a cache nor written to one" }),
+  cache_read_input_tokens: z.number().int(),
+  cache_creation_input_tokens: z.number().int(),
+  output_tokens: z.number().int(),
+  cost_tokens: z.number().int().optional().openapi({ description: "billed tokens" }),
+});
+export type MessageUsage = z.infer<typeof usageSchema>;
+
+const answerBlockSchema = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("text"), text }),
+  z.looseObject({ type: z.literal("thinking"), thinking: text, signature: text }),
+  z.looseObject({ type: z.literal("redacted_thinking"), data: text }),
+  z.looseObject({ type: z.literal("tool_use"), id: text, name: text, input: z.unknown() }),
+]);
+export type AnswerBlock = z.infer<typeof answerBlockSchema>;
+export const messageRecordSchema = z
+  .looseObject({
+    id: text,
+    type: z.literal("message"),
+    role: z.literal("assistant"),
+    model: text,
+    content: z.array(answerBlockSchema),
+    stop_reason: z.enum(["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]).nullable(),
+    stop_sequence: text.nullable(),
+    usage: usageSchema,
+    routing: routingSchema.optional(),
+  })
+  .openapi("Message");
+export type MessageRecord = z.infer<typeof messageRecordSchema>;
+
+const eventSchema = z
+  .looseObject({
+    type: text.openapi({ description: "such as `content_block_delta`; also the event's name" }),
+    index: z.number().int().optional(),
+    message: messageRecordSchema.optional(),
+  })
+  .openapi("MessageStreamEvent");
+
+const errorSchema = z
+  .object({
+    type: z.literal("error"),
+    error: z.looseObject({ type: text, message: text, code: text, param: text.nullable() }),
+    request_id: text,
+  })
+  .openapi("MessagesError");
+const failures = Object.fromEntries(
+  [400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 502, 503, 504].map((status) => [
+    status,
+    json(errorSchema, "the error in Anthropic's shape"),
+  ]),
+);
+
+const TAGS = ["Model calls in other shapes"];
+export const createMessageRoute = createRoute({
+  method: "post",
+  path: "/api/v1/messages",
+  operationId: "createMessage",
+  tags: TAGS,
+  summary: "Create a message (Anthropic's Messages API)",
+  description:
+    "Anthropic's Messages API over every model, so that `ANTHROPIC_BASE_URL={address}/api` works. Thinking comes back " +
+    "with a signature and is sent back to the model that made it. Tools that Anthropic defines or executes are dropped.",
+  ...needs("chat:write"),
+  request: jsonBody(requested(fieldsSchema)),
+  responses: {
+    200: {
+      description: "the message; with `stream: true`, its events",
+      content: { "application/json": { schema: messageRecordSchema }, "text/event-stream": { schema: eventSchema } },
+    },
+    ...failures,
+  },
+});
+
+export const countTokensRoute = createRoute({
+  method: "post",
+  path: "/api/v1/messages/count_tokens",
+  operationId: "countMessageTokens",
+  tags: TAGS,
+  summary: "Estimate the input tokens of a message",
+  description: "An estimate from the length of the prompt; it costs nothing and calls no provider.",
+  ...needs("chat:write"),
+  request: jsonBody(requested(countSchema)),
+  responses: { 200: json(z.object({ input_tokens: z.number().int() }), "the estimate"), ...failures },
+});

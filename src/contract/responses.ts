@@ -1,0 +1,270 @@
+import { createRoute, z } from "@hono/zod-openapi";
+import { needs } from "./caller.ts";
+import { failures, json, jsonBody } from "./common.ts";
+import {
+  countedFields,
+  limitSchema,
+  MAX_PIECES,
+  mapSchema,
+  routingSchema,
+  toolNameSchema,
+  upToFault,
+  usageSchema,
+} from "./completions.ts";
+
+/** OpenAI's Responses API (contract 4): a second shape of the same model calls. */
+
+const text = z.string();
+const otherThan = (...types: string[]) =>
+  z.looseObject({ type: z.string().refine((type) => !types.includes(type), { abort: true }) });
+
+const inputPartSchema = z.union([
+  z.discriminatedUnion("type", [
+    z.looseObject({ type: z.literal("input_text"), text }),
+    z.looseObject({ type: z.literal("output_text"), text }),
+    z.looseObject({ type: z.literal("refusal"), refusal: text }),
+    z.looseObject({ type: z.literal("input_image"), image_url: text.nullish(), detail: text.nullish() }),
+    z.looseObject({
+      type: z.literal("input_file"),
+      file_data: text.nullish(),
+      file_id: text.nullish(),
+      file_url: text.nullish(),
+      filename: text.nullish(),
+    }),
+    z.looseObject({ type: z.literal("input_audio"), input_audio: z.looseObject({ data: text, format: text }) }),
+  ]),
+  otherThan("input_text", "output_text", "refusal", "input_image", "input_file", "input_audio"),
+]);
+const contentSchema = z.union([text, z.preprocess(upToFault(inputPartSchema), z.array(inputPartSchema))]);
+
+const CALL = { call_id: text.min(1).max(200), name: text.min(1).max(200), namespace: text.max(200).nullish() };
+const MESSAGE = { role: z.enum(["user", "assistant", "system", "developer"]), content: contentSchema };
+const TYPED_ITEMS = [
+  z.looseObject({ type: z.literal("message"), ...MESSAGE }),
+  z.looseObject({ type: z.literal("function_call"), ...CALL, arguments: text }),
+  z.looseObject({ type: z.literal("function_call_output"), call_id: text, output: contentSchema }),
+  z.looseObject({ type: z.literal("custom_tool_call"), ...CALL, input: text }),
+  z.looseObject({ type: z.literal("custom_tool_call_output"), call_id: text, output: contentSchema }),
+  z.looseObject({
+    type: z.literal("reasoning"),
+    summary: z.array(z.looseObject({ type: text, text })).nullish(),
+    encrypted_content: text.nullish(),
+  }),
+  z.looseObject({ type: z.literal("item_reference"), id: text.min(1).max(200) }),
+] as const;
+const inputItemSchema = z.union([
+  z.discriminatedUnion("type", TYPED_ITEMS),
+  otherThan(...TYPED_ITEMS.map(({ shape }) => shape.type.value)),
+  z.looseObject({ type: z.null().optional(), ...MESSAGE }),
+]);
+
+/** Counts items and their parts before validation, as chat completions does. */
+function countedInput(value: unknown, ctx: z.RefinementCtx): unknown {
+  if (!Array.isArray(value)) return value;
+  let pieces = value.length;
+  if (pieces <= MAX_PIECES) {
+    for (const item of value as ({ content?: unknown; output?: unknown } | null)[]) {
+      for (const list of [item?.content, item?.output]) pieces += Array.isArray(list) ? list.length : 0;
+    }
+  }
+  if (pieces <= MAX_PIECES) return upToFault(inputItemSchema)(value);
+  ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} items and parts of items` });
+  return z.NEVER;
+}
+
+const functionSchema = z.looseObject({
+  type: z.literal("function"),
+  name: toolNameSchema,
+  description: text.nullish(),
+  parameters: mapSchema.nullish(),
+  strict: z.boolean().nullish(),
+});
+const customSchema = z.looseObject({
+  type: z.literal("custom"),
+  name: toolNameSchema,
+  description: text.nullish(),
+  format: mapSchema.nullish(),
+});
+const toolSchema = z.union([
+  z.discriminatedUnion("type", [
+    functionSchema,
+    customSchema,
+    z.looseObject({
+      type: z.literal("namespace"),
+      name: text.min(1).max(200),
+      description: text.nullish(),
+      tools: z.array(z.union([functionSchema, customSchema, otherThan("function", "custom")])).max(128),
+    }),
+  ]),
+  otherThan("function", "custom", "namespace"),
+]);
+const chosenSchema = z.looseObject({ type: text, name: text.nullish(), namespace: text.nullish() });
+const toolChoiceSchema = z.union([
+  z.enum(["none", "auto", "required"]),
+  z.looseObject({
+    type: z.literal("allowed_tools"),
+    mode: z.enum(["auto", "required"]),
+    tools: z.array(chosenSchema).max(128),
+  }),
+  chosenSchema,
+]);
+const formatSchema = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("text") }),
+  z.looseObject({ type: z.literal("json_object") }),
+  z.looseObject({
+    type: z.literal("json_schema"),
+    name: text,
+    schema: mapSchema.nullish(),
+    description: text.nullish(),
+    strict: z.boolean().nullish(),
+  }),
+]);
+
+const fieldsSchema = z
+  .looseObject({
+    model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+    input: z.preprocess(countedInput, z.union([text, z.array(inputItemSchema).min(1)])),
+    instructions: text.nullish(),
+    tools: z.array(toolSchema).max(128).nullish().openapi({
+      description: "functions, custom tools and namespaces of both; tools that OpenAI executes are dropped",
+    }),
+    tool_choice: toolChoiceSchema.nullish(),
+    parallel_tool_calls: z.boolean().nullish(),
+    max_output_tokens: limitSchema,
+    temperature: z.number().min(0).max(2).nullish(),
+    top_p: z.number().min(0).max(1).nullish(),
+    text: z.looseObject({ format: formatSchema.nullish(), verbosity: text.nullish() }).nullish(),
+    reasoning: z.looseObject({ effort: text.nullish(), summary: text.nullish() }).nullish(),
+    include: z.array(text).max(20).nullish(),
+    metadata: mapSchema.nullish(),
+    prompt_cache_key: text.nullish(),
+    store: z.boolean().nullish().openapi({
+      description: "answered `false`: responses cannot be read later. `false` also turns off `item_reference`",
+    }),
+    stream: z.boolean().nullish(),
+    user: text.nullish(),
+  })
+  .openapi("CreateResponse");
+
+/** A request after validation: without nulls on the first level. */
+export type ResponseRequest = {
+  [Field in keyof Known]?: Exclude<Known[Field], null>;
+} & { model: string; input: string | InputItem[]; [field: string]: unknown };
+type Known = Pick<z.infer<typeof fieldsSchema>, KnownField>;
+type KnownField =
+  | "instructions"
+  | "tools"
+  | "tool_choice"
+  | "parallel_tool_calls"
+  | "max_output_tokens"
+  | "temperature"
+  | "top_p"
+  | "text"
+  | "reasoning"
+  | "include"
+  | "metadata"
+  | "prompt_cache_key"
+  | "store"
+  | "stream"
+  | "user";
+export type InputItem = z.infer<typeof inputItemSchema>;
+export type InputPart = z.infer<typeof inputPartSchema>;
+export type ResponseTool = z.infer<typeof toolSchema>;
+
+const requestSchema = z
+  .preprocess(countedFields("input"), fieldsSchema)
+  .transform((request) =>
+    Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null)),
+  ) as unknown as z.ZodType<ResponseRequest>;
+
+const outputPartSchema = z.union([
+  z.looseObject({ type: z.literal("output_text"), text, annotations: z.array(z.unknown()) }),
+  z.looseObject({ type: z.literal("refusal"), refusal: text }),
+]);
+const status = z.enum(["in_progress", "completed", "incomplete"]);
+export const outputItemSchema = z
+  .discriminatedUnion("type", [
+    z.looseObject({
+      type: z.literal("message"),
+      id: text,
+      role: z.literal("assistant"),
+      status,
+      content: z.array(outputPartSchema),
+    }),
+    z.looseObject({
+      type: z.literal("reasoning"),
+      id: text,
+      summary: z.array(z.looseObject({ type: z.literal("summary_text"), text })),
+      encrypted_content: text.nullish(),
+    }),
+    z.looseObject({ type: z.literal("function_call"), id: text, ...CALL, arguments: text, status }),
+    z.looseObject({ type: z.literal("custom_tool_call"), id: text, ...CALL, input: text, status }),
+  ])
+  .openapi("ResponseOutputItem");
+export type OutputItem = z.infer<typeof outputItemSchema>;
+
+export const responseSchema = z
+  .looseObject({
+    id: text,
+    object: z.literal("response"),
+    created_at: z.number().int(),
+    status: z.enum(["in_progress", "completed", "incomplete", "failed"]),
+    error: z.looseObject({ code: text, message: text }).nullable(),
+    incomplete_details: z.looseObject({ reason: text }).nullable(),
+    model: text,
+    output: z.array(outputItemSchema),
+    store: z.literal(false),
+    usage: usageSchema
+      .omit({
+        prompt_tokens: true,
+        completion_tokens: true,
+        prompt_tokens_details: true,
+        completion_tokens_details: true,
+      })
+      .extend({
+        input_tokens_details: z.looseObject({ cached_tokens: z.number().int() }),
+        output_tokens_details: z.looseObject({ reasoning_tokens: z.number().int() }),
+      })
+      .nullable(),
+    routing: routingSchema.optional(),
+  })
+  .openapi("Response");
+export type ResponseRecord = z.infer<typeof responseSchema>;
+
+export const responseEventSchema = z
+  .looseObject({
+    type: text.openapi({ description: "such as `response.output_text.delta`; also the event's name" }),
+    sequence_number: z.number().int(),
+    response: responseSchema.optional(),
+    item: outputItemSchema.optional(),
+    output_index: z.number().int().optional(),
+    delta: text.optional(),
+  })
+  .openapi("ResponseStreamEvent");
+
+export const createResponseRoute = createRoute({
+  method: "post",
+  path: "/api/v1/responses",
+  operationId: "createResponse",
+  tags: ["Model calls in other shapes"],
+  summary: "Create a response (OpenAI's Responses API)",
+  description:
+    "OpenAI's Responses API over every model. `store` is always answered `false`, so `previous_response_id`, " +
+    "`conversation` and `background` are 400: send the whole conversation as `input`, or use an agent's threads. Output " +
+    "items are kept for 24 hours so that `item_reference` can name them, unless `store` is `false`. Tools that OpenAI " +
+    "executes itself are dropped.",
+  ...needs("chat:write"),
+  request: jsonBody(requestSchema),
+  responses: {
+    200: {
+      description: "the response; with `stream: true`, its events",
+      content: {
+        "application/json": { schema: responseSchema },
+        "text/event-stream": { schema: responseEventSchema },
+      },
+    },
+    ...failures(400, 402, 403, 404, 409, 503),
+    502: json(z.unknown(), "the model's provider failed; nothing was charged"),
+    504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
+  },
+});

@@ -1,0 +1,47 @@
+import type { Context } from "hono";
+import type { HttpEnv } from "../contract/caller.ts";
+import type { HttpRouter } from "../contract/router.ts";
+import { errors, type PurserError } from "../errors.ts";
+
+const API = "/api/v1";
+
+interface Address {
+  method: string;
+  /** The path as the reference shows it. */
+  path: string;
+  pattern: RegExp;
+}
+
+/** Names what is wrong with an address that no route answers: its method, or its path. */
+export function createWrongAddress(app: HttpRouter): (c: Context<HttpEnv>) => PurserError {
+  let known: Address[] | null = null;
+  return (c) => {
+    known ??= addressesOf(app);
+    const { method, path } = c.req;
+    const asked = `${method} ${path}`;
+    const here = known.filter(({ pattern }) => pattern.test(path));
+    if (here.length === 0) return errors.noSuchPath(asked, nearest(known, method, path));
+    const allowed = [...new Set(here.map((address) => address.method))].sort();
+    // A route that takes this method has declined: it serves another kind of client.
+    if (allowed.includes(method)) return errors.notFound(asked);
+    c.header("Allow", allowed.join(", "));
+    return errors.methodNotAllowed(asked, allowed);
+  };
+}
+
+function addressesOf(app: HttpRouter): Address[] {
+  const documented = app.openAPIRegistry.definitions.flatMap((each) => (each.type === "route" ? each.route : []));
+  return documented.map(({ method, path }) => {
+    const escaped = path.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{[^}]+\}/g, "[^/]+");
+    return { method: method.toUpperCase(), path, pattern: new RegExp(`^${escaped}$`) };
+  });
+}
+
+/** The usual slips of a base URL: a slash too many, `/v1` twice or missing, `/api` missing. */
+function nearest(known: readonly Address[], method: string, path: string): string | null {
+  const clean = path.replace(/\/{2,}/g, "/").replace(/\/+$/, "");
+  const rest = clean.replace(/^\/api(?=\/|$)/, "").replace(/^(\/v1)+(?=\/|$)/, "");
+  const meant = `${API}${rest}`;
+  const found = known.find((address) => address.method === method && address.pattern.test(meant));
+  return found === undefined || meant === path ? null : `${method} ${meant}`;
+}

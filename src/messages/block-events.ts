@@ -1,0 +1,142 @@
+import type { Delta, Piece } from "../completions/answer-pieces.ts";
+import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
+import type { ReasoningDetail } from "../contract/completions.ts";
+import type { AnswerBlock } from "../contract/messages.ts";
+
+/** A block that is being generated. `json`: the arguments of a call, as text. */
+interface OpenBlock {
+  kind: "thinking" | "text" | "tool_use";
+  block: AnswerBlock;
+  index: number;
+  json: string;
+}
+/** A call that began while another one was open. Its events wait, because blocks do not overlap. */
+interface WaitingCall {
+  at: number;
+  id: string;
+  name: string;
+  json: string;
+}
+
+/** The content blocks of a message, and the events that build them. `seal`: for what the model's provider needs back. */
+export function createBlockEvents(seal: (found: Envelope) => string) {
+  const content: AnswerBlock[] = [];
+  let open: OpenBlock | null = null;
+  let open_call: number | null = null;
+  let details: ReasoningDetail[] = [];
+  const waiting: WaitingCall[] = [];
+  let calls: Record<string, unknown> = {};
+
+  function start(kind: OpenBlock["kind"], block: AnswerBlock): object[] {
+    const before = stop();
+    content.push(block);
+    open = { kind, block, index: content.length - 1, json: "" };
+    return [...before, { type: "content_block_start", index: open.index, content_block: structuredClone(block) }];
+  }
+  const deltaOf = (delta: object): object[] => [{ type: "content_block_delta", index: open?.index, delta }];
+
+  function stop(): object[] {
+    if (open === null) return [];
+    const { kind, block, index, json } = open;
+    const before = kind === "thinking" ? signed(block) : [];
+    if (block.type === "tool_use") block.input = inputOf(json);
+    open = null;
+    open_call = null;
+    return [...before, { type: "content_block_stop", index }];
+  }
+  /** The block's signature: Anthropic's own, or our envelope. */
+  function signed(block: AnswerBlock): object[] {
+    if (block.type !== "thinking") return [];
+    const [only] = details;
+    const is_own = details.length === 1 && only?.format === "anthropic-claude-v1" && isEmpty({ calls });
+    const own = is_own ? (only?.signature ?? null) : null;
+    block.signature = own ?? seal({ reasoning_content: block.thinking, reasoning_details: details, calls });
+    details = [];
+    calls = {};
+    return deltaOf({ type: "signature_delta", signature: block.signature });
+  }
+  function think(): object[] {
+    return open?.kind === "thinking" ? [] : start("thinking", { type: "thinking", thinking: "", signature: "" });
+  }
+  function append(text: string): object[] {
+    if (open === null || text === "") return [];
+    if (open.block.type === "text") open.block.text += text;
+    if (open.block.type === "thinking") open.block.thinking += text;
+    if (open.kind === "text") return deltaOf({ type: "text_delta", text });
+    if (open.kind === "thinking") return deltaOf({ type: "thinking_delta", thinking: text });
+    open.json += text;
+    return deltaOf({ type: "input_json_delta", partial_json: text });
+  }
+  function call({ at, id, name }: Extract<Piece, { type: "call" }>): object[] {
+    if (open_call !== null) {
+      waiting.push({ at, id, name, json: "" });
+      return [];
+    }
+    const events = startCall(id, name);
+    open_call = at;
+    return events;
+  }
+  /** A tool_use block has no field for its signature, so a thinking block before it carries it. */
+  function startCall(id: string, name: string): object[] {
+    const before = calls[id] === undefined ? [] : think();
+    return [...before, ...start("tool_use", { type: "tool_use", id, name, input: {} })];
+  }
+  /** Anthropic's redacted thinking, or another provider's data without readable text. */
+  function addDetails(more: ReasoningDetail[]): object[] {
+    const events: object[] = [];
+    for (const detail of more) {
+      if (detail.type === "reasoning.encrypted" && detail.format === "anthropic-claude-v1") {
+        events.push(...start("text", { type: "redacted_thinking", data: detail.data ?? "" }), ...stop());
+        continue;
+      }
+      events.push(...think());
+      details.push(detail);
+    }
+    return events;
+  }
+
+  return {
+    content: () => content,
+    /** Keeps the signatures of calls for the next thinking block. */
+    noteSignatures({ tool_calls }: Delta): void {
+      for (const { id, extra_content } of tool_calls ?? []) {
+        if (id !== undefined && extra_content !== undefined) calls = { ...calls, [id]: extra_content };
+      }
+    },
+    add(piece: Piece): object[] {
+      switch (piece.type) {
+        case "reasoning":
+          return [...think(), ...append(piece.text)];
+        case "details":
+          return addDetails(piece.details as ReasoningDetail[]);
+        case "text":
+        case "refusal":
+          return [...(open?.kind === "text" ? [] : start("text", { type: "text", text: "" })), ...append(piece.text)];
+        case "call":
+          return call(piece);
+        case "arguments": {
+          if (piece.at === open_call) return append(piece.text);
+          const later = waiting.find(({ at }) => at === piece.at);
+          if (later !== undefined) later.json += piece.text;
+          return [];
+        }
+      }
+    },
+    close(): object[] {
+      const events = stop();
+      for (const { id, name, json } of waiting.splice(0)) {
+        events.push(...startCall(id, name), ...append(json), ...stop());
+      }
+      return events;
+    },
+  };
+}
+
+function inputOf(json: string): unknown {
+  try {
+    return json.trim() === "" ? {} : JSON.parse(json);
+  } catch {
+    // The model's arguments are not JSON. The tool's own check tells it so.
+    return { arguments: json };
+  }
+}

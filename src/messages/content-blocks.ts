@@ -1,0 +1,152 @@
+import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../contract/completions.ts";
+import type { Block, MessagesRequest, ResultPart } from "../contract/messages.ts";
+import { errors } from "../errors.ts";
+
+/** Converts the messages of Anthropic's API to those of a chat completion. Pure. */
+
+interface Conversation {
+  messages: ChatMessage[];
+  /** The caller's name of each message. */
+  origins: string[];
+}
+type Fields = Record<string, unknown>;
+type OpenEnvelope = (signature: string) => Envelope | null;
+
+/** `openEnvelope` opens the signature of a thinking block; null: it is Anthropic's own, or another service's. */
+export function conversationOf({ system, messages }: MessagesRequest, openEnvelope: OpenEnvelope): Conversation {
+  const conversation: Conversation = { messages: [], origins: [] };
+  const push = (message: ChatMessage, origin: string) => {
+    conversation.messages.push(message);
+    conversation.origins.push(origin);
+  };
+  if (system !== undefined && system.length > 0) {
+    push({ role: "system", content: contentOf(system as string | Block[], "system") }, "system");
+  }
+  for (const [index, { role, content }] of messages.entries()) {
+    const origin = `messages[${index}]`;
+    if (typeof content === "string") push({ role, content }, origin);
+    else if (role === "assistant") push(answerOf(content, origin, openEnvelope), origin);
+    else pushUser(content as Block[], { role, origin }, push);
+  }
+  return conversation;
+}
+
+/** Results of tools are messages of their own, before the rest of the user's message. */
+function pushUser(
+  blocks: Block[],
+  { role, origin }: { role: "user" | "system"; origin: string },
+  push: (message: ChatMessage, origin: string) => void,
+): void {
+  const rest: ContentPart[] = [];
+  for (const [at, block] of blocks.entries()) {
+    const param = `${origin}.content[${at}]`;
+    if (block.type !== "tool_result") {
+      rest.push(partOf(block, param));
+      continue;
+    }
+    const { tool_use_id, content, is_error, cache_control } = block as Fields;
+    const text = contentOf((content ?? "") as string | ResultPart[], param);
+    const shown = is_error === true && typeof text === "string" ? `Error: ${text}` : text;
+    const message = { role: "tool" as const, tool_call_id: String(tool_use_id), content: shown };
+    push({ ...message, ...hintOf(cache_control) } as ChatMessage, param);
+  }
+  if (rest.length > 0) push({ role, content: simplified(rest) }, origin);
+}
+
+function answerOf(blocks: readonly Block[], origin: string, openEnvelope: OpenEnvelope): ChatMessage {
+  const parts: ContentPart[] = [];
+  const calls: ToolCall[] = [];
+  const reasoning: { text: string; details: ReasoningDetail[]; model: string | null } = {
+    text: "",
+    details: [],
+    model: null,
+  };
+  const signed: Record<string, unknown> = {};
+  for (const [at, block] of blocks.entries()) {
+    const fields = block as Fields;
+    if (block.type === "tool_use") {
+      const called = { name: String(fields.name), arguments: JSON.stringify(fields.input ?? {}) };
+      calls.push({ id: String(fields.id), type: "function", function: called });
+    } else if (block.type === "thinking" || block.type === "redacted_thinking") {
+      const sealed = String(fields.signature ?? fields.data ?? "");
+      const opened = openEnvelope(sealed);
+      if (opened === null) reasoning.details.push(anthropicDetail(fields));
+      else {
+        reasoning.text += opened.reasoning_content ?? "";
+        reasoning.details.push(...((opened.reasoning_details ?? []) as ReasoningDetail[]));
+        reasoning.model = opened.model ?? reasoning.model;
+        Object.assign(signed, opened.calls);
+      }
+    } else parts.push(partOf(block, `${origin}.content[${at}]`));
+  }
+  for (const call of calls) if (signed[call.id] !== undefined) Object.assign(call, { extra_content: signed[call.id] });
+  return {
+    role: "assistant",
+    content: parts.length === 0 ? null : simplified(parts),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(reasoning.text === "" ? {} : { reasoning_content: reasoning.text }),
+    ...(reasoning.details.length === 0 ? {} : { reasoning_details: reasoning.details }),
+    ...(reasoning.model === null ? {} : { model: reasoning.model }),
+  };
+}
+
+/** A thinking block with Anthropic's own signature. */
+function anthropicDetail({ type, thinking, signature, data }: Fields): ReasoningDetail {
+  const format = "anthropic-claude-v1";
+  if (type === "redacted_thinking") return { type: "reasoning.encrypted", data: String(data), format };
+  return { type: "reasoning.text", text: String(thinking), signature: String(signature ?? ""), format };
+}
+
+function contentOf(content: string | readonly (Block | ResultPart)[], param: string): string | ContentPart[] {
+  if (typeof content === "string") return content;
+  return simplified(
+    content.map((block, at) => partOf(block, param === "system" ? `system[${at}]` : `${param}.content[${at}]`)),
+  );
+}
+
+/** One plain text as text, which every provider takes in every message. */
+function simplified(parts: ContentPart[]): string | ContentPart[] {
+  const [only] = parts;
+  if (only === undefined) return "";
+  const is_plain = parts.length === 1 && only.type === "text" && only.cache_control === undefined;
+  return is_plain ? (only.text ?? "") : parts;
+}
+
+function partOf(block: Block | ResultPart, param: string): ContentPart {
+  const fields = block as Fields;
+  const hint = hintOf(fields.cache_control);
+  const { type, media_type, data, url, content } = (fields.source ?? {}) as Fields;
+  switch (block.type) {
+    case "text":
+      return { type: "text", text: String(fields.text), ...hint };
+    case "image":
+      if (type === "url") return { type: "image_url", image_url: { url: String(url) }, ...hint };
+      if (type === "base64") {
+        return { type: "image_url", image_url: { url: `data:${String(media_type)};base64,${String(data)}` }, ...hint };
+      }
+      break;
+    case "document":
+      if (type === "text") return { type: "text", text: String(data), ...hint };
+      if (type === "content" && typeof content === "string") return { type: "text", text: content, ...hint };
+      if (type === "base64") {
+        const file_data = `data:${String(media_type)};base64,${String(data)}`;
+        const filename = typeof fields.title === "string" ? fields.title : "document.pdf";
+        return { type: "file", file: { file_data, filename }, ...hint };
+      }
+      break;
+    default:
+      throw errors.invalidValue(
+        `${param}.type`,
+        `${param}.type ${JSON.stringify(String(block.type).slice(0, 40))} is not supported here. Send text, images, documents, tool_use and tool_result.`,
+      );
+  }
+  throw errors.invalidValue(
+    `${param}.source.type`,
+    `${param}.source.type must be base64, url (images) or text (documents).`,
+  );
+}
+
+function hintOf(cache_control: unknown): Pick<ContentPart, "cache_control"> {
+  return cache_control == null ? {} : { cache_control: cache_control as NonNullable<ContentPart["cache_control"]> };
+}

@@ -1,0 +1,86 @@
+import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
+import type { MessagesRequest } from "../contract/messages.ts";
+import { errors } from "../errors.ts";
+import { conversationOf } from "./content-blocks.ts";
+
+/** Converts a request of Anthropic's Messages API to a chat completion. Pure. */
+
+export interface TranslatedMessage {
+  request: ChatRequest;
+  dropped_tools: string[];
+  paramOf(param: string): string;
+}
+
+/** Fields with another form in chat completions. Other fields are passed on, thinking and betas unchanged. */
+const CONVERTED = new Set([
+  "messages",
+  "system",
+  "tools",
+  "tool_choice",
+  "stop_sequences",
+  "output_config",
+  "service_tier",
+]);
+
+type Tool = NonNullable<MessagesRequest["tools"]>[number];
+
+export function chatRequestOf(
+  asked: MessagesRequest,
+  openEnvelope: (signature: string) => Envelope | null,
+): TranslatedMessage {
+  const { messages, origins } = conversationOf(asked, openEnvelope);
+  const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom");
+  const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));
+  const { format, ...output_config } = asked.output_config ?? {};
+  const others = Object.entries(asked).filter(([field]) => !CONVERTED.has(field));
+  const request = {
+    ...Object.fromEntries(others),
+    messages,
+    ...(own.length === 0 ? {} : { tools: own.map(functionOf), ...choiceOf(asked.tool_choice, own) }),
+    ...(asked.stop_sequences === undefined ? {} : { stop: asked.stop_sequences }),
+    ...(Object.keys(output_config).length === 0 ? {} : { output_config }),
+    ...(typeof output_config.effort === "string" ? { reasoning_effort: output_config.effort } : {}),
+    ...(format == null
+      ? {}
+      : { response_format: { type: "json_schema", json_schema: { name: "answer", schema: format.schema } } }),
+    ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
+  } as unknown as ChatRequest;
+  return { request, dropped_tools, paramOf: (param) => paramOf(param, origins) };
+}
+
+function functionOf(tool: Tool): object {
+  const { name, description, input_schema, strict, cache_control } = tool as Record<string, unknown>;
+  const given = Object.entries({ description, parameters: input_schema, strict }).filter(([, value]) => value != null);
+  const hint = cache_control == null ? {} : { cache_control };
+  return { type: "function", function: { name, ...Object.fromEntries(given) }, ...hint };
+}
+
+function choiceOf(choice: MessagesRequest["tool_choice"], own: readonly Tool[]) {
+  if (choice === undefined) return {};
+  const parallel = choice.disable_parallel_tool_use === true ? { parallel_tool_calls: false } : {};
+  return { tool_choice: chosen(choice.type, choice.name ?? null, own), ...parallel };
+}
+
+function chosen(type: string, name: string | null, own: readonly Tool[]): ToolChoice {
+  if (type !== "tool") return type === "any" ? "required" : (type as "auto" | "none");
+  if (name !== null && own.some((tool) => tool.name === name)) return { type: "function", function: { name } };
+  throw errors.invalidValue(
+    "tool_choice.name",
+    "tool_choice.name must name a tool with an input_schema. Tools that Anthropic executes do not exist here.",
+  );
+}
+
+const PARAMS: Readonly<Record<string, string>> = {
+  stop: "stop_sequences",
+  reasoning_effort: "output_config.effort",
+  response_format: "output_config.format",
+  "response_format.json_schema": "output_config.format",
+  parallel_tool_calls: "tool_choice.disable_parallel_tool_use",
+};
+
+function paramOf(param: string, origins: readonly string[]): string {
+  const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
+  if (index !== undefined) return `${origins[Number(index)] ?? "messages"}${rest}`;
+  return PARAMS[param] ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
+}

@@ -1,0 +1,84 @@
+import type { ChatRequest, ReasoningDetail } from "../contract/completions.ts";
+import { createLanguageModelProvider } from "./language-model.ts";
+import { type Body, type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
+import type { Provider } from "./models.types.ts";
+
+/** Models that do not reason reject a request for encrypted reasoning. */
+const WITHOUT_REASONING = /^(?:gpt-3|gpt-4|chatgpt|gpt-5-chat|ft:gpt-[34])/;
+
+/** OpenAI's Responses API. Nothing is stored there: the caller keeps the encrypted reasoning. */
+export function createOpenAiProvider(settings: { base_url: string | null; api_key: string | null }): Provider {
+  const { base_url, api_key } = settings;
+  return createLanguageModelProvider(OPENAI, async () => {
+    const { createOpenAI } = await import("@ai-sdk/openai");
+    return (provider_model, fetch) => {
+      const connection = { apiKey: api_key ?? "", fetch, ...(base_url === null ? {} : { baseURL: base_url }) };
+      return createOpenAI(connection).responses(provider_model);
+    };
+  });
+}
+
+const OPENAI: Dialect = {
+  name: "openai",
+  format: "openai-responses-v1",
+  hoists_system: false,
+  takes_custom_tools: true,
+  settings: { temperature: "temperature", top_p: "top_p" },
+  settings_in: null,
+  effort: () => undefined,
+  options(request, { provider_model }) {
+    const effort = effortOf(request);
+    const thinks = effort !== undefined && effort !== "none";
+    const { summary } = fieldsOf(request.reasoning);
+    const format = request.response_format;
+    return options({
+      store: false,
+      forceReasoning: WITHOUT_REASONING.test(provider_model) ? undefined : true,
+      reasoningEffort: effort,
+      reasoningSummary: typeof summary === "string" ? summary : thinks ? "auto" : null,
+      parallelToolCalls: request.parallel_tool_calls,
+      promptCacheKey: request.prompt_cache_key,
+      promptCacheRetention: request.prompt_cache_retention,
+      safetyIdentifier: request.safety_identifier,
+      user: request.user,
+      textVerbosity: request.verbosity,
+      strictJsonSchema: format?.type === "json_schema" ? (format.json_schema.strict ?? false) : undefined,
+    });
+  },
+  details({ text, metadata: { itemId, reasoningEncryptedContent } }) {
+    const id = typeof itemId === "string" ? itemId : null;
+    const summary = text === "" ? [] : [{ type: "reasoning.summary" as const, summary: text, id }];
+    if (typeof reasoningEncryptedContent !== "string") return summary;
+    return [...summary, { type: "reasoning.encrypted" as const, data: reasoningEncryptedContent, id }];
+  },
+  parts: (details) => [...itemsOf(details).values()].flatMap(partsOfItem),
+  adjust: (body, { request, model }) => ({ ...allowedByOperator(request, model.forward), ...body }),
+};
+
+/** The pieces of each reasoning item, in order. Without an id, a piece is an item of its own. */
+function itemsOf(details: readonly ReasoningDetail[]): Map<string, ReasoningDetail[]> {
+  const items = new Map<string, ReasoningDetail[]>();
+  for (const [at, detail] of details.entries()) {
+    const key = detail.id ?? `#${at}`;
+    items.set(key, [...(items.get(key) ?? []), detail]);
+  }
+  return items;
+}
+
+/** Without its encrypted content an item is unreadable, because OpenAI stores nothing. */
+function partsOfItem(pieces: readonly ReasoningDetail[]): ReturnType<Dialect["parts"]> {
+  const encrypted = pieces.find(({ type, data }) => type === "reasoning.encrypted" && typeof data === "string");
+  if (encrypted === undefined) return [];
+  const texts = pieces.flatMap(({ summary, text }) => summary ?? text ?? []);
+  const index = pieces[0]?.index ?? null;
+  const openai = { itemId: encrypted.id ?? null, reasoningEncryptedContent: encrypted.data as string };
+  return (texts.length === 0 ? [""] : texts).map((text) => ({
+    part: { type: "reasoning", text, providerOptions: { openai } },
+    index,
+  }));
+}
+
+/** The fields of `forward`, which the SDK does not know. */
+function allowedByOperator(request: ChatRequest, forward: readonly string[]): Body {
+  return Object.fromEntries(forward.filter((field) => request[field] != null).map((field) => [field, request[field]]));
+}

@@ -1,0 +1,168 @@
+import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
+import type { ChatMessage, ContentPart, ToolCall } from "../contract/completions.ts";
+import type { InputItem, InputPart, ResponseRequest } from "../contract/responses.ts";
+import { errors } from "../errors.ts";
+import { customArguments, functionName } from "./tool-names.ts";
+
+/** Converts the input items of the Responses API to messages of a chat completion. Pure. */
+
+interface CallItem {
+  call_id: string;
+  name: string;
+  namespace?: string | null;
+}
+
+interface Conversation {
+  messages: ChatMessage[];
+  /** The caller's name of each message. */
+  origins: string[];
+}
+
+/** `openEnvelope` opens the `encrypted_content` of reasoning items; null: it is not ours. */
+export function conversationOf(
+  { input, instructions }: ResponseRequest,
+  openEnvelope: (sealed: string) => Envelope | null,
+): Conversation {
+  const conversation: Conversation = { messages: [], origins: [] };
+  const answers = createAnswers(conversation);
+  const push = (message: ChatMessage, origin: string) => {
+    conversation.messages.push(message);
+    conversation.origins.push(origin);
+  };
+  if (instructions !== undefined) push({ role: "system", content: instructions }, "instructions");
+  if (typeof input === "string") {
+    push({ role: "user", content: input }, "input");
+    return conversation;
+  }
+  for (const [index, item] of input.entries()) {
+    const origin = `input[${index}]`;
+    const fields = item as Record<string, unknown>;
+    switch (item.type ?? "message") {
+      case "message": {
+        const role = fields.role as ChatMessage["role"];
+        const content = contentOf(fields.content as string | InputPart[], origin);
+        if (role === "assistant") answers.addText(content, origin);
+        else push({ role, content }, origin);
+        break;
+      }
+      case "function_call":
+        answers.addCall(item as CallItem, origin, String(fields.arguments));
+        break;
+      case "custom_tool_call":
+        answers.addCall(item as CallItem, origin, customArguments(String(fields.input)));
+        break;
+      case "function_call_output":
+      case "custom_tool_call_output": {
+        const content = contentOf(fields.output as string | InputPart[], origin);
+        push({ role: "tool", tool_call_id: String(fields.call_id), content }, origin);
+        break;
+      }
+      case "reasoning":
+        // Reasoning that another service sealed says nothing to our providers.
+        answers.addReasoning(
+          openEnvelope(typeof fields.encrypted_content === "string" ? fields.encrypted_content : ""),
+        );
+        break;
+      default:
+        throw unsupportedItem(item, origin);
+    }
+  }
+  return conversation;
+}
+
+/** Collects the items of one answer, which follow each other, in one message. */
+function createAnswers({ messages, origins }: Conversation) {
+  let envelope: Envelope | null = null;
+
+  function answerAt(origin: string, has_text: boolean): ChatMessage {
+    const last = messages.at(-1);
+    if (last?.role === "assistant" && envelope === null && !(has_text && last.content !== null)) return last;
+    const message = { role: "assistant", content: null, ...envelope } as ChatMessage;
+    envelope = null;
+    messages.push(message);
+    origins.push(origin);
+    return message;
+  }
+
+  return {
+    addReasoning(opened: Envelope | null): void {
+      if (opened === null) return;
+      const { calls, ...reasoning } = opened;
+      for (const [id, extra] of Object.entries(calls ?? {})) sign(messages, id, extra);
+      if (!isEmpty(reasoning)) envelope = envelope === null ? reasoning : joined(envelope, reasoning);
+    },
+    addText(content: string | ContentPart[], origin: string): void {
+      answerAt(origin, true).content = content;
+    },
+    addCall({ call_id, name, namespace }: CallItem, origin: string, call_arguments: string): void {
+      const message = answerAt(origin, false);
+      const called = { name: functionName(name, namespace), arguments: call_arguments };
+      const call: ToolCall = { id: call_id, type: "function", function: called };
+      message.tool_calls = [...(message.tool_calls ?? []), call];
+    },
+  };
+}
+
+/** Gives a call of an earlier answer its provider's signature back. */
+function sign(messages: readonly ChatMessage[], id: string, extra_content: unknown): void {
+  for (const { tool_calls } of messages) {
+    for (const call of tool_calls ?? []) if (call.id === id) Object.assign(call, { extra_content });
+  }
+}
+
+/** Two pieces of reasoning before one answer. */
+function joined(one: Envelope, other: Envelope): Envelope {
+  return {
+    ...other,
+    reasoning_content: [one.reasoning_content ?? "", other.reasoning_content ?? ""].join(""),
+    reasoning_details: [...(one.reasoning_details ?? []), ...(other.reasoning_details ?? [])],
+  };
+}
+
+function unsupportedItem({ type }: InputItem, origin: string): Error {
+  const shown = JSON.stringify(String(type).slice(0, 40));
+  return errors.invalidValue(
+    `${origin}.type`,
+    `${origin}.type ${shown} is not supported here. Send messages, calls of functions and custom tools, their outputs, and reasoning.`,
+  );
+}
+
+function contentOf(content: string | InputPart[], origin: string): string | ContentPart[] {
+  if (typeof content === "string") return content;
+  const parts = content.map((part, index) => partOf(part, `${origin}.content[${index}]`));
+  // One text is the usual case, and some providers take only a string from system and tool messages.
+  const texts = parts.flatMap((part) => (part.type === "text" ? [part.text ?? ""] : []));
+  return texts.length === parts.length && parts.length <= 1 ? texts.join("") : parts;
+}
+
+function partOf(part: InputPart, param: string): ContentPart {
+  const fields = part as Record<string, unknown>;
+  switch (part.type) {
+    case "input_text":
+    case "output_text":
+      return { type: "text", text: String(fields.text) };
+    case "refusal":
+      return { type: "refusal", refusal: fields.refusal };
+    case "input_image": {
+      const { image_url, detail } = fields;
+      if (typeof image_url !== "string") {
+        throw errors.invalidValue(`${param}.image_url`, "Send an image as image_url: a data: URL or an address.");
+      }
+      return {
+        type: "image_url",
+        image_url: { url: image_url, ...(detail == null ? {} : { detail: String(detail) }) },
+      };
+    }
+    case "input_file": {
+      const { file_data, filename } = fields;
+      if (typeof file_data !== "string") {
+        throw errors.invalidValue(`${param}.file_data`, "Send a file as file_data: a data: URL in base64.");
+      }
+      return { type: "file", file: { file_data, ...(typeof filename === "string" ? { filename } : {}) } };
+    }
+    case "input_audio":
+      return { type: "input_audio", input_audio: fields.input_audio as { data: string; format: string } };
+    default:
+      throw errors.invalidValue(`${param}.type`, `Parts of type ${part.type.slice(0, 40)} are not supported.`);
+  }
+}

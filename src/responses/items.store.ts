@@ -1,0 +1,54 @@
+import { RESPONSE_ITEM_HOURS } from "../constants.ts";
+import type { InputItem, OutputItem } from "../contract/responses.ts";
+import type { Cipher } from "../platform/cipher.ts";
+import { addSeconds, type Clock } from "../platform/clock.ts";
+import type { Db, Tx } from "../platform/db.ts";
+
+/** Output items of a user, sealed, for a day: later requests name them by `item_reference`. */
+export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
+  const aDayAgo = () => addSeconds(clock.now(), -RESPONSE_ITEM_HOURS * 3600);
+  const contextOf = (user_id: string, id: string) => `${user_id} ${id}`;
+  return {
+    async keep(user_id: string, items: readonly OutputItem[]): Promise<void> {
+      const rows = items.map((item) => ({
+        id: item.id,
+        item: cipher.seal(Buffer.from(JSON.stringify(item)), contextOf(user_id, item.id)).toString("hex"),
+      }));
+      if (rows.length === 0) return;
+      await db.query({
+        name: "response_item_keep",
+        text: `insert into response_item (user_id, id, item, created_at)
+          select $1, id, decode(item, 'hex'), $3 from jsonb_to_recordset($2::jsonb) as kept(id text, item text)`,
+        values: [user_id, JSON.stringify(rows), clock.now()],
+      });
+    },
+
+    /** The items that are kept, by their id. */
+    async find(user_id: string, ids: readonly string[]): Promise<Map<string, InputItem>> {
+      const rows = await db.query<{ id: string; item: Uint8Array }>({
+        name: "response_item_find",
+        text: "select id, item from response_item where user_id = $1 and id = any($2::text[]) and created_at >= $3",
+        values: [user_id, ids, aDayAgo()],
+      });
+      return new Map(
+        rows.map(({ id, item }) => {
+          const opened = cipher.open(item, contextOf(user_id, id));
+          if (opened === null) throw new Error("a kept item does not open: was its row changed?");
+          return [id, JSON.parse(opened.toString()) as InputItem];
+        }),
+      );
+    },
+
+    /** Deletes all items of a user. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from response_item where user_id = $1", values: [user_id] });
+    },
+
+    /** Deletes items older than a day. Called periodically. */
+    async sweep(): Promise<void> {
+      await db.query({ text: "delete from response_item where created_at < $1", values: [aDayAgo()] });
+    },
+  };
+}
+
+export type ItemsStore = ReturnType<typeof createItemsStore>;

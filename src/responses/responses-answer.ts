@@ -1,0 +1,187 @@
+import { type ChatChunk, createPieceReader, type Delta, type Piece } from "../completions/answer-pieces.ts";
+import type { AnswerWriter } from "../completions/endpoint.ts";
+import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { ChatResponse, FinishReason, Routing, Usage } from "../contract/completions.ts";
+import type { OutputItem, ResponseRecord, ResponseRequest } from "../contract/responses.ts";
+import type { ErrorShape } from "../errors.ts";
+import { createItemEvents, type ItemEvents } from "./item-events.ts";
+import type { Callee } from "./tool-names.ts";
+
+/** Writes a chat completion as a response. A whole answer takes the same way as a stream, as one chunk. */
+
+export interface ResponseContext {
+  asked: ResponseRequest;
+  callees: ReadonlyMap<string, Callee>;
+  paramOf(param: string): string;
+  created_at: number;
+  newId(): string;
+  /** Seals what the model's provider needs back. */
+  seal(envelope: Envelope): string;
+  /** Keeps the items that a later request may refer to. Called once, before the response ends. */
+  keep(items: readonly OutputItem[]): Promise<void>;
+}
+
+const INCOMPLETE: Partial<Record<FinishReason, string>> = {
+  length: "max_output_tokens",
+  content_filter: "content_filter",
+};
+/** Codes that OpenAI's clients show with their message. */
+const FAILURES: Readonly<Record<string, string>> = {
+  rate_limited: "rate_limit_exceeded",
+  upstream_error: "server_error",
+  upstream_timeout: "server_error",
+  internal: "server_error",
+  overloaded: "server_error",
+};
+
+export function createResponseWriter(context: ResponseContext): AnswerWriter {
+  const { asked, newId } = context;
+  const identity = { id: `resp_${newId()}`, object: "response" as const, created_at: context.created_at };
+  const piecesOf = createPieceReader();
+  const seen: Seen = { model: asked.model, finish_reason: "stop", usage: null, envelope: {} };
+  const items = createItemEvents(context, (found) => ({ ...found, model: seen.model }));
+  let sequence = 0;
+  let has_begun = false;
+
+  const record = (status: ResponseRecord["status"], error: ResponseRecord["error"] = null): ResponseRecord => ({
+    ...identity,
+    status,
+    error,
+    ...echoed(asked),
+    ...outcomeOf(seen, status),
+    output: [...items.output()],
+  });
+  const written = (events: readonly object[]): string =>
+    events
+      .map((event) => {
+        const { type } = event as { type: string };
+        const numbered = { ...event, sequence_number: sequence };
+        sequence += 1;
+        return `event: ${type}\ndata: ${JSON.stringify(numbered)}\n\n`;
+      })
+      .join("");
+  const begin = (): object[] => {
+    if (has_begun) return [];
+    has_begun = true;
+    const response = record("in_progress");
+    return [
+      { type: "response.created", response },
+      { type: "response.in_progress", response },
+    ];
+  };
+  const take = (delta: Delta): object[] => {
+    noteSecrets(delta, seen.envelope);
+    return piecesOf(delta).flatMap((piece) => eventsOf(piece, items));
+  };
+  const finish = (): ResponseRecord["status"] =>
+    INCOMPLETE[seen.finish_reason] === undefined ? "completed" : "incomplete";
+  const closing = () => items.close(seen.envelope);
+
+  return {
+    paramOf: context.paramOf,
+    chunk(chunk: ChatChunk): string {
+      note(chunk, seen);
+      return written([...begin(), ...(chunk.choices ?? []).slice(0, 1).flatMap(({ delta }) => take(delta ?? {}))]);
+    },
+    async end(): Promise<string> {
+      const events = [...begin(), ...closing()];
+      await context.keep(items.output());
+      const status = finish();
+      return written([...events, { type: `response.${status}`, response: record(status) }]);
+    },
+    failed(error: Pick<ErrorShape, "type" | "code" | "message">): string {
+      const code = FAILURES[error.code] ?? error.code;
+      const response = record("failed", { code, message: error.message });
+      return written([...begin(), { type: "response.failed", response }]);
+    },
+    async whole(response: ChatResponse): Promise<ResponseRecord> {
+      const [choice] = response.choices;
+      note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as ChatChunk, seen);
+      take((choice?.message ?? {}) as Delta);
+      closing();
+      await context.keep(items.output());
+      return record(finish());
+    },
+  };
+}
+
+/** What the chunks have told so far, besides the output. */
+interface Seen {
+  model: string;
+  finish_reason: FinishReason;
+  usage: Usage | null;
+  routing?: Routing;
+  envelope: Envelope;
+}
+
+function note({ model, usage, routing, choices }: ChatChunk, seen: Seen): void {
+  if (typeof model === "string") seen.model = model;
+  if (usage != null) seen.usage = usage;
+  if (routing !== undefined) seen.routing = routing;
+  seen.finish_reason = choices?.[0]?.finish_reason ?? seen.finish_reason;
+}
+
+/** Keeps the signatures of calls: the Responses API has no field for them. */
+function noteSecrets({ tool_calls }: Delta, envelope: Envelope): void {
+  for (const { id, extra_content } of tool_calls ?? []) {
+    if (id === undefined || extra_content === undefined) continue;
+    envelope.calls = { ...envelope.calls, [id]: extra_content };
+  }
+}
+
+function eventsOf(piece: Piece, items: ItemEvents): object[] {
+  switch (piece.type) {
+    case "reasoning":
+      return items.reasoning(piece.text);
+    case "details":
+      return items.details(piece.details);
+    case "text":
+    case "refusal":
+      return items.text(piece.type, piece.text);
+    case "call":
+      return items.call(piece);
+    case "arguments":
+      return items.callArguments(piece);
+  }
+}
+
+/** The request's settings, as OpenAI's answers repeat them. */
+function echoed(asked: ResponseRequest) {
+  return {
+    background: false,
+    instructions: asked.instructions ?? null,
+    max_output_tokens: asked.max_output_tokens ?? null,
+    metadata: asked.metadata ?? {},
+    parallel_tool_calls: asked.parallel_tool_calls ?? true,
+    previous_response_id: null,
+    reasoning: { effort: asked.reasoning?.effort ?? null, summary: asked.reasoning?.summary ?? null },
+    store: false as const,
+    temperature: asked.temperature ?? null,
+    text: { format: asked.text?.format ?? { type: "text" } },
+    tool_choice: asked.tool_choice ?? "auto",
+    tools: asked.tools ?? [],
+    top_p: asked.top_p ?? null,
+    truncation: "disabled",
+    user: asked.user ?? null,
+  };
+}
+
+function outcomeOf({ model, usage, routing, finish_reason }: Seen, status: ResponseRecord["status"]) {
+  const reason = INCOMPLETE[finish_reason];
+  return {
+    model,
+    incomplete_details: status === "incomplete" && reason !== undefined ? { reason } : null,
+    usage: usage === null ? null : responseUsage(usage),
+    ...(routing === undefined ? {} : { routing }),
+  };
+}
+
+function responseUsage({
+  prompt_tokens: _,
+  completion_tokens: __,
+  prompt_tokens_details: input_tokens_details,
+  completion_tokens_details: output_tokens_details,
+  ...usage
+}: Usage) {
+  return { ...usage, input_tokens_details, output_tokens_details };
+}

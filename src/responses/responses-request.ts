@@ -1,0 +1,119 @@
+import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
+import type { ResponseRequest } from "../contract/responses.ts";
+import { errors } from "../errors.ts";
+import { conversationOf } from "./input-items.ts";
+import { type Callee, functionName, offeredTools } from "./tool-names.ts";
+
+/** Converts a request of the Responses API to a chat completion. Pure. */
+
+/** A request as chat completions serves it. */
+export interface TranslatedRequest {
+  request: ChatRequest;
+  callees: ReadonlyMap<string, Callee>;
+  dropped_tools: string[];
+  paramOf(param: string): string;
+}
+
+/** Fields with a form of their own in chat completions, or without effect there. Other fields are passed on. */
+const CONVERTED = new Set([
+  "input",
+  "instructions",
+  "tools",
+  "tool_choice",
+  "max_output_tokens",
+  "text",
+  "reasoning",
+  "store",
+  "include",
+  "max_tool_calls",
+  "truncation",
+  "stream_options",
+]);
+const ALTERNATIVES: Readonly<Record<string, string>> = {
+  previous_response_id:
+    "Responses are not stored here. Send the whole conversation as input, or use the threads of an agent: POST /api/v1/agents/{id}/chat with thread_id.",
+  conversation:
+    "Conversations are kept by agents here. Send the whole conversation as input, or use POST /api/v1/agents/{id}/chat with thread_id.",
+  background:
+    "A response is answered at once here. For work in the background use an agent: POST /api/v1/agents/{id}/run.",
+  prompt: "Prompts are not stored here. Send instructions, or use an agent with a system_prompt: model agent/{id}.",
+};
+
+/** `openEnvelope` opens the `encrypted_content` of the caller's reasoning items; null: it is not ours. */
+export function chatRequestOf(
+  asked: ResponseRequest,
+  openEnvelope: (sealed: string) => Envelope | null,
+): TranslatedRequest {
+  for (const [field, alternative] of Object.entries(ALTERNATIVES)) {
+    if (asked[field] != null && asked[field] !== false) throw errors.invalidValue(field, alternative);
+  }
+  const { tools, callees, dropped } = offeredTools(asked.tools);
+  const { messages, origins } = conversationOf(asked, openEnvelope);
+  const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[]);
+  const { effort } = asked.reasoning ?? {};
+  const { format, verbosity } = asked.text ?? {};
+  const others = Object.entries(asked).filter(([field]) => !CONVERTED.has(field) && !(field in ALTERNATIVES));
+  const request = {
+    ...Object.fromEntries(others),
+    messages,
+    ...(chosen.tools.length === 0 ? {} : { tools: chosen.tools, ...chosen.choice }),
+    ...(asked.max_output_tokens === undefined ? {} : { max_tokens: asked.max_output_tokens }),
+    ...(effort == null ? {} : { reasoning_effort: effort }),
+    ...(verbosity == null ? {} : { verbosity }),
+    ...(format == null || format.type === "text" ? {} : { response_format: responseFormat(format) }),
+    ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
+  } as unknown as ChatRequest;
+  return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, origins) };
+}
+
+const PARAMS: Readonly<Record<string, string>> = {
+  max_tokens: "max_output_tokens",
+  reasoning_effort: "reasoning.effort",
+  response_format: "text.format",
+  "response_format.json_schema": "text.format",
+  messages: "input",
+};
+
+function paramOf(param: string, origins: readonly string[]): string {
+  const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
+  if (index !== undefined) return `${origins[Number(index)] ?? "input"}${rest}`;
+  return PARAMS[param] ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
+}
+
+function responseFormat({ type, ...json_schema }: { type: string; [field: string]: unknown }): ResponseFormat {
+  return (type === "json_schema" ? { type, json_schema } : { type, ...json_schema }) as ResponseFormat;
+}
+
+interface NamedTool {
+  function: { name: string };
+}
+
+/** The tools that may be called, and the choice. A choice that forces a tool of OpenAI is rejected. */
+function toolChoiceOf(
+  choice: ResponseRequest["tool_choice"],
+  tools: NamedTool[],
+): { tools: NamedTool[]; choice: { tool_choice?: ToolChoice } } {
+  if (choice === undefined) return { tools, choice: {} };
+  if (typeof choice === "string") return { tools, choice: { tool_choice: choice as ToolChoice } };
+  if (choice.type === "allowed_tools") {
+    const { mode, tools: allowed } = choice as { mode: "auto" | "required"; tools: Chosen[] };
+    const names = new Set(allowed.map(({ name, namespace }) => functionName(name ?? "", namespace)));
+    return { tools: tools.filter((tool) => names.has(tool.function.name)), choice: { tool_choice: mode } };
+  }
+  const { type, name, namespace } = choice as Chosen;
+  if (type !== "function" && type !== "custom") {
+    throw errors.invalidValue(
+      "tool_choice",
+      `The tool ${type.slice(0, 40)} is executed by OpenAI and does not exist here. Choose a function, or use an agent with tools.`,
+    );
+  }
+  const called = functionName(name ?? "", namespace);
+  return { tools, choice: { tool_choice: { type: "function", function: { name: called } } } };
+}
+
+interface Chosen {
+  type: string;
+  name?: string | null;
+  namespace?: string | null;
+}

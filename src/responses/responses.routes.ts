@@ -1,0 +1,70 @@
+import type { Completions } from "../completions/completions.types.ts";
+import { answerCall } from "../completions/endpoint.ts";
+import type { Envelopes } from "../completions/reasoning-envelope.ts";
+import { createResponseRoute, type InputItem, type ResponseRequest } from "../contract/responses.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { errors } from "../errors.ts";
+import { realNowMs } from "../platform/clock.ts";
+import { newId } from "../platform/ids.ts";
+import type { Log } from "../platform/log.ts";
+import type { ItemsStore } from "./items.store.ts";
+import { createResponseWriter } from "./responses-answer.ts";
+import { chatRequestOf } from "./responses-request.ts";
+
+/** POST /api/v1/responses: OpenAI's Responses API over chat completions. */
+export function responseRoutes(deps: {
+  completions: Completions;
+  items: ItemsStore;
+  envelopes: Envelopes;
+  log: Log;
+}): HttpRouter {
+  const { completions, items, envelopes, log } = deps;
+  const router = createRouter();
+  router.openapi(createResponseRoute, async (c) => {
+    const { user_id } = c.get("caller");
+    const asked = await withReferences(c.req.valid("json"), (ids) => items.find(user_id, ids));
+    const { request, callees, dropped_tools, paramOf } = chatRequestOf(asked, (sealed) =>
+      envelopes.open(user_id, sealed),
+    );
+    if (dropped_tools.length > 0) {
+      const request_id = c.get("request_id");
+      log.info({ request_id, tools: dropped_tools }, "tools that OpenAI executes itself were dropped");
+    }
+    const writer = createResponseWriter({
+      asked,
+      callees,
+      paramOf,
+      created_at: Math.floor(realNowMs() / 1000),
+      newId,
+      seal: (envelope) => envelopes.seal(user_id, envelope),
+      keep: async (output) => {
+        if (asked.store !== false) await items.keep(user_id, output);
+      },
+    });
+    return (await answerCall(c, completions, { request, writer })) as never;
+  });
+  return router;
+}
+
+/** Puts the kept items in place of the references to them. */
+async function withReferences(
+  asked: ResponseRequest,
+  find: (ids: string[]) => Promise<ReadonlyMap<string, InputItem>>,
+): Promise<ResponseRequest> {
+  const { input } = asked;
+  if (typeof input === "string") return asked;
+  const idOf = (item: InputItem) => (item.type === "item_reference" ? (item as unknown as { id: string }).id : null);
+  const ids = input.flatMap((item) => idOf(item) ?? []);
+  if (ids.length === 0) return asked;
+  const kept = await find([...new Set(ids)]);
+  const resolved = input.map((item, index) => {
+    const id = idOf(item);
+    const found = id === null ? item : kept.get(id);
+    if (found !== undefined) return found;
+    throw errors.invalidValue(
+      `input[${index}].id`,
+      `input[${index}].id is not an item of the last 24 hours. Send the item itself; with store: false clients do.`,
+    );
+  });
+  return { ...asked, input: resolved };
+}

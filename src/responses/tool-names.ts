@@ -1,0 +1,89 @@
+import { createHash } from "node:crypto";
+import type { ResponseRequest, ResponseTool } from "../contract/responses.ts";
+
+/**
+ * Tools of the Responses API as functions, which every provider has. A namespace becomes part of the function's name; a
+ * custom tool becomes a function whose one argument is the tool's input. Pure.
+ */
+
+/** A tool that the caller offered, under the name that its function has for the provider. */
+export interface Callee {
+  type: "function" | "custom";
+  name: string;
+  namespace: string | null;
+}
+
+const MAX_NAME = 64;
+const HASH_CHARACTERS = 8;
+
+/** The function's name of a tool. Long names are cut and get a hash, so that two tools never share one. */
+export function functionName(name: string, namespace: string | null | undefined): string {
+  const full = (namespace == null || namespace === "" ? name : `${namespace}__${name}`).replace(/[^A-Za-z0-9_-]/g, "_");
+  if (full.length <= MAX_NAME) return full;
+  const hash = createHash("sha256").update(full).digest("hex").slice(0, HASH_CHARACTERS);
+  return `${full.slice(0, MAX_NAME - HASH_CHARACTERS - 1)}_${hash}`;
+}
+
+export interface OfferedTools {
+  /** In the shape of chat completions. */
+  tools: object[];
+  callees: ReadonlyMap<string, Callee>;
+  /** Types of tools that were dropped, because OpenAI executes them itself. */
+  dropped: string[];
+}
+
+export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
+  const callees = new Map<string, Callee>();
+  const dropped: string[] = [];
+  const offered = (tools ?? []).flatMap((tool) => {
+    if (tool.type !== "namespace") return one(tool, null);
+    const { name, tools: inner } = tool as { name: string; tools: ResponseTool[] };
+    return inner.flatMap((each) => one(each, name));
+  });
+  return { tools: offered, callees, dropped };
+
+  function one(tool: ResponseTool, namespace: string | null): object[] {
+    if (tool.type !== "function" && tool.type !== "custom") {
+      dropped.push(tool.type);
+      return [];
+    }
+    const { name, description, parameters, strict, format } = tool as Record<string, unknown> & { name: string };
+    const called = functionName(name, namespace);
+    callees.set(called, { type: tool.type, name, namespace });
+    const described =
+      tool.type === "custom"
+        ? { description: customDescription(description, format), parameters: CUSTOM_PARAMETERS }
+        : { description, parameters, strict };
+    const given = Object.entries(described).filter(([, value]) => value != null);
+    return [{ type: "function", function: { name: called, ...Object.fromEntries(given) } }];
+  }
+}
+
+const CUSTOM_PARAMETERS = {
+  type: "object",
+  properties: { input: { type: "string", description: "the whole input of the tool, as text" } },
+  required: ["input"],
+  additionalProperties: false,
+};
+
+function customDescription(description: unknown, format: unknown): string {
+  const { type, syntax, definition } = (format ?? {}) as Record<string, unknown>;
+  const grammar =
+    type === "grammar" ? [`The input follows this ${String(syntax)} grammar:\n${String(definition)}`] : [];
+  return [...(typeof description === "string" ? [description] : []), ...grammar].join("\n\n");
+}
+
+/** The arguments of the function that stands for a custom tool. */
+export function customArguments(input: string): string {
+  return JSON.stringify({ input });
+}
+
+/** The input in these arguments. A model that answers without JSON gave the input itself. */
+export function customInput(arguments_text: string): string {
+  try {
+    const { input } = JSON.parse(arguments_text) as { input?: unknown };
+    return typeof input === "string" ? input : arguments_text;
+  } catch {
+    return arguments_text;
+  }
+}
