@@ -21,7 +21,12 @@ const NESTED_LINES = 3;
 /** Every function of a TypeScript file, closures and components included. */
 export function functionsOf(file: string, source: string): MeasuredFunction[] {
   const { program } = parseSync(file, source);
-  const lineOf = (at: number) => source.slice(0, at).split("\n").length;
+  const breaks = [...source.matchAll(/\n/g)].map(({ index }) => index);
+  /** The line of a position, counted from 1. */
+  const lineOf = (at: number) => {
+    const next = breaks.findIndex((index) => index >= at);
+    return (next === -1 ? breaks.length : next) + 1;
+  };
   const linesOf = ({ start, end }: Node) => lineOf(end) - lineOf(start) + 1;
   const found: MeasuredFunction[] = [];
   const nestedLines = (node: Node): number =>
