@@ -54,7 +54,7 @@ export default defineConfig({
           testTimeout: 60_000,
         },
       },
-      { test: { name: "tidy", include: ["test/tidy.test.ts"] } },
+      { test: { name: "tidy", include: ["test/tidy.test.ts"], testTimeout: 60_000 } },
       storage("embedded"),
       storage("postgres"),
       {

@@ -113,9 +113,9 @@ async function endLeases(place: Place, users: readonly CrashUser[], callers: Cal
         text: "update hold set expires_at = clock_timestamp() where user_id = $1 returning run_id",
         values: [id],
       });
-      const of_calls = holds.filter(({ run_id }) => run_id === null).length;
+      const hot_path = holds.filter(({ run_id }) => run_id === null).length;
       const died = callers.seen.get(id)?.unanswered.size ?? 0;
-      if (of_calls > died) wrong.push(`user ${id}: ${of_calls} holds of calls are open, and ${died} calls died`);
+      if (hot_path > died) wrong.push(`user ${id}: ${hot_path} holds of calls are open, and ${died} calls died`);
     }
     return wrong;
   } finally {

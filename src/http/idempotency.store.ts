@@ -75,7 +75,7 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
     },
 
     /** Deletes the key: the request did nothing, so a retry may run. */
-    async letGo(key: { user_id: string; key: string }): Promise<void> {
+    async release(key: { user_id: string; key: string }): Promise<void> {
       await db.query({
         text: "delete from idempotency_key where user_id = $1 and key = $2",
         values: [key.user_id, key.key],

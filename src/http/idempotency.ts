@@ -29,7 +29,7 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
     await next();
     const { status, headers } = c.res;
     const did_nothing = headers.get(SHOULD_RETRY) !== "false";
-    if (did_nothing && (status >= 500 || PASSING.has(status))) await store.letGo(key);
+    if (did_nothing && (status >= 500 || PASSING.has(status))) await store.release(key);
     else await keep(c, (answer) => store.answer(key, answer), log);
   };
 }

@@ -236,11 +236,11 @@ export async function runAudit(db: Db, more: readonly Invariant[]): Promise<Audi
     text: `select (select count(*) from account) as accounts, (select count(*) from bucket) as buckets,
       (select count(*) from hold) as holds, (select count(*) from entry) as entries,
       (select count(*) from usage_event) as usage_events`,
-    unhurried: true,
+    no_timeout: true,
   });
   const found = await db.query<{ index: number; user_id: string; detail: string }>({
     text: atOnce(invariants),
-    unhurried: true,
+    no_timeout: true,
   });
   const violations = found.map(({ index, user_id, detail }) => ({
     invariant: invariants[index]?.invariant ?? "",

@@ -45,7 +45,7 @@ export async function applyOperations(
   if (has_riders && with_riders === null) throw new Error("the ledger was given no statement for riders");
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
     name: has_riders ? "ledger_apply_with_riders" : "ledger_apply_batch",
-    of_calls: true,
+    hot_path: true,
     text: has_riders ? (with_riders ?? APPLY) : APPLY,
     values: [jsonbText(operations), now, HOLD_SECONDS],
   });

@@ -15,12 +15,12 @@ export interface Statement {
    * No timeout, for example for an audit that reads every table. Other statements fail when the server is silent for
    * minutes.
    */
-  readonly unhurried?: true;
+  readonly no_timeout?: true;
   /**
    * A hot-path statement that every call runs, one at a time of each kind. Outside a transaction, PostgreSQL runs it on
    * reserved connections, because its first run on a connection takes twenty times as long.
    */
-  readonly of_calls?: boolean;
+  readonly hot_path?: boolean;
 }
 
 /**

@@ -14,7 +14,7 @@ const CONNECT_TIMEOUT_MS = 10_000;
 /** TCP keep-alive: an idle connection is probed after this time. */
 const KEEP_ALIVE_MS = 10_000;
 /**
- * Timeout of a statement. After it, the connection counts as cut, because only `unhurried` statements take this long.
+ * Timeout of a statement. After it, the connection counts as cut, because only `no_timeout` statements take this long.
  */
 const ANSWER_MS = 300_000;
 /** Heartbeat interval of the listening connection. Contract 3 gives a revocation one second. */
@@ -60,8 +60,8 @@ export async function openPostgres(options: { url: string; log: Log; answer_ms?:
   const channels = createChannels(settings, options.log);
   const sql = sqlOver(
     source,
-    async ({ of_calls, ...statement }) =>
-      (await repeated(() => (of_calls ? calls : pool).query(configOf(statement, answer_ms)))).rows,
+    async ({ hot_path, ...statement }) =>
+      (await repeated(() => (hot_path ? calls : pool).query(configOf(statement, answer_ms)))).rows,
   );
   return {
     ...sql,
@@ -88,8 +88,8 @@ function openPool(settings: pg.PoolConfig, log: Log): pg.Pool {
   return pool;
 }
 
-function configOf({ unhurried, ...statement }: Statement, answer_ms: number): pg.QueryConfig {
-  return (unhurried ? statement : { ...statement, query_timeout: answer_ms }) as unknown as pg.QueryConfig;
+function configOf({ no_timeout, ...statement }: Statement, answer_ms: number): pg.QueryConfig {
+  return (no_timeout ? statement : { ...statement, query_timeout: answer_ms }) as unknown as pg.QueryConfig;
 }
 
 function connectionOf(client: pg.PoolClient, answer_ms: number): SqlConnection {

@@ -154,7 +154,7 @@ export async function beginRunNows(
   const is_quiet = runs.every(({ is_awaited }) => is_awaited === true);
   const [row] = await sql.query<{ refusals: (string | null)[] | null }>({
     name: "run_begin",
-    of_calls: true,
+    hot_path: true,
     text: statements?.begin ?? BEGIN_RUNS,
     values: [jsonbText(rows), now, ...places, lease_ms, is_quiet],
   });

@@ -98,8 +98,8 @@ test.skipIf(inject("storage").kind === "embedded")(
     const slow = { text: "select pg_sleep(0.5)" };
     await expect(db.query(slow)).rejects.toThrow("timeout");
     await expect(db.transaction((tx) => tx.query(slow))).rejects.toThrow();
-    expect(await db.query({ ...slow, unhurried: true })).toHaveLength(1);
-    expect(await db.transaction((tx) => tx.query({ ...slow, unhurried: true }))).toHaveLength(1);
+    expect(await db.query({ ...slow, no_timeout: true })).toHaveLength(1);
+    expect(await db.transaction((tx) => tx.query({ ...slow, no_timeout: true }))).toHaveLength(1);
     await db.close();
     await drop();
   },

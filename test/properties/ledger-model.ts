@@ -141,7 +141,7 @@ export function modelHold(
 }
 
 /** Gives the hold's tokens back: to who has clawed them back, else to the bucket, unless it has expired. */
-function letGo(model: Model, hold_id: string, spend: number): { spent: number; overage: number } {
+function release(model: Model, hold_id: string, spend: number): { spent: number; overage: number } {
   const hold = model.holds.get(hold_id);
   if (hold === undefined) return { spent: 0, overage: 0 };
   let spent = 0;
@@ -163,7 +163,7 @@ function letGo(model: Model, hold_id: string, spend: number): { spent: number; o
 }
 
 export function modelRelease(model: Model, hold_id: string): void {
-  letGo(model, hold_id, 0);
+  release(model, hold_id, 0);
   crossBalance(model, "nobody");
 }
 
@@ -191,7 +191,7 @@ export function modelSettle(
 }
 
 function pay(model: Model, hold_id: string, cost: number, budget: number | null): ModelCharge {
-  const held = letGo(model, hold_id, cost);
+  const held = release(model, hold_id, cost);
   let unmet = cost - held.spent - held.overage;
   for (const bucket of live(model)) {
     const taken = Math.min(unmet, bucket.remaining - bucket.held);

@@ -7,8 +7,8 @@ test.skipIf(inject("storage").kind === "embedded")(
   async () => {
     const database = await createTestDatabase();
     const db = await database.open();
-    const pidOf = async (of_calls: boolean) => {
-      const [row] = await db.query<{ pid: number }>({ text: "select pg_backend_pid() as pid", of_calls });
+    const pidOf = async (hot_path: boolean) => {
+      const [row] = await db.query<{ pid: number }>({ text: "select pg_backend_pid() as pid", hot_path });
       return row?.pid;
     };
     const first = await pidOf(true);

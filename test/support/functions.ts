@@ -21,22 +21,23 @@ const NESTED_LINES = 3;
 /** Every function of a TypeScript file, closures and components included. */
 export function functionsOf(file: string, source: string): MeasuredFunction[] {
   const { program } = parseSync(file, source);
-  const lineOf = (at: number) => source.slice(0, at).split("\n").length;
+  /** The line of each character, counted from 1. */
+  const lines = new Uint32Array(source.length + 1);
+  for (let at = 0, line = 1; at <= source.length; at++) {
+    lines[at] = line;
+    if (source[at] === "\n") line += 1;
+  }
+  const lineOf = (at: number) => lines[at] ?? 1;
   const linesOf = ({ start, end }: Node) => lineOf(end) - lineOf(start) + 1;
   const found: MeasuredFunction[] = [];
-  const nestedLines = (node: Node): number =>
-    childrenOf(node).reduce((sum, child) => {
-      if (!isFunction(child)) return sum + nestedLines(child);
-      const lines = linesOf(child);
-      return sum + (lines > NESTED_LINES ? lines : 0);
-    }, 0);
-  const visit = (node: Node, parent: Node | null) => {
-    if (isFunction(node)) {
-      const lines = linesOf(node);
-      const own_lines = lines - nestedLines(node);
-      found.push({ name: nameOf(node, parent), line: lineOf(node.start), lines, own_lines });
-    }
-    for (const child of childrenOf(node)) visit(child, node);
+  /** Returns the lines of the outermost functions in `node`. */
+  const visit = (node: Node, parent: Node | null): number => {
+    let nested = 0;
+    for (const child of childrenOf(node)) nested += visit(child, node);
+    if (!isFunction(node)) return nested;
+    const lines = linesOf(node);
+    found.push({ name: nameOf(node, parent), line: lineOf(node.start), lines, own_lines: lines - nested });
+    return lines > NESTED_LINES ? lines : 0;
   };
   visit(program as unknown as Node, null);
   return found;
@@ -47,8 +48,16 @@ function isFunction({ type, body }: Node): boolean {
 }
 
 function childrenOf(node: Node): Node[] {
-  const values = Object.values(node).flatMap((value) => (Array.isArray(value) ? value : [value]));
-  return values.filter((value): value is Node => typeof value?.type === "string");
+  const children: Node[] = [];
+  for (const value of Object.values(node)) {
+    if (Array.isArray(value)) for (const each of value) if (isNode(each)) children.push(each);
+    if (isNode(value)) children.push(value);
+  }
+  return children;
+}
+
+function isNode(value: unknown): value is Node {
+  return typeof value === "object" && value !== null && typeof (value as { type?: unknown }).type === "string";
 }
 
 function nameOf(node: Node, parent: Node | null): string {
