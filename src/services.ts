@@ -126,7 +126,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     clock,
     store: createAgentsStore(db),
     schedules,
-    cancelDueWith: (tx, user_id, fields) => runs.cancelDueWith(tx, user_id, fields),
+    cancelOfKey: (tx, user_id, api_key_id) => runs.cancelOfKey(tx, user_id, api_key_id),
     ledger,
     keysOf: accounts.keysOf,
     log,

@@ -31,6 +31,8 @@ export function completionRoutes(completions: Completions): HttpRouter {
       const { response } = await completions.complete(call);
       return c.json(response, 200) as never;
     } catch (error) {
+      // A revoked key cancels the runs of an agent too, and that may come first.
+      await live?.check();
       live?.refused.throwIfAborted();
       if (call.signal.aborted) return new Response(null, { status: CLIENT_CLOSED_REQUEST }) as never;
       throw error;

@@ -141,9 +141,8 @@ const SHORT_LIST = 32;
  * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
  * one is reported.
  */
-function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
-  return async (list) => {
-    if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
+function upToFault(item: z.ZodType): (list: unknown) => unknown {
+  const cut = async (list: readonly unknown[]): Promise<readonly unknown[]> => {
     for (const [index, each] of list.entries()) {
       if (isTurnUsed()) await untilTurn();
       if (!(await item.safeParseAsync(each)).success) return list.slice(0, index + 1);
@@ -151,6 +150,8 @@ function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
     await untilTurn();
     return list;
   };
+  // The generator of the reference parses null, and cannot wait.
+  return (list) => (Array.isArray(list) && list.length > SHORT_LIST ? cut(list) : list);
 }
 
 /** An object whose keys are not validated. */
@@ -185,7 +186,7 @@ const messageSchema = z.discriminatedUnion("role", [
 const MAX_PIECES = 20_000;
 
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
-async function countedMessages(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
+function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
   const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
   let pieces = sizeOf(value);
   if (pieces <= MAX_PIECES) {
@@ -204,7 +205,11 @@ const MAX_FIELDS = 200;
 const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema"]);
 
 /** Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. */
-export async function countedFields(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
+export function countedFields(value: unknown, ctx: z.RefinementCtx): unknown {
+  return value !== null && typeof value === "object" ? countedObject(value, ctx) : value;
+}
+
+async function countedObject(value: object, ctx: z.RefinementCtx): Promise<unknown> {
   const path = await wideObject(value);
   if (path === null) return value;
   const message = `an object of at most ${MAX_FIELDS} fields`;
@@ -220,7 +225,7 @@ interface Place {
 }
 
 /** The path of an object with too many fields; null when there is none. Searches in slices. */
-async function wideObject(value: unknown): Promise<(string | number)[] | null> {
+async function wideObject(value: object): Promise<(string | number)[] | null> {
   const open: Place[] = [];
   const add = (child: unknown, key: string | number, within: Place | null) => {
     if (child !== null && typeof child === "object") open.push({ value: child, key, within });

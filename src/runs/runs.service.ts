@@ -40,6 +40,10 @@ export const HEARTBEAT_MS = LEASE_MS / 4;
 const MAX_LOSSES = 3;
 /** Limit of the batch that handles simultaneous operations of many runs in one statement. */
 const BATCH_LIMIT = 64;
+const KEY_REVOKED: RunError = {
+  code: "key_revoked",
+  message: "The API key that this run counted against was revoked. Run the agent again with another key.",
+};
 const WORKER_LOST: RunError = {
   code: "worker_lost",
   message: "The process that carried out this run was lost and the run was not taken up again. Run it again.",
@@ -94,8 +98,9 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
     const rows = await endThem();
     const ended = rows.map(({ epoch: _, ...run }) => run);
     await followUp(ended);
-    for (const { user_id, agent_id, run_id, trigger, error } of ended) {
-      if (error !== null) await notify({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
+    for (const { user_id, agent_id, run_id, trigger, status, error } of ended) {
+      if (status === "failed" && error !== null)
+        await notify({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
     }
     return new Set(rows.map(leaseKey));
   };
@@ -236,9 +241,10 @@ function createQueue(deps: RunsDeps & { signals: RunSignals }) {
     async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
       await cancelRuns(tx, { ...agent, run_id: null, queued: true }, clock.now());
     },
-    /** Requests the cancellation of the user's due runs whose input has these fields. */
-    async cancelDueWith(tx: Tx, user_id: string, due_with: Readonly<Record<string, unknown>>): Promise<void> {
-      await cancelRuns(tx, { user_id, agent_id: null, run_id: null, due_with }, clock.now());
+    /** Requests the cancellation of the user's runs that count against this API key, because it was revoked. */
+    async cancelOfKey(tx: Tx, user_id: string, api_key_id: string): Promise<void> {
+      const which = { user_id, agent_id: null, run_id: null, with: { api_key_id }, error: KEY_REVOKED };
+      await cancelRuns(tx, which, clock.now());
     },
     /** Requests the cancellation of all runs of an agent. */
     async cancelAgent(tx: Tx, agent: AgentKey): Promise<void> {
