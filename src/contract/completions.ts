@@ -183,7 +183,7 @@ const messageSchema = z.discriminatedUnion("role", [
 ]);
 
 /** Messages, their parts and tool calls together: far more than any model's context holds. */
-const MAX_PIECES = 20_000;
+const MAX_PIECES = 10_000;
 
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
 function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
