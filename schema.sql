@@ -423,8 +423,12 @@ create table run (
 ) with (fillfactor=70);
 alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
 alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))));
-alter table run add constraint run_check2 CHECK (((error IS NOT NULL) = (status = 'failed'::text)));
 alter table run add constraint run_check3 CHECK (((status <> ALL (ARRAY['running'::text, 'cancelling'::text])) OR ((worker_id IS NOT NULL) AND (lease_until IS NOT NULL))));
+alter table run add constraint run_error_check CHECK (
+CASE
+    WHEN (error IS NULL) THEN (status <> 'failed'::text)
+    ELSE (status = ANY (ARRAY['failed'::text, 'cancelling'::text, 'cancelled'::text]))
+END);
 alter table run add constraint run_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])));
 alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text])));
 alter table run add constraint run_pkey PRIMARY KEY (user_id, id);

@@ -79,7 +79,7 @@ async function benchOver(db: Db): Promise<Bench> {
     schedule_keys: createScheduleKeys({
       ...{ clock, store, ledger, log },
       schedules: scheduling,
-      cancelDueWith: scheduling.cancelDueWith,
+      cancelOfKey: scheduling.cancelOfKey,
       keysOf: accounts.keysOf,
     }),
     models: { find: () => null } as never,

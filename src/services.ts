@@ -172,7 +172,7 @@ function createAgentWork(deps: AgentWorkDeps) {
   const schedules = createSchedules({ db, clock, notify: notify.runs });
   const schedule_keys = createScheduleKeys({
     ...{ clock, store: createAgentsStore(db), schedules, ledger, keysOf: accounts.keysOf, log },
-    cancelDueWith: (tx, user_id, fields) => runs.cancelDueWith(tx, user_id, fields),
+    cancelOfKey: (tx, user_id, api_key_id) => runs.cancelOfKey(tx, user_id, api_key_id),
   });
   const runs = createRuns({
     db,

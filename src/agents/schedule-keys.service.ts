@@ -17,8 +17,8 @@ export function createScheduleKeys(deps: {
   clock: Clock;
   store: Pick<AgentsStore, "lockAgentsOfKey">;
   schedules: Pick<Schedules, "pauseSchedule" | "schedules">;
-  /** Requests the cancellation of the user's due runs whose input has these fields. */
-  cancelDueWith(tx: Tx, user_id: string, fields: Readonly<Record<string, unknown>>): Promise<void>;
+  /** Requests the cancellation of the user's runs that count against this key. */
+  cancelOfKey(tx: Tx, user_id: string, api_key_id: string): Promise<void>;
   ledger: Pick<Ledger, "keySpends">;
   /** These keys, by id, locked until the transaction ends. */
   keysOf(tx: Tx, ids: readonly string[]): Promise<ReadonlyMap<string, ScheduleKey>>;
@@ -66,7 +66,7 @@ export function createScheduleKeys(deps: {
 
     /**
      * Call it before `key` is changed as given, and call its result after the change, in one transaction. For a revoked
-     * key it pauses the schedules and cancels their runs. Schedules that waited for a larger budget or a later expiry
+     * key it pauses the schedules and cancels all runs that count against it. Schedules that waited for a larger budget or a later expiry
      * resume.
      */
     async onKeyChange(key: ScheduleKey & { user_id: string }, tx: Tx): Promise<() => Promise<void>> {
@@ -74,7 +74,7 @@ export function createScheduleKeys(deps: {
       const agents = await store.lockAgentsOfKey(tx, user_id, api_key_id);
       if (key.revoked_at !== null) {
         for (const { id: agent_id } of agents) await pause(tx, { user_id, agent_id }, "key_revoked");
-        return () => deps.cancelDueWith(tx, user_id, { api_key_id });
+        return () => deps.cancelOfKey(tx, user_id, api_key_id);
       }
       const agent_ids = agents.map(({ id }) => id);
       const statuses = await schedules.schedules(user_id, agent_ids, tx);

@@ -1,4 +1,5 @@
 import { chatWithAgent } from "../contract/agents.ts";
+import type { LiveCaller } from "../contract/caller.ts";
 import { decodeCursor, encodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as threadContract from "../contract/threads.ts";
@@ -27,14 +28,25 @@ function addChat(router: HttpRouter, chat: Chat): void {
     if (!asked.stream) {
       const signal = AbortSignal.any([request.signal, live.refused]);
       const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: null });
-      return c.json(chatAnswer(await raceAbort(turn.finished, live.refused)), 200) as never;
+      return c.json(chatAnswer(await unlessRefused(turn.finished, live)), 200) as never;
     }
     const events = createChatEvents(request.request_id);
     const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: events.onText });
-    const feed = await raceAbort(events.open(turn), live.refused);
+    const feed = await unlessRefused(events.open(turn), live);
     return eventStream(feed, { live, request_id: request.request_id }) as never;
   });
+}
+
+/** Rejects with 401 or 403 once the caller is refused. A revoked key cancels the run too, and that may come first. */
+async function unlessRefused<T>(work: Promise<T>, live: LiveCaller): Promise<T> {
+  try {
+    return await raceAbort(work, live.refused);
+  } catch (error) {
+    await live.check();
+    live.refused.throwIfAborted();
+    throw error;
+  }
 }
 
 function addThreads(router: HttpRouter, threads: AgentThreads): void {

@@ -54,6 +54,8 @@ export async function answerCall(
     const { response } = await completions.complete(call);
     return c.json(writer === null ? response : await writer.whole(response), 200);
   } catch (error) {
+    // A revoked key cancels the runs of an agent too, and that may come first.
+    await live?.check();
     live?.refused.throwIfAborted();
     if (call.signal.aborted) return new Response(null, { status: CLIENT_CLOSED_REQUEST });
     throw writer === null ? error : renamed(error, writer);

@@ -251,9 +251,8 @@ const SHORT_LIST = 32;
  * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
  * one is reported.
  */
-export function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> {
-  return async (list) => {
-    if (!Array.isArray(list) || list.length <= SHORT_LIST) return list;
+export function upToFault(item: z.ZodType): (list: unknown) => unknown {
+  const cut = async (list: readonly unknown[]): Promise<readonly unknown[]> => {
     for (const [index, each] of list.entries()) {
       if (isTurnUsed()) await untilTurn();
       if (!(await item.safeParseAsync(each)).success) return list.slice(0, index + 1);
@@ -261,6 +260,8 @@ export function upToFault(item: z.ZodType): (list: unknown) => Promise<unknown> 
     await untilTurn();
     return list;
   };
+  // The generator of the reference parses null, and cannot wait.
+  return (list) => (Array.isArray(list) && list.length > SHORT_LIST ? cut(list) : list);
 }
 
 /** An object whose keys are not validated. */
@@ -299,10 +300,10 @@ const messageSchema = z.discriminatedUnion("role", [
 ]);
 
 /** Messages, their parts and tool calls together: far more than any model's context holds. */
-export const MAX_PIECES = 20_000;
+export const MAX_PIECES = 10_000;
 
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
-async function countedMessages(value: unknown, ctx: z.RefinementCtx): Promise<unknown> {
+function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
   const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
   let pieces = sizeOf(value);
   if (pieces <= MAX_PIECES) {
@@ -325,13 +326,15 @@ const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters",
  * param, so its error names the field `main`.
  */
 export function countedFields(main: string) {
-  return async (value: unknown, ctx: z.RefinementCtx): Promise<unknown> => {
+  const counted = async (value: object, ctx: z.RefinementCtx): Promise<unknown> => {
     const path = await wideObject(value);
     if (path === null) return value;
     const message = `an object of at most ${MAX_FIELDS} fields`;
     ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : [main] });
     return z.NEVER;
   };
+  return (value: unknown, ctx: z.RefinementCtx): unknown =>
+    value !== null && typeof value === "object" ? counted(value, ctx) : value;
 }
 
 interface Place {
@@ -341,7 +344,7 @@ interface Place {
 }
 
 /** The path of an object with too many fields; null when there is none. Searches in slices. */
-async function wideObject(value: unknown): Promise<(string | number)[] | null> {
+async function wideObject(value: object): Promise<(string | number)[] | null> {
   const open: Place[] = [];
   const add = (child: unknown, key: string | number, within: Place | null) => {
     if (child !== null && typeof child === "object") open.push({ value: child, key, within });

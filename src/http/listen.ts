@@ -69,8 +69,8 @@ export async function listen(
 }
 
 /**
- * Begins requests one after the other. 1,000 that arrive together would hold the event loop for as many milliseconds,
- * so those that do not fit into this turn wait for a later one. Connections limit their number.
+ * Begins requests one after the other. 1,000 requests that arrive together hold the event loop for a second, so requests
+ * beyond the time of this turn wait for a later one. The limit of connections bounds their number.
  */
 function inTurn(begin: RequestListener): RequestListener {
   const waiting: Parameters<RequestListener>[] = [];

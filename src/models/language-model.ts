@@ -1,8 +1,9 @@
+import { AsyncLocalStorage } from "node:async_hooks";
 import { fetch as providerFetch } from "undici";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
-import { jsonBytes } from "../platform/json-bytes.ts";
+import { joinedBytes, jsonBytes } from "../platform/json-bytes.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { generatedText } from "./generated-text.ts";
 import {
@@ -13,7 +14,13 @@ import {
   responseOf,
   type StreamPart,
 } from "./language-model-answer.ts";
-import { type Body, type Dialect, fieldsOf, type LanguageModel } from "./language-model-dialect.ts";
+import {
+  type Body,
+  type Dialect,
+  fieldsOf,
+  type LanguageModel,
+  type LanguageModelCall,
+} from "./language-model-dialect.ts";
 import { languageModelCall } from "./language-model-prompt.ts";
 import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
@@ -26,6 +33,13 @@ const MAX_ANSWER_BYTES = 33_554_432;
 
 /** Settings of the reasoning and of the context, which the dialect corrects in the body. */
 const ADJUSTED = ["reasoning_effort", "reasoning", "thinking", "output_config", "context_management"];
+
+/** Data of files up to this length is given to the AI SDK. It writes a request as one text, 32 MB in over 100 ms. */
+const MAX_SDK_DATA_CHARS = 65_536;
+
+/** The data of the present call's files, by the names that the AI SDK got in its place. `boundedFetch` puts it back. */
+const long_data = new AsyncLocalStorage<ReadonlyMap<string, string>>();
+const DATA_NAME = /"(purser-data-[0-9a-f-]{36})"/;
 
 /** The AI SDK's own errors about a prompt, before it sends a request. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
@@ -62,7 +76,9 @@ export function createLanguageModelProvider(
       const { model } = request;
       try {
         const language_model = await languageModel(request);
-        const result = await noteSent(options.onSent, () => language_model.doGenerate(callOf(request, options)));
+        const { call, data } = withoutLongData(callOf(request, options));
+        const ask = () => long_data.run(data, () => language_model.doGenerate(call));
+        const result = await noteSent(options.onSent, ask);
         const response = responseOf(result, { ...newIdentity(), model: model.id }, answerOptions(request, dialect));
         const counts = countsOfResult(result.usage) ?? estimateCounts(request, generatedText(response.choices));
         return { response, counts };
@@ -74,7 +90,9 @@ export function createLanguageModelProvider(
     async stream(request, options) {
       try {
         const language_model = await languageModel(request);
-        const { stream } = await noteSent(options.onSent, () => language_model.doStream(callOf(request, options)));
+        const { call, data } = withoutLongData(callOf(request, options));
+        const ask = () => long_data.run(data, () => language_model.doStream(call));
+        const { stream } = await noteSent(options.onSent, ask);
         return chunkStream(stream.getReader(), { request, dialect }, options);
       } catch (thrown) {
         throw failureOf(thrown, request.model, options.signal);
@@ -184,9 +202,39 @@ function isSet(field: string, value: unknown): boolean {
   return value != null && !isDefault(field, value);
 }
 
+/** The call with a name in place of each long file, and the files' data by these names. No caller can guess a name. */
+function withoutLongData(call: LanguageModelCall): { call: LanguageModelCall; data: ReadonlyMap<string, string> } {
+  const data = new Map<string, string>();
+  const prompt = call.prompt.map((message) => {
+    if (message.role !== "user") return message;
+    const content = message.content.map((part) => {
+      if (part.type !== "file" || part.data.type !== "data" || typeof part.data.data !== "string") return part;
+      if (part.data.data.length <= MAX_SDK_DATA_CHARS) return part;
+      const name = `purser-data-${newId()}`;
+      data.set(name, part.data.data);
+      return { ...part, data: { ...part.data, data: name } };
+    });
+    return { ...message, content };
+  });
+  return { call: { ...call, prompt }, data };
+}
+
+/** The body with the present call's files, written in slices. */
+async function withLongData(body: string): Promise<string | Buffer> {
+  const data = long_data.getStore();
+  if (data === undefined || data.size === 0) return body;
+  const parts: Buffer[] = [];
+  for (const [nth, part] of body.split(DATA_NAME).entries()) {
+    // Every second part is a name.
+    parts.push(nth % 2 === 0 ? Buffer.from(part) : await jsonBytes(data.get(part) ?? part));
+  }
+  return joinedBytes(parts);
+}
+
 /** `fetch` that fails if an answer is larger than any completion. */
 const boundedFetch: typeof fetch = async (input, init) => {
-  const sent = { ...init, dispatcher: connections } as Parameters<typeof providerFetch>[1];
+  const body = typeof init?.body === "string" ? { body: await withLongData(init.body) } : {};
+  const sent = { ...init, ...body, dispatcher: connections } as Parameters<typeof providerFetch>[1];
   const answer = (await providerFetch(input as string | URL, sent)) as unknown as Response;
   if (answer.body === null) return answer;
   let bytes = 0;

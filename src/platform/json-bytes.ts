@@ -3,6 +3,8 @@ import { isTurnUsed, untilTurn } from "./event-loop-turn.ts";
 /** Characters written without a pause. In the worst case, they take a few milliseconds. */
 const PIECE_CHARS = 65_536;
 const VALUE_WEIGHT = 8;
+/** Bytes copied without a pause. */
+const COPIED_BYTES = 1_048_576;
 
 /**
  * The bytes of JSON.stringify(value), for plain values. Writes a large value in pieces, so that other work of the
@@ -20,7 +22,20 @@ export async function jsonBytes(value: unknown): Promise<Buffer> {
     }
     if (isTurnUsed()) await untilTurn();
   }
-  return Buffer.concat([...written, Buffer.from(text)]);
+  return joinedBytes([...written, Buffer.from(text)]);
+}
+
+/** The bytes of `parts` in one buffer. Copies in slices: 32 MB at once take up to 30 ms. */
+export async function joinedBytes(parts: readonly Buffer[]): Promise<Buffer> {
+  const joined = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const part of parts) {
+    for (let from = 0; from < part.length; from += COPIED_BYTES) {
+      if (isTurnUsed()) await untilTurn();
+      at += part.copy(joined, at, from, from + COPIED_BYTES);
+    }
+  }
+  return joined;
 }
 
 /** Whether `value` fits into one piece. Stops counting at the size of a piece. */

@@ -1,17 +1,19 @@
+import type { RunError } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
 import { sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 
 /**
- * Selects runs to cancel: one run, or all runs of an agent or a user. `queued`: only runs without a worker. `due_with`:
- * only due runs whose input has these fields.
+ * Selects runs to cancel: one run, or all runs of an agent or a user. `queued`: only runs without a worker. `with`: only
+ * runs whose input has these fields. `error`: why the service cancels them.
  */
 export interface RunSelection {
   user_id: string;
   agent_id: string | null;
   run_id: string | null;
   queued?: boolean;
-  due_with?: Readonly<Record<string, unknown>>;
+  with?: Readonly<Record<string, unknown>>;
+  error?: RunError;
 }
 
 /** Requests the cancellation of open runs. A queued run ends at once. Returns the affected runs. */
@@ -21,11 +23,12 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
         select user_id, id from run
         where user_id = $1 and ($2::uuid is null or agent_id = $2) and ($3::uuid is null or id = $3)
           and status in ${sqlList(UNFINISHED)} and (status = 'queued' or not $5)
-          and ($6::jsonb is null or (trigger = 'schedule' and input @> $6::jsonb))
+          and ($6::jsonb is null or input @> $6::jsonb)
         order by user_id, id for update
       )
       update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
         status = ${sqlNext("cancel")},
+        error = coalesce(run.error, $7::jsonb),
         finished_at = case status when 'queued' then $4::timestamptz end,
         lease_until = case status when 'queued' then null else lease_until end
       from open where run.user_id = open.user_id and run.id = open.id
@@ -36,7 +39,8 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
       which.run_id,
       now,
       which.queued ?? false,
-      which.due_with === undefined ? null : JSON.stringify(which.due_with),
+      which.with === undefined ? null : JSON.stringify(which.with),
+      which.error === undefined ? null : JSON.stringify(which.error),
     ],
   });
 }

@@ -1,5 +1,5 @@
 import type { AgentKey } from "../contract/agents.ts";
-import type { RunRecord } from "../contract/runs.ts";
+import type { RunError, RunRecord } from "../contract/runs.ts";
 import { errors } from "../errors.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
@@ -7,6 +7,11 @@ import { isUuid } from "../platform/ids.ts";
 import { cancelRuns, deleteUser } from "./cancel.store.ts";
 import * as history from "./run-history.store.ts";
 import { recordOf } from "./run-record.ts";
+
+const KEY_REVOKED: RunError = {
+  code: "key_revoked",
+  message: "The API key that this run counted against was revoked. Run the agent again with another key.",
+};
 
 /** Cancels one run, or all runs of an agent, a key or a user. */
 export function createCancellation({ db, clock }: { db: Db; clock: Clock }) {
@@ -26,9 +31,10 @@ export function createCancellation({ db, clock }: { db: Db; clock: Clock }) {
     async cancelQueued(tx: Tx, agent: AgentKey): Promise<void> {
       await cancelRuns(tx, { ...agent, run_id: null, queued: true }, clock.now());
     },
-    /** Requests the cancellation of the user's due runs whose input has these fields. */
-    async cancelDueWith(tx: Tx, user_id: string, due_with: Readonly<Record<string, unknown>>): Promise<void> {
-      await cancelRuns(tx, { user_id, agent_id: null, run_id: null, due_with }, clock.now());
+    /** Requests the cancellation of the user's runs that count against this API key, because it was revoked. */
+    async cancelOfKey(tx: Tx, user_id: string, api_key_id: string): Promise<void> {
+      const which = { user_id, agent_id: null, run_id: null, with: { api_key_id }, error: KEY_REVOKED };
+      await cancelRuns(tx, which, clock.now());
     },
     /** Requests the cancellation of all runs of an agent. */
     async cancelAgent(tx: Tx, agent: AgentKey): Promise<void> {

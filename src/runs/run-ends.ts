@@ -35,8 +35,9 @@ export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals
     const rows = await endThem();
     const ended = rows.map(({ epoch: _, ...run }) => run);
     await followUp(ended);
-    for (const { user_id, agent_id, run_id, trigger, error } of ended) {
-      if (error !== null) await notify({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
+    for (const { user_id, agent_id, run_id, trigger, status, error } of ended) {
+      if (status === "failed" && error !== null)
+        await notify({ user_id, agent_id, kind: "run_failed", run_id, trigger, error }, tx);
     }
     return new Set(rows.map(leaseKey));
   };

@@ -376,7 +376,7 @@ export async function finishRuns(sql: Sql, finishes: readonly FinishedRun[]): Pr
       ), ended as (
         update run set lease_until = null, finished_at = owned.finished_at, output = owned.output,
           status = case owned.status when 'succeeded' then ${sqlNext("succeed")} when 'failed' then ${sqlNext("fail")} else ${sqlNext("stop")} end,
-          error = case run.status when 'cancelling' then null else owned.error end
+          error = case run.status when 'cancelling' then run.error else owned.error end
         from owned where run.user_id = owned.user_id and run.id = owned.run_id
         returning run.user_id, run.id, run.agent_id, run.trigger, run.status, run.error, run.epoch, run.finished_at, ${DUE_INPUT}
       ), steps as (${ENDED_STEPS})

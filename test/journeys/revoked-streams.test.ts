@@ -144,3 +144,49 @@ describe("a caller who is thrown out goes on reading", () => {
     }
   });
 });
+
+describe("runs that a stolen key began", () => {
+  const runsOf = async ({ own, agent_id }: Doomed) =>
+    (await call(here, own, "GET", `/agents/${agent_id}/runs`)).body.runs;
+  const statuses = async (doomed: Doomed) => (await runsOf(doomed)).map(({ status }: { status: string }) => status);
+
+  test("end when the key is revoked on another node, running and queued ones, with the reason; other keys' go on", async () => {
+    const doomed = await doomedCaller();
+    const { own, key, key_id, agent_id } = doomed;
+    const kept = (await call(there, own, "POST", `/agents/${agent_id}/runs`)).body;
+    const begun = upstream.requests.length;
+    // Of one user's runs ten are at work at one time.
+    for (let n = 0; n < 11; n += 1) {
+      expect((await call(there, key, "POST", `/agents/${agent_id}/runs`)).status).toBe(202);
+    }
+    await upstream.until(() => upstream.requests.length >= begun + 9);
+    await expect.poll(async () => new Set(await statuses(doomed))).toEqual(new Set(["queued", "running"]));
+    expect((await call(here, own, "DELETE", `/api-keys/${key_id}`)).status).toBe(204);
+    await expect.poll(async () => (await statuses(doomed)).sort()).toEqual([...Array(11).fill("cancelled"), "running"]);
+    for (const run of await runsOf(doomed)) {
+      if (run.id === kept.id) expect(run).toMatchObject({ status: "running", error: null });
+      else expect(run.error).toMatchObject({ code: "key_revoked", message: expect.stringContaining("was revoked") });
+    }
+    const { notices } = (await call(here, own, "GET", "/notices")).body;
+    expect(notices.filter(({ event: name }: { event: string }) => name === "run.failed")).toEqual([]);
+    await call(here, own, "POST", `/agents/${agent_id}/runs/${kept.id}/cancel`);
+    await expect.poll(() => statuses(doomed)).toEqual(Array(12).fill("cancelled"));
+  });
+
+  test("end also for a chat that goes on after its caller left", async () => {
+    const doomed = await doomedCaller();
+    const { own, key, key_id, agent_id } = doomed;
+    const caller = new AbortController();
+    const asked = upstream.requests.length;
+    const body = JSON.stringify({ messages, stream: true, on_disconnect: "continue" });
+    const headers = { "Content-Type": "application/json", Authorization: `Bearer ${key}` };
+    const url = `${there}/api/v1/agents/${agent_id}/chat`;
+    fetch(url, { method: "POST", headers, body, signal: caller.signal }).catch(() => {});
+    await upstream.until(() => upstream.requests.length > asked);
+    caller.abort();
+    expect(await statuses(doomed)).toEqual(["running"]);
+    await call(here, own, "DELETE", `/api-keys/${key_id}`);
+    await expect.poll(() => statuses(doomed)).toEqual(["cancelled"]);
+    expect((await runsOf(doomed))[0].error.code).toBe("key_revoked");
+  });
+});

@@ -49,8 +49,8 @@ const rooms = () => {
     onRunEnd: (ending, tx) => onRunEnd(ending, tx),
   });
   const schedules = scheduling;
-  const { cancelDueWith } = scheduling;
-  const schedule_keys = createScheduleKeys({ clock, store, schedules, cancelDueWith, ledger, keysOf, log });
+  const { cancelOfKey } = scheduling;
+  const schedule_keys = createScheduleKeys({ clock, store, schedules, cancelOfKey, ledger, keysOf, log });
   const onRunEnd = createRunOutcomes({ schedules, schedule_keys, log });
   const asked = { meansOf: find, suspended: async () => new Set<string>(), find };
   const runs = createAgentRuns({ runs: scheduling, schedules, ledger, schedule_keys, models, ...asked });
