@@ -4,6 +4,7 @@ import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
 import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
+import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
@@ -26,6 +27,8 @@ export interface Reservation {
   request: ProviderRequest;
   /** The version of the price list for this call. */
   price_version: string;
+  /** The request had reasoning of another model, which is not sent. */
+  drops_reasoning: boolean;
 }
 
 /**
@@ -91,8 +94,12 @@ export async function reserve(
     throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, choices, amount_tokens });
   }
   const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
-  const max_output_tokens = Math.min(cap, Math.floor(affordable / choices));
-  return { model, request: { ...first, max_output_tokens }, price_version };
+  return {
+    model,
+    request: { ...first, max_output_tokens: Math.min(cap, Math.floor(affordable / choices)) },
+    price_version,
+    drops_reasoning: dropsReasoning(call.request, model),
+  };
 }
 
 /** An answer to a reservation. */
@@ -113,7 +120,13 @@ export async function settle(
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
   const usage = usageOf(model, counts);
-  const answer = { model_id: model.id, usage, complete, ...(routing === undefined ? {} : { routing }) };
+  const answer = {
+    model_id: model.id,
+    usage,
+    complete,
+    ...(routing === undefined ? {} : { routing }),
+    ...(reservation.drops_reasoning ? { reasoning_dropped: true as const } : {}),
+  };
   const settled = await ledger.settle({
     ...chargeOf(call, reservation, counts),
     ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
