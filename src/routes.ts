@@ -80,17 +80,9 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
-        db,
-        clock,
-        accounts,
-        ledger,
-        billing,
+        ...{ db, clock, accounts, ledger, billing, trials, eraseUser, reload, advanceClock },
         trial: () => live.trial,
-        reload,
-        trials,
-        eraseUser,
         suspendAlso: runs.cancelAll,
-        advanceClock,
       }),
     ],
   );
