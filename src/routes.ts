@@ -68,7 +68,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
     },
     [
       ...probes,
-      modelRoutes(models),
+      modelRoutes({ models, agentsOf: agents.asModels }),
       completionRoutes(completions),
       responseRoutes({ completions, items: response_items, envelopes, log }),
       messageRoutes({ completions, envelopes, log }),

@@ -497,7 +497,7 @@ export const createCompletionRoute = createRoute({
         "text/event-stream": { schema: z.string() },
       },
     },
-    ...failures(400, 402, 403, 503),
+    ...failures(400, 402, 403, 404, 409, 503),
     502: json(z.unknown(), "the model's provider failed; nothing was charged"),
     504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
   },

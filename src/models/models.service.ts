@@ -1,11 +1,10 @@
-import type { ModelRecord } from "../contract/models.ts";
 import { type Clock, createSystemClock } from "../platform/clock.ts";
 import { createProvider } from "./adapters.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
-import type { ClassRates, Model, ModelsConfig, Provider } from "./models.types.ts";
+import type { Model, ModelsConfig, Provider } from "./models.types.ts";
 import { nearestNames } from "./nearest.ts";
 import { type Offer, offerAt } from "./offer.ts";
-import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";
+import { costMultiplier } from "./pricing.ts";
 import { BUILT_IN_PROVIDERS } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { type Route, type RouteRequest, routeOf } from "./routing.ts";
@@ -94,39 +93,4 @@ function providersOf(config: ModelsConfig): Map<string, Provider> {
     if (provider !== null) providers.set(settings.name, provider);
   }
   return providers;
-}
-
-/** A model in the shape of the API. */
-export function modelRecord(model: Model): ModelRecord {
-  const { id, uuid, owned_by, name, context_window, max_output_tokens, trial_eligible, supports, tier } = model;
-  return {
-    id,
-    uuid,
-    object: "model",
-    created: 0,
-    owned_by,
-    name,
-    context_window,
-    max_output_tokens,
-    ...rateFields(model),
-    tiers: model.tiers.map((each) => ({ above_input_tokens: each.above_input_tokens, ...rateFields(each) })),
-    cost_multiplier: costMultiplier(model),
-    price_version: model.price_version,
-    tier,
-    trial_eligible,
-    supports,
-    deprecation: model.deprecation,
-  };
-}
-
-/** The rates as decimals. A class without a rate of its own has the rate that it is billed at. */
-function rateFields(rates: ClassRates) {
-  const by_class = ratesByClass(rates);
-  return {
-    input_rate: rateOf(by_class.input_rate_micro),
-    cached_input_rate: rateOf(by_class.cached_input_rate_micro),
-    cache_write_rate: rateOf(by_class.cache_write_rate_micro),
-    cache_write_1h_rate: rateOf(by_class.cache_write_1h_rate_micro),
-    output_rate: rateOf(by_class.output_rate_micro),
-  };
 }
