@@ -33,9 +33,23 @@ function localWrites({ local_only, payments }: Services["config"]): string[] {
 
 /** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
 export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
-  const { config, log, metrics, db, clock, settable, address, idempotency, eraseUser, accounts, signIn, trials } =
-    services;
   const { response_items, envelopes } = services;
+  const {
+    config,
+    live,
+    reload,
+    log,
+    metrics,
+    db,
+    clock,
+    settable,
+    address,
+    idempotency,
+    eraseUser,
+    accounts,
+    signIn,
+    trials,
+  } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
@@ -50,7 +64,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       address,
       admin_key: config.admin_key,
       idempotency,
-      limits: config.limits,
+      limits: () => live.limits,
       trusted_proxies: config.trusted_proxies,
       local_writes: localWrites(config),
       cors_origins: config.cors_origins,
@@ -59,7 +73,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
     },
     [
       ...probes,
-      modelRoutes(models),
+      modelRoutes({ models, agentsOf: agents.asModels }),
       completionRoutes(completions),
       responseRoutes({ completions, items: response_items, envelopes, log }),
       messageRoutes({ completions, envelopes, log }),
@@ -77,16 +91,9 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
-        db,
-        clock,
-        accounts,
-        ledger,
-        billing,
-        trial: config.trial,
-        trials,
-        eraseUser,
+        ...{ db, clock, accounts, ledger, billing, trials, eraseUser, reload, advanceClock },
+        trial: () => live.trial,
         suspendAlso: runs.cancelAll,
-        advanceClock,
       }),
     ],
   );

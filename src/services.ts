@@ -36,6 +36,7 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock } from "./platform/timeline.ts";
+import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
@@ -57,6 +58,7 @@ export type Services = Awaited<ReturnType<typeof createServices>>;
  * that names a later constant is called only after everything is constructed.
  */
 export async function createServices(config: Config, log: Log, passwords: Passwords = createPasswords()) {
+  const live: LiveSettings = { limits: config.limits, plans: config.plans, trial: config.trial };
   const base = await openBase(config, log);
   const { db, clock, outbound, cipherFor, metrics } = base;
   const notices = createNotices({
@@ -84,25 +86,40 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const signIn = await createSignIn({
     ...{ db, clock, log, mailer, passwords, url: address.url },
     ...{ signup: config.signup, verification: config.verification },
-    openAccount: trialGiver({ trials, clock, ledger, trial: config.trial }),
+    openAccount: trialGiver({ trials, clock, ledger, live }),
   });
-  const models = createModels({ config });
+  const models = createModels({ config, clock });
+  const reload = createReload({ config, live, models, log });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     meansOf,
-    fallback_after_seconds: config.limits.fallback_after_seconds,
+    fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
   });
   const vault = createVault({ db, clock, keys: base.keys, log, notify: notify.vault });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
   const work = createAgentWork({
-    ...{ config, log, base, accounts, ledger, charges, models, completions, vault, webhook_keys, notify, meansOf },
+    ...{
+      config,
+      live,
+      log,
+      base,
+      accounts,
+      ledger,
+      charges,
+      models,
+      completions,
+      vault,
+      webhook_keys,
+      notify,
+      meansOf,
+    },
   });
   const { stripe, payments } = await choosePayments(config);
   const billing = createBilling({
-    ...{ db, clock, ledger, users: accounts, payments, plans: config.plans, log },
+    ...{ db, clock, ledger, users: accounts, payments, plans: () => live.plans, log },
     notify: notify.billing,
   });
   const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
@@ -119,7 +136,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       await vault.erase(tx, user_id);
     });
   return {
-    ...{ config, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
+    ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
     ...{ idempotency, response_items, envelopes },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
@@ -149,6 +166,7 @@ type Base = Awaited<ReturnType<typeof openBase>>;
 
 interface AgentWorkDeps {
   config: Config;
+  live: LiveSettings;
   log: Log;
   base: Base;
   accounts: Accounts;
@@ -202,7 +220,7 @@ function createAgentWork(deps: AgentWorkDeps) {
   const runner = createRunner({
     ...{ clock, log, metrics, ledger: deps.charges, models, completions: deps.completions, tools, runs, followers },
     ...{ newMark, worker_id },
-    limits: config.limits,
+    limits: () => deps.live.limits,
     chats_only: config.role === "api",
     configOf: agents.configOf,
     withHistory: threads.withHistory,
@@ -214,11 +232,12 @@ function createAgentWork(deps: AgentWorkDeps) {
 }
 
 /** Opens the account of a new user, with the trial unless the mailbox has used it. */
-function trialGiver(deps: { trials: Trials; clock: Clock; ledger: Ledger; trial: Config["trial"] }) {
-  const { trials, clock, ledger, trial } = deps;
+function trialGiver(deps: { trials: Trials; clock: Clock; ledger: Ledger; live: LiveSettings }) {
+  const { trials, clock, ledger, live } = deps;
   return async (tx: Tx, { id, email }: { id: string; email: string }) => {
     const granted = await trials.take(tx, email);
-    const given = { ends_at: addDays(clock.now(), trial.days), tokens: trial.tokens };
+    const { days, tokens } = live.trial;
+    const given = { ends_at: addDays(clock.now(), days), tokens };
     await ledger.openAccount(tx, { user_id: id, trial: granted ? given : null });
     return granted ? ("granted" as const) : ("used_before" as const);
   };

@@ -58,6 +58,9 @@ export interface AgentsDeps {
   forgetTurns: OnPrune;
 }
 
+/** The most agents in the list of models. */
+const MAX_AS_MODELS = 1_000;
+
 /** Agents, their versions and their runs. Owns `agent` and `agent_version`. */
 export function createAgents(deps: AgentsDeps) {
   const { db, runs, followers } = deps;
@@ -128,6 +131,16 @@ function createCrud(
   return {
     /** The caller's agent, or 404. */
     find,
+    /** The agents that can be named as a model, the newest first. */
+    async asModels(user_id: string) {
+      const active = await store.active(user_id, MAX_AS_MODELS);
+      return active.map(({ id, name, model_id, auto_route, created_at }) => ({
+        id,
+        name,
+        model_id: auto_route ? null : model_id,
+        created: Math.floor(Date.parse(created_at) / 1000),
+      }));
+    },
     exists: async (user_id: string, id: string): Promise<boolean> =>
       isUuid(id) && (await store.agent(user_id, id)) !== undefined,
     get,

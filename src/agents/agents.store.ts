@@ -80,6 +80,15 @@ export function createAgentsStore(db: Db) {
         );
       return query.execute();
     },
+    /** The newest active agents, without their settings. */
+    active: (user_id: string, limit: number) =>
+      live(db, user_id)
+        .clearSelect()
+        .select(["id", "name", "model_id", "auto_route", "created_at"])
+        .where("is_active", "=", true)
+        .orderBy("id", "desc")
+        .limit(limit)
+        .execute(),
     /** Includes deleted agents while their records are kept. */
     names: (user_id: string, ids: readonly string[]) =>
       db.query<{ id: string; name: string; deleted: boolean }>({

@@ -190,6 +190,10 @@ function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number
   return { run_id: run.id, model_id: run.model_id, turns_left_out, finished_at: run.finished_at ?? run.queued_at };
 }
 
+/** Without the opaque reasoning, which only its model can read. The turn names the model. */
 function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
-  return messages.map((message) => ({ ...message, run_id: run.id })) as ThreadDetail["messages"];
+  return messages.map(({ model: _, reasoning_details: _details, ...message }) => ({
+    ...message,
+    run_id: run.id,
+  })) as ThreadDetail["messages"];
 }

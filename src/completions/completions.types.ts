@@ -38,6 +38,8 @@ export interface CompletionAnswer {
   complete: boolean;
   /** Set if `auto` chose the model. */
   routing?: Routing;
+  /** The model was not sent reasoning of another model that was in the request. */
+  reasoning_dropped?: true;
   /** Null for a stream, whose events contain the answer. */
   response: ChatResponse | null;
 }

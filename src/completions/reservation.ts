@@ -3,7 +3,8 @@ import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } 
 import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
-import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
+import { affordableOutputTokens, costTokens, dearestRates, ratesFor, worstCaseTokens } from "../models/pricing.ts";
+import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
@@ -24,21 +25,17 @@ const OVER_MONTH =
 export interface Reservation {
   model: Model;
   request: ProviderRequest;
-  /** The version of the price list for this call. */
-  price_version: string;
+  /** The request had reasoning of another model, which is not sent. */
+  drops_reasoning: boolean;
 }
 
 /**
- * Holds the worst-case cost of `call` on `model`; the request that is sent can never cost more. Throws the 402, the 409
- * for a budget, and the 400 for fields that `model` does not accept.
+ * Holds the worst-case cost of `call` on `model`: its input and output at the dearest rates that it can reach. The
+ * request that is sent can never cost more. Throws the 402, the 409 for a budget, and the 400 for fields that `model`
+ * does not accept.
  */
 export async function reserve(
-  {
-    models,
-    ledger,
-    meansOf,
-    price_version,
-  }: { models: Models; ledger: ChargingLedger; meansOf: MeansOf; price_version: string },
+  { models, ledger, meansOf }: { models: Models; ledger: ChargingLedger; meansOf: MeansOf },
   call: CompletionCall,
   model: Model,
 ): Promise<Reservation> {
@@ -53,12 +50,13 @@ export async function reserve(
     ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
   });
   refuseTooLong(first);
-  const { input_tokens } = first;
+  const { input_tokens, cache_writes } = first;
+  const input = { input_tokens, ...(cache_writes === undefined ? {} : { cache_writes }) };
   // Each choice is generated up to the cap, and all of them are billed.
   const choices = request.n ?? 1;
   if (choices > 1 && model.rehearsal) throw errors.unsupportedParameter("n");
   const worstOf = (output_tokens: number) =>
-    worstCaseTokens(model, { input_tokens, max_output_tokens: output_tokens * choices });
+    worstCaseTokens(model, { ...input, max_output_tokens: output_tokens * choices });
   const cap = asked === null ? roomFor(model, first.likely_tokens) : first.max_output_tokens;
   const worst = worstOf(cap);
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
@@ -76,10 +74,8 @@ export async function reserve(
     amount_tokens,
     minimum_tokens,
     estimate: {
-      model: model.id,
-      input_tokens,
-      max_output_tokens: cap * choices,
-      ...chargedRates(model, price_version),
+      ...{ model: model.id, input_tokens, max_output_tokens: cap * choices },
+      ...{ ...dearestRates(model, input), price_version: model.price_version },
     },
     ...(call.intent === undefined ? {} : { rider: call.intent.rider }),
   });
@@ -88,11 +84,14 @@ export async function reserve(
     const { code } = hold;
     if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH, MONTHLY_CAP);
     const means = await meansOf(call.caller.user_id);
-    throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, choices, amount_tokens });
+    throw paymentError({ ...hold, code, means }, { model, input, cap, choices, amount_tokens });
   }
-  const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
-  const max_output_tokens = Math.min(cap, Math.floor(affordable / choices));
-  return { model, request: { ...first, max_output_tokens }, price_version };
+  const affordable = affordableOutputTokens(model, { ...input, amount_tokens: hold.held_tokens });
+  return {
+    model,
+    request: { ...first, max_output_tokens: Math.min(cap, Math.floor(affordable / choices)) },
+    drops_reasoning: dropsReasoning(call.request, model),
+  };
 }
 
 /** An answer to a reservation. */
@@ -113,7 +112,13 @@ export async function settle(
 ): Promise<CompletionOutcome> {
   const { model } = reservation;
   const usage = usageOf(model, counts);
-  const answer = { model_id: model.id, usage, complete, ...(routing === undefined ? {} : { routing }) };
+  const answer = {
+    model_id: model.id,
+    usage,
+    complete,
+    ...(routing === undefined ? {} : { routing }),
+    ...(reservation.drops_reasoning ? { reasoning_dropped: true as const } : {}),
+  };
   const settled = await ledger.settle({
     ...chargeOf(call, reservation, counts),
     ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
@@ -136,7 +141,7 @@ export function settleInput(
 }
 
 /** The charge of a call with these counts. */
-export function chargeOf(call: CompletionCall, { model, price_version }: Reservation, counts: Counts): Charge {
+export function chargeOf(call: CompletionCall, { model }: Reservation, counts: Counts): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
   const { user_id, api_key_id, key_budget_tokens } = call.caller;
   return {
@@ -150,10 +155,13 @@ export function chargeOf(call: CompletionCall, { model, price_version }: Reserva
     model: model.id,
     input_tokens: counts.input_tokens,
     cached_input_tokens: counts.cached_input_tokens,
+    cache_write_tokens: counts.cache_write_tokens,
+    cache_write_1h_tokens: counts.cache_write_1h_tokens,
     output_tokens: counts.output_tokens,
-    cost_tokens: usageOf(model, counts).cost_tokens,
+    cost_tokens: costTokens(model, counts),
+    upstream_cost_micro_usd: model.upstream === null ? null : costTokens(model.upstream, counts),
     ...(counts.estimated ? { is_estimated: true } : {}),
-    ...chargedRates(model, price_version),
+    ...chargedRates(ratesFor(model, counts.input_tokens), model.price_version),
   };
 }
 
@@ -182,13 +190,19 @@ function paymentError(
   { code, available, held, means }: { code: PaymentCode; available: number; held: number; means: Means },
   {
     model,
-    input_tokens,
+    input,
     cap,
     choices,
     amount_tokens,
-  }: { model: Model; input_tokens: number; cap: number; choices: number; amount_tokens: number },
+  }: {
+    model: Model;
+    input: Pick<ProviderRequest, "input_tokens" | "cache_writes">;
+    cap: number;
+    choices: number;
+    amount_tokens: number;
+  },
 ): PurserError {
-  const affordable = affordableOutputTokens(model, { amount_tokens: available, input_tokens });
+  const affordable = affordableOutputTokens(model, { ...input, amount_tokens: available });
   const figures = {
     required: amount_tokens,
     available,

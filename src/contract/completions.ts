@@ -158,7 +158,8 @@ export interface Usage {
   cost_tokens: number;
   prompt_tokens: number;
   completion_tokens: number;
-  prompt_tokens_details: { cached_tokens: number };
+  /** Disjoint parts of the prompt; `cache_write_1h_tokens`, a part of the written ones, only where it is above 0. */
+  prompt_tokens_details: { cached_tokens: number; cache_write_tokens: number; cache_write_1h_tokens?: number };
   completion_tokens_details: { reasoning_tokens: number };
   /** Only when true: the provider reported no usable counts, these are ceil(UTF-8 bytes / 4). */
   estimated?: true;
@@ -462,7 +463,11 @@ export const usageSchema = z
     cost_tokens: tokensSchema,
     prompt_tokens: count,
     completion_tokens: count,
-    prompt_tokens_details: z.object({ cached_tokens: count }),
+    prompt_tokens_details: z.object({
+      cached_tokens: count.openapi({ description: "input that the provider read from its cache" }),
+      cache_write_tokens: count.openapi({ description: "other input that the provider wrote to its cache" }),
+      cache_write_1h_tokens: count.optional().openapi({ description: "the part of it that is kept for an hour" }),
+    }),
     completion_tokens_details: z.object({ reasoning_tokens: count }),
     estimated: z.literal(true).optional().openapi({
       description: "the provider reported no usable counts; these are ceil(UTF-8 bytes / 4)",
@@ -521,7 +526,7 @@ export const createCompletionRoute = createRoute({
         "text/event-stream": { schema: z.string() },
       },
     },
-    ...failures(400, 402, 403, 503),
+    ...failures(400, 402, 403, 404, 409, 503),
     502: json(z.unknown(), "the model's provider failed; nothing was charged"),
     504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
   },

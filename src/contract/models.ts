@@ -3,21 +3,42 @@ import { needs } from "./caller.ts";
 import { failures, json, uuidSchema } from "./common.ts";
 
 const rate = z.number().min(0);
+const rateFields = {
+  input_rate: rate.openapi({ description: "billed tokens per raw input token" }),
+  cached_input_rate: rate.openapi({ description: "for input that the provider reads from its cache" }),
+  cache_write_rate: rate.openapi({ description: "for input that the provider writes to its cache" }),
+  cache_write_1h_rate: rate.openapi({ description: "for input that its cache keeps for an hour" }),
+  output_rate: rate.openapi({ description: "billed tokens per raw output token" }),
+};
 
 export const modelSchema = z
   .object({
     id: z.string().openapi({ description: "the provider's model id", example: "purser/rehearsal" }),
     uuid: uuidSchema,
     object: z.literal("model"),
-    created: z.number().int().openapi({ description: "always 0; OpenAI's clients expect the field" }),
+    kind: z.enum(["chat", "auto", "agent"]).openapi({
+      description: "`auto` chooses a model for each request; `agent`: one of the caller's agents, `agent/{id}`",
+    }),
+    created: z.number().int().openapi({ description: "Unix time; 0 for models" }),
     owned_by: z.string(),
     name: z.string(),
     context_window: z.number().int(),
+    context_length: z.number().int().openapi({ description: "context_window, under the name that pickers read" }),
     max_output_tokens: z.number().int(),
-    input_rate: rate.openapi({ description: "billed tokens per raw input token" }),
-    output_rate: rate.openapi({ description: "billed tokens per raw output token" }),
-    cached_input_rate: rate.optional().openapi({ description: "absent: cached input costs what input costs" }),
+    ...rateFields,
+    pricing: z
+      .object({
+        prompt: z.string(),
+        completion: z.string(),
+        input_cache_read: z.string(),
+        input_cache_write: z.string(),
+      })
+      .openapi({ description: "US dollars per token as decimal text; of `auto`: the dearest candidate's" }),
+    tiers: z
+      .array(z.object({ above_input_tokens: z.number().int(), ...rateFields }))
+      .openapi({ description: "the rates of a whole request with more input than this; the highest that applies" }),
     cost_multiplier: rate.openapi({ description: "(3 × input_rate + output_rate) / 4" }),
+    price_version: z.string().openapi({ description: "names the price list in force" }),
     tier: z
       .enum(["economy", "standard", "premium"])
       .openapi({ description: "what `auto` takes it for: by its price, unless the operator said" }),
@@ -30,6 +51,13 @@ export const modelSchema = z
       files: z.boolean().openapi({ description: "accepts files: parts of type `file`" }),
       audio: z.boolean().openapi({ description: "accepts audio: parts of type `input_audio`" }),
     }),
+    supported_parameters: z
+      .array(z.string())
+      .openapi({ description: "the fields of chat completions that have an effect" }),
+    deprecation: z
+      .object({ retires_on: z.string().nullable(), replacement: z.string().nullable() })
+      .nullable()
+      .openapi({ description: "the provider ends this model: the day, and the model that it names instead" }),
   })
   .openapi("Model");
 export type ModelRecord = z.infer<typeof modelSchema>;
@@ -41,7 +69,10 @@ export const listModelsRoute = createRoute({
   summary: "List the models on offer",
   ...needs(),
   responses: {
-    200: json(z.object({ object: z.literal("list"), data: z.array(modelSchema) }), "all models, the cheapest first"),
+    200: json(
+      z.object({ object: z.literal("list"), data: z.array(modelSchema) }),
+      "all models, the cheapest first, then `auto` and the caller's agents; with the header `anthropic-version` in Anthropic's shape",
+    ),
     ...failures(403),
   },
 });

@@ -38,7 +38,10 @@ const inputPartSchema = z.union([
 const contentSchema = z.union([text, z.preprocess(upToFault(inputPartSchema), z.array(inputPartSchema))]);
 
 const CALL = { call_id: text.min(1).max(200), name: text.min(1).max(200), namespace: text.max(200).nullish() };
-const MESSAGE = { role: z.enum(["user", "assistant", "system", "developer"]), content: contentSchema };
+const MESSAGE = {
+  role: z.enum(["user", "assistant", "system", "developer"], "one of user, assistant, system, developer"),
+  content: contentSchema,
+};
 const TYPED_ITEMS = [
   z.looseObject({ type: z.literal("message"), ...MESSAGE }),
   z.looseObject({ type: z.literal("function_call"), ...CALL, arguments: text }),

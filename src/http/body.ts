@@ -106,14 +106,14 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer<ArrayBuff
  * body counts as `{}`.
  */
 export function jsonBodies(
-  ordinary_bytes: number,
+  ordinaryBytes: () => number,
   callerOf: (c: Context<HttpEnv>) => string,
 ): MiddlewareHandler<HttpEnv> {
   const shareOf = createBodyBudget();
   const parseInThread = createJsonParser();
 
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
-    const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
+    const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinaryBytes());
     const encoding = encodingOf(c.req.header("Content-Encoding"));
     const blocks = await readBytes(c, { limit, json, share, encoding }).catch((error: unknown) => {
       // The connection ended or was too slow, which is not a failure of the service.

@@ -1,3 +1,4 @@
+import { operationId } from "./operation-id.ts";
 import type { OpenApiDocument, Operation } from "./reference.ts";
 
 /** Adds the rules of all endpoints, which no route's contract repeats: scopes, bodies, idempotency keys. Pure. */
@@ -27,10 +28,21 @@ const REPLAYED = {
 /** Returns the document with the common parameters and answers of each operation. */
 export function withConventions(document: OpenApiDocument): OpenApiDocument {
   const paths = Object.entries(document.paths ?? {}).map(([path, methods]) => {
-    const operations = Object.entries(methods).map(([method, each]) => [method, completed(method, each)]);
+    const operations = Object.entries(methods).map(([method, each]) => {
+      const named = { ...each, operationId: each.operationId ?? operationId(method, path) };
+      return [method, secured(completed(method, named))];
+    });
     return [path, Object.fromEntries(operations)];
   });
   return { ...document, paths: Object.fromEntries(paths) };
+}
+
+/** `x-api-key` is another way to send a key. An operation without a key says so. */
+function secured(operation: Operation): Operation {
+  const security = (operation.security ?? []).flatMap((each) =>
+    "api_key" in each ? [each, { x_api_key: [] }] : [each],
+  );
+  return { ...operation, security };
 }
 
 function completed(method: string, operation: Operation): Operation {

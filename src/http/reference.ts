@@ -21,6 +21,7 @@ interface Schema {
 }
 
 export interface Operation {
+  operationId?: string;
   summary?: string;
   description?: string;
   tags?: string[];

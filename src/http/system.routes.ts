@@ -7,9 +7,11 @@ import { REFERENCE_PAGE_POLICY, referencePage } from "./reference-page.ts";
 
 const ABOUT = {
   openapi: "3.1.0",
+  servers: [{ url: "/", description: "this service" }],
   info: {
     title: "Purser",
     version: "1",
+    license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     description:
       "Agents, a secret vault and an exact token account. Every path under /api/v1 takes `Authorization: Bearer <API_KEY>`; any OpenAI client works with baseURL = <this address>/api/v1.",
   },
@@ -18,6 +20,11 @@ const ABOUT = {
 /** Registers the security schemes and serves the OpenAPI 3.1 document and its page. Call it on the joined application. */
 export function serveReference(app: HttpRouter): void {
   app.openAPIRegistry.registerComponent("securitySchemes", "api_key", { type: "http", scheme: "bearer" });
+  app.openAPIRegistry.registerComponent("securitySchemes", "x_api_key", {
+    type: "apiKey",
+    in: "header",
+    name: "x-api-key",
+  });
   app.openAPIRegistry.registerComponent("securitySchemes", "operator_key", { type: "http", scheme: "bearer" });
   // Both need no key and take tens of milliseconds, so they are built once.
   const documentOf = once(() => withConventions(app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument));

@@ -99,10 +99,7 @@ function note({ model, usage, routing, choices }: ChatChunk, seen: Seen): void {
 
 /** Anthropic counts input that was read from a cache or written to one apart. */
 function messageUsage({ input_tokens, output_tokens, cost_tokens, prompt_tokens_details }: Usage): MessageUsage {
-  const { cached_tokens, cache_write_tokens = 0 } = prompt_tokens_details as {
-    cached_tokens: number;
-    cache_write_tokens?: number;
-  };
+  const { cached_tokens, cache_write_tokens } = prompt_tokens_details;
   return {
     input_tokens: Math.max(0, input_tokens - cached_tokens - cache_write_tokens),
     cache_read_input_tokens: cached_tokens,

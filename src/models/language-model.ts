@@ -121,7 +121,8 @@ function chunkStream(
         if (part.type === "error") throw part.error;
         if (part.type === "finish") {
           // The SDK also ends a stream that its provider cut off.
-          if (part.finishReason.unified === "other" && part.finishReason.raw === undefined) break;
+          const { unified, raw } = part.finishReason;
+          if (unified === "interrupted" || (unified === "other" && raw === undefined)) break;
           reported = countsOfResult(part.usage);
           finished = true;
         }

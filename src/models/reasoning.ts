@@ -36,7 +36,9 @@ export function dropsReasoning({ messages }: ChatRequest, model: Target): boolea
   return messages.some((message) => {
     if (message.role !== "assistant") return false;
     const { reasoning_details: details, tool_calls } = message;
-    const kept = isForeign(message, model) ? [] : returned(details, model);
+    const is_foreign = isForeign(message, model);
+    if (is_foreign && REASONING_FIELDS.some((field) => message[field] != null)) return true;
+    const kept = returned(details, model);
     if (Array.isArray(details) && (kept?.length ?? 0) < details.length) return true;
     return (tool_calls ?? []).some(
       (call) => call.extra_content != null && callFor(call, message, model).extra_content === undefined,

@@ -138,7 +138,8 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
 function isForwarded(field: string, value: unknown, { kind, forward }: Target): boolean {
   const { lacked_fields, forwarded_fields } = traitsOf(kind);
   if (forward.includes(field) || (served.has(field) && !lacked_fields.includes(field))) return true;
-  if (forwarded_fields.includes(field)) return true;
+  // Several providers reject `n`, also for one choice.
+  if (forwarded_fields.includes(field) && !(field === "n" && value === 1)) return true;
   if (isDefault(field, value) || advisory.has(field)) return false;
   throw errors.unsupportedParameter(field);
 }

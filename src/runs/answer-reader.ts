@@ -1,18 +1,9 @@
-import type { FinishReason, ToolCall } from "../contract/completions.ts";
+import type { ChatDelta, FinishReason, ReasoningDetail, ToolCall, ToolCallDelta } from "../contract/completions.ts";
 import { type ErrorType, PurserError } from "../errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
-/** A tool call, or a piece of one. `index` names the call of a piece; some providers omit it for whole calls. */
-type CallPiece = { index?: number; function?: Partial<ToolCall["function"]> } & Partial<Omit<ToolCall, "function">>;
-
-/** What a chunk adds to the answer. */
-interface Delta {
-  content?: string | null;
-  tool_calls?: CallPiece[];
-}
-
 interface Chunk {
-  choices?: { delta?: Delta; finish_reason?: FinishReason | null }[];
+  choices?: { delta?: ChatDelta; finish_reason?: FinishReason | null }[];
   error?: { type: ErrorType; code: string; message: string };
 }
 
@@ -20,9 +11,10 @@ interface Chunk {
 export function createAnswerReader() {
   let content = "";
   let finish_reason: FinishReason = "stop";
+  const reasoning = createReasoningReader();
   const calls = new Map<number, ToolCall>();
 
-  const addCall = ({ index, function: piece, ...rest }: CallPiece) => {
+  const addCall = ({ index, function: piece, ...rest }: ToolCallDelta) => {
     const at = index ?? (rest.id === undefined ? calls.size - 1 : calls.size);
     const begun = calls.get(at) ?? {
       id: `call_${at}`,
@@ -45,6 +37,7 @@ export function createAnswerReader() {
     const choice = chunk.choices?.[0];
     finish_reason = choice?.finish_reason ?? finish_reason;
     for (const call of choice?.delta?.tool_calls ?? []) addCall(call);
+    if (choice?.delta !== undefined) reasoning.add(choice.delta);
     const text = choice?.delta?.content ?? "";
     content += text;
     return text;
@@ -62,9 +55,53 @@ export function createAnswerReader() {
       return {
         role: "assistant",
         content: content === "" ? null : content,
+        ...reasoning.fields(),
         ...(tool_calls.length > 0 ? { tool_calls } : {}),
       };
     },
     finishReason: () => finish_reason,
+  };
+}
+
+/** The fields that hold readable reasoning. A provider uses one of them, and expects it back under the same name. */
+const READABLE = ["reasoning_content", "reasoning"] as const;
+/** The fields of a piece that continue the piece before. */
+const CONTINUED = ["text", "summary", "data"] as const;
+
+/** Assembles the reasoning of a streamed answer. */
+function createReasoningReader() {
+  const readable = { reasoning_content: "", reasoning: "" };
+  const details: ReasoningDetail[] = [];
+
+  const addDetail = (piece: ReasoningDetail) => {
+    const last = details.at(-1);
+    // Other providers stream a piece in parts, which have the same place; ours are whole and name their model.
+    const continues =
+      piece.model === undefined &&
+      last !== undefined &&
+      last.type === piece.type &&
+      last.index === piece.index &&
+      (piece.id == null || last.id == null || last.id === piece.id);
+    if (!continues) return void details.push({ ...piece });
+    for (const [field, value] of Object.entries(piece)) {
+      const is_text = (CONTINUED as readonly string[]).includes(field) && typeof value === "string";
+      if (is_text) last[field] = String(last[field] ?? "") + value;
+      else if (value != null) last[field] = value;
+    }
+  };
+  return {
+    add(delta: ChatDelta): void {
+      for (const field of READABLE) {
+        const text = delta[field];
+        if (typeof text === "string") readable[field] += text;
+      }
+      if (Array.isArray(delta.reasoning_details)) for (const piece of delta.reasoning_details) addDetail(piece);
+    },
+    fields(): Partial<AssistantMessage> {
+      const read = Object.fromEntries(
+        READABLE.flatMap((field) => (readable[field] === "" ? [] : [[field, readable[field]]])),
+      );
+      return { ...read, ...(details.length === 0 ? {} : { reasoning_details: details }) };
+    },
   };
 }

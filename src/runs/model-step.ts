@@ -181,13 +181,19 @@ function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswe
   return { status: "failed" as const, ...brokenAnswer(was_heard) };
 }
 
-/** The part of an answer that the step stores: the message, and the finish reason of a complete answer. */
+const DROPPED_REASONING =
+  "The reasoning of earlier steps was not sent: another model made it, and only that model can read it.";
+
+/** The part of an answer that the step stores: the message and its model, and the finish reason of a complete answer. */
 function resultOf({
   complete,
   message,
   finish_reason,
-}: Pick<ModelAnswer, "complete" | "message" | "finish_reason">): ModelResult {
-  return complete ? { ...message, finish_reason } : message;
+  model_id,
+  reasoning_dropped,
+}: Pick<ModelAnswer, "complete" | "message" | "finish_reason" | "model_id" | "reasoning_dropped">): ModelResult {
+  const result = { ...message, model: model_id, ...(reasoning_dropped === true ? { note: DROPPED_REASONING } : {}) };
+  return complete ? { ...result, finish_reason } : result;
 }
 
 /**

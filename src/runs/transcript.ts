@@ -34,9 +34,9 @@ export type AssistantMessage = ChatMessage & { role: "assistant" };
 
 /**
  * The result of a model step. A complete answer has its finish reason; `length` and `content_filter` mean that it was
- * cut off.
+ * cut off. `model` is the model that answered, and `note` says if it was not sent the reasoning of another one.
  */
-export type ModelResult = AssistantMessage & { finish_reason?: FinishReason };
+export type ModelResult = AssistantMessage & { finish_reason?: FinishReason; note?: string };
 
 /** The next prompt: the agent's instructions, the task, and all events since. */
 export function transcript(config: RunConfig, input: RunInput, steps: readonly PastStep[]): ChatMessage[] {
@@ -50,7 +50,7 @@ export function transcript(config: RunConfig, input: RunInput, steps: readonly P
     if (step.type === "model") {
       // a failed try, or the partial text of a stopped answer: the call was repeated
       if (step.status !== "succeeded") continue;
-      const { finish_reason: _, ...message } = step.result as ModelResult;
+      const { finish_reason: _, note: _note, ...message } = step.result as ModelResult;
       messages.push(message);
       open = [...callsOf(step)];
     } else {

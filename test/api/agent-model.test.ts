@@ -179,7 +179,16 @@ it("a model of the agent that fails is told as such and charged nothing", async 
   expect(await settledBalance(user)).toBe(GRANT);
 });
 
-it("the list of models has no agents", async () => {
-  const { data } = (await user.get("/api/v1/models")).body;
-  expect(data.filter(({ id }: { id: string }) => id.startsWith("agent/"))).toEqual([]);
+it("is in the caller's list of models with its name, unless it is disabled or the key may not call it", async () => {
+  const listed = async (caller: Pick<Client, "get">) =>
+    (await caller.get("/api/v1/models")).body.data.filter(({ kind }: { kind: string }) => kind === "agent");
+  const [entry] = await listed(user);
+  expect(entry).toMatchObject({ id: `agent/${agent}`, object: "model", supports: { tools: false } });
+  expect(entry.name).toBe((await user.get(`/api/v1/agents/${agent}`)).body.name);
+  expect((await user.get(`/api/v1/models/agent/${agent}`)).body).toEqual(entry);
+  const { key } = (await user.post("/api/v1/api-keys", { name: "k", scopes: ["billing:read"] })).body;
+  expect(await listed(lab.service.as(key))).toEqual([]);
+  expect(await listed(await lab.service.newUser())).toEqual([]);
+  await user.request("PUT", `/api/v1/agents/${agent}`, { is_active: false });
+  expect(await listed(user)).toEqual([]);
 });

@@ -6,7 +6,13 @@ import { snapshot } from "../support/snapshot.ts";
 
 const BODY_BYTES = 300_000;
 /** These take more; limits.body_bytes does not lower it. */
-const MODEL_ROUTES = new Set(["POST /api/v1/chat/completions", "POST /api/v1/agents/{id}/chat"]);
+const MODEL_ROUTES = new Set([
+  "POST /api/v1/chat/completions",
+  "POST /api/v1/responses",
+  "POST /api/v1/messages",
+  "POST /api/v1/messages/count_tokens",
+  "POST /api/v1/agents/{id}/chat",
+]);
 const MODEL_BYTES = 33_554_432;
 /** Well formed, and nobody's. */
 const NOBODY = "01900000-0000-7000-8000-000000000000";

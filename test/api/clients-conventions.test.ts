@@ -137,6 +137,39 @@ describe("addresses", () => {
   });
 });
 
+describe("the list of models", () => {
+  it("has auto, and context, price and parameters of every entry", async () => {
+    await user.post("/api/v1/agents", { name: "clerk", model_id: "lab/plain" });
+    const { data } = (await user.get("/api/v1/models")).body;
+    for (const entry of data) {
+      expect(entry.context_length).toBeGreaterThan(0);
+      expect(entry.supported_parameters).toContain("messages");
+      expect(Number.isInteger(entry.created)).toBe(true);
+      for (const price of ["prompt", "completion", "input_cache_read", "input_cache_write"]) {
+        expect(entry.pricing[price]).toMatch(/^\d+(\.\d+)?$/);
+      }
+    }
+    const entry = (id: string) => data.find((each: { id: string }) => each.id === id);
+    // 1 billed token is 1 / 625,000 dollars
+    expect(entry("lab/plain").pricing).toMatchObject({ prompt: "0.0000016", completion: "0.0000032" });
+    expect(entry("lab/odd").pricing.prompt).toBe("0.0000005333328");
+    expect(entry("auto")).toMatchObject({ kind: "auto", pricing: { prompt: "0.0000016", completion: "0.0000064" } });
+    expect((await user.get("/api/v1/models/auto")).body).toEqual(entry("auto"));
+    expect(data.find(({ kind }: { kind: string }) => kind === "agent")).toMatchObject({
+      name: "clerk",
+      pricing: entry("lab/plain").pricing,
+    });
+  });
+
+  it("has Anthropic's shape for Anthropic's clients", async () => {
+    const { body } = await user.get("/api/v1/models?limit=1000", { "anthropic-version": "2023-06-01" });
+    expect(body).toMatchObject({ has_more: false, first_id: body.data[0].id, last_id: body.data.at(-1).id });
+    const plain = body.data.find(({ id }: { id: string }) => id === "lab/plain");
+    expect(plain).toMatchObject({ type: "model", created_at: "1970-01-01T00:00:00.000Z" });
+    expect(typeof plain.display_name).toBe("string");
+  });
+});
+
 describe("compressed bodies", () => {
   const compressed = (body: Uint8Array, encoding: string, path = CHAT) =>
     send(path, {

@@ -1,4 +1,4 @@
-import OpenAI, { APIError, AuthenticationError, BadRequestError, PermissionDeniedError } from "openai";
+import OpenAI, { APIError, AuthenticationError, NotFoundError, PermissionDeniedError } from "openai";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
@@ -177,10 +177,10 @@ describe("the openai client's typed errors (contract 2)", () => {
     expect(error).toMatchObject({ status: 401, type: "authentication_error", code: "invalid_api_key" });
   });
 
-  it("an unknown model is a BadRequestError that names the field, streamed or not", async () => {
+  it("an unknown model is a NotFoundError that names the field, streamed or not", async () => {
     for (const stream of [false, true]) {
       const error = await thrown(clientOf(user.key).chat.completions.create({ ...ask("gpt-none"), stream } as never));
-      expect(error).toBeInstanceOf(BadRequestError);
+      expect(error).toBeInstanceOf(NotFoundError);
       expect(error).toMatchObject({ status: 404, code: "model_not_found", param: "model" });
     }
   });

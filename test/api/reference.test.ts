@@ -69,12 +69,24 @@ describe("the reference (contract 1)", () => {
     const open: string[] = [];
     for (const [path, methods] of Object.entries<Record<string, Operation>>(document.paths)) {
       for (const operation of Object.values(methods)) {
-        if (operation.security === undefined) open.push(path);
+        if (operation.security?.length === 0) open.push(path);
         for (const each of operation.security ?? []) expect(schemes).toEqual(expect.arrayContaining(Object.keys(each)));
       }
     }
     const public_paths = open.filter((path) => !path.startsWith("/api/v1/auth/"));
     expect(public_paths).toEqual(["/api/v1/api-keys/revoke-leaked"]);
+  });
+
+  it("names every operation once, readably, and says where the service is", async () => {
+    const document = JSON.parse((await read("/openapi.json")).text);
+    const operations = Object.values<Record<string, { operationId: string }>>(document.paths).flatMap(Object.values);
+    const names = operations.map(({ operationId }) => operationId);
+    expect(new Set(names).size).toBe(names.length);
+    for (const name of names) expect(name).toMatch(/^[a-z][A-Za-z]{2,40}$/);
+    expect(names).toEqual(
+      expect.arrayContaining(["createChatCompletion", "createResponse", "createMessage", "listAgents", "getProfile"]),
+    );
+    expect(document.servers).toEqual([{ url: "/", description: "this service" }]);
   });
 
   it("has patterns that every validator reads, without flags", async () => {
@@ -93,7 +105,7 @@ describe("the reference (contract 1)", () => {
     for (const [path, methods] of Object.entries<Record<string, Operation>>(paths)) {
       for (const [method, operation] of Object.entries(methods)) {
         const is_keyed = operation.security?.some((each) => "api_key" in each) ?? false;
-        const is_idempotent = method === "post" && operation.security !== undefined;
+        const is_idempotent = method === "post" && (operation.security ?? []).length > 0;
         const declared = Object.keys(operation.responses).map(Number);
         const expected = [
           ...(is_keyed ? [403] : []),

@@ -53,7 +53,8 @@ export const sessionQuery = queryOptions({
 
 export const modelsQuery = queryOptions({
   queryKey: ["models"],
-  queryFn: async ({ signal }) => (await call("GET /api/v1/models", { signal })).data,
+  queryFn: async ({ signal }) =>
+    (await call("GET /api/v1/models", { signal })).data.filter(({ kind }) => kind === "chat"),
   staleTime: 300_000,
 });
 

@@ -1,0 +1,62 @@
+/** The name of an operation for generated clients, from its method and path: `listAgents`, `getAgent`. Pure. */
+
+const SIGN_IN = "/api/v1/auth/";
+const ROOT = /^\/api\/v1\//;
+/** Paths that are no resource: the last part says what the operation does. */
+const NAMES: Readonly<Record<string, string>> = {
+  "POST /api/v1/chat/completions": "createChatCompletion",
+  "GET /api/v1/users/me": "getProfile",
+  "DELETE /api/v1/users/me": "deleteAccount",
+  "GET /api/v1/users/me/usage": "getUsage",
+  "GET /api/v1/users/me/buckets": "listBuckets",
+  "GET /api/v1/users/me/transactions": "listTransactions",
+  "POST /api/v1/agents/{id}/chat": "chatWithAgent",
+  "GET /api/v1/agents/{id}/runs/{run_id}/events": "followAgentRun",
+  "GET /api/v1/billing/explain/{request_id}": "explainCharge",
+  "GET /api/v1/billing/subscription": "getSubscription",
+  "POST /api/v1/billing/subscription": "subscribe",
+  "DELETE /api/v1/billing/subscription": "cancelSubscription",
+  "POST /api/v1/billing/purchase": "createPurchase",
+  "POST /api/v1/billing/stripe/webhook": "receiveStripeEvent",
+  "POST /api/v1/safety/sanitize": "sanitizeText",
+  "POST /api/v1/admin/users/{id}/subscription": "subscribeAdminUser",
+  "POST /api/v1/admin/reload": "reloadConfiguration",
+  "GET /api/v1/auth/get-session": "getSession",
+  "POST /api/v1/auth/sign-in/email": "signIn",
+  "POST /api/v1/auth/sign-up/email": "signUp",
+};
+const VERBS: Readonly<Record<string, string>> = { post: "create", put: "update", patch: "update", delete: "delete" };
+
+export function operationId(method: string, path: string): string {
+  const named = NAMES[`${method.toUpperCase()} ${path}`];
+  if (named !== undefined) return named;
+  if (path.startsWith(SIGN_IN)) return camel([path.slice(SIGN_IN.length)]);
+  const parts = path.replace(ROOT, "").split("/");
+  const words = parts.filter((part) => !part.startsWith("{"));
+  const last = words.at(-1) ?? "";
+  const names_one = parts.at(-1)?.startsWith("{") === true;
+  const is_list = last.endsWith("s") && !names_one;
+  const before = words.slice(0, -1).map((word) => pascal(singular(word)));
+  if (method === "get")
+    return is_list ? camel(["list", ...before, last]) : camel(["get", ...before, names_one ? singular(last) : last]);
+  // `POST /agents/{id}/run`: an act on the object before it.
+  if (method === "post" && !is_list) return camel([last, ...before]);
+  return camel([VERBS[method] ?? method, ...before, singular(last)]);
+}
+
+function singular(word: string): string {
+  if (word.endsWith("ies")) return `${word.slice(0, -3)}y`;
+  return word.endsWith("s") && !word.endsWith("ss") ? word.slice(0, -1) : word;
+}
+
+function pascal(word: string): string {
+  return word
+    .split(/[-_.]/)
+    .map((part) => part.slice(0, 1).toUpperCase() + part.slice(1))
+    .join("");
+}
+
+function camel([first = "", ...rest]: string[]): string {
+  const name = pascal(first);
+  return name.slice(0, 1).toLowerCase() + name.slice(1) + rest.map(pascal).join("");
+}
