@@ -101,21 +101,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const vault = createVault({ db, clock, keys: base.keys, log, notify: notify.vault });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
   const work = createAgentWork({
-    ...{
-      config,
-      live,
-      log,
-      base,
-      accounts,
-      ledger,
-      charges,
-      models,
-      completions,
-      vault,
-      webhook_keys,
-      notify,
-      meansOf,
-    },
+    ...{ config, live, log, base, accounts, ledger, charges, models },
+    ...{ completions, vault, webhook_keys, notify, meansOf },
   });
   const { stripe, payments } = await choosePayments(config);
   const billing = createBilling({

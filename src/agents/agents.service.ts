@@ -73,6 +73,16 @@ export function createAgents(deps: AgentsDeps) {
     ...createRetention({ ...deps, store, keep_days: deps.keep_runs_days }),
     /** The configuration of a version; absent when the agent was deleted. */
     configOf: createConfigCache(store),
+    /** The agents that can be named as a model, the newest first. */
+    async asModels(user_id: string) {
+      const active = await store.active(user_id, MAX_AS_MODELS);
+      return active.map(({ id, name, model_id, auto_route, created_at }) => ({
+        id,
+        name,
+        model_id: auto_route ? null : model_id,
+        created: Math.floor(Date.parse(created_at) / 1000),
+      }));
+    },
     /** The events of a run after number `after`; null when no more will come. 404. */
     async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
       const agent = await crud.find(user_id, id);
@@ -131,16 +141,6 @@ function createCrud(
   return {
     /** The caller's agent, or 404. */
     find,
-    /** The agents that can be named as a model, the newest first. */
-    async asModels(user_id: string) {
-      const active = await store.active(user_id, MAX_AS_MODELS);
-      return active.map(({ id, name, model_id, auto_route, created_at }) => ({
-        id,
-        name,
-        model_id: auto_route ? null : model_id,
-        created: Math.floor(Date.parse(created_at) / 1000),
-      }));
-    },
     exists: async (user_id: string, id: string): Promise<boolean> =>
       isUuid(id) && (await store.agent(user_id, id)) !== undefined,
     get,
