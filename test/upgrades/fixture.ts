@@ -1,7 +1,10 @@
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Db } from "../../src/platform/db.ts";
+import { dumpSchema } from "../../migrations/schema.ts";
+import type { Sql } from "../../src/platform/db.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { withoutNode } from "./raw-source.ts";
 
 const MIGRATIONS = join(import.meta.dirname, "../../migrations");
 /** The master key under which the fixtures' secrets are sealed. */
@@ -22,36 +25,55 @@ export function migrationsOf(release: string): { name: string; text: string }[] 
   return names.sort().map((name) => ({ name, text: readFileSync(join(home, name), "utf8") }));
 }
 
-/** Replaces everything in `db` by the database of a release: its tables, its history of migrations, its rows. */
-export async function loadFixture(db: Db, release: string): Promise<void> {
-  await clear(db);
-  await applyMigrations(db, migrationsOf(release));
-  const rows = readFileSync(join(import.meta.dirname, release, "rows.sql"), "utf8");
-  // rows.sql has the rows that migrations insert too. It fills the tables in the order of their names; without `replica`,
-  // foreign keys and triggers would need another order.
-  const filled = [...rows.matchAll(/^insert into (\w+)/gm)].map(([, table]) => table);
-  await script(db, `set local session_replication_role = replica; truncate ${filled.join(", ")} cascade; ${rows}`);
+/** A database as a release left it: its tables, its history of migrations, its rows. No node has opened it since. */
+export async function createFilledDatabase(release: string): Promise<TestDatabase> {
+  const database = await createTestDatabase();
+  await withoutNode(database, async ({ script }) => {
+    await script("drop schema public cascade; create schema public");
+    await script(
+      "create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
+    );
+    for (const migration of migrationsOf(release)) await script(`${migration.text}; ${recording(migration)}`);
+    const rows = readFileSync(join(import.meta.dirname, release, "rows.sql"), "utf8");
+    // rows.sql has the rows that migrations insert too. It fills the tables in the order of their names; without
+    // `replica`, foreign keys and triggers would need another order.
+    const filled = [...rows.matchAll(/^insert into (\w+)/gm)].map(([, table]) => table);
+    await script(`set session_replication_role = replica; truncate ${filled.join(", ")} cascade; ${rows}`);
+  });
+  return database;
 }
 
-/** Replaces everything in `db` by an empty history of migrations. */
-export async function clear(db: Db): Promise<void> {
-  await script(
-    db,
-    `drop schema public cascade; create schema public;
-    create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())`,
-  );
+/** The statement that records a migration. */
+export function recording({ name, text }: { name: string; text: string }): string {
+  const sha256 = createHash("sha256").update(text).digest("hex");
+  return `insert into schema_migration (name, sha256) values ('${name}', '${sha256}')`;
 }
 
-/** Applies migrations as a release did, and records them. */
-export async function applyMigrations(db: Db, migrations: readonly { name: string; text: string }[]): Promise<void> {
-  for (const { name, text } of migrations) {
-    await script(db, text);
-    const sha256 = createHash("sha256").update(text).digest("hex");
-    await db.query({ text: "insert into schema_migration (name, sha256) values ($1, $2)", values: [name, sha256] });
-  }
+type Rows = Record<string, Record<string, unknown>[]>;
+type Query = Pick<Sql, "query">;
+
+/** The rows of all tables but the two that record the schema. */
+export async function readRows(sql: Query): Promise<Rows> {
+  const tables = await sql.query<{ name: string }>({
+    text: `select relname as name from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'
+      and relname not in ('schema_migration', 'sql_definition')`,
+  });
+  const each = tables.map(({ name }) => `select '${name}' as name, to_jsonb(t) as row from ${name} t`);
+  const rows = await sql.query<{ name: string; row: Record<string, unknown> }>({
+    text: `${each.join(" union all ")} order by name, row`,
+  });
+  const all: Rows = Object.fromEntries(tables.map(({ name }) => [name, []]));
+  for (const { name, row } of rows) all[name]?.push(row);
+  return all;
 }
 
-/** Several statements in one: a `Db` runs one at a time. */
-function script(db: Db, text: string): Promise<unknown> {
-  return db.query({ text: `do $do$ begin execute $script$${text}$script$; end $do$` });
+/** Schema, history and rows of a database that no node has open. */
+export function stateOf(database: TestDatabase) {
+  return withoutNode(database, async (connection) => {
+    const sql = { query: async <Row>(statement: { text: string }) => (await connection.query<Row>(statement)).rows };
+    const history = await sql.query<{ name: string; sha256: string; applied_at: string }>({
+      text: `select name, sha256, applied_at::text from schema_migration order by name collate "C"`,
+    });
+    return { schema: await dumpSchema(sql), history, rows: await readRows(sql) };
+  });
 }

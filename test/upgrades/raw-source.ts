@@ -4,8 +4,23 @@ import pg from "pg";
 import { ROW_PARSERS } from "../../src/platform/row-parsers.ts";
 import type { SqlConnection } from "../../src/platform/sql-connection.ts";
 
+interface Place {
+  database_url: string | null;
+  data_dir: string;
+}
+
+/** Works on a database without a node, and returns the result. */
+export async function withoutNode<T>(database: Place, work: (connection: SqlConnection) => Promise<T>): Promise<T> {
+  const { connection, close } = await openRaw(database);
+  try {
+    return await work(connection);
+  } finally {
+    await close();
+  }
+}
+
 /** One connection to a test's database that does not migrate it. No node may have an embedded database open meanwhile. */
-export async function openRaw(database: { database_url: string | null; data_dir: string }) {
+export async function openRaw(database: Place) {
   const { database_url, data_dir } = database;
   if (database_url === null) {
     const pglite = await PGlite.create(join(data_dir, "database/pgdata"), { parsers: { ...ROW_PARSERS } });
