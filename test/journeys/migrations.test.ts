@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from
 import { migrate } from "../../src/platform/migrate.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
-import { createFilledDatabase, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
+import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
 // Which histories of migrations a node accepts, and which it rejects.
@@ -15,7 +15,10 @@ const SCHEMA = readFileSync(join(FOLDER, "../schema.sql"), "utf8");
 const LATER_STEPS = readdirSync(join(FOLDER, "from-0.1.0"))
   .filter((name) => name.endsWith(".sql"))
   .sort()
-  .map((name) => ({ name, text: readFileSync(join(FOLDER, "from-0.1.0", name), "utf8") }));
+  .map((name) => {
+    const text = readFileSync(join(FOLDER, "from-0.1.0", name), "utf8");
+    return { name, text, sha256: hashOf(text) };
+  });
 
 let filled: Record<string, TestDatabase>;
 let database: TestDatabase;

@@ -12,7 +12,7 @@ import { applyDefinitions, RETIRED_FUNCTIONS } from "../../src/platform/sql-func
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { usageAt, vaultNode } from "../support/vault.ts";
 import { SECRET } from "../upgrades/fill.ts";
-import { createFilledDatabase, fixtures, KEK, readRows, stateOf } from "../upgrades/fixture.ts";
+import { createFilledDatabase, fixtures, hashOf, KEK, migrationsOf, readRows, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
 // Databases that earlier versions have filled, opened by this one. test/upgrades/README.md says how they are made.
@@ -40,6 +40,10 @@ describe.each(fixtures())("a filled database of %s, upgraded", (release) => {
   afterAll(async () => {
     await db.close();
     await database.drop();
+  });
+
+  it("was made by migrations that have not changed since", () => {
+    for (const { name, text, sha256 } of migrationsOf(release)) expect(hashOf(text), name).toBe(sha256);
   });
 
   it("has the schema of a new database", async () => {

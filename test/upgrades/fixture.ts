@@ -16,13 +16,21 @@ export function fixtures(): string[] {
   return folders.map(({ name }) => name).sort();
 }
 
-/** The migrations of a fixture: its own, or those in migrations/ up to the one that its rows name. */
-export function migrationsOf(release: string): { name: string; text: string }[] {
+interface FixtureMigration {
+  name: string;
+  text: string;
+  /** As the release recorded it. */
+  sha256: string;
+}
+
+/** The migrations that a release had applied. Their files are beside its rows, or still in migrations/. */
+export function migrationsOf(release: string): FixtureMigration[] {
   const folder = join(import.meta.dirname, release);
-  const last = /last migration is (\S+)/.exec(readFileSync(join(folder, "rows.sql"), "utf8"))?.[1] ?? "";
-  const home = existsSync(join(folder, last)) ? folder : MIGRATIONS;
-  const names = readdirSync(home).filter((name) => /^\d{4}_\w+\.sql$/.test(name) && name <= last);
-  return names.sort().map((name) => ({ name, text: readFileSync(join(home, name), "utf8") }));
+  const recorded: Record<string, string> = JSON.parse(readFileSync(join(folder, "migrations.json"), "utf8"));
+  return Object.entries(recorded).map(([name, sha256]) => {
+    const own = join(folder, name);
+    return { name, sha256, text: readFileSync(existsSync(own) ? own : join(MIGRATIONS, name), "utf8") };
+  });
 }
 
 /** A database as a release left it: its tables, its history of migrations, its rows. No node has opened it since. */
@@ -44,9 +52,13 @@ export async function createFilledDatabase(release: string): Promise<TestDatabas
 }
 
 /** The statement that records a migration. */
-export function recording({ name, text }: { name: string; text: string }): string {
-  const sha256 = createHash("sha256").update(text).digest("hex");
+export function recording({ name, sha256 }: { name: string; sha256: string }): string {
   return `insert into schema_migration (name, sha256) values ('${name}', '${sha256}')`;
+}
+
+/** The hash by which a migration is recorded. */
+export function hashOf(text: string): string {
+  return createHash("sha256").update(text).digest("hex");
 }
 
 type Rows = Record<string, Record<string, unknown>[]>;

@@ -10,8 +10,9 @@ import { startUpstream, type Upstream } from "../support/upstream.ts";
 import { BEGIN, fill } from "./fill.ts";
 import { KEK } from "./fixture.ts";
 
-// `npm run upgrade-fixture -- <release>` writes test/upgrades/<release>/rows.sql: the rows of a database that a release
-// has filled. `--source DIR` fills it with another version of Purser: a folder with its source and node_modules.
+// `npm run upgrade-fixture -- <release>` writes test/upgrades/<release>: the rows of a database that this version has
+// filled, and the names and hashes of its migrations. `--source DIR` fills it with another version of Purser: a folder with
+// its source and node_modules. It needs the PostgreSQL server, as the suite does.
 
 const ROOT = join(import.meta.dirname, "../..");
 const ADMIN_KEY = "operator-key-of-the-fixture";
@@ -35,6 +36,7 @@ try {
   const written = join(import.meta.dirname, release);
   mkdirSync(written, { recursive: true });
   writeFileSync(join(written, "rows.sql"), await dumpRows());
+  writeFileSync(join(written, "migrations.json"), await dumpMigrations());
 } finally {
   await Promise.all([server.stop(), upstream.close(), site.close()]);
   rmSync(folder, { recursive: true, force: true });
@@ -104,10 +106,17 @@ function configOf({ url }: Upstream) {
   };
 }
 
+function read(text: string) {
+  return runSql(database_url, text) as Promise<Record<string, string>[]>;
+}
+
+async function dumpMigrations(): Promise<string> {
+  const rows = await read(`select name, sha256 from schema_migration order by name collate "C"`);
+  return `${JSON.stringify(Object.fromEntries(rows.map(({ name, sha256 }) => [name, sha256])), null, 2)}\n`;
+}
+
 /** One insert per table that has rows, one line per row. */
 async function dumpRows(): Promise<string> {
-  const read = (text: string) => runSql(database_url, text) as Promise<Record<string, string>[]>;
-  const [last] = await read(`select max(name collate "C") as name from schema_migration`);
   const tables = await read(`select relname as name, string_agg(quote_ident(attname), ', ' order by attnum) as columns
     from pg_class join pg_attribute on attrelid = pg_class.oid
     where relnamespace = 'public'::regnamespace and relkind = 'r' and attnum > 0 and not attisdropped
@@ -122,6 +131,6 @@ async function dumpRows(): Promise<string> {
       `insert into ${name} (${columns})\nselect ${columns} from jsonb_populate_recordset(null::${name}, '[\n${rows}\n]');\n`,
     );
   }
-  const head = `-- Written by \`npm run upgrade-fixture -- ${release}\`: a filled database whose last migration is ${last?.name}\n`;
+  const head = `-- The rows of a filled database. Written by \`npm run upgrade-fixture -- ${release}\`.\n`;
   return [head, ...inserts].join("\n");
 }
