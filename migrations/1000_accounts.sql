@@ -11,6 +11,7 @@ create table users (
   check ((email is null) = (erased_at is not null))
 );
 
+-- A key stays in its row after it is revoked, because entries of the ledger refer to it.
 create table api_key (
   id uuid primary key,
   user_id uuid not null references users (id),
@@ -31,6 +32,7 @@ create table api_key (
 );
 create index api_key_by_user on api_key (user_id, id);
 
+-- Passwords of users who sign in to the console. Users with API keys only have no row.
 create table password (
   user_id uuid primary key references users (id),
   -- scrypt$N$r$p$salt$hash

@@ -1,5 +1,6 @@
 -- Agents as their users configured them. The schedules module knows when they run, the runs module what they did.
 
+-- The present configuration of each agent.
 create table agent (
   user_id uuid not null,
   id uuid not null,

@@ -1,5 +1,6 @@
 -- Conversations with agents that the service keeps. The messages are in the runs; these rows say which runs belong together.
 
+-- A conversation. The start of a turn locks its row, so that two turns cannot start at once.
 create table thread (
   user_id uuid not null,
   -- in the order of creation; needed because the id of a deleted thread may be used again

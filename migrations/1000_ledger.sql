@@ -75,7 +75,7 @@ create table reversal (
   foreign key (user_id, bucket_id) references bucket
 );
 
--- An open hold. A settle or a release deletes it; usage_event keeps its values.
+-- An open hold. Its end deletes it; a settle copies its values to usage_event.
 create table hold (
   user_id uuid not null,
   id uuid not null,

@@ -1,5 +1,6 @@
 -- Notices to users and their deliveries. created_at and disabled_at are the domain's time; deliveries use real time.
 
+-- The addresses to which notices are delivered, with the events that each subscribes to.
 create table webhook_endpoint (
   user_id uuid not null,
   id uuid not null,

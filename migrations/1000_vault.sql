@@ -13,6 +13,7 @@ create table vault_key (
 );
 create index vault_key_by_kek on vault_key (kek_id, user_id) where wrapped is not null;
 
+-- A credential. The row has what its owner may see; only the data key opens the value.
 create table secret (
   user_id uuid not null references vault_key (user_id),
   id uuid not null,
