@@ -10,8 +10,10 @@ import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { applyDefinitions, RETIRED_FUNCTIONS } from "../../src/platform/sql-functions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { startProcess } from "../support/process.ts";
+import { ADMIN_KEY } from "../support/service.ts";
 import { usageAt, vaultNode } from "../support/vault.ts";
-import { SECRET } from "../upgrades/fill.ts";
+import { BEGIN, SECRET } from "../upgrades/fill.ts";
 import { createFilledDatabase, fixtures, hashOf, KEK, migrationsOf, readRows, stateOf } from "../upgrades/fixture.ts";
 import { withoutNode } from "../upgrades/raw-source.ts";
 
@@ -88,6 +90,29 @@ describe("a database of release 0.1.0", () => {
     before = await stateOf(filled);
   });
   afterAll(() => filled.drop());
+
+  it("is served by this version, which records the trials of its users", async () => {
+    const database = await createTestDatabase(filled);
+    const service = startProcess({
+      PORT: "0",
+      DATA_DIR: database.data_dir,
+      ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
+      PURSER_ADMIN_KEY: ADMIN_KEY,
+      PURSER_KEK: KEK,
+      PURSER_PAYMENTS: "sandbox",
+      PURSER_TEST_CLOCK: BEGIN,
+    });
+    const headers = { Authorization: `Bearer ${ADMIN_KEY}` };
+    const ask = async (path: string) =>
+      (await fetch(`${await service.listening}/api/v1/admin/${path}`, { headers })).json();
+    expect(await ask("audit")).toMatchObject({ ok: true, violations: [] });
+    expect((await ask("users")).users.map(({ email }: { email: string | null }) => email)).toContain("ada@example.com");
+    service.signal("SIGTERM");
+    expect((await service.ended).code).toBe(0);
+    const { rows } = await stateOf(database);
+    expect([rows.trial_backlog, rows.trial_mailbox?.length]).toEqual([[], 1]);
+    await database.drop();
+  });
 
   it("has the functions of a new database and, for nodes of 0.1.0 beside it, the retired ones until the release after", async () => {
     const [fresh, upgraded] = [await createTestDatabase(), await createTestDatabase(filled)];
