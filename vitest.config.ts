@@ -16,6 +16,7 @@ const onPostgresOnly = [
   "test/api/{auto-route,bad-input,chat-openai-client,compression,conventions,free-tokens,malformed-requests}.test.ts",
   "test/api/{notices-alerts,notices-delivery,reference,request-limits,routing,safety,threads,trials,webhook-*}.test.ts",
   "test/attacks/vault-tools.test.ts",
+  "test/journeys/migrations.test.ts",
 ];
 /** Examples for a newcomer's machine, and attacks on one process: on embedded storage only. */
 const onEmbeddedOnly = ["test/journeys/{docs,denial-of-service,behind-a-proxy}.test.ts"];

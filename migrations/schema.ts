@@ -35,7 +35,7 @@ const FUNCTIONS = `select format('%s(%s)', proname, pg_get_function_identity_arg
   from pg_proc where pronamespace = 'public'::regnamespace order by proname collate "C", 1`;
 
 /** The schema of a database as text. Retired functions, which only databases of earlier releases have, are left out. */
-export async function dumpSchema(sql: Sql): Promise<string> {
+export async function dumpSchema(sql: Pick<Sql, "query">): Promise<string> {
   const retired = new Set(RETIRED_FUNCTIONS.map(({ signature }) => signature.split("(")[0]));
   const tables = await sql.query<{ text: string }>({ text: TABLES });
   const functions = await sql.query<{ short: string; text: string }>({ text: FUNCTIONS });

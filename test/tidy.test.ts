@@ -144,6 +144,19 @@ describe("the SQL files", () => {
     expect(sql.filter((file) => !text(file).startsWith("-- "))).toEqual([]);
   });
 
+  it("hold every statement of more than 15 lines", () => {
+    const wrong = source.flatMap((file) => {
+      const statements = text(file)
+        .replace(/\/\*[\s\S]*?\*\/|^\s*\/\/.*$/gm, "")
+        .matchAll(/`(?=\s*(?:with|select|insert|update|delete)\b)[^`]*`/gi);
+      return [...statements]
+        .map(([sql]) => sql.split("\n").length)
+        .filter((lines) => lines > 15)
+        .map((lines) => `${file}: ${lines}`);
+    });
+    expect(wrong).toEqual([]);
+  });
+
   it("call, as functions, only functions of their module", () => {
     const wrong = sql.filter(isFunction).flatMap((file) =>
       [...code(file).matchAll(/\b(\w+)\s*\(/g)]
@@ -186,6 +199,25 @@ describe("the SQL files", () => {
       return body.length > 70 || declared.split(";").length - 1 > 15;
     });
     expect(wrong.filter((file) => !together.has(file))).toEqual([]);
+  });
+});
+
+describe("the migrations", () => {
+  const migrations = files.filter((file) => /^migrations\/\d{4}_\w+\.sql$/.test(file));
+
+  it("hold no functions or triggers: these are in the modules", () => {
+    expect(migrations.length).toBeGreaterThan(0);
+    const defining = /^\s*(create|alter|drop)\s+(or\s+replace\s+)?(function|procedure|trigger|type)\b/im;
+    expect(migrations.filter((file) => defining.test(text(file)))).toEqual([]);
+  });
+
+  it("say beside each table why it is there", () => {
+    const silent = migrations.flatMap((file) =>
+      [...text(file).matchAll(/(.*)\ncreate table (\w+)/g)]
+        .filter(([, before]) => !before?.startsWith("--"))
+        .map(([, , table]) => `${file}: ${table}`),
+    );
+    expect(silent).toEqual([]);
   });
 });
 

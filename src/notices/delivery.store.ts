@@ -1,5 +1,6 @@
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Db, Instant } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
 import type { TryResult, Verdict } from "./retry.ts";
 
 /** A delivery that this node has claimed, with its content. */
@@ -18,6 +19,7 @@ export interface ClaimedDelivery {
   created_at: Instant;
 }
 
+const CLAIM_DELIVERIES = readStatement(import.meta.dirname, "claim-deliveries");
 const MINE = "user_id = $1 and notice_id = $2 and endpoint_id = $3 and attempts = $4 and status = 'pending'";
 const keyOf = (delivery: ClaimedDelivery) => [
   delivery.user_id,
@@ -34,35 +36,9 @@ export function createDeliveryStore(db: Db) {
      * the same users last. A claim expires after `claim_s`.
      */
     claim: (wanted: { most: number; at_work: readonly ClaimedDelivery[]; claim_s: number }) =>
-      // The recursion jumps from endpoint to endpoint in the index, so one endpoint's backlog does not hide the others.
       db.query<ClaimedDelivery>({
         name: "delivery_claim",
-        text: `with recursive queued as (
-            (select endpoint_id from notice_delivery where status = 'pending' order by endpoint_id limit 1)
-            union all
-            select (select d.endpoint_id from notice_delivery d
-              where d.status = 'pending' and d.endpoint_id > queued.endpoint_id order by d.endpoint_id limit 1)
-            from queued where queued.endpoint_id is not null
-          ), chosen as materialized (
-            select first.* from queued cross join lateral (
-              select user_id, notice_id, endpoint_id, attempts, next_attempt_at from notice_delivery d
-              where d.status = 'pending' and d.endpoint_id = queued.endpoint_id and d.next_attempt_at <= clock_timestamp()
-              order by d.next_attempt_at limit 1
-            ) as first
-            where queued.endpoint_id <> all($2::uuid[])
-            order by first.user_id = any($4::uuid[]), first.attempts, first.next_attempt_at limit $1
-          ), locked as materialized (
-            select d.user_id, d.notice_id, d.endpoint_id from notice_delivery d join chosen using (user_id, notice_id, endpoint_id)
-            where d.status = 'pending' and d.next_attempt_at <= clock_timestamp() for update of d skip locked
-          )
-          update notice_delivery d set attempts = d.attempts + 1, last_attempt_at = clock_timestamp(),
-            next_attempt_at = clock_timestamp() + make_interval(secs => $3)
-          from locked
-          join notice n on n.user_id = locked.user_id and n.id = locked.notice_id
-          join webhook_endpoint e on e.user_id = locked.user_id and e.id = locked.endpoint_id
-          where d.user_id = locked.user_id and d.notice_id = locked.notice_id and d.endpoint_id = locked.endpoint_id
-          returning d.user_id, d.notice_id, d.endpoint_id, d.attempts, e.url, e.secret, n.event, n.data, n.created_at,
-            extract(epoch from clock_timestamp() - d.queued_at)::float8 as age_s`,
+        text: CLAIM_DELIVERIES,
         values: [
           wanted.most,
           wanted.at_work.map(({ endpoint_id }) => endpoint_id),

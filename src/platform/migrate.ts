@@ -5,40 +5,58 @@ import type { SqlConnection, SqlSource } from "./sql-connection.ts";
 import { applyDefinitions } from "./sql-functions.ts";
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
+/** Files of the baseline of 1.0 begin so. Migrations before it have lower numbers, later ones higher numbers. */
+const BASELINE = "1000_";
+/** Needed to adopt a database of release 0.1.0: its migrations by name and hash, and the steps from there to the baseline. */
+const BEFORE_BASELINE = "from-0.1.0";
 /** Any fixed number. Nodes that start together migrate one after the other. */
 const ADVISORY_LOCK = 7_470_625;
 
-interface Migration {
+/** A migration as the table schema_migration has it. */
+interface AppliedMigration {
   name: string;
-  text: string;
   sha256: string;
 }
 
-function readMigrations(): Migration[] {
-  const names = readdirSync(FOLDER).filter((name) => /^\d{4}_\w+\.sql$/.test(name));
+interface Migration extends AppliedMigration {
+  text: string;
+}
+
+function readMigrations(folder: string): Migration[] {
+  const names = readdirSync(folder).filter((name) => /^\d{4}_\w+\.sql$/.test(name));
   return names.sort().map((name) => {
-    const text = readFileSync(join(FOLDER, name), "utf8");
+    const text = readFileSync(join(folder, name), "utf8");
     return { name, text, sha256: createHash("sha256").update(text).digest("hex") };
   });
 }
 
 /**
- * Applies the missing migrations, each in its own transaction, then the SQL functions of this release. Rejects a database
- * of a newer version.
+ * Applies the missing migrations, each in its own transaction, then the SQL functions of this release. Adopts a database
+ * of release 0.1.0 first. Rejects a database of a newer version.
  */
-export async function migrate(source: SqlSource): Promise<void> {
+export async function migrate(source: SqlSource, folder = FOLDER): Promise<void> {
   const connection = await source.connect();
   try {
     await connection.query({ text: "select pg_advisory_lock($1)", values: [ADVISORY_LOCK] });
     await connection.script(
       "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
     );
-    const { rows } = await connection.query<{ name: string; sha256: string }>({
-      text: "select name, sha256 from schema_migration order by name",
-    });
-    const migrations = readMigrations();
-    checkHistory(rows, migrations);
-    for (const migration of migrations.slice(rows.length)) await apply(connection, migration);
+    const migrations = readMigrations(folder);
+    if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
+      await adopt(
+        connection,
+        join(folder, BEFORE_BASELINE),
+        migrations.filter(({ name }) => name.startsWith(BASELINE)),
+      );
+    }
+    const applied = await readHistory(connection);
+    checkHistory(applied, migrations);
+    for (const migration of migrations.slice(applied.length)) {
+      await inTransaction(connection, `the migration ${migration.name} failed`, async () => {
+        await connection.script(migration.text);
+        await record(connection, [migration]);
+      });
+    }
     await applyDefinitions(connection);
   } finally {
     await connection.query({ text: "select pg_advisory_unlock($1)", values: [ADVISORY_LOCK] }).catch(() => {});
@@ -46,9 +64,39 @@ export async function migrate(source: SqlSource): Promise<void> {
   }
 }
 
-function checkHistory(applied: { name: string; sha256: string }[], migrations: Migration[]): void {
+/**
+ * Makes a database of release 0.1.0 equal to a new one: applies the steps that it lacks and replaces its history by the
+ * baseline's, in one transaction. test/journeys/upgrades.test.ts compares the two.
+ */
+async function adopt(connection: SqlConnection, folder: string, baseline: readonly AppliedMigration[]): Promise<void> {
+  const text = readFileSync(join(folder, "known.json"), "utf8");
+  const released = Object.entries<string>(JSON.parse(text)).map(([name, sha256]) => ({ name, sha256 }));
+  const steps = readMigrations(folder);
+  const applied = await readHistory(connection);
+  checkHistory(applied, [...released, ...steps]);
+  if (applied.length < released.length) {
+    throw new Error(
+      `the database has ${applied.length} of the ${released.length} migrations of release 0.1.0, and only a complete one can be upgraded: start the last version of 0.1.0 once, stop it, then start this version again`,
+    );
+  }
+  await inTransaction(connection, "the upgrade from release 0.1.0 failed and changed nothing", async () => {
+    for (const step of steps.slice(applied.length - released.length)) await connection.script(step.text);
+    await connection.query({ text: "delete from schema_migration" });
+    await record(connection, baseline);
+  });
+}
+
+/** In the order in which they were applied: by name, compared byte by byte as in `readMigrations`. */
+async function readHistory(connection: SqlConnection): Promise<AppliedMigration[]> {
+  const { rows } = await connection.query<AppliedMigration>({
+    text: `select name, sha256 from schema_migration order by name collate "C"`,
+  });
+  return rows;
+}
+
+function checkHistory(applied: readonly AppliedMigration[], known: readonly AppliedMigration[]): void {
   for (const [index, row] of applied.entries()) {
-    const migration = migrations[index];
+    const migration = known[index];
     if (migration?.name !== row.name) {
       throw new Error(
         `the database has the migration ${row.name}, which this version does not know: run the version that made it`,
@@ -60,17 +108,21 @@ function checkHistory(applied: { name: string; sha256: string }[], migrations: M
   }
 }
 
-async function apply(connection: SqlConnection, migration: Migration): Promise<void> {
+async function record(connection: SqlConnection, migrations: readonly AppliedMigration[]): Promise<void> {
+  await connection.query({
+    text: "insert into schema_migration (name, sha256) select name, sha256 from unnest($1::text[], $2::text[]) as applied(name, sha256)",
+    values: [migrations.map(({ name }) => name), migrations.map(({ sha256 }) => sha256)],
+  });
+}
+
+async function inTransaction(connection: SqlConnection, failure: string, work: () => Promise<void>): Promise<void> {
   await connection.query({ text: "begin" });
   try {
-    await connection.script(migration.text);
-    await connection.query({
-      text: "insert into schema_migration (name, sha256) values ($1, $2)",
-      values: [migration.name, migration.sha256],
-    });
+    await work();
     await connection.query({ text: "commit" });
   } catch (error) {
-    await connection.query({ text: "rollback" });
-    throw new Error(`the migration ${migration.name} failed: ${(error as Error).message}`, { cause: error });
+    // Fails on a broken connection, which the server rolls back. The first error says more.
+    await connection.query({ text: "rollback" }).catch(() => {});
+    throw new Error(`${failure}: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -11,7 +11,7 @@ import { type Service, startService } from "../support/service.ts";
 import { signUp } from "../support/sign-up.ts";
 
 const PASSWORD = "correct horse battery";
-const MIGRATION = readFileSync(join(import.meta.dirname, "../../migrations/0016_trials.sql"), "utf8");
+const MIGRATION = readFileSync(join(import.meta.dirname, "../../migrations/from-0.1.0/0016_trials.sql"), "utf8");
 
 let service: Service;
 beforeAll(async () => {

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { dumpSchema } from "../../migrations/schema.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { RETIRED_FUNCTIONS, readDefinitions } from "../../src/platform/sql-functions.ts";
+import { readDefinitions } from "../../src/platform/sql-functions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 let database: TestDatabase;
@@ -54,13 +54,6 @@ describe("the SQL functions of a database", () => {
     await restart();
     expect(await bodyOf("ledger_used_percent")).toContain("granted - posted");
     expect(await db.query({ text: "select distinct release from sql_definition" })).toHaveLength(1);
-  });
-
-  it("those that are retired are still there for nodes of the release before, by the signatures that will drop them", async () => {
-    for (const { signature } of RETIRED_FUNCTIONS) {
-      const text = "select to_regprocedure($1) is not null as exists";
-      expect(await db.query({ text, values: [signature] }), signature).toEqual([{ exists: true }]);
-    }
   });
 
   it("those that are unchanged are not applied again", async () => {

@@ -7,7 +7,7 @@ import { createLog } from "../../src/platform/log.ts";
 import { openDb } from "../../src/platform/open-db.ts";
 import { runSql } from "./postgres-server.ts";
 
-/** A migrated, empty database of this test's own, on the storage that the suite runs on. */
+/** A test's own database, on the storage that the suite runs on: migrated and empty, or a copy of a closed one. */
 export interface TestDatabase {
   kind: "embedded" | "postgres";
   database_url: string | null;
@@ -18,19 +18,20 @@ export interface TestDatabase {
 
 let sequence = 0;
 
-export async function createTestDatabase(): Promise<TestDatabase> {
+export async function createTestDatabase(copied?: TestDatabase): Promise<TestDatabase> {
   const storage = inject("storage");
   const beside = storage.kind === "embedded" ? dirname(storage.template) : tmpdir();
   const data_dir = mkdtempSync(join(beside, "purser-test-"));
   let database_url: string | null = null;
   let drop = async () => rmSync(data_dir, { recursive: true, force: true });
   if (storage.kind === "embedded") {
-    cpSync(storage.template, data_dir, { recursive: true });
+    cpSync(copied?.data_dir ?? storage.template, data_dir, { recursive: true });
   } else {
     sequence += 1;
     const name = `test_${process.pid}_${sequence}`;
     const admin = storage.url;
-    await runSql(admin, `create database ${name} template template`);
+    const template = copied === undefined ? "template" : new URL(copied.database_url ?? "").pathname.slice(1);
+    await runSql(admin, `create database ${name} template ${template}`);
     database_url = Object.assign(new URL(admin), { pathname: `/${name}` }).href;
     const dropFolder = drop;
     drop = async () => {

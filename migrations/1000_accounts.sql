@@ -1,0 +1,81 @@
+-- Users and how they prove who they are. Tokens, keys and links are stored as SHA-256 only.
+
+-- The ledger refers to users by id and has no foreign key to this table, so an erased user's ledger stays.
+create table users (
+  id uuid primary key,
+  -- null: the user is erased
+  email text unique,
+  created_at timestamptz(3) not null,
+  suspended_at timestamptz(3),
+  erased_at timestamptz(3),
+  check ((email is null) = (erased_at is not null))
+);
+
+-- A key stays in its row after it is revoked, because entries of the ledger refer to it.
+create table api_key (
+  id uuid primary key,
+  user_id uuid not null references users (id),
+  name text not null,
+  key_hash bytea not null unique,
+  -- The key before the last rotation stays valid for a time, so that clients can change to the new one.
+  previous_key_hash bytea unique,
+  previous_valid_until timestamptz(3),
+  -- Both show a key to its owner, who cannot see its value again.
+  prefix text not null,
+  last_four text not null,
+  scopes text[] not null,
+  budget_tokens bigint check (budget_tokens >= 0),
+  created_at timestamptz(3) not null,
+  expires_at timestamptz(3),
+  last_used_at timestamptz(3),
+  revoked_at timestamptz(3)
+);
+create index api_key_by_user on api_key (user_id, id);
+
+-- Passwords of users who sign in to the console. Users with API keys only have no row.
+create table password (
+  user_id uuid primary key references users (id),
+  -- scrypt$N$r$p$salt$hash
+  hash text not null,
+  changed_at timestamptz(3) not null
+);
+
+-- Signed-in browsers.
+create table session (
+  token_hash bytea primary key,
+  user_id uuid not null references users (id),
+  created_at timestamptz(3) not null,
+  expires_at timestamptz(3) not null
+);
+create index session_by_user on session (user_id);
+create index session_by_expiry on session (expires_at);
+
+-- A mailed link that confirms an address. The user is created when the link is opened, so an unconfirmed address gets no tokens.
+create table sign_up (
+  token_hash bytea primary key,
+  email text not null,
+  expires_at timestamptz(3) not null
+);
+create index sign_up_by_email on sign_up (email);
+create index sign_up_by_expiry on sign_up (expires_at);
+
+-- A mailed link that sets a new password.
+create table password_reset (
+  token_hash bytea primary key,
+  user_id uuid not null references users (id),
+  expires_at timestamptz(3) not null
+);
+create index password_reset_by_user on password_reset (user_id);
+create index password_reset_by_expiry on password_reset (expires_at);
+
+-- Keyed hashes (HMAC) of the normalised addresses that had a trial. They stay when the user is erased, so that each mailbox
+-- has one trial.
+create table trial_mailbox (
+  hash bytea primary key
+);
+
+-- Users whose trial is older than trial_mailbox. SQL has no key, so the first start hashes their addresses and empties this
+-- table. A new database has none.
+create table trial_backlog (
+  user_id uuid primary key references users (id)
+);

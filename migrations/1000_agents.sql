@@ -1,0 +1,53 @@
+-- Agents as their users configured them. The schedules module knows when they run, the runs module what they did.
+
+-- The present configuration of each agent.
+create table agent (
+  user_id uuid not null,
+  id uuid not null,
+  -- each change increments it; agent_version keeps every version
+  version integer not null check (version > 0),
+  name text not null,
+  description text,
+  system_prompt text,
+  run_prompt text,
+  -- as the user wrote it: a model's id or UUID
+  model_id text,
+  auto_route boolean not null,
+  is_active boolean not null,
+  tools_config jsonb not null,
+  schedule_enabled boolean not null,
+  schedule_interval text check (schedule_interval in ('daily', 'weekly', 'monthly')),
+  schedule_time text check (schedule_time ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'),
+  schedule_day_of_week text,
+  -- 1 to 31, or "last"
+  schedule_day_of_month jsonb,
+  schedule_timezone text not null,
+  limits jsonb not null,
+  -- failed runs, without chats, since the last success
+  consecutive_failures integer not null default 0,
+  created_at timestamptz(3) not null,
+  updated_at timestamptz(3) not null,
+  -- A deleted agent keeps its row, because runs and ledger entries refer to it.
+  deleted_at timestamptz(3),
+  -- The API key that enabled the schedule: its runs count against the key's budget and stop with the key. Null: the console
+  -- enabled it, or a release that did not record the key.
+  schedule_api_key_id uuid,
+  primary key (user_id, id),
+  check (model_id is not null or auto_route),
+  check (not schedule_enabled or (run_prompt is not null and schedule_interval is not null and schedule_time is not null)),
+  check (schedule_api_key_id is null or schedule_enabled)
+);
+create index agent_of_user on agent (user_id, id desc) where deleted_at is null;
+create index agent_deleted on agent (deleted_at, user_id, id) where deleted_at is not null;
+create index agent_of_schedule_key on agent (schedule_api_key_id) where schedule_api_key_id is not null;
+
+-- The configuration of each version. A run uses the version with which it started.
+create table agent_version (
+  user_id uuid not null,
+  agent_id uuid not null,
+  version integer not null,
+  config jsonb not null,
+  created_at timestamptz(3) not null,
+  primary key (user_id, agent_id, version),
+  foreign key (user_id, agent_id) references agent (user_id, id)
+);

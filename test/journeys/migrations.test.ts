@@ -1,0 +1,158 @@
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { migrate } from "../../src/platform/migrate.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { runSql } from "../support/postgres-server.ts";
+import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
+import { withoutNode } from "../upgrades/raw-source.ts";
+
+// Which histories of migrations a node accepts, and which it rejects.
+
+const FOLDER = join(import.meta.dirname, "../../migrations");
+const SCHEMA = readFileSync(join(FOLDER, "../schema.sql"), "utf8");
+const LATER_STEPS = readdirSync(join(FOLDER, "from-0.1.0"))
+  .filter((name) => name.endsWith(".sql"))
+  .sort()
+  .map((name) => {
+    const text = readFileSync(join(FOLDER, "from-0.1.0", name), "utf8");
+    return { name, text, sha256: hashOf(text) };
+  });
+
+let filled: Record<string, TestDatabase>;
+let database: TestDatabase;
+beforeAll(async () => {
+  filled = { "0.1.0": await createFilledDatabase("0.1.0"), baseline: await createFilledDatabase("baseline") };
+});
+afterAll(() => Promise.all(Object.values(filled).map((each) => each.drop())));
+afterEach(() => database.drop());
+
+const script = (text: string) => withoutNode(database, (connection) => connection.script(text));
+const start = async () => (await database.open()).close();
+
+describe("a database of release 0.1.0", () => {
+  beforeEach(async () => {
+    database = await createTestDatabase(filled["0.1.0"]);
+  });
+
+  it("has the baseline as its history after the upgrade, and is upgraded once", async () => {
+    await start();
+    const { history } = await stateOf(database);
+    const names = migrationsOf("baseline").map(({ name }) => name);
+    expect(history.slice(0, names.length)).toMatchObject(names.map((name) => ({ name })));
+    await start();
+    expect((await stateOf(database)).history).toEqual(history);
+  });
+
+  it.each([
+    ["the first later step", LATER_STEPS.slice(0, 1)],
+    ["all later steps", LATER_STEPS],
+  ])("that a development version has given %s is upgraded too", async (_, steps) => {
+    for (const step of steps) await script(`${step.text}; ${recording(step)}`);
+    const before = await stateOf(database);
+    await start();
+    const after = await stateOf(database);
+    expect(after.schema).toBe(SCHEMA);
+    expect(after.rows.entry).toEqual(before.rows.entry);
+    expect(after.rows.trial_backlog).toEqual(before.rows.trial_backlog);
+    expect(after.rows.trial_backlog).toHaveLength(1);
+  });
+
+  it("is rejected and unchanged without all of its migrations, with the remedy", async () => {
+    await script("delete from schema_migration where name > '0013'");
+    const before = await stateOf(database);
+    await expect(start()).rejects.toThrow(
+      /has 12 of the 15 migrations of release 0\.1\.0.*start the last version of 0\.1\.0 once/,
+    );
+    expect(await stateOf(database)).toEqual(before);
+  });
+
+  it("is rejected and unchanged if it was made by other migrations of these names", async () => {
+    await script("update schema_migration set sha256 = 'other' where name = '0007_notices.sql'");
+    const before = await stateOf(database);
+    await expect(start()).rejects.toThrow("0007_notices.sql was changed after it had been applied");
+    expect(await stateOf(database)).toEqual(before);
+  });
+
+  it("is upgraded once by nodes that start together", async () => {
+    const nodes = await Promise.all([1, 2, 3].map(() => database.open()));
+    await Promise.all(nodes.map((db) => db.close()));
+    const { schema, history } = await stateOf(database);
+    expect(schema).toBe(SCHEMA);
+    const baseline = history.filter(({ name }) => name.startsWith("1000_"));
+    expect(new Set(baseline.map(({ applied_at }) => applied_at)).size).toBe(1);
+  });
+
+  it("is as before when its connection is cut in the middle of the upgrade", async () => {
+    const before = await stateOf(database);
+    const url = database.database_url ?? "";
+    await withoutNode(database, async (connection) => {
+      await connection.script("begin; lock table payment in access exclusive mode");
+      const starting = start();
+      starting.catch(() => {});
+      const waiting = `select pid from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+        and query like '%mismatch%' and pid <> pg_backend_pid()`;
+      await expect.poll(() => runSql(url, waiting)).toHaveLength(1);
+      await runSql(url, `select pg_terminate_backend(pid) from (${waiting}) waiting`);
+      await expect(starting).rejects.toThrow("failed and changed nothing");
+      await connection.script("rollback");
+    });
+    expect(await stateOf(database)).toEqual(before);
+    await start();
+    expect((await stateOf(database)).schema).toBe(SCHEMA);
+  });
+});
+
+describe("a migration after the baseline", () => {
+  const NEXT = "9999_of_the_test.sql";
+  let folder: string;
+  const write = (text: string, name = NEXT) => writeFileSync(join(folder, name), text);
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), "purser-migrations-"));
+    cpSync(FOLDER, folder, { recursive: true });
+    write("alter table users add column note text; create table of_the_test (id integer)");
+  });
+  afterEach(() => rmSync(folder, { recursive: true, force: true }));
+  const startNext = () => withoutNode(database, (connection) => migrate({ connect: async () => connection }, folder));
+
+  it.each(["0.1.0", "baseline"])("is applied to a filled database of %s, once", async (release) => {
+    database = await createTestDatabase(filled[release]);
+    await startNext();
+    const { rows, history } = await stateOf(database);
+    expect([rows.of_the_test, rows.users?.length, rows.users?.[0]?.note]).toEqual([[], 2, null]);
+    expect(history.at(-1)).toMatchObject({ name: NEXT });
+    await startNext();
+    expect((await stateOf(database)).history).toEqual(history);
+  });
+
+  it("is applied to a new database", async () => {
+    database = await createTestDatabase();
+    await script("drop schema public cascade; create schema public");
+    await startNext();
+    expect((await stateOf(database)).rows).toMatchObject({ of_the_test: [], users: [] });
+  });
+
+  it("leaves the database as it was when it fails", async () => {
+    database = await createTestDatabase();
+    write("create table of_the_test (id integer); select 1 / 0");
+    const before = await stateOf(database);
+    await expect(startNext()).rejects.toThrow(`the migration ${NEXT} failed: division by zero`);
+    expect(await stateOf(database)).toEqual(before);
+  });
+
+  it("never changes once it is applied, and neither does the baseline", async () => {
+    database = await createTestDatabase();
+    await startNext();
+    write("create table of_the_test (id bigint)");
+    await expect(startNext()).rejects.toThrow(`${NEXT} was changed after it had been applied`);
+    write("create table users (id uuid primary key)", "1000_accounts.sql");
+    await expect(startNext()).rejects.toThrow("1000_accounts.sql was changed after it had been applied");
+  });
+
+  it("makes the database one that an older version rejects", async () => {
+    database = await createTestDatabase();
+    await startNext();
+    await expect(start()).rejects.toThrow(`${NEXT}, which this version does not know`);
+  });
+});
