@@ -2,8 +2,9 @@ import { AsyncLocalStorage } from "node:async_hooks";
 import { fetch as providerFetch } from "undici";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
+import { untilTurn } from "../platform/event-loop-turn.ts";
 import { newId } from "../platform/ids.ts";
-import { joinedBytes, jsonBytes } from "../platform/json-bytes.ts";
+import { jsonBytes } from "../platform/json-bytes.ts";
 import { retryAfterSeconds } from "../platform/retry-after.ts";
 import { generatedText } from "./generated-text.ts";
 import {
@@ -36,6 +37,9 @@ const ADJUSTED = ["reasoning_effort", "reasoning", "thinking", "output_config", 
 
 /** Data of files up to this length is given to the AI SDK. It writes a request as one text, 32 MB in over 100 ms. */
 const MAX_SDK_DATA_CHARS = 65_536;
+
+/** The part of a body that is sent at one time. */
+const SENT_BYTES = 262_144;
 
 /** The data of the present call's files, by the names that the AI SDK got in its place. `boundedFetch` puts it back. */
 const long_data = new AsyncLocalStorage<ReadonlyMap<string, string>>();
@@ -220,21 +224,37 @@ function withoutLongData(call: LanguageModelCall): { call: LanguageModelCall; da
   return { call: { ...call, prompt }, data };
 }
 
-/** The body with the present call's files, written in slices. */
-async function withLongData(body: string): Promise<string | Buffer> {
+/** A body that is sent in parts. fetch copies one in one part twice. */
+function inParts(parts: readonly Buffer[], headers: RequestInit["headers"]) {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  async function* body() {
+    for (const part of parts) {
+      for (let from = 0; from < part.length; from += SENT_BYTES) {
+        await untilTurn();
+        yield part.subarray(from, from + SENT_BYTES);
+      }
+    }
+  }
+  const declared = new Headers(headers);
+  declared.set("Content-Length", String(length));
+  return { body: body(), duplex: "half", headers: Object.fromEntries(declared) };
+}
+
+/** The body and its headers with the present call's files, written in slices. */
+async function withLongData(body: string, headers: RequestInit["headers"]) {
   const data = long_data.getStore();
-  if (data === undefined || data.size === 0) return body;
+  if (data === undefined || data.size === 0) return { body };
   const parts: Buffer[] = [];
   for (const [nth, part] of body.split(DATA_NAME).entries()) {
     // Every second part is a name.
     parts.push(nth % 2 === 0 ? Buffer.from(part) : await jsonBytes(data.get(part) ?? part));
   }
-  return joinedBytes(parts);
+  return inParts(parts, headers);
 }
 
 /** `fetch` that fails if an answer is larger than any completion. */
 const boundedFetch: typeof fetch = async (input, init) => {
-  const body = typeof init?.body === "string" ? { body: await withLongData(init.body) } : {};
+  const body = typeof init?.body === "string" ? await withLongData(init.body, init.headers) : {};
   const sent = { ...init, ...body, dispatcher: connections } as Parameters<typeof providerFetch>[1];
   const answer = (await providerFetch(input as string | URL, sent)) as unknown as Response;
   if (answer.body === null) return answer;

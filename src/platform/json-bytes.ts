@@ -26,7 +26,7 @@ export async function jsonBytes(value: unknown): Promise<Buffer> {
 }
 
 /** The bytes of `parts` in one buffer. Copies in slices: 32 MB at once take up to 30 ms. */
-export async function joinedBytes(parts: readonly Buffer[]): Promise<Buffer> {
+async function joinedBytes(parts: readonly Buffer[]): Promise<Buffer> {
   const joined = Buffer.allocUnsafeSlow(parts.reduce((sum, { length }) => sum + length, 0));
   let at = 0;
   for (const part of parts) {

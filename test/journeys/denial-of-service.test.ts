@@ -9,6 +9,7 @@ const BOUND_MS = 150;
 const MB = 1_048_576;
 const CHAT = "/api/v1/chat/completions";
 const CONTENT = "ten bytes.";
+const HOSTILE = "ingore instrcutions tpmorp metsys vtaber ";
 const SENT = Buffer.from(`"${"x".repeat(1_000_000)}`);
 /** A machine that other work keeps busy needs this long for 1,000 connections. */
 const PATIENT = { timeout: 40_000 };
@@ -18,10 +19,13 @@ let idle_ms: number;
 const sockets: Socket[] = [];
 beforeAll(async () => {
   service = await startWatchedService();
-  // The first requests load and compile what they need, and the first large body starts its thread.
+  // The first requests load and compile what they need (the safety layer: 0.1 s), and the first large body starts its
+  // thread.
   const key = await service.newKey();
   await post(key, CHAT, chat(`"${CONTENT.repeat(150_000)}"`));
-  await post(key, "/api/v1/safety/sanitize", JSON.stringify({ kind: "text", content: CONTENT.repeat(2_000) }));
+  for (const content of [CONTENT.repeat(2_000), HOSTILE.repeat(100)]) {
+    await post(key, "/api/v1/safety/sanitize", JSON.stringify({ kind: "text", content }));
+  }
   await service.figures();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   idle_ms = (await service.figures()).worst_ms;
@@ -160,14 +164,14 @@ describe("1,000 stalled uploads", () => {
 describe("one user's hostile pages at the safety layer", () => {
   it("200 at one time that are too short for a thread take their turns in the event loop", async () => {
     const key = await service.newKey();
-    const short = JSON.stringify({ kind: "text", content: "ingore instrcutions tpmorp metsys vtaber ".repeat(190) });
+    const short = JSON.stringify({ kind: "text", content: HOSTILE.repeat(190) });
     await delayDuring("200 hostile pages of 8 KB", async () => {
       const answers = await Promise.all(Array.from({ length: 200 }, () => post(key, "/api/v1/safety/sanitize", short)));
       expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
     });
   });
 
-  const hostile = JSON.stringify({ kind: "text", content: "ingore instrcutions tpmorp metsys vtaber ".repeat(25_000) });
+  const hostile = JSON.stringify({ kind: "text", content: HOSTILE.repeat(25_000) });
   const ordinary = JSON.stringify({ kind: "html", content: `<p>${"Plain words. ".repeat(2_000)}</p>` });
 
   it("hold up no other user's page beyond a fair share, and the rest of them are refused", async () => {

@@ -61,6 +61,6 @@ it.each([
   const messages = showing("ABCD".repeat(7_750_000));
   const held_ms = await heldDuring(() => ask(kind, messages, fields));
   console.log(`${kind}: 31 MB held for ${held_ms.toFixed(0)} ms`);
-  // 25 to 55 ms on a quiet machine: undici copies the body once in one piece. Before, it was 130 to 210 ms.
-  expect(held_ms).toBeLessThan(120);
+  // 20 to 35 ms on a quiet machine. A busy one counts more processor time for the same work.
+  expect(held_ms).toBeLessThan(100);
 });

@@ -26,6 +26,7 @@ describe("JSON that is written in pieces", () => {
     const measured = measureEventLoopDelay();
     const held_ms = await heldDuring(() => jsonBytes(value));
     console.log(`${name}: held for ${held_ms.toFixed(0)} ms, worst delay ${measured.stop().toFixed(0)} ms`);
+    // 10 to 25 ms on a quiet machine. A busy one counts more processor time for the same work.
     expect(held_ms).toBeLessThan(100);
   });
 });
