@@ -649,7 +649,9 @@ create table usage_daily (
   input_tokens bigint not null,
   cached_input_tokens bigint not null,
   output_tokens bigint not null,
-  cost bigint not null
+  cost bigint not null,
+  cache_write_tokens bigint default 0 not null,
+  upstream_cost_micro_usd bigint default 0 not null
 ) with (fillfactor=50);
 alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
 
@@ -680,19 +682,30 @@ create table usage_event (
   created_at timestamp(3) with time zone not null,
   price_version text,
   estimate jsonb,
-  from_progress boolean default false not null
+  from_progress boolean default false not null,
+  cache_write_tokens bigint default 0 not null,
+  cache_write_1h_tokens bigint default 0 not null,
+  cache_write_rate_micro bigint,
+  cache_write_1h_rate_micro bigint,
+  upstream_cost_micro_usd bigint
 );
 alter table usage_event add constraint usage_event_absorbed_check CHECK ((absorbed >= 0));
+alter table usage_event add constraint usage_event_cache_write_1h_rate_micro_check CHECK ((cache_write_1h_rate_micro >= 0));
+alter table usage_event add constraint usage_event_cache_write_rate_micro_check CHECK ((cache_write_rate_micro >= 0));
+alter table usage_event add constraint usage_event_cache_write_tokens_check CHECK ((cache_write_tokens >= 0));
 alter table usage_event add constraint usage_event_cached_input_rate_micro_check CHECK ((cached_input_rate_micro >= 0));
 alter table usage_event add constraint usage_event_charged_check CHECK ((charged >= 0));
 alter table usage_event add constraint usage_event_check CHECK (((cached_input_tokens >= 0) AND (cached_input_tokens <= input_tokens)));
 alter table usage_event add constraint usage_event_check1 CHECK ((cost = ((charged + overage) + absorbed)));
+alter table usage_event add constraint usage_event_check2 CHECK (((cache_write_1h_tokens >= 0) AND (cache_write_1h_tokens <= cache_write_tokens)));
 alter table usage_event add constraint usage_event_cost_check CHECK ((cost >= 0));
+alter table usage_event add constraint usage_event_input_parts_check CHECK (((cached_input_tokens + cache_write_tokens) <= input_tokens));
 alter table usage_event add constraint usage_event_input_rate_micro_check CHECK ((input_rate_micro >= 0));
 alter table usage_event add constraint usage_event_input_tokens_check CHECK ((input_tokens >= 0));
 alter table usage_event add constraint usage_event_output_rate_micro_check CHECK ((output_rate_micro >= 0));
 alter table usage_event add constraint usage_event_output_tokens_check CHECK ((output_tokens >= 0));
 alter table usage_event add constraint usage_event_overage_check CHECK ((overage >= 0));
+alter table usage_event add constraint usage_event_upstream_cost_micro_usd_check CHECK ((upstream_cost_micro_usd >= 0));
 alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, hold_id);
 CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
 

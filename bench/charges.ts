@@ -160,7 +160,9 @@ function holdOf(user_id: string, hold_id: string): Operation {
 }
 
 function settleOf(user_id: string, hold_id: string): Operation {
-  const counts = { input_tokens: 40, cached_input_tokens: 0, output_tokens: 64, cost_tokens: COST_TOKENS };
+  const parts = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
+  const costs = { cost_tokens: COST_TOKENS, upstream_cost_micro_usd: null };
+  const counts = { input_tokens: 40, output_tokens: 64, ...parts, ...costs };
   const rates = { model: "bench/instant", input_rate_micro: 333_333, output_rate_micro: 1_000_001 };
   const settle = { kind: "settle" as const, user_id, hold_id, ...LABELS, ...counts, ...rates };
   return settle satisfies { kind: "settle" } & SettleRequest;

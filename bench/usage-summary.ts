@@ -91,7 +91,8 @@ async function seed(place: Place, users: readonly BenchUser[], sizes: readonly n
       values: [user.id, now, sizes[index]],
     });
     await db.query({
-      text: `insert into usage_daily
+      text: `insert into usage_daily (user_id, day, model, agent_id, api_key_id, requests, input_tokens,
+          cached_input_tokens, output_tokens, cost)
         select user_id, (created_at at time zone 'UTC')::date, model, '00000000-0000-0000-0000-000000000000',
           '00000000-0000-0000-0000-000000000000', count(*), sum(input_tokens), sum(cached_input_tokens),
           sum(output_tokens), sum(cost)

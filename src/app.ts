@@ -15,6 +15,8 @@ export interface App {
   probes: HttpRouter | null;
   /** Sets the address that the server listens on, before any request. */
   listeningAt(url: string): void;
+  /** Reads PURSER_CONFIG and the catalogue again. Rejects with the reason, and then nothing has changed. */
+  reload(): Promise<void>;
   /** Ends readiness and the execution of runs. */
   beginStop(): void;
   /** Ends background work and closes the database. Call it once no request is in flight. */
@@ -42,6 +44,9 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
     http,
     probes: config.metrics_address === null ? null : createProbesHttp({ log, metrics }, probes),
     listeningAt: address.listeningAt,
+    async reload() {
+      services.reload();
+    },
     beginStop() {
       stopping = true;
       // A chat waits for its run while requests in flight finish.

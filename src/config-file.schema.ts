@@ -1,7 +1,9 @@
 import { z } from "zod";
 import { LIMITS, RATE_SCALE, ROLLOVER_MONTHS, TRIAL_DAYS, TRIAL_TOKENS } from "./constants.ts";
-import type { ModelSettings } from "./models/models.types.ts";
+import type { ClassRates, ModelSettings, Rates } from "./models/models.types.ts";
+import { upstreamRateOfPrice } from "./models/pricing.ts";
 import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "./models/providers.ts";
+import { instantOf } from "./platform/clock.ts";
 
 /** contract 9, field by field. What it parses to is what the service works with: defaults filled in, rates in millionths. */
 
@@ -102,6 +104,101 @@ const provider = record({
     api_key_env: api_key_env ?? traitsOf(rest.kind).api_key_env,
   }));
 
+const optionalRate = rate.nullable().default(null);
+const RATES = {
+  input_rate: rate,
+  cached_input_rate: optionalRate,
+  cache_write_rate: optionalRate,
+  cache_write_1h_rate: optionalRate,
+  output_rate: rate,
+};
+
+interface FileRates {
+  input_rate: number;
+  cached_input_rate: number | null;
+  cache_write_rate: number | null;
+  cache_write_1h_rate: number | null;
+  output_rate: number;
+}
+
+/** null of a class of input: it costs what other input costs; of writes for an hour: what other writes cost. */
+function classRatesOf(rates: FileRates): ClassRates {
+  return {
+    input_rate_micro: rates.input_rate,
+    cached_input_rate_micro: rates.cached_input_rate,
+    cache_write_rate_micro: rates.cache_write_rate,
+    cache_write_1h_rate_micro: rates.cache_write_1h_rate,
+    output_rate_micro: rates.output_rate,
+  };
+}
+
+interface FileTier {
+  above_input_tokens: number;
+  input_rate?: number | undefined;
+  cached_input_rate?: number | undefined;
+  cache_write_rate?: number | undefined;
+  cache_write_1h_rate?: number | undefined;
+  output_rate?: number | undefined;
+}
+
+/** A tier has the rates of the model for the classes that it does not name. */
+function ratesOf({ tiers, ...rates }: FileRates & { tiers: FileTier[] }): Rates {
+  const higher = tiers.map((tier) => ({
+    above_input_tokens: tier.above_input_tokens,
+    ...classRatesOf({
+      input_rate: tier.input_rate ?? rates.input_rate,
+      cached_input_rate: tier.cached_input_rate ?? rates.cached_input_rate,
+      cache_write_rate: tier.cache_write_rate ?? rates.cache_write_rate,
+      cache_write_1h_rate: tier.cache_write_1h_rate ?? rates.cache_write_1h_rate,
+      output_rate: tier.output_rate ?? rates.output_rate,
+    }),
+  }));
+  return { ...classRatesOf(rates), tiers: higher };
+}
+
+/** The rates of whole requests with more input than `above_input_tokens`. */
+const tiers = list(
+  record({
+    above_input_tokens: count(1),
+    input_rate: rate.optional(),
+    cached_input_rate: rate.optional(),
+    cache_write_rate: rate.optional(),
+    cache_write_1h_rate: rate.optional(),
+    output_rate: rate.optional(),
+  }),
+);
+
+const DATE_EXPECTED = "must be a day such as 2027-01-01, or an instant such as 2027-01-01T09:00:00Z";
+const date = z
+  .union([z.iso.date(), z.iso.datetime({ offset: true })], DATE_EXPECTED)
+  .transform((value) => instantOf(Date.parse(value)))
+  .nullable()
+  .default(null);
+
+/** US dollars per million tokens, in millionths of a dollar. */
+const dollars = number()
+  .min(0, "must not be negative")
+  .max(MAX_RATE, `must be at most ${MAX_RATE}`)
+  .transform((value) => upstreamRateOfPrice(value));
+
+/** What the provider charges the operator. */
+const upstream = record({
+  input: dollars,
+  cached_input: dollars.nullable().default(null),
+  cache_write: dollars.nullable().default(null),
+  cache_write_1h: dollars.nullable().default(null),
+  output: dollars,
+}).transform(
+  (prices): Rates => ({
+    input_rate_micro: prices.input,
+    cached_input_rate_micro: prices.cached_input,
+    cache_write_rate_micro: prices.cache_write,
+    cache_write_1h_rate_micro: prices.cache_write_1h,
+    output_rate_micro: prices.output,
+    tiers: [],
+  }),
+);
+
 const model = record({
   id: text(MODEL_ID, "must be 1 to 128 letters, digits or ._:/@-").refine(
     (id) => id !== "auto" && !id.startsWith("agent/") && !id.startsWith("purser/"),
@@ -110,9 +207,11 @@ const model = record({
   provider: z.string("must be the name of a provider"),
   provider_model: title,
   name: title.optional(),
-  input_rate: rate,
-  output_rate: rate,
-  cached_input_rate: rate.nullable().default(null),
+  ...RATES,
+  tiers,
+  /** Rates for a time, instead of the model's own. The last one in force applies. */
+  prices: list(record({ valid_from: date, valid_until: date, ...RATES, tiers })),
+  upstream_usd_per_million: upstream.nullable().default(null),
   /** null: by its price. */
   tier: z.enum(["economy", "standard", "premium"], "must be economy, standard or premium").nullable().default(null),
   trial_eligible: flag(false),
@@ -134,14 +233,23 @@ const model = record({
   }).prefault({}),
   forward,
 }).transform(
-  ({ input_rate, output_rate, cached_input_rate, name, ...rest }): ModelSettings => ({
+  ({
+    input_rate,
+    cached_input_rate,
+    cache_write_rate,
+    cache_write_1h_rate,
+    output_rate,
+    tiers,
+    prices,
+    upstream_usd_per_million,
+    name,
+    ...rest
+  }): ModelSettings => ({
     ...rest,
     name: name ?? rest.id,
-    /** Millionths of a billed token per raw token. */
-    input_rate_micro: input_rate,
-    output_rate_micro: output_rate,
-    /** null: cached input costs what other input costs. */
-    cached_input_rate_micro: cached_input_rate,
+    ...ratesOf({ input_rate, cached_input_rate, cache_write_rate, cache_write_1h_rate, output_rate, tiers }),
+    prices: prices.map(({ valid_from, valid_until, ...rates }) => ({ valid_from, valid_until, ...ratesOf(rates) })),
+    upstream: upstream_usd_per_million,
   }),
 );
 
@@ -155,9 +263,23 @@ const plan = record({
   rollover_months: count(0, MAX_MONTHS).optional(),
 });
 
+/** A catalogue file: its path, or the path and whether the file extends the built-in catalogue or replaces it. */
+const catalogue = z
+  .union(
+    [
+      z.string().min(1),
+      z.strictObject({ file: z.string().min(1), mode: z.enum(["extend", "replace"]).default("extend") }),
+    ],
+    "must be the path of a file, or a map of file and mode (extend or replace)",
+  )
+  .transform((value) => (typeof value === "string" ? { file: value, mode: "extend" as const } : value));
+
 const settings = record({
   providers: list(provider),
   models: list(model),
+  /** null: the built-in catalogue alone. */
+  catalogue: catalogue.nullable().default(null),
+  cache_pricing: z.enum(["flat", "provider"], "must be flat or provider").default("flat"),
   plans: list(plan),
   trial: record({ days: count(1, MAX_DAYS).default(TRIAL_DAYS), tokens: count(1).default(TRIAL_TOKENS) }).prefault({}),
   rollover_months: count(0, MAX_MONTHS).default(ROLLOVER_MONTHS),

@@ -2,10 +2,11 @@ import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } fr
 import type { z } from "zod";
 import { ConfigError } from "./config-error.ts";
 import { configFileSchema, type FileSettings, OPEN_KINDS } from "./config-file.schema.ts";
-import type { ModelSettings } from "./models/models.types.ts";
+import type { ClassRates, ModelSettings, Rates } from "./models/models.types.ts";
 import { traitsOf } from "./models/providers.ts";
 
-const ACCEPTED = "a YAML or JSON file with the keys providers, models, plans, trial, rollover_months, margin, limits";
+const ACCEPTED =
+  "a YAML or JSON file with the keys providers, models, catalogue, cache_pricing, plans, trial, rollover_months, margin, limits";
 
 /** Something wrong with the file, at the place in the document that `path` leads to. */
 interface Problem {
@@ -69,12 +70,38 @@ function modelContradictions(model: ModelSettings, path: readonly PropertyKey[],
     const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
     problems.push({ path: [...path, "forward"], reason });
   }
-  const free = model.input_rate_micro === 0 && model.output_rate_micro === 0;
-  if (!free && model.output_rate_micro <= model.input_rate_micro) {
-    problems.push({ path: [...path, "output_rate"], reason: "must be above input_rate (or both 0)" });
+  problems.push(...rateContradictions(model, path));
+  for (const [index, dated] of model.prices.entries()) {
+    const at = [...path, "prices", index];
+    if (dated.valid_from !== null && dated.valid_until !== null && dated.valid_until <= dated.valid_from) {
+      problems.push({ path: [...at, "valid_until"], reason: "must be after valid_from" });
+    }
+    problems.push(...rateContradictions(dated, at));
   }
   if (model.max_output_tokens > model.context_window) {
     problems.push({ path: [...path, "max_output_tokens"], reason: "is above context_window" });
+  }
+  return problems;
+}
+
+/** contract 4.2: output costs more than input, in each tier; and tiers are in ascending order. */
+function rateContradictions({ tiers, ...base }: Rates, path: readonly PropertyKey[]): Problem[] {
+  const problems: Problem[] = [];
+  const check = ({ input_rate_micro, output_rate_micro }: ClassRates, at: readonly PropertyKey[]) => {
+    const free = input_rate_micro === 0 && output_rate_micro === 0;
+    if (!free && output_rate_micro <= input_rate_micro) {
+      problems.push({ path: [...at, "output_rate"], reason: "must be above input_rate (or both 0)" });
+    }
+  };
+  check(base, path);
+  let above = 0;
+  for (const [index, tier] of tiers.entries()) {
+    const at = [...path, "tiers", index];
+    check(tier, at);
+    if (tier.above_input_tokens <= above) {
+      problems.push({ path: [...at, "above_input_tokens"], reason: "must be above that of the tier before" });
+    }
+    above = tier.above_input_tokens;
   }
   return problems;
 }

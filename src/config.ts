@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { isIPv4 } from "node:net";
+import { dirname, resolve } from "node:path";
 import { ConfigError } from "./config-error.ts";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
@@ -20,15 +21,24 @@ import {
   parseUrlWithScheme,
   parseWhole,
 } from "./config-values.ts";
-import { PROVIDER_KEYS } from "./models/providers.ts";
+import { CATALOGUE, CatalogueError, extendedCatalogue, parseCatalogue } from "./models/catalogue.ts";
+import type { CatalogueEntry } from "./models/models.types.ts";
+import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "./models/providers.ts";
 import type { Instant } from "./platform/db.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
 import type { Keyring } from "./vault/keyring.types.ts";
 
 export { ConfigError };
 
+/** The settings of PURSER_CONFIG, with the catalogue that it names. */
+export interface ReadFileSettings extends Omit<FileSettings, "catalogue"> {
+  readonly catalogue: readonly CatalogueEntry[];
+}
+
 /** Everything the process is told from outside, checked. */
-export interface Config extends FileSettings {
+export interface Config extends ReadFileSettings {
+  /** Reads all settings again, for a reload. Throws a ConfigError. */
+  readonly reread: () => Config;
   /** What this node does: `api` leaves runs and schedules to others, `worker` serves no API. */
   readonly role: (typeof ROLES)[number];
   readonly host: string;
@@ -110,6 +120,7 @@ export function readConfig(env: Env): Config {
   const paying = readPayments(env, { sandbox_by_default: local, test_clock });
   return {
     ...file,
+    reread: () => readConfig(env),
     role: readRole(env, database_url),
     host,
     port: read(env, "PORT", parsePort, "a whole number from 0 to 65535") ?? 3000,
@@ -244,20 +255,41 @@ function read<Value>(env: Env, variable: string, parse: (text: string) => Value,
   }
 }
 
-function readFile(env: Env): FileSettings {
+function readFile(env: Env): ReadFileSettings {
   const path = env.PURSER_CONFIG;
-  if (path === undefined || path === "") return parseConfigFile("", "");
-  let text: string;
+  if (path === undefined || path === "") return { ...parseConfigFile("", ""), catalogue: CATALOGUE };
+  const settings = parseConfigFile(readText(path, "the path of a YAML or JSON file"), path);
+  return { ...settings, catalogue: readCatalogue(settings, path) };
+}
+
+/** The catalogue file's path is relative to the file that PURSER_CONFIG names. */
+function readCatalogue({ catalogue, providers }: FileSettings, config_path: string): readonly CatalogueEntry[] {
+  if (catalogue === null) return CATALOGUE;
+  const path = resolve(dirname(config_path), catalogue.file);
+  const accepted = "a catalogue as docs/guides/models.md describes it; npm run catalogue writes one";
+  const refuse = (reason: string) => new ConfigError("PURSER_CONFIG", `catalogue ${path}: ${reason}`, accepted);
+  const text = readText(path, accepted);
+  let entries: CatalogueEntry[];
   try {
-    text = readFileSync(path, "utf8");
+    entries = parseCatalogue(text);
   } catch (error) {
-    throw new ConfigError(
-      "PURSER_CONFIG",
-      `${path} cannot be read (${(error as NodeJS.ErrnoException).code})`,
-      "the path of a YAML or JSON file",
-    );
+    throw error instanceof CatalogueError ? refuse(error.message) : error;
   }
-  return parseConfigFile(text, path);
+  const names = new Set([...BUILT_IN_PROVIDERS, ...providers].map(({ name }) => name));
+  const stray = entries.find(({ provider }) => !names.has(provider));
+  if (stray !== undefined) {
+    throw refuse(`${stray.id}: ${stray.provider} is neither built in nor among the providers of ${config_path}`);
+  }
+  return catalogue.mode === "replace" ? entries : extendedCatalogue(CATALOGUE, entries);
+}
+
+function readText(path: string, accepted: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    throw new ConfigError("PURSER_CONFIG", `${path} cannot be read (${code})`, accepted);
+  }
 }
 
 function readRole(env: Env, database_url: string | null): Config["role"] {
@@ -325,7 +357,7 @@ function readMail(env: Env, public_url: string | null): Config["mail"] {
   return { smtp_url, from: from ?? `Purser <no-reply@${host}>` };
 }
 
-function readProviderKeys(env: Env, providers: FileSettings["providers"]): Record<string, string> {
+function readProviderKeys(env: Env, providers: ReadFileSettings["providers"]): Record<string, string> {
   const names = [...PROVIDER_KEYS, ...providers.flatMap(({ api_key_env }) => api_key_env ?? [])];
   const keys = names.map(
     (name) => [name, read(env, name, parseCredential, "an API key: printable ASCII without spaces")] as const,

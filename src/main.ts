@@ -72,6 +72,8 @@ async function main(): Promise<void> {
   };
   process.on("SIGTERM", stop);
   process.on("SIGINT", stop);
+  // The log has the reason of a rejected reload.
+  process.on("SIGHUP", () => void app.reload().catch(() => {}));
   stopWithParent(stop);
 }
 

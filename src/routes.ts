@@ -27,8 +27,22 @@ const NO_WORKER_MS = 5_000;
 
 /** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
 export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
-  const { config, log, metrics, db, clock, settable, address, idempotency, eraseUser, accounts, signIn, trials } =
-    services;
+  const {
+    config,
+    live,
+    reload,
+    log,
+    metrics,
+    db,
+    clock,
+    settable,
+    address,
+    idempotency,
+    eraseUser,
+    accounts,
+    signIn,
+    trials,
+  } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
@@ -43,7 +57,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       address,
       admin_key: config.admin_key,
       idempotency,
-      limits: config.limits,
+      limits: () => live.limits,
       trusted_proxies: config.trusted_proxies,
       log,
       metrics,
@@ -66,16 +80,9 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
-        db,
-        clock,
-        accounts,
-        ledger,
-        billing,
-        trial: config.trial,
-        trials,
-        eraseUser,
+        ...{ db, clock, accounts, ledger, billing, trials, eraseUser, reload, advanceClock },
+        trial: () => live.trial,
         suspendAlso: runs.cancelAll,
-        advanceClock,
       }),
     ],
   );

@@ -33,6 +33,7 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock } from "./platform/timeline.ts";
+import { createReload, type LiveSettings } from "./reload.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
@@ -53,6 +54,7 @@ export type Services = Awaited<ReturnType<typeof createServices>>;
  * that names a later constant is called only after everything is constructed.
  */
 export async function createServices(config: Config, log: Log, passwords: Passwords = createPasswords()) {
+  const live: LiveSettings = { limits: config.limits, plans: config.plans, trial: config.trial };
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
@@ -101,20 +103,21 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     signup: config.signup,
     verification: config.verification,
     async openAccount(tx, { id, email }) {
-      const { days, tokens } = config.trial;
+      const { days, tokens } = live.trial;
       const granted = await trials.take(tx, email);
       const trial = granted ? { ends_at: addDays(clock.now(), days), tokens } : null;
       await ledger.openAccount(tx, { user_id: id, trial });
       return granted ? "granted" : "used_before";
     },
   });
-  const models = createModels({ config });
+  const models = createModels({ config, clock });
+  const reload = createReload({ config, live, models, log });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
     models,
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, standing: ledger.standing },
     meansOf,
-    fallback_after_seconds: config.limits.fallback_after_seconds,
+    fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => agentModel(id, caller),
   });
   const vault = createVault({ db, clock, keys, log, notify: notify.vault });
@@ -168,7 +171,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const agentModel = createAgentModel({ chat, exists: agents.exists });
   const runner = createRunner({
     ...{ clock, log, metrics, ledger: charges, models, completions, tools, runs, followers, newMark, worker_id },
-    limits: config.limits,
+    limits: () => live.limits,
     chats_only: config.role === "api",
     configOf: agents.configOf,
     withHistory: threads.withHistory,
@@ -179,7 +182,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const payments =
     stripe ?? (config.payments === "sandbox" ? createSimulatedPayments("sandbox") : createDisabledPayments());
   const billing = createBilling({
-    ...{ db, clock, ledger, users: accounts, payments, plans: config.plans, log },
+    ...{ db, clock, ledger, users: accounts, payments, plans: () => live.plans, log },
     notify: notify.billing,
   });
   const idempotency = createIdempotencyStore({ db, clock, cipher: createCipher(service_key, "idempotency") });
@@ -193,7 +196,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       await vault.erase(tx, user_id);
     });
   return {
-    ...{ config, log, metrics, db, clock, settable, address, mailer, idempotency, eraseUser },
+    ...{ config, live, reload, log, metrics, db, clock, settable, address, mailer, idempotency, eraseUser },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules, runs, runner, agents, chat },
   };

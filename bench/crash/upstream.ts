@@ -19,9 +19,11 @@ export function countsOf(prompt: string): { input_tokens: number; output_tokens:
   return { input_tokens: 1 + below(0, 500), output_tokens: 1 + below(4, MAX_WORDS), delay_ms };
 }
 
+const UNCACHED = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
+
 /** Billed tokens of a whole answer to `prompt`. */
 export function costOf(prompt: string): number {
-  return costTokens(BENCH_RATES, { ...countsOf(prompt), cached_input_tokens: 0 });
+  return costTokens(BENCH_RATES, { ...countsOf(prompt), ...UNCACHED });
 }
 
 /** A slow provider on loopback. It streams one word at a time. */

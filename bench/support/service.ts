@@ -15,7 +15,14 @@ const ADMIN_KEY = "operator-key-of-the-bench";
 /** The tokens granted to each user of the bench. */
 const PLENTY_TOKENS = 1_000_000_000_000;
 /** Odd on purpose, so that no product of counts and rates is whole. */
-export const BENCH_RATES = { input_rate_micro: 333_333, output_rate_micro: 1_000_001, cached_input_rate_micro: null };
+export const BENCH_RATES = {
+  input_rate_micro: 333_333,
+  cached_input_rate_micro: null,
+  cache_write_rate_micro: null,
+  cache_write_1h_rate_micro: null,
+  output_rate_micro: 1_000_001,
+  tiers: [],
+};
 
 /** The storage of a service: its own folder and, on PostgreSQL, its own database. */
 export interface Place {

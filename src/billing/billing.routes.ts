@@ -30,6 +30,6 @@ export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billin
     const { page, next_cursor } = pageOf(buckets, limit, (bucket) => bucket.id);
     return c.json({ buckets: page, total_remaining, next_cursor }, 200);
   });
-  router.openapi(contract.listPlans, (c) => c.json({ plans: [...billing.plans], payments: billing.payments }, 200));
+  router.openapi(contract.listPlans, (c) => c.json({ plans: [...billing.plans()], payments: billing.payments }, 200));
   return router;
 }

@@ -16,7 +16,8 @@ export interface BillingOptions {
   db: Db;
   clock: Clock;
   ledger: Ledger;
-  plans: readonly Plan[];
+  /** The plans on offer. A reload replaces them. */
+  plans(): readonly Plan[];
   payments: Payments;
   users: Pick<Accounts, "user">;
   log: Pick<Log, "warn">;

@@ -6,6 +6,7 @@ import type { ChargeRecord, HoldEstimate, SettledCharge } from "../ledger/ledger
 
 type Explanation = z.infer<typeof explanationSchema>;
 type Explained = Omit<Explanation, "request_id" | "others">;
+type PricedClass = Explained["priced"][number]["tokens_of"];
 
 const DECIMALS = String(RATE_SCALE).length - 1;
 
@@ -39,40 +40,64 @@ function explainCharge({ charge, estimate, hold, ...of_call }: ChargeRecord, nam
   };
 }
 
-/** Prices each kind of token once: the input count excludes cached input. */
+/** Prices each token once, in its class. A class of cache writes has a line only where there are any. */
 function pricedParts(charge: SettledCharge) {
-  const { input_tokens, cached_input_tokens, output_tokens } = charge;
-  const cached_rate = charge.cached_input_rate_micro ?? charge.input_rate_micro;
-  const part = (tokens_of: "input" | "cached_input" | "output", tokens: number, rate_micro: number) => ({
+  const { input_tokens, cached_input_tokens, cache_write_tokens, cache_write_1h_tokens, output_tokens } = charge;
+  const rates = ratesByClass(charge);
+  const part = (tokens_of: PricedClass, tokens: number, rate_micro: number) => ({
     tokens_of,
     tokens,
     rate: rate_micro / RATE_SCALE,
     micro: BigInt(tokens) * BigInt(rate_micro),
   });
+  const written = [
+    part("cache_write", cache_write_tokens - cache_write_1h_tokens, rates.cache_write),
+    part("cache_write_1h", cache_write_1h_tokens, rates.cache_write_1h),
+  ];
   return [
-    part("input", input_tokens - cached_input_tokens, charge.input_rate_micro),
-    part("cached_input", cached_input_tokens, cached_rate),
-    part("output", output_tokens, charge.output_rate_micro),
+    part("input", input_tokens - cached_input_tokens - cache_write_tokens, rates.input),
+    part("cached_input", cached_input_tokens, rates.cached_input),
+    ...written.filter(({ tokens }) => tokens > 0),
+    part("output", output_tokens, rates.output),
   ];
 }
 
 function worstCase(estimate: HoldEstimate): NonNullable<Explained["estimate"]> {
-  const { input_tokens, max_output_tokens } = estimate;
-  const micro =
-    BigInt(input_tokens) * BigInt(estimate.input_rate_micro) +
-    BigInt(max_output_tokens) * BigInt(estimate.output_rate_micro);
+  const { input_tokens, max_output_tokens, input_rate_micro, output_rate_micro } = estimate;
+  const micro = BigInt(input_tokens) * BigInt(input_rate_micro) + BigInt(max_output_tokens) * BigInt(output_rate_micro);
   const scale = BigInt(RATE_SCALE);
-  return { input_tokens, max_output_tokens, cost_tokens: Number((micro + scale - 1n) / scale) };
+  return {
+    input_tokens,
+    max_output_tokens,
+    input_rate: input_rate_micro / RATE_SCALE,
+    output_rate: output_rate_micro / RATE_SCALE,
+    cost_tokens: Number((micro + scale - 1n) / scale),
+  };
 }
 
-function ratesOf(rates: SettledCharge | HoldEstimate | null): Explained["rates"] {
-  if (rates === null) return null;
-  const { input_rate_micro, output_rate_micro } = rates;
+function ratesOf(charged: SettledCharge | HoldEstimate | null): Explained["rates"] {
+  if (charged === null) return null;
+  const rates = ratesByClass(charged);
   return {
-    input_rate: input_rate_micro / RATE_SCALE,
-    cached_input_rate: (rates.cached_input_rate_micro ?? input_rate_micro) / RATE_SCALE,
-    output_rate: output_rate_micro / RATE_SCALE,
-    version: rates.price_version ?? null,
+    input_rate: rates.input / RATE_SCALE,
+    cached_input_rate: rates.cached_input / RATE_SCALE,
+    cache_write_rate: rates.cache_write / RATE_SCALE,
+    cache_write_1h_rate: rates.cache_write_1h / RATE_SCALE,
+    output_rate: rates.output / RATE_SCALE,
+    version: charged.price_version ?? null,
+  };
+}
+
+/** The rate that each class was billed at, in millionths. */
+function ratesByClass(charged: SettledCharge | HoldEstimate): Record<PricedClass, number> {
+  const { input_rate_micro: input, output_rate_micro: output } = charged;
+  const cache_write = charged.cache_write_rate_micro ?? input;
+  return {
+    input,
+    cached_input: charged.cached_input_rate_micro ?? input,
+    cache_write,
+    cache_write_1h: charged.cache_write_1h_rate_micro ?? cache_write,
+    output,
   };
 }
 

@@ -114,7 +114,7 @@ export function createInbox(context: BillingContext, periods: Periods, overage: 
     const row = await lockSubscription(tx, event.subscription_id);
     if (row === undefined) return IGNORED;
     const known = [row.plan, row.pending_plan].find((each) => each?.id === event.plan_id);
-    const plan = known ?? planWith(context.plans, event.plan_id);
+    const plan = known ?? planWith(context.plans(), event.plan_id);
     const { period_start, period_end, reference, amount_cents: paid_cents, billed } = event;
     const named = await subscriptions.update(tx, row, { reference: event.subscription_reference });
     const period = { plan, period_start, period_end, reference, paid_cents };

@@ -170,7 +170,7 @@ export function createSubscriptions(
       by: Payments,
       urls: ReturnUrls = { success_url: null, cancel_url: null },
     ): Promise<{ subscription: Subscription; created: boolean }> {
-      const plan = planWith(context.plans, plan_id);
+      const plan = planWith(context.plans(), plan_id);
       const choice = await db.transaction((tx) => decide(tx, user_id, plan, by));
       const { kind, row } = choice;
       if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : context.ledger.notifyGrant(user_id));

@@ -15,7 +15,6 @@ import type {
   ResolveAgent,
 } from "./completions.types.ts";
 import { createHoldKeepAlive } from "./hold-keep-alive.ts";
-import { priceVersion } from "./price-list.ts";
 import { chargeOf, type Reservation, release, reserve, settle, settleInput } from "./reservation.ts";
 
 /** The timeout of a call, fallbacks included. */
@@ -53,13 +52,11 @@ export function createCompletions(options: {
   ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "standing">;
   meansOf: MeansOf;
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
-  fallback_after_seconds: number;
+  fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
 }): Completions {
   const { models, meansOf, resolveAgent } = options;
-  const fallback_after_ms = options.fallback_after_seconds * 1_000;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
-  const price_version = priceVersion(models.list());
   const past_trial = new Set<string>();
 
   async function isTrial(user_id: string): Promise<boolean> {
@@ -100,14 +97,14 @@ export function createCompletions(options: {
     let attempts = 0;
     for (const [index, model] of choice.candidates.entries()) {
       const is_last = attempts === MAX_ATTEMPTS - 1 || index === choice.candidates.length - 1;
-      const patience = patienceOf(call.signal, is_last ? null : fallback_after_ms);
+      const patience = patienceOf(call.signal, is_last ? null : options.fallbackAfterSeconds() * 1_000);
       let reservation: Reservation | null = null;
       let is_sent = false;
       const onSent = () => {
         is_sent = true;
       };
       try {
-        reservation = await reserve({ models, ledger: charges, meansOf, price_version }, call, model);
+        reservation = await reserve({ models, ledger: charges, meansOf }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
         models.health.answered(model.id);

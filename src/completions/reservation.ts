@@ -3,7 +3,7 @@ import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } 
 import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
-import { affordableOutputTokens, worstCaseTokens } from "../models/pricing.ts";
+import { affordableOutputTokens, costTokens, dearestRates, ratesFor, worstCaseTokens } from "../models/pricing.ts";
 import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
@@ -25,23 +25,17 @@ const OVER_MONTH =
 export interface Reservation {
   model: Model;
   request: ProviderRequest;
-  /** The version of the price list for this call. */
-  price_version: string;
   /** The request had reasoning of another model, which is not sent. */
   drops_reasoning: boolean;
 }
 
 /**
- * Holds the worst-case cost of `call` on `model`; the request that is sent can never cost more. Throws the 402, the 409
- * for a budget, and the 400 for fields that `model` does not accept.
+ * Holds the worst-case cost of `call` on `model`: its input and output at the dearest rates that it can reach. The
+ * request that is sent can never cost more. Throws the 402, the 409 for a budget, and the 400 for fields that `model`
+ * does not accept.
  */
 export async function reserve(
-  {
-    models,
-    ledger,
-    meansOf,
-    price_version,
-  }: { models: Models; ledger: ChargingLedger; meansOf: MeansOf; price_version: string },
+  { models, ledger, meansOf }: { models: Models; ledger: ChargingLedger; meansOf: MeansOf },
   call: CompletionCall,
   model: Model,
 ): Promise<Reservation> {
@@ -56,12 +50,13 @@ export async function reserve(
     ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
   });
   refuseTooLong(first);
-  const { input_tokens } = first;
+  const { input_tokens, cache_writes } = first;
+  const input = { input_tokens, ...(cache_writes === undefined ? {} : { cache_writes }) };
   const cap = asked === null ? roomFor(model, first.likely_tokens) : first.max_output_tokens;
-  const worst = worstCaseTokens(model, { input_tokens, max_output_tokens: cap });
+  const worst = worstCaseTokens(model, { ...input, max_output_tokens: cap });
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
-  const minimum_tokens = worstCaseTokens(model, { input_tokens, max_output_tokens: least });
+  const minimum_tokens = worstCaseTokens(model, { ...input, max_output_tokens: least });
   if (minimum_tokens > amount_tokens) throw errors.conflict("budget_exceeded", OVER_RUN);
   const { hold_id, request_id, agent_id, run_id } = call;
   const hold = await ledger.hold({
@@ -73,7 +68,10 @@ export async function reserve(
     agent_budget: call.agent_budget ?? null,
     amount_tokens,
     minimum_tokens,
-    estimate: { model: model.id, input_tokens, max_output_tokens: cap, ...chargedRates(model, price_version) },
+    estimate: {
+      ...{ model: model.id, input_tokens, max_output_tokens: cap },
+      ...{ ...dearestRates(model, input), price_version: model.price_version },
+    },
     ...(call.intent === undefined ? {} : { rider: call.intent.rider }),
   });
   call.intent?.onWritten();
@@ -81,13 +79,12 @@ export async function reserve(
     const { code } = hold;
     if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH, MONTHLY_CAP);
     const means = await meansOf(call.caller.user_id);
-    throw paymentError({ ...hold, code, means }, { model, input_tokens, cap, amount_tokens });
+    throw paymentError({ ...hold, code, means }, { model, input, cap, amount_tokens });
   }
-  const affordable = affordableOutputTokens(model, { amount_tokens: hold.held_tokens, input_tokens });
+  const affordable = affordableOutputTokens(model, { ...input, amount_tokens: hold.held_tokens });
   return {
     model,
     request: { ...first, max_output_tokens: Math.min(cap, affordable) },
-    price_version,
     drops_reasoning: dropsReasoning(call.request, model),
   };
 }
@@ -139,7 +136,7 @@ export function settleInput(
 }
 
 /** The charge of a call with these counts. */
-export function chargeOf(call: CompletionCall, { model, price_version }: Reservation, counts: Counts): Charge {
+export function chargeOf(call: CompletionCall, { model }: Reservation, counts: Counts): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
   const { user_id, api_key_id, key_budget_tokens } = call.caller;
   return {
@@ -153,10 +150,13 @@ export function chargeOf(call: CompletionCall, { model, price_version }: Reserva
     model: model.id,
     input_tokens: counts.input_tokens,
     cached_input_tokens: counts.cached_input_tokens,
+    cache_write_tokens: counts.cache_write_tokens,
+    cache_write_1h_tokens: counts.cache_write_1h_tokens,
     output_tokens: counts.output_tokens,
-    cost_tokens: usageOf(model, counts).cost_tokens,
+    cost_tokens: costTokens(model, counts),
+    upstream_cost_micro_usd: model.upstream === null ? null : costTokens(model.upstream, counts),
     ...(counts.estimated ? { is_estimated: true } : {}),
-    ...chargedRates(model, price_version),
+    ...chargedRates(ratesFor(model, counts.input_tokens), model.price_version),
   };
 }
 
@@ -185,12 +185,17 @@ function paymentError(
   { code, available, held, means }: { code: PaymentCode; available: number; held: number; means: Means },
   {
     model,
-    input_tokens,
+    input,
     cap,
     amount_tokens,
-  }: { model: Model; input_tokens: number; cap: number; amount_tokens: number },
+  }: {
+    model: Model;
+    input: Pick<ProviderRequest, "input_tokens" | "cache_writes">;
+    cap: number;
+    amount_tokens: number;
+  },
 ): PurserError {
-  const affordable = affordableOutputTokens(model, { amount_tokens: available, input_tokens });
+  const affordable = affordableOutputTokens(model, { ...input, amount_tokens: available });
   const figures = {
     required: amount_tokens,
     available,

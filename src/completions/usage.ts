@@ -5,6 +5,7 @@ import { costTokens } from "../models/pricing.ts";
 /** The usage object of an answer: the seed's four fields and OpenAI's names. Pure. */
 export function usageOf(rates: Rates, counts: Counts): Usage {
   const { input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, estimated } = counts;
+  const { cache_write_tokens, cache_write_1h_tokens } = counts;
   return {
     input_tokens,
     output_tokens,
@@ -12,7 +13,11 @@ export function usageOf(rates: Rates, counts: Counts): Usage {
     cost_tokens: costTokens(rates, counts),
     prompt_tokens: input_tokens,
     completion_tokens: output_tokens,
-    prompt_tokens_details: { cached_tokens: cached_input_tokens },
+    prompt_tokens_details: {
+      cached_tokens: cached_input_tokens,
+      cache_write_tokens,
+      ...(cache_write_1h_tokens === 0 ? {} : { cache_write_1h_tokens }),
+    },
     completion_tokens_details: { reasoning_tokens },
     ...(estimated ? { estimated: true as const } : {}),
   };

@@ -217,6 +217,25 @@ export const getAudit = createRoute({
   },
 });
 
+export const reload = createRoute({
+  method: "post",
+  path: "/api/v1/admin/reload",
+  tags,
+  summary: "Reload PURSER_CONFIG and the catalogue on this node, all or nothing",
+  security,
+  responses: {
+    200: json(
+      z.object({
+        price_version: z.string().nullable().openapi({ description: "names the price list in force" }),
+        models: z.number().int().openapi({ description: "models on offer" }),
+        plans: z.number().int(),
+      }),
+      "new calls have the new models, prices, plans and limits",
+    ),
+    ...failures(400, 404),
+  },
+});
+
 const clockAnswer = json(z.object({ now: instantSchema }), "the time of the clock");
 
 export const getClock = createRoute({

@@ -157,7 +157,8 @@ export interface Usage {
   cost_tokens: number;
   prompt_tokens: number;
   completion_tokens: number;
-  prompt_tokens_details: { cached_tokens: number };
+  /** Disjoint parts of the prompt; `cache_write_1h_tokens`, a part of the written ones, only where it is above 0. */
+  prompt_tokens_details: { cached_tokens: number; cache_write_tokens: number; cache_write_1h_tokens?: number };
   completion_tokens_details: { reasoning_tokens: number };
   /** Only when true: the provider reported no usable counts, these are ceil(UTF-8 bytes / 4). */
   estimated?: true;
@@ -419,7 +420,11 @@ const usageSchema = z
     cost_tokens: tokensSchema,
     prompt_tokens: count,
     completion_tokens: count,
-    prompt_tokens_details: z.object({ cached_tokens: count }),
+    prompt_tokens_details: z.object({
+      cached_tokens: count.openapi({ description: "input that the provider read from its cache" }),
+      cache_write_tokens: count.openapi({ description: "other input that the provider wrote to its cache" }),
+      cache_write_1h_tokens: count.optional().openapi({ description: "the part of it that is kept for an hour" }),
+    }),
     completion_tokens_details: z.object({ reasoning_tokens: count }),
     estimated: z.literal(true).optional().openapi({
       description: "the provider reported no usable counts; these are ceil(UTF-8 bytes / 4)",

@@ -37,9 +37,15 @@ const chargeFields = {
   run_id: uuidSchema.nullable(),
   api_key_id: uuidSchema.nullable(),
   estimate: z
-    .object({ input_tokens: z.number().int(), max_output_tokens: z.number().int(), cost_tokens: tokensSchema })
+    .object({
+      input_tokens: z.number().int(),
+      max_output_tokens: z.number().int(),
+      input_rate: rateSchema,
+      output_rate: rateSchema,
+      cost_tokens: tokensSchema,
+    })
     .nullable()
-    .openapi({ description: "the worst case, estimated before the call was made" }),
+    .openapi({ description: "the worst case, estimated before the call was made, at the dearest rates in its reach" }),
   hold: z
     .object({ requested_tokens: tokensSchema, held_tokens: tokensSchema, overage_tokens: tokensSchema })
     .nullable()
@@ -51,14 +57,17 @@ const chargeFields = {
     .object({
       input_rate: rateSchema,
       cached_input_rate: rateSchema,
+      cache_write_rate: rateSchema,
+      cache_write_1h_rate: rateSchema,
       output_rate: rateSchema,
       version: z.string().nullable().openapi({ description: "names the price list that was in force" }),
     })
-    .nullable(),
+    .nullable()
+    .openapi({ description: "as they were for this call; of an open call, the dearest in its reach" }),
   priced: z
     .array(
       z.object({
-        tokens_of: z.enum(["input", "cached_input", "output"]),
+        tokens_of: z.enum(["input", "cached_input", "cache_write", "cache_write_1h", "output"]),
         tokens: z.number().int(),
         rate: rateSchema,
         amount: exactSchema,

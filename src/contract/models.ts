@@ -3,6 +3,13 @@ import { needs } from "./caller.ts";
 import { failures, json, uuidSchema } from "./common.ts";
 
 const rate = z.number().min(0);
+const rateFields = {
+  input_rate: rate.openapi({ description: "billed tokens per raw input token" }),
+  cached_input_rate: rate.openapi({ description: "for input that the provider reads from its cache" }),
+  cache_write_rate: rate.openapi({ description: "for input that the provider writes to its cache" }),
+  cache_write_1h_rate: rate.openapi({ description: "for input that its cache keeps for an hour" }),
+  output_rate: rate.openapi({ description: "billed tokens per raw output token" }),
+};
 
 export const modelSchema = z
   .object({
@@ -14,10 +21,12 @@ export const modelSchema = z
     name: z.string(),
     context_window: z.number().int(),
     max_output_tokens: z.number().int(),
-    input_rate: rate.openapi({ description: "billed tokens per raw input token" }),
-    output_rate: rate.openapi({ description: "billed tokens per raw output token" }),
-    cached_input_rate: rate.optional().openapi({ description: "absent: cached input costs what input costs" }),
+    ...rateFields,
+    tiers: z
+      .array(z.object({ above_input_tokens: z.number().int(), ...rateFields }))
+      .openapi({ description: "the rates of a whole request with more input than this; the highest that applies" }),
     cost_multiplier: rate.openapi({ description: "(3 × input_rate + output_rate) / 4" }),
+    price_version: z.string().openapi({ description: "names the price list in force" }),
     tier: z
       .enum(["economy", "standard", "premium"])
       .openapi({ description: "what `auto` takes it for: by its price, unless the operator said" }),
@@ -30,6 +39,10 @@ export const modelSchema = z
       files: z.boolean().openapi({ description: "accepts files: parts of type `file`" }),
       audio: z.boolean().openapi({ description: "accepts audio: parts of type `input_audio`" }),
     }),
+    deprecation: z
+      .object({ retires_on: z.string().nullable(), replacement: z.string().nullable() })
+      .nullable()
+      .openapi({ description: "the provider ends this model: the day, and the model that it names instead" }),
   })
   .openapi("Model");
 export type ModelRecord = z.infer<typeof modelSchema>;

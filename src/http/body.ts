@@ -67,14 +67,14 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer> {
  * body counts as `{}`.
  */
 export function jsonBodies(
-  ordinary_bytes: number,
+  ordinaryBytes: () => number,
   callerOf: (c: Context<HttpEnv>) => string,
 ): MiddlewareHandler<HttpEnv> {
   const shareOf = createBodyBudget();
   const parseInThread = createJsonParser();
 
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
-    const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinary_bytes);
+    const { bytes: limit, json } = bodyLimitsOf(c.req.path, ordinaryBytes());
     const bytes = await readBytes(c, { limit, json, share }).catch((error: unknown) => {
       // The connection ended or was too slow, which is not a failure of the service.
       throw error instanceof PurserError ? error : errors.requestTimeout();

@@ -48,7 +48,8 @@ export interface HttpOptions {
   /** Null: the operator API answers 404. */
   admin_key: string | null;
   idempotency: IdempotencyStore;
-  limits: { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
+  /** A reload replaces them. */
+  limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
   log: Log;
   metrics: Metrics;
 }
@@ -66,13 +67,25 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
     "/api/v1/*",
     watchCallers((c) => credentialOf(c, options)),
   );
-  app.use(`${SIGN_IN}*`, rateLimit(SIGN_IN_PER_MINUTE, clientAddress));
+  app.use(
+    `${SIGN_IN}*`,
+    rateLimit(() => SIGN_IN_PER_MINUTE, clientAddress),
+  );
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
   app.use("/api/v1/*", usersOnly(userRateLimit(options.limits)));
-  app.post(LEAKED_KEYS, rateLimit(LEAKED_KEYS_PER_MINUTE, clientAddress));
-  app.post(STRIPE_WEBHOOK, rateLimit(STRIPE_PER_MINUTE, clientAddress));
+  app.post(
+    LEAKED_KEYS,
+    rateLimit(() => LEAKED_KEYS_PER_MINUTE, clientAddress),
+  );
+  app.post(
+    STRIPE_WEBHOOK,
+    rateLimit(() => STRIPE_PER_MINUTE, clientAddress),
+  );
   const callerOf = (c: Context<HttpEnv>) => (isPublic(c.req) ? clientAddress(c) : c.get("caller").user_id);
-  app.use("/api/v1/*", jsonBodies(options.limits.body_bytes, callerOf));
+  app.use(
+    "/api/v1/*",
+    jsonBodies(() => options.limits().body_bytes, callerOf),
+  );
   app.use("/api/v1/*", idempotency(options.idempotency, options.log));
   for (const router of routers) app.route("/", router);
   return app;
@@ -157,8 +170,8 @@ function isPublic({ method, path }: HonoRequest): boolean {
 /** A user's API keys share one limit and the sessions another, so a busy program does not lock its owner out. */
 function userRateLimit(limits: HttpOptions["limits"]): MiddlewareHandler<HttpEnv> {
   const userId = (c: Context<HttpEnv>) => c.get("caller").user_id;
-  const ofKeys = rateLimit(limits.requests_per_minute, userId);
-  const ofSessions = rateLimit(limits.session_requests_per_minute, userId);
+  const ofKeys = rateLimit(() => limits().requests_per_minute, userId);
+  const ofSessions = rateLimit(() => limits().session_requests_per_minute, userId);
   return (c, next) => (c.get("caller").api_key_id === null ? ofSessions(c, next) : ofKeys(c, next));
 }
 

@@ -44,8 +44,9 @@ export async function listCharges(
   });
   const events = await sql.query<EventRow>({
     text: `select hold_id, api_key_id, agent_id, run_id, estimate, requested, held, ${SLICES},
-        model, input_tokens, cached_input_tokens, output_tokens,
-        input_rate_micro, cached_input_rate_micro, output_rate_micro, price_version,
+        model, input_tokens, cached_input_tokens, cache_write_tokens, cache_write_1h_tokens, output_tokens,
+        input_rate_micro, cached_input_rate_micro, cache_write_rate_micro, cache_write_1h_rate_micro, output_rate_micro,
+        price_version,
         cost as cost_tokens, charged as charged_tokens, overage as overage_tokens, absorbed as absorbed_tokens,
         from_progress, entries_after, entries_to, created_at
       from usage_event where user_id = $1 and request_id = $2 order by entries_to desc, created_at desc limit $3`,

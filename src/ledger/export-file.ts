@@ -1,5 +1,6 @@
 import { csvLine, defused, parseCsv, undefused } from "./csv.ts";
-import type { Entry, UsageLine } from "./ledger.types.ts";
+import type { Entry } from "./ledger.types.ts";
+import type { UsageLine } from "./usage.types.ts";
 
 /** An entry of an export. It includes the owner, because the hash covers it. */
 export interface ExportedEntry extends Entry {
@@ -34,6 +35,7 @@ const USAGE_COLUMNS = [
   "requests",
   "input_tokens",
   "cached_input_tokens",
+  "cache_write_tokens",
   "output_tokens",
   "cost_tokens",
 ] as const;

@@ -1,5 +1,6 @@
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
+import type { UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -54,7 +55,7 @@ export interface AgentBudget {
   cap_tokens: number;
 }
 
-/** The inputs of a hold's amount: raw tokens and their rates. */
+/** The inputs of a hold's amount: raw tokens and the dearest rates that they can reach. */
 export interface HoldEstimate extends ChargedRates {
   model: string;
   input_tokens: number;
@@ -69,6 +70,10 @@ export interface ChargedRates {
   output_rate_micro: number;
   /** Absent: cached input is billed at the input rate. */
   cached_input_rate_micro?: number;
+  /** Absent: input that is written to the cache is billed at the input rate. */
+  cache_write_rate_micro?: number;
+  /** Absent: input that the cache keeps for an hour is billed as other cache writes. */
+  cache_write_1h_rate_micro?: number;
   /** Identifies the whole price list in force at that time. */
   price_version?: string;
 }
@@ -92,10 +97,13 @@ export class HoldSupersededError extends Error {
   }
 }
 
-/** Raw tokens of one call. `input_tokens` includes `cached_input_tokens`; reasoning counts as output. */
+/** Raw tokens of one call. Cached and written input are disjoint parts of the input; reasoning counts as output. */
 export interface TokenCounts {
   input_tokens: number;
   cached_input_tokens: number;
+  cache_write_tokens: number;
+  /** The part of `cache_write_tokens` that the cache keeps for an hour. */
+  cache_write_1h_tokens: number;
   output_tokens: number;
 }
 
@@ -125,6 +133,8 @@ export interface Charge extends TokenCounts, ChargedRates {
   /** The model's id, as in the list of models. */
   model: string;
   cost_tokens: number;
+  /** What the provider charges the operator; null: its prices are unknown. */
+  upstream_cost_micro_usd: number | null;
   /** The budget of its key, for threshold alerts. null or absent: no budget. */
   key_budget_tokens?: number | null;
   /** The provider reported no usable counts. */
@@ -284,6 +294,10 @@ export interface SettledCharge extends TokenCounts {
   input_rate_micro: number;
   /** null: cached input was billed at the input rate. */
   cached_input_rate_micro: number | null;
+  /** null: cache writes were billed at the input rate. */
+  cache_write_rate_micro: number | null;
+  /** null: writes for an hour were billed as other cache writes. */
+  cache_write_1h_rate_micro: number | null;
   output_rate_micro: number;
   price_version: string | null;
   cost_tokens: number;
@@ -294,28 +308,6 @@ export interface SettledCharge extends TokenCounts {
   from_progress: boolean;
   created_at: Instant;
   entries: Entry[];
-}
-
-/** One line of the daily usage. */
-export interface UsageLine {
-  date: string;
-  model: string;
-  agent_id: string | null;
-  api_key_id: string | null;
-  requests: number;
-  input_tokens: number;
-  cached_input_tokens: number;
-  output_tokens: number;
-  cost_tokens: number;
-}
-
-export interface UsageSummary {
-  total_tokens_used: number;
-  total_cost_tokens: number;
-  daily_usage: { date: string; tokens: number; cost_tokens: number; requests: number }[];
-  model_breakdown: { model_name: string; tokens: number; cost_tokens: number; requests: number }[];
-  agent_breakdown: { agent_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
-  api_key_breakdown: { api_key_id: string | null; tokens: number; cost_tokens: number; requests: number }[];
 }
 
 /** A rule that must always be true. The query returns the accounts that break it, as `user_id` and `detail`. */

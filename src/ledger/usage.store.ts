@@ -1,5 +1,5 @@
 import type { Instant, Sql } from "../platform/db.ts";
-import type { UsageLine, UsageSummary } from "./ledger.types.ts";
+import type { UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** The rollup's uuid for "no agent" and "no key". */
 const NONE = "00000000-0000-0000-0000-000000000000";
@@ -52,7 +52,7 @@ export async function* readUsageLines(
   for (;;) {
     const part = await sql.query<UsageLine>({
       text: `select day as date, model, nullif(agent_id, $8) as agent_id, nullif(api_key_id, $8) as api_key_id,
-          requests, input_tokens, cached_input_tokens, output_tokens, cost as cost_tokens
+          requests, input_tokens, cached_input_tokens, cache_write_tokens, output_tokens, cost as cost_tokens
         from usage_daily
         where user_id = $1 and day > ($2::timestamptz at time zone 'UTC')::date - $3::integer
           and day <= ($2::timestamptz at time zone 'UTC')::date

@@ -1,333 +1,132 @@
-import { CLAUDE_PART_TOKENS, GEMINI_3_PART_TOKENS, GROK_PART_TOKENS, OPENAI_PART_TOKENS } from "./media-tokens.ts";
-import type { PartTokens, Supports } from "./models.types.ts";
+import { readFileSync } from "node:fs";
+import { z } from "zod";
+import { instantOf } from "../platform/clock.ts";
+import type { CatalogueEntry, PartTokens } from "./models.types.ts";
+import { upstreamRateOfPrice } from "./pricing.ts";
 
 /**
- * Current models of public providers with their list prices in US dollars, each with its source and date. Models
- * without a usable price are left out: DeepSeek's changes by the hour, Gemini 3.8 Flash's is an offer until the end of
- * the year.
+ * The catalogue: models of public providers with the prices and limits that their providers publish. It is data:
+ * models.json is built in, and the operator's file has the same format. docs/guides/models.md describes it.
  */
-export interface CatalogueEntry {
-  id: string;
-  provider: string;
-  name: string;
-  usd_per_million_input: string;
-  usd_per_million_output: string;
-  /**
-   * If a provider charges more for long prompts, the context window ends there: rates are flat, and no request may cost
-   * the operator more than it brings in.
-   */
-  context_window: number;
-  max_output_tokens: number;
-  trial_eligible: boolean;
-  supports: Supports;
-  /** Absent: the provider documents no bound. */
-  part_tokens?: PartTokens;
-  source: string;
-  /** The date of the source. */
-  as_of: string;
+
+/** An error in a catalogue. `message` names the entry and says what is wrong with it. */
+export class CatalogueError extends Error {}
+
+const MOST_MODELS = 5_000;
+const MOST_TOKENS = 1_000_000_000_000;
+/** Far above any price. It keeps tokens × rate within PostgreSQL's bigint. */
+const MAX_USD_PER_MILLION = 1_000_000;
+const DECIMAL = /^\d{1,7}(\.\d{1,12})?$/;
+
+const tokens = z.int().min(1).max(MOST_TOKENS);
+const day = z.iso.date();
+const instant = z.union([day, z.iso.datetime({ offset: true })]).transform((text) => instantOf(Date.parse(text)));
+const usd = z
+  .union([z.string(), z.number().transform(String)])
+  .refine(
+    (text) => DECIMAL.test(text) && Number(text) <= MAX_USD_PER_MILLION,
+    "must be a decimal number of US dollars",
+  );
+
+const prices = { input: usd, cached_input: usd.optional(), cache_write: usd.optional(), output: usd };
+const withHour = { ...prices, cache_write_1h: usd.optional() };
+const priceSchema = z.strictObject({
+  valid_from: instant.nullable().default(null),
+  valid_until: instant.nullable().default(null),
+  usd_per_million: z.strictObject(withHour),
+  tiers: z.array(z.strictObject({ above_input_tokens: tokens, ...withHour })).default([]),
+  source: z.url({ protocol: /^https?$/ }),
+  as_of: day,
+  note: z.string().max(500).optional(),
+});
+const entrySchema = z.strictObject({
+  id: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/),
+  provider: z.string().min(1),
+  name: z.string().min(1).max(100),
+  prices: z.array(priceSchema).min(1),
+  context_window: tokens,
+  max_output_tokens: tokens,
+  trial_eligible: z.boolean().default(false),
+  supports: z.strictObject({
+    tools: z.boolean().default(false),
+    streaming: z.boolean().default(true),
+    json_schema: z.boolean().default(false),
+    vision: z.boolean().default(false),
+    files: z.boolean().default(false),
+    audio: z.boolean().default(false),
+  }),
+  part_tokens: z
+    .strictObject({
+      image: tokens.nullable().default(null),
+      file: tokens.nullable().default(null),
+      audio: tokens.nullable().default(null),
+      /** Where the provider documents these bounds. */
+      source: z.url().optional(),
+    })
+    .prefault({})
+    .transform(({ image, file, audio }): PartTokens => ({ image, file, audio })),
+  deprecation: z
+    .strictObject({ retires_on: day.nullable().default(null), replacement: z.string().nullable().default(null) })
+    .nullable()
+    .default(null),
+});
+const catalogueSchema = z.strictObject({ models: z.array(entrySchema).max(MOST_MODELS) });
+
+/** Reads a catalogue in the format of models.json. Throws a CatalogueError for the first fault. */
+export function parseCatalogue(text: string): CatalogueEntry[] {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new CatalogueError(`it is no JSON: ${(error as Error).message}`);
+  }
+  const parsed = catalogueSchema.safeParse(json);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const path = (issue?.path ?? []).map((part) => (typeof part === "number" ? `[${part}]` : `.${String(part)}`));
+    throw new CatalogueError(`${path.join("").replace(/^\./, "")}: ${issue?.message}`);
+  }
+  const { models } = parsed.data;
+  const ids = new Set<string>();
+  for (const entry of models) {
+    if (ids.has(entry.id)) throw new CatalogueError(`the model ${entry.id} is there twice`);
+    ids.add(entry.id);
+    checkEntry(entry);
+  }
+  return models;
 }
 
-const ALL: Supports = { tools: true, streaming: true, json_schema: true, vision: true, files: false, audio: false };
-/**
- * For models that sell their whole context window: a file may fill it, also where the provider charges more for long
- * inputs. Audio is off, because these providers charge more for it than for text.
- */
-const WITH_FILES: Supports = { ...ALL, files: true };
-/** OpenAI's reasoning models of generation 6 accept tools through this API only with reasoning off. */
-const NO_TOOLS: Supports = { ...ALL, tools: false };
-const TEXT_ONLY: Supports = { ...ALL, vision: false };
+/** `extra` extends `catalogue`; an entry with the same id replaces the other one. */
+export function extendedCatalogue(
+  catalogue: readonly CatalogueEntry[],
+  extra: readonly CatalogueEntry[],
+): CatalogueEntry[] {
+  return [...new Map([...catalogue, ...extra].map((entry) => [entry.id, entry])).values()];
+}
 
-const OPENAI_PRICES = "https://developers.openai.com/api/docs/pricing";
-const GOOGLE_PRICES = "https://ai.google.dev/gemini-api/docs/pricing";
-const CLAUDE_MODELS = "https://platform.claude.com/docs/en/models/overview";
-/** An open collection of published prices and limits of providers. */
-const MODELS_DEV = "https://models.dev";
+/** The built-in catalogue. */
+export const CATALOGUE: readonly CatalogueEntry[] = parseCatalogue(
+  readFileSync(new URL("models.json", import.meta.url), "utf8"),
+);
 
-export const CATALOGUE: readonly CatalogueEntry[] = [
-  {
-    id: "gpt-6-luna",
-    provider: "openai",
-    name: "GPT-6 Luna",
-    usd_per_million_input: "0.10",
-    usd_per_million_output: "0.50",
-    context_window: 272_000,
-    max_output_tokens: 128_000,
-    trial_eligible: true,
-    supports: NO_TOOLS,
-    part_tokens: OPENAI_PART_TOKENS.patches_30000,
-    source: "https://developers.openai.com/api/docs/models/gpt-6-luna",
-    as_of: "2026-10-13",
-  },
-  {
-    id: "gpt-6.1-terra",
-    provider: "openai",
-    name: "GPT-6.1 Terra",
-    usd_per_million_input: "1.00",
-    usd_per_million_output: "5.00",
-    context_window: 272_000,
-    max_output_tokens: 128_000,
-    trial_eligible: false,
-    supports: NO_TOOLS,
-    part_tokens: OPENAI_PART_TOKENS.patches_30000,
-    source: "https://docs.litellm.ai/blog/gpt-6-1-terra",
-    as_of: "2026-10-27",
-  },
-  {
-    id: "gpt-5.5",
-    provider: "openai",
-    name: "GPT-5.5",
-    usd_per_million_input: "5.00",
-    usd_per_million_output: "30.00",
-    context_window: 272_000,
-    max_output_tokens: 128_000,
-    trial_eligible: false,
-    supports: ALL,
-    part_tokens: OPENAI_PART_TOKENS.patches_10000,
-    source: OPENAI_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "gpt-5.4-mini",
-    provider: "openai",
-    name: "GPT-5.4 mini",
-    usd_per_million_input: "0.75",
-    usd_per_million_output: "4.50",
-    context_window: 400_000,
-    max_output_tokens: 128_000,
-    trial_eligible: true,
-    supports: WITH_FILES,
-    part_tokens: OPENAI_PART_TOKENS.mini,
-    source: OPENAI_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "gpt-5.4-nano",
-    provider: "openai",
-    name: "GPT-5.4 nano",
-    usd_per_million_input: "0.20",
-    usd_per_million_output: "1.25",
-    context_window: 400_000,
-    max_output_tokens: 128_000,
-    trial_eligible: true,
-    supports: WITH_FILES,
-    part_tokens: OPENAI_PART_TOKENS.nano,
-    source: OPENAI_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "gpt-4.1",
-    provider: "openai",
-    name: "GPT-4.1",
-    usd_per_million_input: "2.00",
-    usd_per_million_output: "8.00",
-    context_window: 1_047_576,
-    max_output_tokens: 32_768,
-    trial_eligible: false,
-    supports: WITH_FILES,
-    part_tokens: OPENAI_PART_TOKENS.tiles,
-    source: OPENAI_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "gpt-4.1-mini",
-    provider: "openai",
-    name: "GPT-4.1 mini",
-    usd_per_million_input: "0.40",
-    usd_per_million_output: "1.60",
-    context_window: 1_047_576,
-    max_output_tokens: 32_768,
-    trial_eligible: true,
-    supports: WITH_FILES,
-    part_tokens: OPENAI_PART_TOKENS.mini,
-    source: OPENAI_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "claude-opus-5-5",
-    provider: "anthropic",
-    name: "Claude Opus 5.5",
-    usd_per_million_input: "4.00",
-    usd_per_million_output: "20.00",
-    context_window: 1_000_000,
-    max_output_tokens: 128_000,
-    trial_eligible: false,
-    supports: WITH_FILES,
-    part_tokens: CLAUDE_PART_TOKENS.high_resolution,
-    source: CLAUDE_MODELS,
-    as_of: "2026-11-20",
-  },
-  {
-    id: "claude-sonnet-5-5",
-    provider: "anthropic",
-    name: "Claude Sonnet 5.5",
-    usd_per_million_input: "2.00",
-    usd_per_million_output: "10.00",
-    context_window: 1_000_000,
-    max_output_tokens: 128_000,
-    trial_eligible: false,
-    supports: WITH_FILES,
-    part_tokens: CLAUDE_PART_TOKENS.high_resolution,
-    source: CLAUDE_MODELS,
-    as_of: "2026-11-20",
-  },
-  {
-    id: "claude-haiku-5-5",
-    provider: "anthropic",
-    name: "Claude Haiku 5.5",
-    usd_per_million_input: "0.10",
-    usd_per_million_output: "0.50",
-    context_window: 100_000,
-    max_output_tokens: 128_000,
-    trial_eligible: true,
-    supports: ALL,
-    part_tokens: CLAUDE_PART_TOKENS.high_resolution,
-    source: "https://platform.claude.com/docs/en/models/haiku-5-5/overview",
-    as_of: "2026-11-20",
-  },
-  {
-    id: "claude-haiku-4-5-20251001",
-    provider: "anthropic",
-    name: "Claude Haiku 4.5",
-    usd_per_million_input: "1.00",
-    usd_per_million_output: "5.00",
-    context_window: 200_000,
-    max_output_tokens: 64_000,
-    trial_eligible: true,
-    supports: WITH_FILES,
-    part_tokens: CLAUDE_PART_TOKENS.standard,
-    source: "https://platform.claude.com/docs/en/models/haiku-4-5/overview",
-    as_of: "2026-11-20",
-  },
-  {
-    id: "gemini-3.5-flash",
-    provider: "google",
-    name: "Gemini 3.5 Flash",
-    usd_per_million_input: "1.50",
-    usd_per_million_output: "9.00",
-    context_window: 1_048_576,
-    max_output_tokens: 65_536,
-    trial_eligible: false,
-    supports: WITH_FILES,
-    part_tokens: GEMINI_3_PART_TOKENS,
-    source: GOOGLE_PRICES,
-    as_of: "2026-10-07",
-  },
-  {
-    id: "gemini-2.5-pro",
-    provider: "google",
-    name: "Gemini 2.5 Pro",
-    usd_per_million_input: "1.25",
-    usd_per_million_output: "10.00",
-    context_window: 200_000,
-    max_output_tokens: 65_536,
-    trial_eligible: false,
-    supports: ALL,
-    source: GOOGLE_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "gemini-2.5-flash",
-    provider: "google",
-    name: "Gemini 2.5 Flash",
-    usd_per_million_input: "0.30",
-    usd_per_million_output: "2.50",
-    context_window: 1_048_576,
-    max_output_tokens: 65_536,
-    trial_eligible: true,
-    supports: WITH_FILES,
-    source: GOOGLE_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "gemini-2.5-flash-lite",
-    provider: "google",
-    name: "Gemini 2.5 Flash-Lite",
-    usd_per_million_input: "0.10",
-    usd_per_million_output: "0.40",
-    context_window: 1_048_576,
-    max_output_tokens: 65_536,
-    trial_eligible: true,
-    supports: WITH_FILES,
-    source: GOOGLE_PRICES,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "mistral-large-2512",
-    provider: "mistral",
-    name: "Mistral Large 3",
-    usd_per_million_input: "0.50",
-    usd_per_million_output: "1.50",
-    context_window: 262_144,
-    max_output_tokens: 262_144,
-    trial_eligible: true,
-    supports: ALL,
-    source: MODELS_DEV,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "mistral-medium-2604",
-    provider: "mistral",
-    name: "Mistral Medium 3.5",
-    usd_per_million_input: "1.50",
-    usd_per_million_output: "7.50",
-    context_window: 262_144,
-    max_output_tokens: 262_144,
-    trial_eligible: false,
-    supports: ALL,
-    source: MODELS_DEV,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "mistral-small-2603",
-    provider: "mistral",
-    name: "Mistral Small 4",
-    usd_per_million_input: "0.15",
-    usd_per_million_output: "0.60",
-    context_window: 256_000,
-    max_output_tokens: 256_000,
-    trial_eligible: true,
-    supports: ALL,
-    source: MODELS_DEV,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "grok-4.3",
-    provider: "xai",
-    name: "Grok 4.3",
-    usd_per_million_input: "1.25",
-    usd_per_million_output: "2.50",
-    context_window: 200_000,
-    max_output_tokens: 30_000,
-    trial_eligible: false,
-    supports: ALL,
-    part_tokens: GROK_PART_TOKENS,
-    source: MODELS_DEV,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "openai/gpt-oss-120b",
-    provider: "groq",
-    name: "GPT OSS 120B on Groq",
-    usd_per_million_input: "0.15",
-    usd_per_million_output: "0.60",
-    context_window: 131_072,
-    max_output_tokens: 65_536,
-    trial_eligible: true,
-    supports: TEXT_ONLY,
-    source: MODELS_DEV,
-    as_of: "2026-07-02",
-  },
-  {
-    id: "openai/gpt-oss-20b",
-    provider: "groq",
-    name: "GPT OSS 20B on Groq",
-    usd_per_million_input: "0.075",
-    usd_per_million_output: "0.30",
-    context_window: 131_072,
-    max_output_tokens: 65_536,
-    trial_eligible: true,
-    supports: TEXT_ONLY,
-    source: MODELS_DEV,
-    as_of: "2026-07-02",
-  },
-];
+/** What no single field can tell. */
+function checkEntry({ id, context_window, max_output_tokens, prices: dated }: CatalogueEntry): void {
+  if (max_output_tokens > context_window) {
+    throw new CatalogueError(`${id}: max_output_tokens is above context_window`);
+  }
+  for (const { valid_from, valid_until, usd_per_million, tiers } of dated) {
+    if (valid_from !== null && valid_until !== null && valid_until <= valid_from) {
+      throw new CatalogueError(`${id}: valid_until must be after valid_from`);
+    }
+    if (
+      tiers.some((tier, index) => index > 0 && tier.above_input_tokens <= (tiers[index - 1]?.above_input_tokens ?? 0))
+    ) {
+      throw new CatalogueError(`${id}: tiers must be in ascending order of above_input_tokens`);
+    }
+    for (const each of [usd_per_million, ...tiers]) {
+      const [input, output] = [upstreamRateOfPrice(each.input), upstreamRateOfPrice(each.output)];
+      const is_free = input === 0 && output === 0;
+      if (!is_free && output <= input) throw new CatalogueError(`${id}: output must cost more than input (or both 0)`);
+    }
+  }
+}

@@ -6,53 +6,8 @@ import type { Model, PartTokens } from "./models.types.ts";
  * an address may lead to any file. If a provider documents no bound, the rest of the context window is held.
  */
 
-const NO_BOUND: PartTokens = { image: null, file: null, audio: null };
-
-const patches = (most: number, tokens_per_patch: number): PartTokens => ({
-  ...NO_BOUND,
-  image: Math.ceil(most * tokens_per_patch),
-});
-
-/** https://developers.openai.com/api/docs/guides/images-vision, read 2026-11-22, at the costliest `detail`. */
-export const OPENAI_PART_TOKENS = {
-  /** gpt-6: up to 30,000 patches of 32 × 32 pixels; larger pictures are rejected. */
-  patches_30000: patches(30_000, 1),
-  /** gpt-5.5, `detail: original`: 10,000 patches. */
-  patches_10000: patches(10_000, 1),
-  /** gpt-5.4-mini and gpt-4.1-mini: 1,536 patches × 1.62. */
-  mini: patches(1_536, 1.62),
-  /** gpt-5.4-nano: 1,536 patches × 2.46. */
-  nano: patches(1_536, 2.46),
-  /** gpt-4.1: 85 + 170 for each of at most 8 tiles (2,048 × 768 pixels in tiles of 512 × 512). */
-  tiles: { ...NO_BOUND, image: 85 + 8 * 170 },
-} as const satisfies Record<string, PartTokens>;
-
-/**
- * https://platform.claude.com/docs/en/build-with-claude/vision, read 2026-11-22: a picture is scaled down to 4,784 tokens,
- * before Claude 4.7 to 1,568. A PDF page costs its text and a picture, and the text has no bound.
- */
-export const CLAUDE_PART_TOKENS = {
-  high_resolution: { ...NO_BOUND, image: 4_784 },
-  standard: { ...NO_BOUND, image: 1_568 },
-} as const satisfies Record<string, PartTokens>;
-
-const GEMINI_PDF_PAGES = 1_000;
-const GEMINI_3_PAGE_TOKENS = 560;
-/**
- * https://ai.google.dev/gemini-api/docs/media-resolution and /document-processing: Gemini 3 takes 1,120 tokens for a
- * picture and 560 for a PDF page, whose text is free; a PDF has at most 1,000 pages.
- */
-export const GEMINI_3_PART_TOKENS: PartTokens = {
-  ...NO_BOUND,
-  image: 1_120,
-  file: GEMINI_PDF_PAGES * GEMINI_3_PAGE_TOKENS,
-};
-
-/** https://docs.x.ai/docs/guides/image-understanding: 256 tokens for each of at most 6 tiles, and 256 more. */
-export const GROK_PART_TOKENS: PartTokens = { ...NO_BOUND, image: 1_792 };
-
-/** Gemini 2.5 (tiles without a documented maximum), Mistral and the operator's own models. */
-export const UNBOUNDED_PART_TOKENS = NO_BOUND;
+/** No bound is documented. */
+export const UNBOUNDED_PART_TOKENS: PartTokens = { image: null, file: null, audio: null };
 
 /** A part of unknown size reduces the room for the answer by this much, although far more is held for it. */
 const LIKELY_PART_TOKENS = 4_096;

@@ -6,8 +6,13 @@ import { type Models, modelRecord } from "./models.service.ts";
 /** GET /api/v1/models and /api/v1/models/{id or UUID}. */
 export function modelRoutes(models: Models): HttpRouter {
   const router = createRouter();
-  const records = models.list().map(modelRecord);
-  router.openapi(listModelsRoute, (c) => c.json({ object: "list" as const, data: records }, 200));
+  let known = { list: models.list(), records: models.list().map(modelRecord) };
+  const records = () => {
+    const list = models.list();
+    if (list !== known.list) known = { list, records: list.map(modelRecord) };
+    return known.records;
+  };
+  router.openapi(listModelsRoute, (c) => c.json({ object: "list" as const, data: records() }, 200));
   const recordOf = (id: string) => {
     const model = models.find(id);
     if (model === null) throw errors.notFound("This model");

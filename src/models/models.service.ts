@@ -1,22 +1,22 @@
 import type { ModelRecord } from "../contract/models.ts";
-import { stableId } from "../platform/ids.ts";
+import { type Clock, createSystemClock } from "../platform/clock.ts";
 import { createProvider } from "./adapters.ts";
-import { CATALOGUE, type CatalogueEntry } from "./catalogue.ts";
-import { UNBOUNDED_PART_TOKENS } from "./media-tokens.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
-import type { Model, ModelSettings, ModelsConfig, Provider } from "./models.types.ts";
+import type { ClassRates, Model, ModelsConfig, Provider } from "./models.types.ts";
 import { nearestNames } from "./nearest.ts";
-import { costMultiplier, rateOf, rateOfPrice } from "./pricing.ts";
-import { BUILT_IN_PROVIDERS, type ProviderSettings } from "./providers.ts";
+import { type Offer, offerAt } from "./offer.ts";
+import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";
+import { BUILT_IN_PROVIDERS } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
-import { type Route, type RouteRequest, routeOf, tierByPrice } from "./routing.ts";
+import { type Route, type RouteRequest, routeOf } from "./routing.ts";
 
 /** The models on offer and their providers. */
 export interface Models {
-  /** All models on offer, the cheapest first. */
+  /** All models on offer, the cheapest first. The same array until a price or the configuration changes. */
   list(): readonly Model[];
   /** Finds a model by id or UUID; null if no such model is on offer. */
   find(id: string): Model | null;
+  /** The provider of a model, also of one from before a reload. */
   provider(model: Model): Provider;
   /** Suggestions for an unknown id, the likeliest first. */
   nearest(id: string): string[];
@@ -24,40 +24,76 @@ export interface Models {
   route(request: Omit<RouteRequest, "models" | "isResting">): Route;
   /** Records the failures and answers of every model's provider. `route` puts recently failed models last. */
   health: ModelHealth;
+  /** Replaces models, prices and providers. Calls that have started keep theirs. */
+  reload(config: ModelsConfig): void;
+}
+
+/** The models that can be called, at one time. */
+interface Stock {
+  all: readonly Model[];
+  by_id: ReadonlyMap<string, Model>;
+  by_uuid: ReadonlyMap<string, Model>;
+  until: Offer["until"];
 }
 
 /**
  * The models whose provider can be called: those in the catalogue whose provider's key is set, the operator's models
- * (which replace a catalogue entry with the same id), and the rehearsal model.
+ * (which replace a catalogue entry with the same id), and the rehearsal model. Their prices are those in force by
+ * `clock`.
  */
-export function createModels({ config }: { config: ModelsConfig }): Models {
+export function createModels(options: { config: ModelsConfig; clock?: Clock }): Models {
+  const clock = options.clock ?? createSystemClock();
+  const health = createModelHealth();
+  /** By model object, so that a call that has started keeps its provider over a reload. */
+  const provider_of = new WeakMap<Model, Provider>();
+  let { config } = options;
+  let providers = providersOf(config);
+  let stock = stockAt(clock.now());
+
+  function stockAt(now: string): Stock {
+    const { models, until } = offerAt(config, now);
+    const offered = models.filter(({ owned_by }) => providers.has(owned_by));
+    for (const model of offered) provider_of.set(model, providers.get(model.owned_by) as Provider);
+    const all = offered.toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
+    const by_id = new Map(all.map((model) => [model.id, model]));
+    return { all, by_id, by_uuid: new Map(all.map((model) => [model.uuid, model])), until };
+  }
+
+  function current(): Stock {
+    const now = clock.now();
+    if (stock.until !== null && now >= stock.until) stock = stockAt(now);
+    return stock;
+  }
+
+  return {
+    list: () => current().all,
+    find(id) {
+      const { by_id, by_uuid } = current();
+      return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
+    },
+    provider(model) {
+      const provider = provider_of.get(model) ?? providers.get(model.owned_by);
+      if (provider === undefined) throw new Error(`no provider for ${model.id}`);
+      return provider;
+    },
+    nearest: (id) => nearestNames(id, [...current().by_id.keys()]),
+    route: (request) => routeOf({ ...request, models: current().all, isResting: health.isResting }),
+    health,
+    reload(next) {
+      config = next;
+      providers = providersOf(next);
+      stock = stockAt(clock.now());
+    },
+  };
+}
+
+function providersOf(config: ModelsConfig): Map<string, Provider> {
   const providers = new Map<string, Provider>([[REHEARSAL.owned_by, createRehearsal()]]);
   for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
     const provider = createProvider(settings, config.provider_keys);
     if (provider !== null) providers.set(settings.name, provider);
   }
-  const settings_of = new Map([...BUILT_IN_PROVIDERS, ...config.providers].map((each) => [each.name, each]));
-  const offered = [
-    REHEARSAL,
-    ...CATALOGUE.map((entry) => catalogueModel(entry, settings_of.get(entry.provider), config.margin)),
-    ...config.models.map((model) => configuredModel(model, settings_of.get(model.provider))),
-  ];
-  const by_id = new Map(offered.filter((model) => providers.has(model.owned_by)).map((model) => [model.id, model]));
-  const all = [...by_id.values()].toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
-  const health = createModelHealth();
-  const by_uuid = new Map(all.map((model) => [model.uuid, model]));
-  return {
-    list: () => all,
-    find: (id) => by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null,
-    provider(model) {
-      const provider = providers.get(model.owned_by);
-      if (provider === undefined) throw new Error(`no provider for ${model.id}`);
-      return provider;
-    },
-    nearest: (id) => nearestNames(id, [...by_id.keys()]),
-    route: (request) => routeOf({ ...request, models: all, isResting: health.isResting }),
-    health,
-  };
+  return providers;
 }
 
 /** A model in the shape of the API. */
@@ -72,45 +108,25 @@ export function modelRecord(model: Model): ModelRecord {
     name,
     context_window,
     max_output_tokens,
-    input_rate: rateOf(model.input_rate_micro),
-    output_rate: rateOf(model.output_rate_micro),
-    ...(model.cached_input_rate_micro === null ? {} : { cached_input_rate: rateOf(model.cached_input_rate_micro) }),
+    ...rateFields(model),
+    tiers: model.tiers.map((each) => ({ above_input_tokens: each.above_input_tokens, ...rateFields(each) })),
     cost_multiplier: costMultiplier(model),
+    price_version: model.price_version,
     tier,
     trial_eligible,
     supports,
+    deprecation: model.deprecation,
   };
 }
 
-function catalogueModel(entry: CatalogueEntry, settings: ProviderSettings | undefined, margin: number): Model {
-  const { id, provider, part_tokens, name, context_window, max_output_tokens, trial_eligible, supports } = entry;
-  const rates = {
-    input_rate_micro: rateOfPrice(entry.usd_per_million_input, margin),
-    output_rate_micro: rateOfPrice(entry.usd_per_million_output, margin),
-    cached_input_rate_micro: null,
-  };
+/** The rates as decimals. A class without a rate of its own has the rate that it is billed at. */
+function rateFields(rates: ClassRates) {
+  const by_class = ratesByClass(rates);
   return {
-    id,
-    uuid: stableId(`model:${id}`),
-    name,
-    owned_by: provider,
-    kind: settings?.kind ?? "openai-compatible",
-    forward: settings?.forward ?? [],
-    provider_model: id,
-    part_tokens: part_tokens ?? UNBOUNDED_PART_TOKENS,
-    context_window,
-    max_output_tokens,
-    trial_eligible,
-    supports,
-    rehearsal: false,
-    tier: tierByPrice(rates),
-    ...rates,
+    input_rate: rateOf(by_class.input_rate_micro),
+    cached_input_rate: rateOf(by_class.cached_input_rate_micro),
+    cache_write_rate: rateOf(by_class.cache_write_rate_micro),
+    cache_write_1h_rate: rateOf(by_class.cache_write_1h_rate_micro),
+    output_rate: rateOf(by_class.output_rate_micro),
   };
-}
-
-function configuredModel({ provider, ...model }: ModelSettings, settings: ProviderSettings | undefined): Model {
-  const kind = settings?.kind ?? "openai-compatible";
-  const forward = [...(settings?.forward ?? []), ...model.forward];
-  const tier = model.tier ?? tierByPrice(model);
-  return { ...model, kind, forward, tier, uuid: stableId(`model:${model.id}`), owned_by: provider, rehearsal: false };
 }

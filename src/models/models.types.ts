@@ -1,4 +1,5 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import type { Instant } from "../platform/db.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
 
 /** The quality class of a model, for `auto`. */
@@ -7,6 +8,10 @@ export type Tier = "economy" | "standard" | "premium";
 /** A model in the operator's file. */
 export interface ModelSettings extends Rates {
   id: string;
+  /** Rates for a time. While none is in force, the model's own rates are. */
+  prices: readonly DatedRates[];
+  /** The provider's prices for the operator; null: unknown. */
+  upstream: Rates | null;
   /** null: the price decides. */
   tier: Tier | null;
   provider: string;
@@ -24,10 +29,65 @@ export interface ModelSettings extends Rates {
 export interface ModelsConfig {
   providers: readonly ProviderSettings[];
   models: readonly ModelSettings[];
+  /** Absent: the built-in catalogue. */
+  catalogue?: readonly CatalogueEntry[];
+  /** Absent: flat. */
+  cache_pricing?: CachePricing;
   /** Factor on catalogue prices. */
   margin: number;
   /** The keys that are set, by variable name. */
   provider_keys: Readonly<Record<string, string>>;
+}
+
+/** US dollars per million tokens, as decimal text. An absent class of input has the price of input. */
+export interface UsdPrices {
+  input: string;
+  cached_input?: string | undefined;
+  cache_write?: string | undefined;
+  cache_write_1h?: string | undefined;
+  output: string;
+}
+
+/** The prices of whole requests with more input than `above_input_tokens`. The model's own apply to absent classes. */
+interface UsdTier extends UsdPrices {
+  above_input_tokens: number;
+}
+
+/** The prices of a model from `valid_from` on and before `valid_until`; null: without that bound. */
+export interface CataloguePrice {
+  valid_from: Instant | null;
+  valid_until: Instant | null;
+  usd_per_million: UsdPrices;
+  tiers: readonly UsdTier[];
+  /** Where the prices were read. */
+  source: string;
+  /** The day of the source, YYYY-MM-DD. */
+  as_of: string;
+  /** What the source does not say, and where it was read. */
+  note?: string | undefined;
+}
+
+/** The provider's announcement that a model ends. */
+export interface Deprecation {
+  /** The day from which it is no longer served, YYYY-MM-DD; null: not announced. */
+  retires_on: string | null;
+  /** The id of the model that the provider names instead. */
+  replacement: string | null;
+}
+
+export interface CatalogueEntry {
+  id: string;
+  /** The name of a built-in provider, or of one in PURSER_CONFIG. */
+  provider: string;
+  name: string;
+  /** The last one that is in force applies. While none is, the model is not offered. */
+  prices: readonly CataloguePrice[];
+  context_window: number;
+  max_output_tokens: number;
+  trial_eligible: boolean;
+  supports: Supports;
+  part_tokens: PartTokens;
+  deprecation: Deprecation | null;
 }
 
 export interface Supports {
@@ -47,17 +107,48 @@ export interface PartTokens {
   audio: number | null;
 }
 
-/** Millionths of a billed token per raw token; whole, never negative. */
-export interface Rates {
+/** `flat`: every input token costs the input rate. `provider`: each class of input has its own rate. */
+export type CachePricing = "flat" | "provider";
+
+/** The rates of one request by class, in millionths of a billed token per raw token; whole, never negative. */
+export interface ClassRates {
   input_rate_micro: number;
-  output_rate_micro: number;
-  /** null: cached input has the price of input. */
+  /** null: cached input costs what other input costs. */
   cached_input_rate_micro: number | null;
+  /** null: input that is written to the cache costs what other input costs. */
+  cache_write_rate_micro: number | null;
+  /** For input that the cache keeps for an hour. null: the rate of other cache writes. */
+  cache_write_1h_rate_micro: number | null;
+  output_rate_micro: number;
 }
 
-/** A model on offer. */
+/** The rates of a whole request whose input has more than `above_input_tokens`. */
+export interface RateTier extends ClassRates {
+  above_input_tokens: number;
+}
+
+/** The rates of a model: those of short requests, and the tiers for longer ones in ascending order. */
+export interface Rates extends ClassRates {
+  tiers: readonly RateTier[];
+}
+
+/** Rates from `valid_from` on and before `valid_until`; null: without that bound. */
+export interface DatedRates extends Rates {
+  valid_from: Instant | null;
+  valid_until: Instant | null;
+}
+
+/** A model on offer, with the rates that are in force. A change of its rates is a new object. */
 export interface Model extends Rates {
   id: string;
+  /** Names the price list in force: the rates of all models on offer. */
+  price_version: string;
+  /**
+   * The provider's prices for the operator, before the margin, in millionths of a micro-dollar per raw token, which is
+   * the same number as micro-dollars per million tokens. Null: unknown.
+   */
+  upstream: Rates | null;
+  deprecation: Deprecation | null;
   uuid: string;
   name: string;
   /** The provider's name. */

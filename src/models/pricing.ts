@@ -1,5 +1,5 @@
 import { RATE_SCALE, TOKENS_PER_USD } from "../constants.ts";
-import type { Rates } from "./models.types.ts";
+import type { ClassRates, Counts, ProviderRequest, Rates } from "./models.types.ts";
 
 const SCALE = BigInt(RATE_SCALE);
 const DECIMAL = /^(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,3}))?$/i;
@@ -35,56 +35,118 @@ export function rateOfPrice(usd_per_million: number | string, margin: number | s
   return Number(ceilDivide(numerator, 10n ** BigInt(price.places + factor.places)));
 }
 
+/** The provider's price as the rate of an upstream cost: micro-dollars per million tokens, rounded up. */
+export function upstreamRateOfPrice(usd_per_million: number | string): number {
+  const price = parseDecimal(usd_per_million);
+  return Number(ceilDivide(price.digits * SCALE, 10n ** BigInt(price.places)));
+}
+
 /** A rate as the decimal number of the contract, at most 6 decimals. */
 export function rateOf(rate_micro: number): number {
   return rate_micro / RATE_SCALE;
 }
 
 /** contract 4: the blended reference rate, (3 × input + output) / 4. */
-export function costMultiplier({ input_rate_micro, output_rate_micro }: Rates): number {
+export function costMultiplier({
+  input_rate_micro,
+  output_rate_micro,
+}: Pick<Rates, "input_rate_micro" | "output_rate_micro">): number {
   // A quarter of a millionth has 8 decimals; the nearest double prints exactly these decimals.
   return (3 * input_rate_micro + output_rate_micro) / (4 * RATE_SCALE);
 }
 
+/** The tokens of one request by class, as `Counts` has them. */
+type PricedCounts = Pick<
+  Counts,
+  "input_tokens" | "cached_input_tokens" | "cache_write_tokens" | "cache_write_1h_tokens" | "output_tokens"
+>;
+
+/** The most that a request can use. `cache_writes`: see `ProviderRequest`. */
+interface InputBound extends Pick<ProviderRequest, "cache_writes"> {
+  input_tokens: number;
+}
+
+/** The rates of a request with this much input: those of the highest tier below it, or the model's own. */
+export function ratesFor(rates: Rates, input_tokens: number): ClassRates {
+  return rates.tiers.findLast((tier) => input_tokens > tier.above_input_tokens) ?? rates;
+}
+
 /**
- * Billed tokens of one request: input × input rate + output × output rate, rounded up once. Cached input is part of
- * the input and is priced once: at its own rate if the model has one, otherwise as input.
+ * Billed tokens of one request: the tokens of each class × the rate of that class, rounded up once. The input decides
+ * the tier of all classes. With upstream prices for `rates`, the result is the cost in micro-dollars.
  */
-export function costTokens(
+export function costTokens(rates: Rates, counts: PricedCounts): number {
+  return Number(ceilDivide(costMicro(ratesFor(rates, counts.input_tokens), counts), SCALE));
+}
+
+/** The dearest rate of input and of output that a request with at most this much input can reach. */
+export function dearestRates(
   rates: Rates,
-  counts: { input_tokens: number; cached_input_tokens: number; output_tokens: number },
-): number {
-  return Number(ceilDivide(costMicro(rates, counts), SCALE));
+  { input_tokens, cache_writes }: InputBound,
+): Pick<ClassRates, "input_rate_micro" | "output_rate_micro"> {
+  const reachable = [rates, ...rates.tiers.filter((tier) => input_tokens > tier.above_input_tokens)];
+  return {
+    input_rate_micro: Math.max(...reachable.flatMap((tier) => inputRates(tier, cache_writes))),
+    output_rate_micro: Math.max(...reachable.map((tier) => tier.output_rate_micro)),
+  };
 }
 
-/** The cost of a request if the model generates `max_output_tokens` and no input is cached. */
-export function worstCaseTokens(rates: Rates, size: { input_tokens: number; max_output_tokens: number }): number {
-  return costTokens(rates, {
-    input_tokens: size.input_tokens,
-    cached_input_tokens: 0,
-    output_tokens: size.max_output_tokens,
-  });
+/** The highest cost of a request: all its input in the dearest class and tier, and `max_output_tokens` of output. */
+export function worstCaseTokens(rates: Rates, size: InputBound & { max_output_tokens: number }): number {
+  const dearest = dearestRates(rates, size);
+  const input = BigInt(size.input_tokens) * BigInt(dearest.input_rate_micro);
+  const output = BigInt(size.max_output_tokens) * BigInt(dearest.output_rate_micro);
+  return Number(ceilDivide(input + output, SCALE));
 }
 
-/** The most output that `amount_tokens` pays for after the input; 0 when not even the input is covered. */
-export function affordableOutputTokens(rates: Rates, budget: { amount_tokens: number; input_tokens: number }): number {
-  const left = BigInt(budget.amount_tokens) * SCALE - BigInt(budget.input_tokens) * BigInt(rates.input_rate_micro);
+/** The most output that `amount_tokens` pays for after the dearest input; 0 when not even the input is covered. */
+export function affordableOutputTokens(rates: Rates, budget: InputBound & { amount_tokens: number }): number {
+  const { input_rate_micro, output_rate_micro } = dearestRates(rates, budget);
+  const left = BigInt(budget.amount_tokens) * SCALE - BigInt(budget.input_tokens) * BigInt(input_rate_micro);
   if (left < 0n) return 0;
-  if (rates.output_rate_micro === 0) return Number.MAX_SAFE_INTEGER;
-  return Number(left / BigInt(rates.output_rate_micro));
+  if (output_rate_micro === 0) return Number.MAX_SAFE_INTEGER;
+  return Number(left / BigInt(output_rate_micro));
 }
 
-function costMicro(
-  rates: Rates,
-  counts: { input_tokens: number; cached_input_tokens: number; output_tokens: number },
-): bigint {
-  const cached = Math.min(counts.cached_input_tokens, counts.input_tokens);
-  const cached_rate = rates.cached_input_rate_micro ?? rates.input_rate_micro;
-  return (
-    BigInt(counts.input_tokens - cached) * BigInt(rates.input_rate_micro) +
-    BigInt(cached) * BigInt(cached_rate) +
-    BigInt(counts.output_tokens) * BigInt(rates.output_rate_micro)
-  );
+/** The same rates with every class of input at the input rate: the seed's formula. */
+export function flatRates(rates: Rates): Rates {
+  const none = { cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null };
+  return { ...rates, ...none, tiers: rates.tiers.map((tier) => ({ ...tier, ...none })) };
+}
+
+/** The rate of each class of input, with the rate that applies where a class has none of its own. */
+export function ratesByClass(rates: ClassRates): { [rate in keyof ClassRates]: number } {
+  const { input_rate_micro, output_rate_micro } = rates;
+  const cache_write_rate_micro = rates.cache_write_rate_micro ?? input_rate_micro;
+  return {
+    input_rate_micro,
+    cached_input_rate_micro: rates.cached_input_rate_micro ?? input_rate_micro,
+    cache_write_rate_micro,
+    cache_write_1h_rate_micro: rates.cache_write_1h_rate_micro ?? cache_write_rate_micro,
+    output_rate_micro,
+  };
+}
+
+function inputRates(rates: ClassRates, cache_writes: ProviderRequest["cache_writes"] = "1h"): number[] {
+  const by_class = ratesByClass(rates);
+  const reachable = [by_class.input_rate_micro, by_class.cached_input_rate_micro];
+  if (cache_writes !== "none") reachable.push(by_class.cache_write_rate_micro);
+  if (cache_writes === "1h") reachable.push(by_class.cache_write_1h_rate_micro);
+  return reachable;
+}
+
+function costMicro(rates: ClassRates, counts: PricedCounts): bigint {
+  const { input_tokens, cached_input_tokens, cache_write_tokens, cache_write_1h_tokens } = counts;
+  const by_class = ratesByClass(rates);
+  const parts = [
+    [input_tokens - cached_input_tokens - cache_write_tokens, by_class.input_rate_micro],
+    [cached_input_tokens, by_class.cached_input_rate_micro],
+    [cache_write_tokens - cache_write_1h_tokens, by_class.cache_write_rate_micro],
+    [cache_write_1h_tokens, by_class.cache_write_1h_rate_micro],
+    [counts.output_tokens, by_class.output_rate_micro],
+  ] as const;
+  if (parts.some(([tokens]) => tokens < 0)) throw new RangeError("the parts of the input are more than the input");
+  return parts.reduce((sum, [tokens, rate_micro]) => sum + BigInt(tokens) * BigInt(rate_micro), 0n);
 }
 
 function ceilDivide(numerator: bigint, divisor: bigint): bigint {

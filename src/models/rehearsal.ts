@@ -15,7 +15,7 @@ import { rehearse } from "./rehearsal-script.ts";
 import { promptText } from "./token-count.ts";
 
 /** contract 1: the built-in model. Deterministic, offline, rule-based; counted and billed like any other. */
-export const REHEARSAL: Model = {
+export const REHEARSAL: Omit<Model, "price_version"> = {
   id: "purser/rehearsal",
   uuid: stableId("model:purser/rehearsal"),
   name: "Rehearsal (built in, rule-based, offline)",
@@ -33,6 +33,14 @@ export const REHEARSAL: Model = {
   input_rate_micro: 100_000,
   output_rate_micro: 400_000,
   cached_input_rate_micro: null,
+  cache_write_rate_micro: null,
+  cache_write_1h_rate_micro: null,
+  tiers: [],
+  upstream: {
+    ...{ input_rate_micro: 0, output_rate_micro: 0, tiers: [] },
+    ...{ cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null },
+  },
+  deprecation: null,
 };
 
 const NO_PARTS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0, reasoning_tokens: 0 };

@@ -1,5 +1,5 @@
 import type { ChatRequest } from "../contract/completions.ts";
-import type { Model, Rates, Tier } from "./models.types.ts";
+import type { Model, Tier } from "./models.types.ts";
 import { costMultiplier } from "./pricing.ts";
 import { estimateTokens, promptText } from "./token-count.ts";
 
@@ -58,7 +58,7 @@ export function routeOf({ request, models, is_trial, sticky_model_id, isResting 
 }
 
 /** The tier by price of a model without a configured tier. */
-export function tierByPrice(rates: Rates): Tier {
+export function tierByPrice(rates: Parameters<typeof costMultiplier>[0]): Tier {
   const multiplier = costMultiplier(rates);
   if (multiplier < TIER_BELOW.economy) return "economy";
   return multiplier < TIER_BELOW.standard ? "standard" : "premium";

@@ -16,7 +16,9 @@ export interface OperatorOptions {
   accounts: Accounts;
   ledger: Ledger;
   billing: Billing;
-  trial: { days: number; tokens: number };
+  trial(): { days: number; tokens: number };
+  /** Reads PURSER_CONFIG and the catalogue again. Throws a 400 with the reason, and then nothing has changed. */
+  reload(): { price_version: string | null; models: number; plans: number };
   trials: Pick<Trials, "take">;
   /** Erases a user in every module. */
   eraseUser(user_id: string): Promise<void>;
@@ -42,7 +44,8 @@ export function operatorRoutes(options: OperatorOptions) {
       const made = await accounts.createUser(tx, { email, key_name: "first key" });
       // The operator may grant a second trial. The grant counts against a later sign-up.
       if (trial) await options.trials.take(tx, email);
-      const terms = { ends_at: addDays(clock.now(), options.trial.days), tokens: options.trial.tokens };
+      const { days, tokens } = options.trial();
+      const terms = { ends_at: addDays(clock.now(), days), tokens };
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? terms : null });
       return made;
     });
@@ -73,7 +76,7 @@ export function operatorRoutes(options: OperatorOptions) {
     const user = await accounts.user(c.req.valid("param").id);
     return c.json(await billing.grant(user.id, c.req.valid("json")), 201);
   });
-  router.openapi(contract.listPlansOnOffer, (c) => c.json({ plans: [...billing.plans] }, 200));
+  router.openapi(contract.listPlansOnOffer, (c) => c.json({ plans: [...billing.plans()] }, 200));
   router.openapi(contract.subscribeUser, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
     const { subscription, created } = await billing.subscribeWithoutPayment(user.id, c.req.valid("json").plan_id);
@@ -97,6 +100,7 @@ export function operatorRoutes(options: OperatorOptions) {
     c.json(await billing.invoices.settle(c.req.valid("param").id, c.req.valid("json").status), 200),
   );
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
+  router.openapi(contract.reload, (c) => c.json(options.reload(), 200));
   router.openapi(contract.getClock, (c) => {
     if (options.advanceClock === null) throw errors.noTestClock();
     return c.json({ now: clock.now() }, 200);

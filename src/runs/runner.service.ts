@@ -19,7 +19,8 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   runs: Runs;
   followers: RunFollowers;
   worker_id: string;
-  limits: ClaimLimits;
+  /** A reload replaces them. */
+  limits(): ClaimLimits;
   /** This node executes only the chats that its own callers wait for. */
   chats_only: boolean;
   /** The configuration of an agent's version; absent when the agent was deleted. */

@@ -28,7 +28,7 @@ interface Job {
 export function createWorker(deps: {
   worker_id: string;
   runs: Runs;
-  limits: ClaimLimits;
+  limits(): ClaimLimits;
   /** Claims only the chats of this node, and only while a caller waits for one. */
   chats_only: boolean;
   isAwaited(): boolean;
@@ -85,9 +85,9 @@ export function createWorker(deps: {
   const claim = async () => {
     if (draining) return;
     if (unsure) await takeUp();
-    const most = limits.concurrent_runs - jobs.size;
+    const most = limits().concurrent_runs - jobs.size;
     if (most <= 0 || (chats_only && !isAwaited())) return;
-    for (const run of await runs.claim(worker_id, most, limits, chats_only)) begin(run);
+    for (const run of await runs.claim(worker_id, most, limits(), chats_only)) begin(run);
   };
   /** Claims as many runs as possible. A call during a claim makes it claim again afterwards. */
   const fill = () => {
@@ -114,7 +114,7 @@ export function createWorker(deps: {
   };
   /** Offers places for run-nows that this node queues. There is one offer at a time. */
   const offer = () => {
-    const most = limits.concurrent_runs - jobs.size;
+    const most = limits().concurrent_runs - jobs.size;
     if (draining || chats_only || most <= 0) return null;
     const taken = Promise.withResolvers<void>();
     offered = taken.promise;
@@ -126,7 +126,7 @@ export function createWorker(deps: {
       }
       taken.resolve();
     };
-    return { worker_id, most, limits, begin: beginAll };
+    return { worker_id, most, limits: limits(), begin: beginAll };
   };
   const end = (run_id: string, reason: StopReason) => jobs.get(run_id)?.abort.abort(reason);
   const heartbeat = async () => {

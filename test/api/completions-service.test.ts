@@ -45,11 +45,21 @@ beforeAll(async () => {
     input_rate_micro: 250_000,
     output_rate_micro: 1_250_000,
     cached_input_rate_micro: null,
+    cache_write_rate_micro: null,
+    cache_write_1h_rate_micro: null,
+    tiers: [],
+    prices: [],
+    upstream: null,
     tier: null,
   };
   const config = { providers: [provider], models: [model], margin: 1, provider_keys: {} };
   const meansOf = async () => ({ may_subscribe: true, overage: "never" as const });
-  completions = createCompletions({ models: createModels({ config }), ledger, meansOf, fallback_after_seconds: 60 });
+  completions = createCompletions({
+    models: createModels({ config }),
+    ledger,
+    meansOf,
+    fallbackAfterSeconds: () => 60,
+  });
 });
 afterAll(async () => {
   await upstream.close();

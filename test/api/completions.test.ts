@@ -59,7 +59,7 @@ describe("the price of a completion (contract 4)", () => {
       cost_tokens: 18,
       prompt_tokens: 10,
       completion_tokens: 4,
-      prompt_tokens_details: { cached_tokens: 0 },
+      prompt_tokens_details: { cached_tokens: 0, cache_write_tokens: 0 },
       completion_tokens_details: { reasoning_tokens: 0 },
     });
   });
@@ -206,11 +206,17 @@ describe("GET /models (contract 4)", () => {
       context_window: 128_000,
       max_output_tokens: 4096,
       input_rate: 0.333333,
+      cached_input_rate: 0.333333,
+      cache_write_rate: 0.333333,
+      cache_write_1h_rate: 0.333333,
       output_rate: 1.000001,
+      tiers: [],
       cost_multiplier: 0.5,
+      price_version: expect.stringMatching(/^[0-9a-f]{16}$/),
       tier: "economy",
       trial_eligible: true,
       supports: { tools: true, streaming: true, json_schema: true, vision: false, files: false, audio: false },
+      deprecation: null,
     });
     for (const model of body.data) {
       expect(model.cost_multiplier).toBeCloseTo((3 * model.input_rate + model.output_rate) / 4, 9);
@@ -227,7 +233,8 @@ describe("GET /models (contract 4)", () => {
   });
 
   it("shows cached_input_rate, and bills cached input at it, where the operator gave one", async () => {
-    const other = await startLab([{ id: "lab/cached", input_rate: 1, output_rate: 2, cached_input_rate: 0.1 }]);
+    const models = [{ id: "lab/cached", input_rate: 1, output_rate: 2, cached_input_rate: 0.1 }];
+    const other = await startLab(models, { settings: { cache_pricing: "provider" } });
     const caller = await other.service.newUser();
     expect((await caller.get("/api/v1/models/lab/cached")).body.cached_input_rate).toBe(0.1);
     const usage = { prompt_tokens: 100, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 91 } };

@@ -199,7 +199,7 @@ test("GET /users/me/usage?format=csv has a line for each day, model, agent and k
   const { body } = await user.get("/api/v1/users/me/usage?format=csv&days=2");
   const [head, ...lines] = body.trimEnd().split("\r\n");
   expect(head).toBe(
-    "date,model,agent_id,api_key_id,requests,input_tokens,cached_input_tokens,output_tokens,cost_tokens",
+    "date,model,agent_id,api_key_id,requests,input_tokens,cached_input_tokens,cache_write_tokens,output_tokens,cost_tokens",
   );
   const { total_cost_tokens } = (await user.get("/api/v1/users/me/usage?days=2")).body;
   const costs = lines.map((line: string) => Number(line.split(",").at(-1)));

@@ -75,12 +75,14 @@ export function settleOf(
   more: Partial<SettleRequest> = {},
 ): SettleRequest {
   const who = { hold_id, request_id: "request", user_id, api_key_id: null, agent_id: null, run_id: null };
-  const counts = { input_tokens: 100, cached_input_tokens: 10, output_tokens: 20 };
+  const parts = { cached_input_tokens: 10, cache_write_tokens: 30, cache_write_1h_tokens: 5 };
+  const counts = { input_tokens: 100, ...parts, output_tokens: 20 };
   return {
     ...who,
     ...counts,
     model: "lab/small",
     cost_tokens,
+    upstream_cost_micro_usd: cost_tokens,
     // input is free here, so that every cost is its output tokens at their rate
     input_rate_micro: 0,
     output_rate_micro: cost_tokens * 50_000,

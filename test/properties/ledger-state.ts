@@ -143,6 +143,8 @@ function storedOfCalls({ events, daily, keys }: State) {
     requests: sums(days, "of", "requests"),
     daily_cost: sums(days, "of", "cost"),
     daily_output: sums(days, "of", "output_tokens"),
+    daily_written: sums(days, "of", "cache_write_tokens"),
+    daily_upstream: sums(days, "of", "upstream_cost_micro_usd"),
     key_spent: sums(keys, "api_key_id", "spent"),
     key_held: sums(keys, "api_key_id", "held"),
   };
@@ -168,16 +170,24 @@ function computedOfCalls({ events, holds, entries }: State): ReturnType<typeof s
     requests: sums(priced, "of", "request"),
     daily_cost: sums(priced, "of", "cost"),
     daily_output: sums(priced, "of", "output_tokens"),
+    daily_written: sums(priced, "of", "cache_write_tokens"),
+    daily_upstream: sums(priced, "of", "upstream_cost_micro_usd"),
     key_spent: sums(events, "api_key_id", "cost"),
     key_held: sums(holds, "api_key_id", "held"),
   };
 }
 
 function price(event: Row): number {
-  const { input_tokens, cached_input_tokens, output_tokens, input_rate_micro, output_rate_micro } = event;
-  const cached_rate_micro = event.cached_input_rate_micro ?? input_rate_micro;
-  const input_micro = (input_tokens - cached_input_tokens) * input_rate_micro;
-  return Math.ceil((input_micro + cached_input_tokens * cached_rate_micro + output_tokens * output_rate_micro) / 1e6);
+  const { input_tokens, cached_input_tokens, cache_write_tokens, cache_write_1h_tokens, output_tokens } = event;
+  const { input_rate_micro, output_rate_micro } = event;
+  const write_rate_micro = event.cache_write_rate_micro ?? input_rate_micro;
+  const micro =
+    (input_tokens - cached_input_tokens - cache_write_tokens) * input_rate_micro +
+    cached_input_tokens * (event.cached_input_rate_micro ?? input_rate_micro) +
+    (cache_write_tokens - cache_write_1h_tokens) * write_rate_micro +
+    cache_write_1h_tokens * (event.cache_write_1h_rate_micro ?? write_rate_micro) +
+    output_tokens * output_rate_micro;
+  return Math.ceil(micro / 1e6);
 }
 
 const isExpired = (bucket: Row, at: string) => Date.parse(at) >= Date.parse(bucket.expires_at);

@@ -31,7 +31,7 @@ const node = ({ for_good = false } = {}) => {
   const worker = createWorker({
     worker_id: newId(),
     runs: { ...scheduling, reclaim },
-    limits: LIMITS,
+    limits: () => LIMITS,
     chats_only: false,
     isAwaited: () => false,
     log: createLog("silent"),

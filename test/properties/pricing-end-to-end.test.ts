@@ -5,12 +5,12 @@ import { ask, charges, expectCleanAudit, type Lab, settledBalance, startLab } fr
 import { completion } from "../support/upstream.ts";
 
 /** Models at the ends of what rates may be, and at the odd places between. */
-const RATES: [input: string, output: string, cached?: string][] = [
+const RATES: [input: string, output: string, cached?: string, written?: string][] = [
   ["0.000001", "0.000002"],
   ["0.333333", "1.000001"],
   ["0", "0.999999", "0"],
-  ["1", "2", "0.1"],
-  ["12.345678", "98.765432", "1.234567"],
+  ["1", "2", "0.1", "1.25"],
+  ["12.345678", "98.765432", "1.234567", "24.691356"],
   ["0.07", "0.29", "0.007"],
 ];
 const micro = (rate: string) => BigInt(Math.round(Number(rate) * 1e6));
@@ -18,22 +18,24 @@ const GRANT = 1_000_000_000_000;
 
 let lab: Lab;
 beforeAll(async () => {
-  const models = RATES.map(([input, output, cached], index) => ({
+  const models = RATES.map(([input, output, cached, written], index) => ({
     id: `lab/m${index}`,
     input_rate: Number(input),
     output_rate: Number(output),
     ...(cached === undefined ? {} : { cached_input_rate: Number(cached) }),
+    ...(written === undefined ? {} : { cache_write_rate: Number(written) }),
   }));
-  lab = await startLab(models);
+  lab = await startLab(models, { settings: { cache_pricing: "provider" } });
 });
 afterAll(() => lab.stop());
 
 /** Contract 4's sum in integers, rounded up once. Written anew here, to disagree where the service errs. */
-function priceOf(model: number, usage: { input: number; cached: number; output: number }): number {
-  const [input, output, cached = input] = RATES[model] ?? ["0", "0"];
+function priceOf(model: number, usage: Record<"input" | "cached" | "written" | "output", number>): number {
+  const [input, output, cached = input, written = input] = RATES[model] ?? ["0", "0"];
   const millionths =
-    BigInt(usage.input - usage.cached) * micro(input) +
+    BigInt(usage.input - usage.cached - usage.written) * micro(input) +
     BigInt(usage.cached) * micro(cached) +
+    BigInt(usage.written) * micro(written) +
     BigInt(usage.output) * micro(output);
   return Number((millionths + 999_999n) / 1_000_000n);
 }
@@ -43,6 +45,7 @@ const call = fc.record({
   // A report of nothing at all is not believed, so there is always some input.
   input: fc.oneof(fc.integer({ min: 1, max: 20 }), fc.integer({ min: 1, max: 5_000_000 })),
   cached: fc.nat(100),
+  written: fc.nat(100),
   output: fc.oneof(fc.nat(20), fc.nat(5_000_000)),
   streamed: fc.boolean(),
 });
@@ -54,9 +57,10 @@ describe("the price, end to end (contract 4)", () => {
       const expected: number[] = [];
       for (const { model, input, output, streamed, ...rest } of calls) {
         const cached = Math.min(rest.cached, input);
-        const details = { prompt_tokens_details: { cached_tokens: cached } };
+        const written = Math.min(rest.written, input - cached);
+        const details = { prompt_tokens_details: { cached_tokens: cached, cache_write_tokens: written } };
         lab.upstream.answer(completion("x", { prompt_tokens: input, completion_tokens: output, ...details }));
-        const price = priceOf(model, { input, cached, output });
+        const price = priceOf(model, { input, cached, written, output });
         expect(await costOf(user, `lab/m${model}`, streamed)).toBe(price);
         expected.push(price);
       }

@@ -57,7 +57,7 @@ export function createBillingFixture(db: Db, options: { provider?: Payments; pla
   const payments = createScriptedPayments();
   const person = { id: "", email: "ada@example.com", created_at: "", suspended_at: null };
   const users = { user: async (id: string) => ({ ...person, id }) };
-  const money = { payments: options.provider ?? payments, plans: options.plans ?? PLANS };
+  const money = { payments: options.provider ?? payments, plans: () => options.plans ?? PLANS };
   const calls: Parameters<typeof createBilling>[0] = { db, clock, ledger, users, log: createLog("silent"), ...money };
   const billing = createBilling(calls);
   let sequence = 0;

@@ -27,8 +27,9 @@ export interface Lab {
 }
 
 /** What PURSER_CONFIG says of these models, answered by `upstream`. */
-export function labConfig(upstream: Upstream, models = LAB_MODELS, limits: object = {}) {
+export function labConfig(upstream: Upstream, models = LAB_MODELS, limits: object = {}, settings: object = {}) {
   return {
+    ...settings,
     providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url, api_key_env: "LAB_KEY" }],
     models: models.map((model) => ({
       provider: "lab",
@@ -44,9 +45,12 @@ export function labConfig(upstream: Upstream, models = LAB_MODELS, limits: objec
 }
 
 /** A service whose models are answered by an upstream that the test writes. */
-export async function startLab(models = LAB_MODELS, options: ServiceOptions & { limits?: object } = {}): Promise<Lab> {
+export async function startLab(
+  models = LAB_MODELS,
+  options: ServiceOptions & { limits?: object; settings?: object } = {},
+): Promise<Lab> {
   const upstream = await startUpstream();
-  const config = labConfig(upstream, models, options.limits);
+  const config = labConfig(upstream, models, options.limits, options.settings);
   const service = await startService({ env: { LAB_KEY, ...options.env }, config });
   const stop = async () => {
     await service.stop();

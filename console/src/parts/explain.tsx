@@ -104,7 +104,13 @@ function Explained({ request_id, error, onClose, children }: ExplainedProps) {
   );
 }
 
-const KINDS = { input: "Input", cached_input: "Input from the provider's cache", output: "Output" } as const;
+const KINDS = {
+  input: "Input",
+  cached_input: "Input from the provider's cache",
+  cache_write: "Input written to the provider's cache",
+  cache_write_1h: "Input written to the provider's cache for an hour",
+  output: "Output",
+} as const;
 
 function ChargeDetail({ charge }: { charge: Charge }) {
   const { cost_tokens, rounding, hold } = charge;

@@ -117,7 +117,8 @@ begin
         key_budget_tokens bigint, agent_budget jsonb, amount_tokens bigint, minimum_tokens bigint,
         model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
         input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
-        estimate jsonb
+        estimate jsonb, cache_write_tokens bigint, cache_write_1h_tokens bigint, cache_write_rate_micro bigint,
+        cache_write_1h_rate_micro bigint, upstream_cost_micro_usd bigint
       )) with ordinality as o
       left join hold h on h.user_id = o.user_id and h.id = o.hold_id
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
@@ -393,7 +394,8 @@ begin
         op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
         op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, payable,
         payable - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
-        op.kind = 'expire')::usage_event;
+        op.kind = 'expire', coalesce(op.cache_write_tokens, 0), coalesce(op.cache_write_1h_tokens, 0),
+        op.cache_write_rate_micro, op.cache_write_1h_rate_micro, op.upstream_cost_micro_usd)::usage_event;
       if is_rest then
         perform ledger_amend(charge);
       else

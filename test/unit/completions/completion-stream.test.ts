@@ -38,7 +38,7 @@ function opened(left_ms: number) {
     signal: new AbortController().signal,
   };
   const stream = createCompletionStream(ledger, call, {
-    reservation: { model, request, price_version: "p", drops_reasoning: false },
+    reservation: { model, request, drops_reasoning: false },
     stream: {
       blocks: { next: async () => ({ done: false, value: "data: {}\n\n" }) },
       identity: () => ({ id: "c", created: 0 }),

@@ -31,15 +31,18 @@ const squares = (side: number, of: number) => Math.ceil(side / of);
 const BILLS: Record<string, (width: number, height: number) => number> = {
   "gpt-6-luna": (w, h) => patches(w, h, { most: 30_000, factor: 1 }),
   "gpt-6.1-terra": (w, h) => patches(w, h, { most: 30_000, factor: 1 }),
+  "gpt-6.1-sol": (w, h) => patches(w, h, { most: 30_000, factor: 1 }),
   "gpt-5.5": (w, h) => patches(w, h, { most: 10_000, factor: 1 }),
   "gpt-5.4-mini": (w, h) => patches(w, h, { most: 1_536, factor: 1.62 }),
   "gpt-5.4-nano": (w, h) => patches(w, h, { most: 1_536, factor: 2.46 }),
   "gpt-4.1-mini": (w, h) => patches(w, h, { most: 1_536, factor: 1.62 }),
   "gpt-4.1": tiles,
+  "claude-fable-5-1": (w, h) => Math.min(squares(w, 28) * squares(h, 28), 4_784),
   "claude-opus-5-5": (w, h) => Math.min(squares(w, 28) * squares(h, 28), 4_784),
   "claude-sonnet-5-5": (w, h) => Math.min(squares(w, 28) * squares(h, 28), 4_784),
   "claude-haiku-5-5": (w, h) => Math.min(squares(w, 28) * squares(h, 28), 4_784),
   "claude-haiku-4-5-20251001": (w, h) => Math.min(squares(w, 28) * squares(h, 28), 1_568),
+  "gemini-3.8-flash": () => 1_120,
   "gemini-3.5-flash": () => 1_120,
   "grok-4.3": (w, h) => (Math.min(squares(w, 448) * squares(h, 448), 6) + 1) * 256,
 };
@@ -91,7 +94,7 @@ it("a file or audio is held for the rest of the context window, or for its provi
     expect(supports.files && model !== null).toBe(true);
     if (model === null) continue;
     // Gemini 3: 1,000 pages of 560 tokens
-    const least = id === "gemini-3.5-flash" ? 560_000 : model.context_window;
+    const least = id.startsWith("gemini-3") ? 560_000 : model.context_window;
     expect(held([file], model).input_tokens).toBeGreaterThanOrEqual(least);
   }
   expect(CATALOGUE.filter(({ supports }) => supports.audio)).toEqual([]);

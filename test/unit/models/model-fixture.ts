@@ -22,6 +22,12 @@ export function modelOf(fields: Partial<Model> = {}): Model {
     input_rate_micro: 250_000,
     output_rate_micro: 1_250_000,
     cached_input_rate_micro: null,
+    cache_write_rate_micro: null,
+    cache_write_1h_rate_micro: null,
+    tiers: [],
+    price_version: "p",
+    upstream: null,
+    deprecation: null,
     ...fields,
   };
   return { ...model, tier: fields.tier ?? tierByPrice(model) };

@@ -12,8 +12,8 @@ import { modelOf, requestOf } from "./model-fixture.ts";
 
 const LAB = { name: "lab", kind: "openai-compatible" as const, base_url: "http://127.0.0.1:1/v1", api_key_env: null };
 const settingsOf = (fields: Partial<ModelSettings> = {}): ModelSettings => {
-  const { uuid, owned_by, rehearsal, ...model } = modelOf();
-  return { ...model, provider: "lab", ...fields };
+  const { uuid, owned_by, rehearsal, price_version, deprecation, ...model } = modelOf();
+  return { ...model, provider: "lab", prices: [], ...fields };
 };
 const modelsOf = (config: Partial<ModelsConfig> = {}) =>
   createModels({ config: { providers: [], models: [], margin: 1, provider_keys: {}, ...config } });
@@ -55,16 +55,19 @@ describe("the models on offer", () => {
   });
 
   it("are shown as the contract says, with rates as decimals", () => {
-    const models = modelsOf({ providers: [LAB], models: [settingsOf({ cached_input_rate_micro: 25_000 })] });
+    const settings = settingsOf({ cached_input_rate_micro: 25_000 });
+    const models = modelsOf({ providers: [LAB], models: [settings], cache_pricing: "provider" });
     for (const model of models.list()) modelSchema.parse(modelRecord(model));
     const record = modelRecord(models.find("lab/small") as Model);
     expect(record).toMatchObject({
       input_rate: 0.25,
       output_rate: 1.25,
       cached_input_rate: 0.025,
+      cache_write_rate: 0.25,
       cost_multiplier: 0.5,
     });
-    expect(modelRecord(models.find("purser/rehearsal") as Model)).not.toHaveProperty("cached_input_rate");
+    const flat = modelsOf({ providers: [LAB], models: [settings] });
+    expect(modelRecord(flat.find("lab/small") as Model)).toMatchObject({ cached_input_rate: 0.25 });
   });
 });
 
@@ -78,11 +81,13 @@ describe("the catalogue", () => {
   it("has an id, a known provider, a source and a date for each price, and output above input", () => {
     const providers = BUILT_IN_PROVIDERS.map((provider) => provider.name);
     expect(new Set(CATALOGUE.map((entry) => entry.id)).size).toBe(CATALOGUE.length);
-    for (const entry of CATALOGUE) {
-      expect(providers).toContain(entry.provider);
-      expect(entry.source).toMatch(/^https:\/\//);
-      expect(entry.as_of).toMatch(/^2026-\d\d-\d\d$/);
-      expect(Number(entry.usd_per_million_output)).toBeGreaterThan(Number(entry.usd_per_million_input));
+    for (const { provider, prices } of CATALOGUE) {
+      expect(providers).toContain(provider);
+      for (const { source, as_of, usd_per_million } of prices) {
+        expect(source).toMatch(/^https:\/\//);
+        expect(as_of).toMatch(/^2026-\d\d-\d\d$/);
+        expect(Number(usd_per_million.output)).toBeGreaterThan(Number(usd_per_million.input));
+      }
     }
   });
 

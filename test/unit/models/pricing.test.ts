@@ -14,11 +14,16 @@ const rates = (input_rate_micro: number, output_rate_micro: number, cached: numb
   input_rate_micro,
   output_rate_micro,
   cached_input_rate_micro: cached,
+  cache_write_rate_micro: null,
+  cache_write_1h_rate_micro: null,
+  tiers: [],
 });
 const counts = (input_tokens: number, output_tokens: number, cached_input_tokens = 0) => ({
   input_tokens,
   output_tokens,
   cached_input_tokens,
+  cache_write_tokens: 0,
+  cache_write_1h_tokens: 0,
 });
 
 /** A fraction of whole numbers: the independent model that prices are checked against. */

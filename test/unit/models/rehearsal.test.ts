@@ -12,7 +12,7 @@ const TOOLS = [tool("web_fetch"), tool("send_webhook"), tool("lookup")];
 function prepared(content: string | ChatMessage[], fields: Partial<ChatRequest> = {}, max_output_tokens = 8_192) {
   const messages: ChatMessage[] = typeof content === "string" ? [{ role: "user", content }] : content;
   const request: ChatRequest = { model: REHEARSAL.id, messages, ...fields };
-  return provider.prepare({ model: REHEARSAL, request, max_output_tokens, stream: false });
+  return provider.prepare({ model: { ...REHEARSAL, price_version: "p" }, request, max_output_tokens, stream: false });
 }
 
 async function answer(...args: Parameters<typeof prepared>) {

@@ -28,7 +28,7 @@ async function started(own: Partial<Deps["runs"]> = {}) {
       },
       ...own,
     },
-    limits: { concurrent_runs: 4, concurrent_runs_per_user: 4 },
+    limits: () => ({ concurrent_runs: 4, concurrent_runs_per_user: 4 }),
     chats_only: false,
     isAwaited: () => false,
     log: { error: (_: object, message: string) => heard.errors.push(message) },
