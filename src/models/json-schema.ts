@@ -3,7 +3,7 @@
  * and formats are not checked: a pattern of a caller could block the event loop. Pure.
  */
 
-/** A schema that refers to itself could be checked for ever. Beyond this many checks a value counts as valid. */
+/** A schema that refers to itself has no last check. Beyond this many checks a value counts as valid. */
 const MAX_CHECKS = 100_000;
 const MAX_DEPTH = 200;
 
@@ -15,7 +15,7 @@ interface Check {
   depth: number;
 }
 
-/** What is wrong with a value, with its place; null: it is valid. */
+/** The fault of a value, with its place; null: it is valid. */
 export function schemaFault(value: unknown, schema: Schema): string | null {
   return faultAt(value, schema, "the value", { root: schema, left: MAX_CHECKS, depth: 0 });
 }

@@ -1,5 +1,5 @@
 import { fetch as providerFetch } from "undici";
-import type { ChatRequest } from "../contract/completions.ts";
+import type { ChatChunk, ChatRequest } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -113,7 +113,7 @@ function chunkStream(
         const choice = choiceOf(part);
         if (choice === null) continue;
         kept.push(choice);
-        const chunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
+        const chunk: ChatChunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
         return { done: false, value: `data: ${JSON.stringify(chunk)}\n\n` };
       }
       if (!finished) throw brokenProvider(model, "a stream that was cut off");

@@ -11,7 +11,7 @@ export interface QueueFigures {
   oldest_ms: number;
 }
 
-/** The metrics that Prometheus scrapes. Labels never carry ids, names or user input. */
+/** The metrics that Prometheus scrapes. Labels never carry ids of users, names or user input; a model is one on offer. */
 export interface Metrics {
   request(method: string, status: number, duration_ms: number): void;
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;

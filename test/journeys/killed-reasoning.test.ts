@@ -97,7 +97,7 @@ async function start(env: Record<string, string>): Promise<{ process: RunningPro
   return { process, url: await process.listening };
 }
 
-// biome-ignore lint/suspicious/noExplicitAny: tests read whatever JSON came
+// biome-ignore lint/suspicious/noExplicitAny: a test reads any field of the answer
 async function call(url: string, key: string, path: string, body?: unknown): Promise<any> {
   const response = await fetch(`${url}${path}`, {
     method: body === undefined ? "GET" : "POST",
