@@ -5,6 +5,7 @@ export function calledOf(call: AnyToolCall): ToolCall["function"] {
   return call.type === "custom" ? { name: call.custom.name, arguments: call.custom.input } : call.function;
 }
 
+/** The name that a call of the tool has. */
 export function nameOfTool(tool: Tool): string {
   return tool.type === "custom" ? tool.custom.name : tool.function.name;
 }

@@ -54,6 +54,7 @@ export function effortOf(request: ChatRequest): (typeof EFFORTS)[number] | undef
   return EFFORTS.find((each) => named.includes(each));
 }
 
+/** The fields of a value; none when it is no object. */
 export function fieldsOf(value: unknown): Record<string, unknown> {
   return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
 }

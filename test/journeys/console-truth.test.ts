@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } 
 import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, signUp } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
-import { completion, startUpstream, type Upstream } from "../support/upstream.ts";
+import { completion, delta, event, events, startUpstream, type Upstream } from "../support/upstream.ts";
 
 /** More agents than the API lists at once. */
 const MANY = 104;
@@ -286,4 +286,18 @@ describe("too many requests", () => {
       await limited.stop();
     }
   });
+});
+
+it("the reasoning of a model is folded under its step, and opens", async () => {
+  await signUp(page, service, "reasoning@example.com");
+  const thought = { index: 0, delta: { reasoning_content: "The tide turns twice a day." } };
+  const end = { index: 0, delta: {}, finish_reason: "stop" };
+  upstream.answer(events(event({ choices: [thought] }), delta("At noon."), event({ choices: [end] })));
+  const id = await create({ name: "Thinker" });
+  const run_id = await run(id);
+  await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
+  await page.getByRole("heading", { name: "Output" }).waitFor();
+  expect(await page.getByText("The tide turns twice a day.").isVisible()).toBe(false);
+  await page.getByText("Reasoning", { exact: true }).click();
+  await shows(page, "The tide turns twice a day.");
 });

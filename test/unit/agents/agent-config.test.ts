@@ -54,6 +54,7 @@ describe("a new agent", () => {
         max_cost_tokens_per_month: null,
         max_consecutive_failures: 5,
       },
+      model_settings: { temperature: null, top_p: null, reasoning_effort: null, max_output_tokens: null },
     });
   });
 
