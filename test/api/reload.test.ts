@@ -85,11 +85,7 @@ describe("a reload", () => {
   });
 
   it.each<[fault: string, changes: object, reason: RegExp]>([
-    [
-      "a negative rate",
-      { models: [{ ...OLD, provider: "lab", input_rate: -1 }] },
-      /models\[0\].*input_rate must not be negative/,
-    ],
+    ["a value that cannot be", { margin: -1 }, /purser\.json:1: margin must be above 0/],
     ["an unknown key", { colour: "red" }, /colour is an unknown key/],
     ["a catalogue that is not there", { catalogue: "nowhere.json" }, /nowhere\.json cannot be read \(ENOENT\)/],
   ])("with %s changes nothing and says why", async (_, changes, reason) => {

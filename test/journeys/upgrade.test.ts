@@ -1,17 +1,14 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { createHash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { PGlite } from "@electric-sql/pglite";
-import { afterEach, beforeEach, expect, inject, it } from "vitest";
-import { entriesHead, entryLines } from "../../src/ledger/export-file.ts";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { entriesHead, entryLines, readExport } from "../../src/ledger/export-file.ts";
 import { createLedger } from "../../src/ledger/ledger.service.ts";
 import type { Ledger } from "../../src/ledger/ledger.types.ts";
 import { verifyExport } from "../../src/ledger/verify-export.ts";
 import type { Db } from "../../src/platform/db.ts";
-import { createLog } from "../../src/platform/log.ts";
-import { openDb } from "../../src/platform/open-db.ts";
 import { createStandingClock, settleOf } from "../properties/ledger-fixture.ts";
-import { runSql } from "../support/postgres-server.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /**
  * Upgrade of a ledger that was filled before prices had classes. The fixture is the content of the ledger's tables as
@@ -21,51 +18,36 @@ import { runSql } from "../support/postgres-server.ts";
 const FIXTURE = JSON.parse(readFileSync("test/fixtures/ledger-before-price-classes.json", "utf8"));
 const FIRST_WITH_CLASSES = "1001";
 
-let folder: string;
-let database_url: string | null = null;
+let database: TestDatabase;
 let db: Db;
 let ledger: Ledger;
 
-/** The schema of the release before, with its rows. */
+/** The schema of the release before with its rows, and with its note of the migrations. */
 function scriptOfBefore(): string {
   const names = readdirSync("migrations").filter((name) => /^\d{4}_\w+\.sql$/.test(name) && name < FIRST_WITH_CLASSES);
+  const migrations = names.sort().map((name) => {
+    const text = readFileSync(join("migrations", name), "utf8");
+    const sha256 = createHash("sha256").update(text).digest("hex");
+    return `${text}\ninsert into schema_migration (name, sha256) values ('${name}', '${sha256}');`;
+  });
   const tables = Object.entries(FIXTURE.rows).map(([table, rows]) => {
     const json = JSON.stringify(rows).replaceAll("'", "''");
     return `insert into ${table} select * from json_populate_recordset(null::${table}, '${json}');`;
   });
-  return [...names.sort().map((name) => readFileSync(join("migrations", name), "utf8")), ...tables].join("\n");
-}
-
-/** What the release before notes of its migrations. */
-async function migrationsOfBefore(): Promise<string> {
-  const { createHash } = await import("node:crypto");
-  const names = readdirSync("migrations").filter((name) => /^\d{4}_\w+\.sql$/.test(name) && name < FIRST_WITH_CLASSES);
-  const rows = names.map((name) => {
-    const sha256 = createHash("sha256")
-      .update(readFileSync(join("migrations", name), "utf8"))
-      .digest("hex");
-    return `('${name}', '${sha256}')`;
-  });
-  const table =
-    "create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now());";
-  return `${table} insert into schema_migration (name, sha256) values ${rows.join(", ")};`;
+  return [
+    "drop schema public cascade; create schema public;",
+    "create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now());",
+    ...migrations,
+    ...tables,
+  ].join("\n");
 }
 
 beforeEach(async () => {
-  folder = mkdtempSync(join(tmpdir(), "purser-upgrade-"));
-  const script = `${await migrationsOfBefore()}\n${scriptOfBefore()}`;
-  const storage = inject("storage");
-  if (storage.kind === "postgres") {
-    const name = `upgrade_${process.pid}`;
-    await runSql(storage.url, `create database ${name}`);
-    database_url = Object.assign(new URL(storage.url), { pathname: `/${name}` }).href;
-    await runSql(database_url, script);
-  } else {
-    const before = new PGlite(join(folder, "database"));
-    await before.exec(script);
-    await before.close();
-  }
-  db = await openDb({ database_url, data_dir: folder, log: createLog("silent") });
+  database = await createTestDatabase();
+  const before = await database.open();
+  await before.query({ text: `do $upgrade$ begin execute $script$${scriptOfBefore()}$script$; end $upgrade$` });
+  await before.close();
+  db = await database.open();
   ledger = createLedger({
     db,
     clock: createStandingClock("2026-03-03T00:00:00.000Z"),
@@ -76,11 +58,7 @@ beforeEach(async () => {
 
 afterEach(async () => {
   await db.close();
-  const storage = inject("storage");
-  if (storage.kind === "postgres" && database_url !== null) {
-    await runSql(storage.url, `drop database ${new URL(database_url).pathname.slice(1)} with (force)`);
-  }
-  rmSync(folder, { recursive: true, force: true });
+  await database.drop();
 });
 
 async function exported(user_id: string): Promise<string> {
@@ -102,7 +80,7 @@ it("a ledger from before prices had classes has a clean audit, and every entry k
     async function* pieces() {
       yield await exported(user_id);
     }
-    expect(await verifyExport(pieces())).toMatchObject({ violations: [] });
+    expect(await verifyExport(readExport(pieces()))).toMatchObject({ violations: [] });
   }
 });
 
