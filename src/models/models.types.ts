@@ -127,7 +127,7 @@ export interface RateTier extends ClassRates {
   above_input_tokens: number;
 }
 
-/** The rates of a model: those of short requests, and the tiers for longer ones in ascending order. */
+/** The rates of a model: for short requests, and in tiers for longer ones, in ascending order. */
 export interface Rates extends ClassRates {
   tiers: readonly RateTier[];
 }

@@ -29,7 +29,7 @@ afterAll(async () => {
   await upstream.close();
 });
 
-/** Writes the file anew and reloads it. */
+/** Rewrites the file and reloads it. */
 async function reload(changes: object) {
   writeFileSync(join(service.database.data_dir, "purser.json"), JSON.stringify({ ...written, ...changes }));
   return service.admin.post(RELOAD);
