@@ -378,6 +378,15 @@ alter table payment_event add constraint payment_event_outcome_check CHECK ((out
 alter table payment_event add constraint payment_event_pkey PRIMARY KEY (provider, event_id);
 CREATE INDEX payment_event_waiting ON public.payment_event USING btree (provider, reference) WHERE (outcome = 'waiting'::text);
 
+create table response_item (
+  user_id uuid not null,
+  id text not null,
+  item bytea not null,
+  created_at timestamp with time zone not null
+);
+alter table response_item add constraint response_item_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX response_item_by_age ON public.response_item USING btree (created_at);
+
 create table reversal (
   user_id uuid not null,
   key text not null,
