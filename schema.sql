@@ -53,7 +53,8 @@ create table agent (
   created_at timestamp(3) with time zone not null,
   updated_at timestamp(3) with time zone not null,
   deleted_at timestamp(3) with time zone,
-  schedule_api_key_id uuid
+  schedule_api_key_id uuid,
+  model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
 alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND (schedule_interval IS NOT NULL) AND (schedule_time IS NOT NULL))));

@@ -49,6 +49,13 @@ export const AGENT_LIMITS = {
   max_cost_tokens_per_month: null,
   max_consecutive_failures: 5,
 } as const;
+/** contract 6: an agent's `model_settings` that are not set. Null: as the model does by default. */
+export const MODEL_SETTINGS = {
+  temperature: null,
+  top_p: null,
+  reasoning_effort: null,
+  max_output_tokens: null,
+} as const;
 /** Names of the days, Monday first: position + 1 is ISO 8601's number. */
 export const WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] as const;
 export type Weekday = (typeof WEEKDAYS)[number];

@@ -1,4 +1,4 @@
-import { AGENT_LIMITS } from "../constants.ts";
+import { AGENT_LIMITS, MODEL_SETTINGS } from "../constants.ts";
 import type { AgentChanges, AgentRecord } from "../contract/agents.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
@@ -28,6 +28,7 @@ const DEFAULTS = {
   schedule_day_of_month: null,
   schedule_timezone: "UTC",
   limits: AGENT_LIMITS,
+  model_settings: MODEL_SETTINGS,
 } as const;
 
 /** A new agent's configuration. Throws 400 for settings that do not fit together. */
@@ -35,11 +36,15 @@ export function newConfig(wanted: NamedChanges & { name: string }): AgentConfig 
   return changedConfig({ ...DEFAULTS, name: wanted.name }, wanted);
 }
 
-/** `config` with the given fields. Fields of `limits` are merged one by one; other fields are replaced. Throws 400. */
+/**
+ * `config` with the given fields. Fields of `limits` and `model_settings` are merged one by one; other fields are
+ * replaced. Throws 400.
+ */
 export function changedConfig(config: AgentConfig, changes: NamedChanges): AgentConfig {
   const given = withoutUndefined(changes);
   const limits = { ...config.limits, ...withoutUndefined(changes.limits ?? {}) };
-  const changed: AgentConfig = { ...config, ...given, limits };
+  const model_settings = { ...config.model_settings, ...withoutUndefined(changes.model_settings ?? {}) };
+  const changed: AgentConfig = { ...config, ...given, limits, model_settings };
   if (changed.schedule_interval === "monthly") changed.schedule_day_of_month ??= 1;
   check(changed);
   return changed;

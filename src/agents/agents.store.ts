@@ -137,11 +137,12 @@ export type AgentsStore = ReturnType<typeof createAgentsStore>;
 
 /** The row with its jsonb columns as text. The drivers would write a list as an array and a number as a number. */
 function stored(row: AgentRow): AgentRow {
-  const { tools_config, limits, schedule_day_of_month } = row;
+  const { tools_config, limits, model_settings, schedule_day_of_month } = row;
   return {
     ...row,
     tools_config: asJson(tools_config),
     limits: asJson(limits),
+    model_settings: asJson(model_settings),
     schedule_day_of_month: asJson(schedule_day_of_month),
   };
 }

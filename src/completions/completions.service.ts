@@ -24,6 +24,7 @@ const CALL_MS = 600_000;
 const MAX_ATTEMPTS = 4;
 /** Limit of the cache of users past their trial. A trial never returns, so entries need no expiry. */
 const MAX_REMEMBERED_USERS = 100_000;
+const AUTO_WITH_FALLBACKS = "models names fallbacks of a named model; auto chooses its own. Leave models out.";
 /** Errors that a cheaper model, or one that accepts other fields, may avoid. */
 const PASSED_OVER = new Set([
   "insufficient_balance",
@@ -72,6 +73,7 @@ export function createCompletions(options: {
 
   async function choose({ request, caller, sticky_model_id }: CompletionCall): Promise<Choice> {
     if (request.model === "auto") {
+      if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
       const is_trial = await isTrial(caller.user_id);
       const wanted = { request, sticky_model_id: sticky_model_id ?? null };
       const { candidates, reason } = models.route({ ...wanted, is_trial });
@@ -81,10 +83,18 @@ export function createCompletions(options: {
       }
       throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
-    const model = models.find(request.model);
-    if (model === null) throw errors.modelNotFound(request.model, models.nearest(request.model));
-    if (!model.trial_eligible && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(model.id);
-    return { candidates: [model], reason: null };
+    const fallbacks = request.models ?? [];
+    const named = [request.model, ...fallbacks].map((id) => {
+      const model = models.find(id);
+      if (model === null) throw errors.modelNotFound(id, models.nearest(id));
+      return model;
+    });
+    const dear = named.find(({ trial_eligible }) => !trial_eligible);
+    if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
+    if (fallbacks.length === 0) return { candidates: named, reason: null };
+    const isResting = (model: Model) => Number(models.health.isResting(model.id));
+    const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
+    return { candidates, reason: "named in models; a model whose provider failed recently goes last" };
   }
 
   /**
@@ -129,9 +139,12 @@ export function createCompletions(options: {
   async function complete(call: CompletionCall): Promise<CompletionResult> {
     const agent = await agentFor(call);
     if (agent !== null) return agent.complete(call);
-    const plain = { ...call, request: { ...call.request, stream: false } };
-    const attempt = await withFallbacks(plain, await choose(plain), (reservation, provider_options) =>
-      models.provider(reservation.model).complete(reservation.request, provider_options),
+    const plain = { ...call, request: { ...withoutFallbacks(call.request), stream: false } };
+    const attempt = await withFallbacks(
+      plain,
+      await choose({ ...call, request: { ...call.request, stream: false } }),
+      (reservation, provider_options) =>
+        models.provider(reservation.model).complete(reservation.request, provider_options),
     );
     if (attempt.hung_up !== null) {
       await settleInput(charges, call, attempt.hung_up);
@@ -146,8 +159,9 @@ export function createCompletions(options: {
   async function stream(call: CompletionCall): Promise<CompletionStream> {
     const agent = await agentFor(call);
     if (agent !== null) return agent.stream(call);
-    const streamed = { ...call, request: { ...call.request, stream: true } };
-    const attempt = await withFallbacks(streamed, await choose(streamed), async (reservation, provider_options) => {
+    const streamed = { ...call, request: { ...withoutFallbacks(call.request), stream: true } };
+    const choice = await choose({ ...call, request: { ...call.request, stream: true } });
+    const attempt = await withFallbacks(streamed, choice, async (reservation, provider_options) => {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
@@ -179,6 +193,11 @@ export function createCompletions(options: {
   }
 
   return { complete, stream, estimate, idle };
+}
+
+/** The service itself reads `models`. */
+function withoutFallbacks({ models: _, ...request }: ChatRequest): ChatRequest {
+  return request;
 }
 
 /** Whether an attempt ended because its caller left. A failure of the provider itself costs nothing. */

@@ -41,6 +41,16 @@ const limitsInput = z.strictObject({
   max_consecutive_failures: positive(100).optional().openapi({ default: AGENT_LIMITS.max_consecutive_failures }),
 });
 
+/** How an agent's model is called. Null: as the model does by default. Omitted fields keep their value. */
+const modelSettingsInput = z.strictObject({
+  temperature: z.number().min(0).max(2).nullable().optional(),
+  top_p: z.number().min(0).max(1).nullable().optional(),
+  reasoning_effort: z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]).nullable().optional(),
+  max_output_tokens: positive(10_000_000).nullable().optional().openapi({
+    description: "the cap of one answer; without it, the model's cap, lowered to what the balance affords",
+  }),
+});
+
 const agentFields = {
   name: textSchema(200).min(1).regex(/\S/, "text of 1 to 200 characters that is not blank"),
   description: textSchema(2000).nullable(),
@@ -62,7 +72,7 @@ const agentFields = {
 } as const;
 
 export const updateAgentSchema = z
-  .strictObject({ ...agentFields, limits: limitsInput })
+  .strictObject({ ...agentFields, limits: limitsInput, model_settings: modelSettingsInput })
   .partial()
   .openapi("UpdateAgent");
 export const createAgentSchema = updateAgentSchema.required({ name: true }).openapi("CreateAgent");
@@ -74,6 +84,7 @@ const agentSchema = z
     version: z.number().int().openapi({ description: "bumped by each change" }),
     ...agentFields,
     limits: limitsInput.required(),
+    model_settings: modelSettingsInput.required(),
     created_at: instantSchema,
     updated_at: instantSchema,
     next_run_at: instantSchema.nullable(),
@@ -106,6 +117,7 @@ const agentVersionSchema = z
     version: z.number().int(),
     ...agentFields,
     limits: limitsInput.required(),
+    model_settings: modelSettingsInput.required(),
     created_at: instantSchema.openapi({ description: "since when the agent was configured so" }),
   })
   .openapi("AgentVersion");
@@ -192,7 +204,7 @@ export const updateAgent = createRoute({
   tags,
   summary: "Change the fields given; the others stay. Null clears what can be empty",
   description:
-    "tools_config is replaced as a whole; of limits only the given ones change. Adding or widening a secret's binding needs " +
+    "tools_config is replaced as a whole; of limits and model_settings only the given ones change. Adding or widening a secret's binding needs " +
     "`secrets:write`; `secret: null` keeps the binding that is otherwise the same. A write that enables or resumes the " +
     "schedule, or changes what its runs do, has them count against the key that wrote it.",
   ...needs("agents:write"),

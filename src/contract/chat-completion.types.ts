@@ -139,6 +139,8 @@ export interface ChatRequest {
   response_format?: ResponseFormat | undefined;
   n?: number | null | undefined;
   user?: string | undefined;
+  /** Fallbacks for `model`, in order. */
+  models?: string[] | null | undefined;
   [field: string]: unknown;
 }
 

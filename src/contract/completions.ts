@@ -104,9 +104,15 @@ const responseFormatSchema = z.discriminatedUnion("type", [
 const MAX_CHOICES = 128;
 export const limitSchema = z.number().int().min(1).nullish();
 
+/** With the named model, as many as are tried for `auto`. */
+const MAX_FALLBACKS = 3;
+
 const fieldsSchema = z
   .looseObject({
     model: z.string().min(1).max(200).openapi({ description: "a model's id or UUID, `auto`, or `agent/{agent_id}`" }),
+    models: z.array(z.string().min(1).max(200)).max(MAX_FALLBACKS).nullish().openapi({
+      description: "models to fall back to, in order, when `model` is busy, fails, or does not take the request",
+    }),
     messages: z.preprocess(countedMessages, z.array(messageSchema).min(1)),
     tools: z.array(toolSchema).max(128).nullish(),
     tool_choice: z

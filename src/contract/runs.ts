@@ -70,7 +70,7 @@ const stepSchema = z
     arguments: z.unknown(),
     result: z.unknown().openapi({
       description:
-        "of a model step the assistant's message, with the `finish_reason` of a whole answer (`length` and `content_filter`: it is cut off); of a tool step what the model was given",
+        "of a model step the assistant's message with its reasoning and its `model`, the `finish_reason` of a whole answer (`length` and `content_filter`: it is cut off), and a `note` when reasoning of another model was not sent; of a tool step what the model was given",
     }),
     error: runErrorSchema.nullable(),
     safety: z.unknown().openapi({ description: "what the safety layer found and removed" }),

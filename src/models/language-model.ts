@@ -1,4 +1,5 @@
 import { fetch as providerFetch } from "undici";
+import type { ChatChunk, ChatRequest } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -55,7 +56,8 @@ export function createLanguageModelProvider(
   return {
     async prepare(call) {
       const { length } = await jsonBytes(call.request);
-      return { ...call, ...heldInput(call, length) };
+      const cache_writes = dialect.name === "anthropic" ? { cache_writes: longestCache(call.request) } : {};
+      return { ...call, ...heldInput(call, length), ...cache_writes };
     },
 
     async complete(request, options) {
@@ -111,7 +113,7 @@ function chunkStream(
         const choice = choiceOf(part);
         if (choice === null) continue;
         kept.push(choice);
-        const chunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
+        const chunk: ChatChunk = { ...identity, object: "chat.completion.chunk", model: model.id, choices: [choice] };
         return { done: false, value: `data: ${JSON.stringify(chunk)}\n\n` };
       }
       if (!finished) throw brokenProvider(model, "a stream that was cut off");
@@ -154,6 +156,15 @@ function failureOf(thrown: unknown, model: Model, signal: AbortSignal): unknown 
 
 function newIdentity(): { id: string; created: number } {
   return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
+}
+
+/** The longest time to live among the cache hints of a request, which decides the price of a cache write. */
+function longestCache({ messages, tools, cache_control }: ChatRequest): NonNullable<ProviderRequest["cache_writes"]> {
+  const parts = messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
+  const hinted = [{ cache_control }, ...(tools ?? []), ...messages, ...parts] as { cache_control?: unknown }[];
+  const hints = hinted.flatMap((each) => each.cache_control ?? []);
+  if (hints.length === 0) return "none";
+  return hints.some((hint) => fieldsOf(hint).ttl === "1h") ? "1h" : "5m";
 }
 
 function answerOptions({ request }: ProviderRequest, dialect: Dialect): AnswerOptions {

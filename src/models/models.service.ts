@@ -8,6 +8,7 @@ import { costMultiplier } from "./pricing.ts";
 import { BUILT_IN_PROVIDERS } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { type Route, type RouteRequest, routeOf } from "./routing.ts";
+import { withStructuredOutput } from "./structured-output.ts";
 
 /** The models on offer and their providers. */
 export interface Models {
@@ -90,7 +91,7 @@ function providersOf(config: ModelsConfig): Map<string, Provider> {
   const providers = new Map<string, Provider>([[REHEARSAL.owned_by, createRehearsal()]]);
   for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
     const provider = createProvider(settings, config.provider_keys);
-    if (provider !== null) providers.set(settings.name, provider);
+    if (provider !== null) providers.set(settings.name, withStructuredOutput(provider));
   }
   return providers;
 }

@@ -208,6 +208,8 @@ export interface ProviderRequest extends ModelRequest {
    * input can have. Absent: unknown, so any that the model has a rate for.
    */
   readonly cache_writes?: "none" | "5m" | "1h";
+  /** The service checks the answer against this schema, because the provider does not. */
+  readonly checked_schema?: Record<string, unknown>;
   /** For providers that get our JSON: the body without its last fields, which depend on `max_output_tokens`. */
   readonly body_start?: Buffer;
 }

@@ -11,10 +11,12 @@ export interface QueueFigures {
   oldest_ms: number;
 }
 
-/** The metrics that Prometheus scrapes. Labels never carry ids, names or user input. */
+/** The metrics that Prometheus scrapes. Labels never carry ids of users, names or user input; a model is one on offer. */
 export interface Metrics {
   request(method: string, status: number, duration_ms: number): void;
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
+  /** Input tokens of a settled call, by what its provider's cache did with them. */
+  modelInput(model: string, tokens: { cached: number; written: number; plain: number }): void;
   absorbed(tokens: number): void;
   /** `error`: the error code of a failed run. */
   runFinished(status: string, error: string | null): void;
@@ -47,6 +49,12 @@ export function createMetrics(): Metrics {
     registers,
   });
   const cost = new Counter({ name: "purser_cost_tokens_total", help: "Billed tokens", registers });
+  const input = new Counter({
+    name: "purser_model_input_tokens_total",
+    help: "Raw input tokens; cache: read, written or none. The cached share of a model is read / all",
+    labelNames: ["model", "cache"],
+    registers,
+  });
   const absorbed = new Counter({
     name: "purser_absorbed_tokens_total",
     help: "Billed tokens that no balance covered: should stay 0",
@@ -71,6 +79,11 @@ export function createMetrics(): Metrics {
     modelCall: (outcome, cost_tokens) => {
       calls.inc({ outcome });
       if (cost_tokens > 0) cost.inc(cost_tokens);
+    },
+    modelInput: (model, { cached, written, plain }) => {
+      input.inc({ model, cache: "read" }, cached);
+      input.inc({ model, cache: "written" }, written);
+      input.inc({ model, cache: "none" }, plain);
     },
     absorbed: (tokens) => absorbed.inc(tokens),
     runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { CompletionCall } from "../completions/completions.types.ts";
-import type { Usage } from "../contract/completions.ts";
+import type { ChatRequest, Usage } from "../contract/completions.ts";
 import { PurserError } from "../errors.ts";
 import { HoldSupersededError, type Rider } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -8,10 +8,11 @@ import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
 import { nextAction } from "./next-action.ts";
+import { cacheable } from "./prompt-cache.ts";
 import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
-import { type ModelResult, type PastStep, type RunConfig, type RunStep, transcript } from "./transcript.ts";
+import { isInThread, type ModelResult, type PastStep, type RunConfig, type RunStep, transcript } from "./transcript.ts";
 
 /**
  * Pause before a run retries a model call because its tokens are held by calls in flight or the database is
@@ -104,9 +105,11 @@ export function createModelStep(deps: EngineDeps) {
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
-    const request = { model, messages: transcript(config, input, steps) };
+    const messages = transcript(config, input, steps);
+    const request: ChatRequest = { model, messages, ...settingsOf(config.model_settings) };
+    const with_tools = definitions.length === 0 ? request : { ...request, tools: definitions };
     return {
-      request: definitions.length === 0 ? request : { ...request, tools: definitions },
+      request: cacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
       caller: { user_id, api_key_id, key_budget_tokens },
       agent_id: run.agent_id,
       run_id,
@@ -132,6 +135,12 @@ export function createModelStep(deps: EngineDeps) {
       },
     };
   }
+}
+
+/** The agent's settings as fields of a request. */
+function settingsOf({ max_output_tokens, ...settings }: RunConfig["model_settings"]): Partial<ChatRequest> {
+  const given = { ...settings, max_tokens: max_output_tokens };
+  return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
 }
 
 /** Takes the intent that was written with the run. A second call returns null. */

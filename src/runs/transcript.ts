@@ -4,7 +4,10 @@ import type { StepRecord } from "../contract/runs.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 
 /** The settings of an agent's version that its run uses. */
-export type RunConfig = Pick<AgentRecord, "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits"> & {
+export type RunConfig = Pick<
+  AgentRecord,
+  "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits" | "model_settings"
+> & {
   tools_config: ToolsConfig;
 };
 
@@ -21,6 +24,11 @@ export interface RunInput {
   ticket: string | null;
   /** For a due run: the account's number of refills when the run was queued. */
   refills?: number;
+}
+
+/** Whether the run is a turn of a thread, so that another turn is likely. */
+export function isInThread(input: RunInput): boolean {
+  return (input as RunInput & { thread_id?: string }).thread_id !== undefined;
 }
 
 /** The fields of a step that later steps depend on. */

@@ -3,7 +3,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
-import { completion, ended, startUpstream, type Upstream } from "../support/upstream.ts";
+import { completion, delta, ended, event, events, startUpstream, type Upstream } from "../support/upstream.ts";
 
 let browser: Browser;
 let upstream: Upstream;
@@ -218,6 +218,21 @@ it("an output that was cut off at the model's output limit says so, with the ste
   await page.goto(`${service.url}/agents/${id}/runs/${run.id}`);
   await page.getByRole("heading", { name: "Output" }).waitFor();
   expect(await page.getByText("Cut off at the model's output limit.").count()).toBe(2);
+});
+
+it("the reasoning of a model is folded under its step, and opens", async () => {
+  await signUp(page, service, "reasoning@example.com");
+  const thought = event({ choices: [{ index: 0, delta: { reasoning_content: "The tide turns twice a day." } }] });
+  upstream.answer(
+    events(thought, delta("At noon."), event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] })),
+  );
+  const { id } = await agent();
+  const run = await asPerson(context, service, "POST", `/agents/${id}/runs`);
+  await page.goto(`${service.url}/agents/${id}/runs/${run.id}`);
+  await page.getByRole("heading", { name: "Output" }).waitFor();
+  expect(await page.getByText("The tide turns twice a day.").isVisible()).toBe(false);
+  await page.getByText("Reasoning", { exact: true }).click();
+  await shows(page, "The tide turns twice a day.");
 });
 
 it("signing out in one tab signs the other one out too", async () => {

@@ -12,6 +12,10 @@ interface Removal {
 }
 interface AssistantMessage {
   content?: string | null;
+  /** The readable part of the model's reasoning; its provider decides which of the two fields. */
+  reasoning_content?: string;
+  reasoning?: string;
+  note?: string;
   tool_calls?: { id: string; function: { name: string; arguments: string } }[];
 }
 
@@ -65,8 +69,18 @@ export function StepCard({ step }: { step: Step }) {
 }
 
 function ModelAnswer({ message }: { message: AssistantMessage | null }) {
+  const reasoning = message?.reasoning_content ?? message?.reasoning ?? "";
   return (
     <>
+      {message?.note !== undefined && <p className="text-sm text-muted">{message.note}</p>}
+      {reasoning !== "" && (
+        <details>
+          <summary className="w-fit text-sm text-muted hover:text-ink">Reasoning</summary>
+          <div className="mt-2 rounded-lg bg-sunken p-3 text-sm text-muted">
+            <Markdown text={reasoning} />
+          </div>
+        </details>
+      )}
       {typeof message?.content === "string" && message.content !== "" && <Markdown text={message.content} />}
       {message?.tool_calls?.map((call) => (
         <div key={call.id} className="text-muted">

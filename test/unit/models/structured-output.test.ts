@@ -1,0 +1,151 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
+import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
+import { schemaFault } from "../../../src/models/json-schema.ts";
+import { createOpenAiProvider } from "../../../src/models/openai.adapter.ts";
+import { createOpenAiCompatible } from "../../../src/models/openai-compatible.adapter.ts";
+import { forwardedRequest } from "../../../src/models/request-fields.ts";
+import { withStructuredOutput } from "../../../src/models/structured-output.ts";
+import { NATIVE_APIS, NATIVE_KINDS } from "../../support/native-apis/lab.ts";
+import { completion, json, startUpstream, type Upstream } from "../../support/upstream.ts";
+import { callerOf, contentOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
+
+const SCHEMA = {
+  type: "object",
+  properties: { berth: { type: "integer" }, free: { type: "boolean" } },
+  required: ["berth", "free"],
+  additionalProperties: false,
+};
+const response_format = { type: "json_schema" as const, json_schema: { name: "berth", schema: SCHEMA, strict: true } };
+const VALID = '{"berth":7,"free":true}';
+
+let upstream: Upstream;
+beforeEach(async () => {
+  upstream = await startUpstream();
+});
+afterEach(() => upstream.close());
+
+describe("a model whose provider sells JSON schemas", () => {
+  const PROVIDERS = { openai: createOpenAiProvider, anthropic: createAnthropicProvider, google: createGoogleProvider };
+
+  it.each(NATIVE_KINDS)("%s gets the schema in its own terms", async (kind) => {
+    upstream.answer(NATIVE_APIS[kind].create(() => ({ text: VALID })).reply);
+    const model = modelOf({ kind, provider_model: NATIVE_APIS[kind].provider_model });
+    const provider = withStructuredOutput(PROVIDERS[kind]({ base_url: upstream.url, api_key: "k" }));
+    const { response } = await callerOf(provider, model).complete(
+      forwardedRequest(requestOf({ response_format }), model),
+    );
+    expect(response.choices[0]?.message.content).toBe(VALID);
+    expect(upstream.requests).toHaveLength(1);
+    const sent = upstream.requests[0]?.body;
+    const [format, schema] = {
+      openai: [sent.text?.format?.strict, sent.text?.format?.schema],
+      anthropic: [sent.output_config?.format?.type === "json_schema", sent.output_config?.format?.schema],
+      google: [
+        sent.generationConfig?.responseMimeType === "application/json",
+        sent.generationConfig?.responseJsonSchema ?? sent.generationConfig?.responseSchema,
+      ],
+    }[kind];
+    expect(format).toBe(true);
+    expect(schema).toMatchObject({ required: ["berth", "free"] });
+  });
+
+  it("an openai-compatible one gets response_format as it came", async () => {
+    const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
+    await callerOf(provider).complete(requestOf({ response_format }));
+    expect(upstream.requests[0]?.body.response_format).toEqual(response_format);
+  });
+});
+
+describe("a model whose provider does not", () => {
+  const supports = { ...modelOf().supports, json_schema: false };
+  const model = modelOf({ supports });
+  const caller = () =>
+    callerOf(withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null })), model);
+  const ask = (fields = {}) => requestOf({ response_format, ...fields });
+
+  it("gets the schema in the prompt; a valid answer is given without its fence", async () => {
+    upstream.answer(completion(`\`\`\`json\n${VALID}\n\`\`\``));
+    const { response } = await caller().complete(ask());
+    expect(response.choices[0]?.message.content).toBe(VALID);
+    const [sent] = upstream.requests;
+    expect(sent?.body).not.toHaveProperty("response_format");
+    expect(sent?.body.messages[0]).toMatchObject({ role: "system", content: expect.stringContaining('"berth"') });
+  });
+
+  it("may correct an invalid answer once, and both calls are counted", async () => {
+    upstream.answer(completion('{"berth":"seven"}', { prompt_tokens: 20, completion_tokens: 5 }), completion(VALID));
+    const { response, counts } = await callerOfCap(200).complete();
+    expect(response.choices[0]?.message.content).toBe(VALID);
+    expect(upstream.requests).toHaveLength(2);
+    expect(upstream.requests[1]?.body.messages.at(-1).content).toContain('must have "free"');
+    expect(upstream.requests[1]?.body.max_tokens).toBe(195);
+    expect(counts).toMatchObject({ input_tokens: 30, output_tokens: 9 });
+  });
+
+  it("is asked twice at most, and the second answer is given as it is", async () => {
+    upstream.answer(completion("no JSON"));
+    const { response } = await callerOfCap(200).complete();
+    expect(response.choices[0]?.message.content).toBe("no JSON");
+    expect(upstream.requests).toHaveLength(2);
+  });
+
+  it("whose correction fails has its first answer given, which is billed", async () => {
+    upstream.answer(completion("no JSON"), json({}, 500));
+    const { response, counts } = await callerOfCap(200).complete();
+    expect(response.choices[0]?.message.content).toBe("no JSON");
+    expect(counts.output_tokens).toBe(4);
+  });
+
+  it("holds the input of both calls", async () => {
+    const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
+    const request = ask();
+    const held = await provider.prepare({ model, request, max_output_tokens: 200, stream: false });
+    const { response_format: _, ...plain } = request;
+    const once = await provider.prepare({ model, request: plain, max_output_tokens: 200, stream: false });
+    expect(held.input_tokens).toBeGreaterThan(2 * once.input_tokens + 200);
+  });
+
+  it("streams its answer once it is checked", async () => {
+    upstream.answer(completion(VALID));
+    const stream = await caller().stream(ask());
+    expect(contentOf(await textOfStream(stream))).toBe(VALID);
+    expect(stream.counts()).toMatchObject({ output_tokens: 4, estimated: false });
+    expect(upstream.requests[0]?.body.stream).toBeUndefined();
+  });
+
+  function callerOfCap(max_output_tokens: number) {
+    const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
+    return {
+      async complete() {
+        const prepared = await provider.prepare({ model, request: ask(), max_output_tokens, stream: false });
+        return provider.complete(prepared, { signal: new AbortController().signal, deadline_ms: 1e12 });
+      },
+    };
+  }
+});
+
+describe("the fault of a value", () => {
+  it.each<[unknown, object, string | null]>([
+    [{ berth: 7, free: true }, SCHEMA, null],
+    [{ berth: 7.5, free: true }, SCHEMA, 'the value.berth must be of type "integer"'],
+    [{ berth: 7 }, SCHEMA, 'the value must have "free"'],
+    [{ berth: 7, free: true, x: 1 }, SCHEMA, 'the value must not have "x"'],
+    [["a", 1], { type: "array", items: { type: "string" } }, 'the value[1] must be of type "string"'],
+    ["c", { enum: ["a", "b"] }, 'the value must be one of ["a","b"]'],
+    [null, { type: ["string", "null"] }, null],
+    [1, { anyOf: [{ type: "string" }, { type: "integer" }] }, null],
+    [
+      { next: { next: {} } },
+      { $ref: "#/$defs/n", $defs: { n: { properties: { next: { $ref: "#/$defs/n" } } } } },
+      null,
+    ],
+  ])("%j", (value, schema, fault) => {
+    expect(schemaFault(value, schema as Record<string, unknown>)).toBe(fault);
+  });
+
+  it("of a schema that refers to itself twice is found in a bounded time (attack: an endless check)", () => {
+    const loop = { anyOf: [{ $ref: "#" }, { $ref: "#" }], type: "string" };
+    expect(schemaFault("x", loop)).toBeNull();
+  });
+});
