@@ -1,36 +1,14 @@
-import type { FinishReason, Routing, Usage } from "../contract/completions.ts";
+import type { ChatChunk, ChatDelta, ToolCallDelta } from "../contract/completions.ts";
 import type { ErrorShape } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
 
 /** Reads chat completions for the endpoints that answer in another shape. Pure, but for new ids. */
 
-/** A tool call, or a piece of one. Some providers omit `index` for whole calls. */
-interface CallPiece {
-  index?: number;
-  id?: string;
-  function?: { name?: string; arguments?: string };
-  /** A signature of the model's provider. */
-  extra_content?: unknown;
-}
-
 /** What a message or a chunk adds to the answer. */
-export interface Delta {
-  content?: string | null;
-  refusal?: string | null;
-  reasoning_content?: string | null;
-  reasoning?: unknown;
-  reasoning_details?: unknown;
-  tool_calls?: CallPiece[] | null;
-}
+export type Delta = ChatDelta;
 
 /** A chunk of a chat completion, or the error that ends its stream. */
-export interface ChatChunk {
-  model?: string;
-  choices?: { delta?: Delta; finish_reason?: FinishReason | null }[];
-  usage?: Usage;
-  routing?: Routing;
-  error?: Pick<ErrorShape, "type" | "code" | "message">;
-}
+export type Chunk = Partial<ChatChunk> & { error?: Pick<ErrorShape, "type" | "code" | "message"> };
 
 /** `at` names the call of the answer, counted from 0. */
 export type Piece =
@@ -44,7 +22,7 @@ export type Piece =
 export function createPieceReader(): (delta: Delta) => Piece[] {
   const begun = new Map<number, { named: boolean; id: string; early: string }>();
 
-  function ofCall({ index, id, function: called }: CallPiece): Piece[] {
+  function ofCall({ index, id, function: called }: ToolCallDelta): Piece[] {
     const at = index ?? (id === undefined ? begun.size - 1 : begun.size);
     const call = begun.get(at) ?? { named: false, id: id || `call_${newId()}`, early: "" };
     begun.set(at, call);
@@ -72,11 +50,11 @@ export function createPieceReader(): (delta: Delta) => Piece[] {
 }
 
 /** The chunks in a block of server-sent events. `null` is the end marker. */
-export function chunksOf(block: string): (ChatChunk | null)[] {
+export function chunksOf(block: string): (Chunk | null)[] {
   return block.split("\n\n").flatMap((event) => {
     const lines = event.split("\n").filter((line) => line.startsWith("data:"));
     if (lines.length === 0) return [];
     const data = lines.map((line) => line.slice("data:".length).trimStart()).join("\n");
-    return [data === "[DONE]" ? null : (JSON.parse(data) as ChatChunk)];
+    return [data === "[DONE]" ? null : (JSON.parse(data) as Chunk)];
   });
 }

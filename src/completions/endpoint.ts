@@ -5,7 +5,7 @@ import { type ErrorShape, PurserError } from "../errors.ts";
 import { type EventFeed, eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
-import { type ChatChunk, chunksOf } from "./answer-pieces.ts";
+import { type Chunk, chunksOf } from "./answer-pieces.ts";
 import type { CompletionCall, CompletionStream, Completions } from "./completions.types.ts";
 
 /** The status that proxies use after a caller has hung up; the caller does not receive it. */
@@ -17,7 +17,7 @@ const NEVER = new AbortController().signal;
 export interface AnswerWriter {
   whole(response: ChatResponse): object | Promise<object>;
   /** The events for a chunk, "" if it adds none. */
-  chunk(chunk: ChatChunk): string;
+  chunk(chunk: Chunk): string;
   /** The events after the last chunk. */
   end(): string | Promise<string>;
   /** The events that end a broken stream. */

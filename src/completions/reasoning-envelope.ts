@@ -22,6 +22,7 @@ export interface Envelopes {
 /** Marks our envelopes, so that text of other services is not tried. */
 const PREFIX = "purser.";
 
+/** Seals envelopes under `cipher`, each bound to its user. */
 export function createEnvelopes(cipher: Cipher): Envelopes {
   return {
     seal: (user_id, envelope) =>

@@ -1,10 +1,11 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { needs } from "./caller.ts";
+import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { failures, json, jsonBody, tokensSchema } from "./common.ts";
-import type { ChatMessage, ChatRequest } from "./completion-types.ts";
+import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
 
-export type * from "./completion-types.ts";
+export type * from "./chat-completion.types.ts";
 
 /**
  * OpenAI's chat completions. Known fields are typed and checked here; models/request-fields.ts decides which fields a
@@ -19,34 +20,6 @@ const partSchema = z.union([
   ]),
   z.looseObject({ type: z.string().refine((type) => type !== "text" && type !== "image_url", { abort: true }) }),
 ]);
-/** Lists up to this length are validated in full. */
-const SHORT_LIST = 32;
-
-/**
- * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
- * one is reported.
- */
-export function upToFault(item: z.ZodType): (list: unknown) => unknown {
-  const cut = async (list: readonly unknown[]): Promise<readonly unknown[]> => {
-    for (const [index, each] of list.entries()) {
-      if (isTurnUsed()) await untilTurn();
-      if (!(await item.safeParseAsync(each)).success) return list.slice(0, index + 1);
-    }
-    await untilTurn();
-    return list;
-  };
-  // The generator of the reference parses null, and cannot wait.
-  return (list) => (Array.isArray(list) && list.length > SHORT_LIST ? cut(list) : list);
-}
-
-/** An object whose keys are not validated. */
-export const mapSchema = z
-  .custom<Record<string, unknown>>(
-    (value) => typeof value === "object" && value !== null && !Array.isArray(value),
-    "an object",
-  )
-  .openapi({ type: "object", additionalProperties: {} });
-
 const partsSchema = z.preprocess(upToFault(partSchema), z.array(partSchema).min(1));
 const contentSchema = z.union([text, partsSchema]);
 const toolCallSchema = z.discriminatedUnion("type", [
@@ -74,9 +47,6 @@ const messageSchema = z.discriminatedUnion("role", [
   z.looseObject({ role: z.literal("tool"), content: contentSchema, tool_call_id: text }),
 ]);
 
-/** Messages, their parts and tool calls together: far more than any model's context holds. */
-export const MAX_PIECES = 10_000;
-
 /** Counts before anything is looked at: to tell what is wrong with each of a million pieces takes seconds. */
 function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
   const sizeOf = (list: unknown) => (Array.isArray(list) ? list.length : 0);
@@ -89,56 +59,6 @@ function countedMessages(value: unknown, ctx: z.RefinementCtx): unknown {
   if (pieces <= MAX_PIECES) return upToFault(messageSchema)(value);
   ctx.addIssue({ code: "custom", message: `a list of at most ${MAX_PIECES} messages and parts of messages` });
   return z.NEVER;
-}
-
-/** The most fields of one object of a request. No provider has half as many. */
-const MAX_FIELDS = 200;
-/** Maps whose keys the caller chooses. */
-const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters", "schema", "input_schema"]);
-
-/**
- * Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. The whole request has no
- * param, so its error names the field `main`.
- */
-export function countedFields(main: string) {
-  const counted = async (value: object, ctx: z.RefinementCtx): Promise<unknown> => {
-    const path = await wideObject(value);
-    if (path === null) return value;
-    const message = `an object of at most ${MAX_FIELDS} fields`;
-    ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : [main] });
-    return z.NEVER;
-  };
-  return (value: unknown, ctx: z.RefinementCtx): unknown =>
-    value !== null && typeof value === "object" ? counted(value, ctx) : value;
-}
-
-interface Place {
-  value: object;
-  key: string | number;
-  within: Place | null;
-}
-
-/** The path of an object with too many fields; null when there is none. Searches in slices. */
-async function wideObject(value: object): Promise<(string | number)[] | null> {
-  const open: Place[] = [];
-  const add = (child: unknown, key: string | number, within: Place | null) => {
-    if (child !== null && typeof child === "object") open.push({ value: child, key, within });
-  };
-  add(value, "", null);
-  for (let place = open.pop(); place !== undefined; place = open.pop()) {
-    if (isTurnUsed()) await untilTurn();
-    if (Array.isArray(place.value)) {
-      for (const [index, child] of place.value.entries()) add(child, index, place);
-      continue;
-    }
-    if (Object.keys(place.value).length > MAX_FIELDS) return pathOf(place);
-    for (const [key, child] of Object.entries(place.value)) if (!MAPS.has(key)) add(child, key, place);
-  }
-  return null;
-}
-
-function pathOf({ key, within }: Place): (string | number)[] {
-  return within === null ? [] : [...pathOf(within), key];
 }
 
 /** The name of a tool, as every provider accepts it. */

@@ -1,15 +1,8 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import { json, jsonBody } from "./common.ts";
-import {
-  countedFields,
-  limitSchema,
-  MAX_PIECES,
-  mapSchema,
-  routingSchema,
-  toolNameSchema,
-  upToFault,
-} from "./completions.ts";
+import { limitSchema, routingSchema, toolNameSchema } from "./completions.ts";
+import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
 
 /** Anthropic's Messages API (contract 4): a third shape of the same model calls. */
 

@@ -1,16 +1,8 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import { failures, json, jsonBody } from "./common.ts";
-import {
-  countedFields,
-  limitSchema,
-  MAX_PIECES,
-  mapSchema,
-  routingSchema,
-  toolNameSchema,
-  upToFault,
-  usageSchema,
-} from "./completions.ts";
+import { limitSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
+import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
 
 /** OpenAI's Responses API (contract 4): a second shape of the same model calls. */
 

@@ -27,6 +27,7 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 const VERBS: Readonly<Record<string, string>> = { post: "create", put: "update", patch: "update", delete: "delete" };
 
+/** The operation's name: a verb and its objects in camel case. Irregular operations have a name of their own. */
 export function operationId(method: string, path: string): string {
   const named = NAMES[`${method.toUpperCase()} ${path}`];
   if (named !== undefined) return named;

@@ -3,7 +3,7 @@ import type { ChatMessage, ContentPart, ReasoningDetail, ToolCall } from "../con
 import type { Block, MessagesRequest, ResultPart } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
 
-/** Converts the messages of Anthropic's API to those of a chat completion. Pure. */
+/** Converts messages of Anthropic's API to messages of a chat completion. Pure. */
 
 interface Conversation {
   messages: ChatMessage[];

@@ -1,4 +1,4 @@
-import { type ChatChunk, createPieceReader, type Delta, type Piece } from "../completions/answer-pieces.ts";
+import { type Chunk, createPieceReader, type Delta, type Piece } from "../completions/answer-pieces.ts";
 import type { AnswerWriter } from "../completions/endpoint.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatResponse, FinishReason, Routing, Usage } from "../contract/completions.ts";
@@ -38,6 +38,7 @@ interface Seen {
   routing?: Routing;
 }
 
+/** The writer of one answer. Its events and its whole message have the same content. */
 export function createMessageWriter({ model, newId, paramOf, seal }: MessageContext): AnswerWriter {
   const id = `msg_${newId()}`;
   const seen: Seen = { model, finish_reason: "stop", usage: NO_USAGE };
@@ -62,7 +63,7 @@ export function createMessageWriter({ model, newId, paramOf, seal }: MessageCont
 
   return {
     paramOf,
-    chunk(chunk: ChatChunk): string {
+    chunk(chunk: Chunk): string {
       note(chunk, seen);
       return written([...begin(), ...(chunk.choices ?? []).slice(0, 1).flatMap(({ delta }) => take(delta ?? {}))]);
     },
@@ -82,7 +83,7 @@ export function createMessageWriter({ model, newId, paramOf, seal }: MessageCont
     },
     whole(response: ChatResponse): MessageRecord {
       const [choice] = response.choices;
-      note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as ChatChunk, seen);
+      note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as unknown as Chunk, seen);
       take((choice?.message ?? {}) as Delta);
       blocks.close();
       return record(blocks.content(), STOP[seen.finish_reason]);
@@ -90,7 +91,7 @@ export function createMessageWriter({ model, newId, paramOf, seal }: MessageCont
   };
 }
 
-function note({ model, usage, routing, choices }: ChatChunk, seen: Seen): void {
+function note({ model, usage, routing, choices }: Chunk, seen: Seen): void {
   if (typeof model === "string") seen.model = model;
   if (usage != null) seen.usage = messageUsage(usage);
   if (routing !== undefined) seen.routing = routing;

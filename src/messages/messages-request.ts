@@ -25,6 +25,7 @@ const CONVERTED = new Set([
 
 type Tool = NonNullable<MessagesRequest["tools"]>[number];
 
+/** The chat completion for a message. `openEnvelope` opens the caller's thinking blocks. Throws 400 for unknown blocks. */
 export function chatRequestOf(
   asked: MessagesRequest,
   openEnvelope: (signature: string) => Envelope | null,

@@ -1,5 +1,6 @@
 import { RATE_SCALE, TOKENS_PER_USD } from "../constants.ts";
 import type { ModelRecord } from "../contract/models.ts";
+import { instantOf } from "../platform/clock.ts";
 import { stableId } from "../platform/ids.ts";
 import type { ClassRates, Model } from "./models.types.ts";
 import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";
@@ -121,7 +122,7 @@ export function anthropicList(records: readonly ModelRecord[]) {
     type: "model" as const,
     id,
     display_name: name,
-    created_at: new Date(created * 1000).toISOString(),
+    created_at: instantOf(Temporal.Instant.fromEpochMilliseconds(created * 1000)),
   }));
   return { data, has_more: false, first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
 }

@@ -1,7 +1,7 @@
 import type { Piece } from "../completions/answer-pieces.ts";
 import { type Envelope, isEmpty } from "../completions/reasoning-envelope.ts";
 import type { OutputItem } from "../contract/responses.ts";
-import type { ResponseContext } from "./responses-answer.ts";
+import type { ResponseContext } from "./responses.types.ts";
 import { customInput } from "./tool-names.ts";
 
 /** The output items of a response, and the events that build them. */

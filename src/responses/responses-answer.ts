@@ -1,25 +1,13 @@
-import { type ChatChunk, createPieceReader, type Delta, type Piece } from "../completions/answer-pieces.ts";
+import { type Chunk, createPieceReader, type Delta, type Piece } from "../completions/answer-pieces.ts";
 import type { AnswerWriter } from "../completions/endpoint.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatResponse, FinishReason, Routing, Usage } from "../contract/completions.ts";
-import type { OutputItem, ResponseRecord, ResponseRequest } from "../contract/responses.ts";
+import type { ResponseRecord, ResponseRequest } from "../contract/responses.ts";
 import type { ErrorShape } from "../errors.ts";
 import { createItemEvents, type ItemEvents } from "./item-events.ts";
-import type { Callee } from "./tool-names.ts";
+import type { ResponseContext } from "./responses.types.ts";
 
 /** Writes a chat completion as a response. A whole answer takes the same way as a stream, as one chunk. */
-
-export interface ResponseContext {
-  asked: ResponseRequest;
-  callees: ReadonlyMap<string, Callee>;
-  paramOf(param: string): string;
-  created_at: number;
-  newId(): string;
-  /** Seals what the model's provider needs back. */
-  seal(envelope: Envelope): string;
-  /** Keeps the items that a later request may refer to. Called once, before the response ends. */
-  keep(items: readonly OutputItem[]): Promise<void>;
-}
 
 const INCOMPLETE: Partial<Record<FinishReason, string>> = {
   length: "max_output_tokens",
@@ -34,6 +22,7 @@ const FAILURES: Readonly<Record<string, string>> = {
   overloaded: "server_error",
 };
 
+/** The writer of one answer. Its events and its whole response have the same output. */
 export function createResponseWriter(context: ResponseContext): AnswerWriter {
   const { asked, newId } = context;
   const identity = { id: `resp_${newId()}`, object: "response" as const, created_at: context.created_at };
@@ -79,7 +68,7 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
 
   return {
     paramOf: context.paramOf,
-    chunk(chunk: ChatChunk): string {
+    chunk(chunk: Chunk): string {
       note(chunk, seen);
       return written([...begin(), ...(chunk.choices ?? []).slice(0, 1).flatMap(({ delta }) => take(delta ?? {}))]);
     },
@@ -96,7 +85,7 @@ export function createResponseWriter(context: ResponseContext): AnswerWriter {
     },
     async whole(response: ChatResponse): Promise<ResponseRecord> {
       const [choice] = response.choices;
-      note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as ChatChunk, seen);
+      note({ ...response, choices: [{ finish_reason: choice?.finish_reason ?? null }] } as unknown as Chunk, seen);
       take((choice?.message ?? {}) as Delta);
       closing();
       await context.keep(items.output());
@@ -114,7 +103,7 @@ interface Seen {
   envelope: Envelope;
 }
 
-function note({ model, usage, routing, choices }: ChatChunk, seen: Seen): void {
+function note({ model, usage, routing, choices }: Chunk, seen: Seen): void {
   if (typeof model === "string") seen.model = model;
   if (usage != null) seen.usage = usage;
   if (routing !== undefined) seen.routing = routing;

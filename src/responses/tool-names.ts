@@ -32,6 +32,7 @@ export interface OfferedTools {
   dropped: string[];
 }
 
+/** The request's tools as functions. Tools that are neither functions nor custom tools are dropped. */
 export function offeredTools(tools: ResponseRequest["tools"]): OfferedTools {
   const callees = new Map<string, Callee>();
   const dropped: string[] = [];

@@ -10,6 +10,7 @@ const root = join(import.meta.dirname, "../..");
 const DOCS = [
   "README.md",
   "docs/guides/developers.md",
+  "docs/guides/clients.md",
   "docs/guides/conversations.md",
   "docs/guides/routing.md",
   "docs/guides/people.md",

@@ -1,4 +1,4 @@
-/** OpenAI's chat completions as types: requests, answers and chunks. `completions.ts` has the schemas. */
+/** Requests and answers of chat completions, whole and streamed: the form that all model calls have inside. */
 
 /** A call of a function. `extra_content` is its provider's own data and must be sent back unchanged. */
 export interface ToolCall {
