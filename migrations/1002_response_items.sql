@@ -1,5 +1,4 @@
 -- Output items of the Responses API, which a later request may refer to by their id for a day.
-
 create table response_item (
   user_id uuid not null,
   id text not null,

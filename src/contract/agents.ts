@@ -12,7 +12,8 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
-import { chatResponseSchema, countedFields } from "./completions.ts";
+import { chatResponseSchema } from "./completions.ts";
+import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
 import {
   dayOfMonthSchema,

@@ -1,5 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import { untilTurn } from "../platform/event-loop-turn.ts";
 import { needs } from "./caller.ts";
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { failures, json, jsonBody, tokensSchema } from "./common.ts";

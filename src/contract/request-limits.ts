@@ -83,4 +83,3 @@ async function wideObject(value: object): Promise<(string | number)[] | null> {
 function pathOf({ key, within }: Place): (string | number)[] {
   return within === null ? [] : [...pathOf(within), key];
 }
-
