@@ -91,7 +91,7 @@ function readable(body: Body): Body {
  */
 function withinCap(body: Body, { request, cap }: { request: ChatRequest; cap: number }): Body {
   const { thinking, ...rest } = body;
-  if (fieldsOf(thinking).type !== "enabled") return { ...body, max_tokens: cap };
+  if (fieldsOf(thinking).type !== "enabled") return body;
   const own = Number(fieldsOf(request.thinking).budget_tokens ?? Infinity);
   const budget_tokens = own < cap ? own : Math.min(Number(fieldsOf(thinking).budget_tokens ?? 0), Math.floor(cap / 2));
   const thinks = budget_tokens >= LEAST_THINKING_TOKENS && !isWithoutThought(body.messages);

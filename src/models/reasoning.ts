@@ -56,9 +56,18 @@ function returned(details: unknown, { id, kind }: Target): ReasoningDetail[] | u
   const kept = (details as (Partial<ReasoningDetail> | null)[]).filter((detail) => {
     if (typeof detail !== "object" || detail === null) return false;
     if (detail.model != null && detail.model !== id) return false;
-    return reasoning_format === null || detail.format == null || detail.format === reasoning_format;
+    // A provider without a format of its own checks its own details.
+    if (reasoning_format === null) return true;
+    return isWellFormed(detail) && (detail.format == null || detail.format === reasoning_format);
   });
   return kept.length === 0 ? undefined : (kept as ReasoningDetail[]);
+}
+
+/** The texts are texts: a converter would fail at anything else, as if the provider had failed. */
+function isWellFormed({ type, index, ...texts }: Partial<ReasoningDetail>): boolean {
+  const { text, summary, signature, data, id } = texts;
+  const are_texts = [text, summary, signature, data, id].every((value) => value == null || typeof value === "string");
+  return are_texts && typeof type === "string" && (index == null || typeof index === "number");
 }
 
 /** Only Gemini signs its calls. An OpenAI-compatible provider gets what it sent. */

@@ -82,6 +82,7 @@ describe("an agent", () => {
         max_cost_tokens_per_month: null,
         max_consecutive_failures: 5,
       },
+      model_settings: { temperature: null, top_p: null, reasoning_effort: null, max_output_tokens: null },
       secrets_used: [],
     });
     expect((await user.get(`/api/v1/agents/${id}`)).body).toEqual({ id, created_at, updated_at, ...rest });

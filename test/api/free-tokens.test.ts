@@ -108,7 +108,6 @@ describe("a paid option at the plain rate", () => {
   const options: [string, object][] = [
     ["service_tier", { service_tier: "priority" }],
     ["web_search_options", { web_search_options: {} }],
-    ["models", { models: ["dear/model"] }],
     ["fallbacks", { fallbacks: ["dear/model"] }],
     ["modalities", { modalities: ["audio"] }],
     ["best_of", { best_of: 5 }],

@@ -17,15 +17,9 @@ const PAGE = `<p>${"The harbour has nine berths, and the seventh is free. ".repe
 beforeAll(async () => {
   site = await startSite(Object.fromEntries(Array.from({ length: STEPS }, (_, n) => [`/page${n}`, { body: PAGE }])));
   upstream = await startUpstream();
-  const config = nativeConfig(upstream);
-  const models = config.models.map((model) =>
-    model.id === "native/anthropic"
-      ? { ...model, upstream_usd_per_million: { input: 2, cached_input: 0.2, cache_write: 2.5, output: 10 } }
-      : model,
-  );
   service = await startService({
     env: { ...NATIVE_ENV, PURSER_EGRESS_ALLOW: site.host },
-    config: { ...config, models },
+    config: nativeConfig(upstream),
   });
 });
 afterAll(async () => {

@@ -125,6 +125,25 @@ test("of a call that comes back its provider gets what it signed, and nothing th
   ]);
 });
 
+test.each(["openai", "anthropic", "google"] as const)(
+  "reasoning that %s cannot have made is dropped (attack: a malformed request that looks like the provider's failure)",
+  (kind) => {
+    const malformed = [
+      null,
+      5,
+      "x",
+      {},
+      { type: "reasoning.text", text: {}, signature: [] },
+      { type: 1, data: 2, id: 3 },
+    ];
+    for (const reasoning_details of [malformed, "x", {}, 7]) {
+      const [answer] = forwarded({ messages: [{ role: "assistant", content: "a", reasoning_details }] }, { kind })
+        .messages as object[];
+      expect(answer).toEqual({ role: "assistant", content: "a" });
+    }
+  },
+);
+
 test("the operator's forward lets exactly its fields through, whatever their value", () => {
   const forward = ["service_tier", "metadata"];
   const fields = { service_tier: "priority", metadata: { a: "b" } };
