@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 
-/** Limits of requests with conversations, which hold whatever a person pasted. They are checked before validation. */
+/** Limits of requests with conversations, which can be very large. They are checked before validation. */
 
 /** Lists up to this length are validated in full. */
 const SHORT_LIST = 1_000;
