@@ -1,7 +1,7 @@
 import { z } from "@hono/zod-openapi";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 
-/** Limits of requests with conversations, which hold long texts that people paste. They are checked before validation. */
+/** Limits of requests with conversations, which can be very large. They are checked before validation. */
 
 /** Lists up to this length are validated in full. */
 const SHORT_LIST = 32;

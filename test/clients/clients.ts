@@ -21,7 +21,7 @@ import { type Place, PROGRAMS, type Program } from "./programs.ts";
 const { values } = parseArgs({ options: { only: { type: "string" }, folder: { type: "string" } } });
 const MODEL = "lab/plain";
 const ADMIN = "operator-key-of-the-clients";
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
 const ANSWER = "hello from upstream";
 const CASES = ["stream", "tool call", "usage", "402", "cut stream"] as const;
 type Case = (typeof CASES)[number];
@@ -104,7 +104,7 @@ async function newUser(tokens: number): Promise<{ id: string; key: string }> {
   return { id: user.id, key: api_key.key };
 }
 
-/** What was charged, once nothing is held any more. */
+/** The charges of a key, when no tokens are held. */
 async function charged(key: string): Promise<number> {
   for (let left = 100; left > 0; left -= 1) {
     const me = (await (

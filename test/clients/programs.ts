@@ -168,6 +168,7 @@ for (;;) {
         ANTHROPIC_SMALL_FAST_MODEL: model,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
         DISABLE_AUTOUPDATER: "1",
+        CLAUDE_CODE_MAX_RETRIES: "1",
       },
     }),
   },

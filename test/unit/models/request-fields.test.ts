@@ -36,7 +36,6 @@ describe("an option with a price of its own is rejected by name, for every kind 
     ["modalities", ["text", "audio"]],
     ["audio", { voice: "alloy", format: "wav" }],
     ["best_of", 20],
-    ["n", 2],
     ["store", true],
     ["min_tokens", 100_000],
     ["api_base", "http://169.254.169.254"],
