@@ -19,22 +19,22 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
     ledger: (crossing: Crossing, tx: Tx) => notices.emit(thresholdNotice(crossing), tx),
     billing: (renewal: Renewal, tx: Tx) => notices.emit(renewalNotice(renewal), tx),
     vault: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
-    async runs(event: RunFailed | SchedulePaused, tx: Tx): Promise<void> {
-      const notice = runFailureNotice(event);
-      if (notice !== null) await notices.emit(notice, tx);
+    schedules: (pause: SchedulePaused, tx: Tx) => notices.emit(pauseNotice(pause), tx),
+    /** A chat's failure is already in its answer. */
+    runs: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {
+      if (trigger !== "chat") await notices.emit(runFailureNotice({ ...failure, trigger }), tx);
     },
   };
 }
 
-/** Returns null for a chat run: its failure is already in the chat's answer. */
-function runFailureNotice(event: RunFailed | SchedulePaused): NewNotice | null {
-  const { user_id, agent_id } = event;
-  if (event.kind === "schedule_paused") {
-    // A paused schedule cannot pause again, so each pause gets its own key.
-    return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason: event.reason } };
-  }
-  const { run_id, trigger, error } = event;
-  if (trigger === "chat") return null;
+/** A paused schedule cannot pause again, so each pause gets its own key. */
+function pauseNotice({ user_id, agent_id, reason }: SchedulePaused): NewNotice {
+  return { user_id, event: "schedule.paused", dedupe_key: newId(), data: { agent_id, reason } };
+}
+
+type AttendedRun = Omit<RunFailed, "trigger"> & { trigger: Exclude<RunFailed["trigger"], "chat"> };
+
+function runFailureNotice({ user_id, agent_id, run_id, trigger, error }: AttendedRun): NewNotice {
   const error_message = error.message.slice(0, MESSAGE_CHARS).toWellFormed();
   const data = { agent_id, run_id, trigger, error_code: error.code, error_message };
   return { user_id, event: "run.failed", dedupe_key: run_id, data };

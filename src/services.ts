@@ -173,8 +173,8 @@ function createAgentWork(deps: AgentWorkDeps) {
   const { db, clock, outbound, metrics } = deps.base;
   const sanitizer = createSanitizer({ threads: 2 });
   const { webhook_keys } = deps;
-  const tools = createTools({ outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
-  const schedules = createSchedules({ db, clock, notify: notify.runs });
+  const tools = createTools({ clock, outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
+  const schedules = createSchedules({ db, clock, notify: notify.schedules });
   const schedule_keys = createScheduleKeys({
     ...{ clock, store: createAgentsStore(db), schedules, ledger, keysOf: accounts.keysOf, log },
     cancelOfKey: (tx, user_id, api_key_id) => runs.cancelOfKey(tx, user_id, api_key_id),

@@ -1,3 +1,4 @@
+import { FINISHED } from "../../src/runs/run-state.ts";
 import type { BenchService } from "../support/service.ts";
 import type { CrashUser, Seen } from "./callers.ts";
 import { costOf } from "./upstream.ts";
@@ -162,7 +163,7 @@ function runsOf(service: BenchService, user: CrashUser): Promise<Run[]> {
 }
 
 function isOpen(status: string): boolean {
-  return !["succeeded", "failed", "cancelled"].includes(status);
+  return !FINISHED.some((finished) => finished === status);
 }
 
 async function all<Row>(service: BenchService, user: CrashUser, path: string, name: string): Promise<Row[]> {

@@ -1,4 +1,5 @@
 import type { RunDetail } from "../../src/contract/runs.ts";
+import { FINISHED } from "../../src/runs/run-state.ts";
 import type { BenchService } from "../support/service.ts";
 import { inParallel, type LoadedAgent } from "./load.ts";
 
@@ -20,7 +21,6 @@ export interface Told {
 }
 
 const POLL_MS = 250;
-const ENDED = ["succeeded", "failed", "cancelled"];
 
 /** Waits until no run of these agents is open. Returns the runs still open at the deadline. */
 export async function untilEnded(
@@ -32,7 +32,7 @@ export async function untilEnded(
   await inParallel(agents, async ({ user, id, label }) => {
     for (;;) {
       const runs = await listed<RunDetail>(service, user.key, `/api/v1/agents/${id}/runs`, "runs");
-      const left = runs.filter(({ status }) => !ENDED.includes(status));
+      const left = runs.filter(({ status }) => !FINISHED.includes(status));
       if (left.length === 0) return;
       if (performance.now() > deadline_ms) {
         open.push(...left.map((run) => `run ${run.id} of ${label} is still ${run.status}`));

@@ -3,6 +3,7 @@ import { asProblem } from "./api/problem.ts";
 import { profileQuery, queryClient } from "./api/queries.ts";
 import { Layout } from "./layout.tsx";
 import { lazyPage } from "./lazy-page.ts";
+import { FILTER_STATUSES } from "./run-words.ts";
 import { ConsoleProblem, NotFound, PageProblem } from "./ui/problem.tsx";
 
 /** Every page with its address. The address holds the filters and tabs of a page, so a person can bookmark and share it. */
@@ -98,7 +99,7 @@ const agent = createRoute({
   component: page(() => import("./pages/agent.tsx"), "AgentPage"),
   validateSearch: (search: Search) => ({
     ...choice(search, "tab", ["runs", "schedule", "settings"]),
-    ...choice(search, "status", ["queued", "running", "succeeded", "failed", "cancelled"]),
+    ...choice(search, "status", FILTER_STATUSES),
     ...choice(search, "trigger", ["schedule", "manual", "chat"]),
   }),
 });

@@ -1,10 +1,28 @@
+import type { Run } from "./api/queries.ts";
 import { words } from "./format.ts";
+import type { Tone } from "./ui/basics.tsx";
 
 /** Plain words for the API's codes about runs. */
 
-const ENDED: ReadonlySet<string> = new Set(["succeeded", "failed", "cancelled"]);
+export type RunStatus = Run["status"];
+
+/** Every status of a run: whether it is final, its tone, and whether the list of runs can be filtered by it. */
+export const RUN_STATUSES: Readonly<Record<RunStatus, { ended: boolean; tone: Tone; filter: boolean }>> = {
+  queued: { ended: false, tone: "neutral", filter: true },
+  running: { ended: false, tone: "accent", filter: true },
+  cancelling: { ended: false, tone: "warn", filter: false },
+  succeeded: { ended: true, tone: "good", filter: true },
+  failed: { ended: true, tone: "bad", filter: true },
+  cancelled: { ended: true, tone: "neutral", filter: true },
+};
+
+/** The statuses of the filter, in the order of a run's life. */
+export const FILTER_STATUSES = (Object.keys(RUN_STATUSES) as RunStatus[]).filter(
+  (status) => RUN_STATUSES[status].filter,
+);
+
 /** Whether the status is final. */
-export const hasEnded = (status: string): boolean => ENDED.has(status);
+export const hasEnded = (status: RunStatus): boolean => RUN_STATUSES[status].ended;
 
 const FAILURES: Record<string, string> = {
   timeout: "it took too long",

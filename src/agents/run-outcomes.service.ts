@@ -50,7 +50,8 @@ export function createRunOutcomes(deps: {
     const counted = await lockCounted(tx, ending.filter(isCounted));
     return async (ended) => {
       for (const run of ended) {
-        if (isCounted(run) && counted.has(run.agent_id) && run.status !== "cancelled") await applyOutcome(tx, run);
+        const has_outcome = run.status === "succeeded" || run.status === "failed";
+        if (isCounted(run) && counted.has(run.agent_id) && has_outcome) await applyOutcome(tx, run);
       }
     };
   };

@@ -7,7 +7,10 @@ import type { Log } from "./log.ts";
 /** A source of work that falls due at instants of the domain's time: expiries, renewals, schedules. */
 export interface DueSource {
   readonly name: string;
-  /** The next instant up to `until` at which work falls due; null when there is none. */
+  /**
+   * The next instant up to `until` at which work falls due; null when there is none. A source of work that has no due
+   * instants (a repeated check) always returns null: a settable clock then does not stop for it.
+   */
   nextDueAt(until: Instant): Promise<Instant | null>;
   /** Carries out all work that is due at the clock's present instant. Idempotent, and safe on several nodes at once. */
   carryOut(): Promise<void>;

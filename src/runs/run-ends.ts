@@ -20,7 +20,10 @@ export interface RunEndDeps {
   onRunEnd: OnRunEnd;
 }
 
-/** Ends runs together with the effects on other modules. */
+/**
+ * Ends runs together with the effects on other modules. A queued run that is cancelled has no such effects and does not
+ * come here.
+ */
 export function createRunEnds(deps: RunEndDeps & { db: Db; clock: Clock; signals: RunSignals }) {
   const { db, clock, notify, onRunEnd, signals } = deps;
   /**

@@ -43,6 +43,9 @@ export const CLAIMED: readonly RunStatus[] = ["running", "cancelling"];
 /** Statuses of runs that have not ended. */
 export const UNFINISHED: readonly RunStatus[] = ["queued", ...CLAIMED];
 
+/** Final statuses. */
+export const FINISHED: readonly RunStatus[] = ["succeeded", "failed", "cancelled"];
+
 /** The statuses as an SQL list for `in`. */
 export function sqlList(statuses: readonly RunStatus[]): string {
   return `(${statuses.map((status) => `'${status}'`).join(", ")})`;

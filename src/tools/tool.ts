@@ -1,5 +1,6 @@
 import type { ToolContract } from "../contract/tools/fields.ts";
 import type { ToolName } from "../contract/tools.ts";
+import type { Clock } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import type { CredentialsDeps } from "./credentials.ts";
@@ -15,6 +16,8 @@ export type Effect = "none" | "idempotent" | "unknown";
 
 /** The services that tools need. */
 export interface ToolDeps extends CredentialsDeps, SafetyDeps {
+  /** The domain's time, which operators and tests can set. */
+  clock: Clock;
   outbound: Outbound;
   webhook_keys: Pick<WebhookKeys, "keyOf">;
   log: Pick<Log, "error" | "warn">;

@@ -1,5 +1,6 @@
 import { newConfig } from "../../src/agents/agent-config.ts";
 import type { ToolsConfig } from "../../src/contract/tools.ts";
+import { createSystemClock } from "../../src/platform/clock.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createOutbound, type Outbound, type OutboundRequest } from "../../src/platform/outbound.ts";
 import { OutboundError } from "../../src/platform/outbound-errors.ts";
@@ -59,6 +60,7 @@ export async function obedientRun(ordeal: Ordeal): Promise<{ sent: Sent[]; steps
   const sent: Sent[] = [];
   const { vault } = heldSecrets(ordeal.secrets);
   const tools = createTools({
+    clock: createSystemClock(),
     outbound: watched(ordeal, sent),
     sanitizer: { of: () => blind },
     webhook_keys: { keyOf: async () => ({ key: "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", created_at: "" }) },

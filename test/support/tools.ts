@@ -1,3 +1,4 @@
+import { createSystemClock } from "../../src/platform/clock.ts";
 import { createLog } from "../../src/platform/log.ts";
 import { createOutbound } from "../../src/platform/outbound.ts";
 import type { Resolve } from "../../src/platform/resolver.ts";
@@ -51,6 +52,7 @@ export function toolsWith(deps: {
     ...(scanner === undefined ? {} : { scanner }),
   });
   const tools = createTools({
+    clock: createSystemClock(),
     outbound,
     sanitizer: deps.sanitizer ?? sanitizer,
     webhook_keys: { keyOf: async () => key },

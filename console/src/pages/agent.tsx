@@ -5,6 +5,7 @@ import { call } from "../api/client.ts";
 import { type Agent, agentQuery, occurrencesQuery, type Run, runsQuery, stale } from "../api/queries.ts";
 import { ago, duration, instant, number } from "../format.ts";
 import { AgentSettings } from "../parts/agent-settings.tsx";
+import { FILTER_STATUSES } from "../run-words.ts";
 import { OWN_ZONE, scheduleInWords, wallTime, zoneName } from "../schedule-words.ts";
 import { Badge, Button, buttonClass, Callout, Card, Empty, PageHeader, Status, Tabs } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
@@ -162,10 +163,7 @@ const runColumns = (id: string): Column<Run>[] => [
 ];
 
 const ANY = ["", "any"] as const;
-const STATUSES = [
-  ANY,
-  ...(["queued", "running", "succeeded", "failed", "cancelled"] as const).map((status) => [status, status] as const),
-];
+const STATUSES = [ANY, ...FILTER_STATUSES.map((status) => [status, status] as const)];
 const TRIGGERS = [ANY, ["manual", "you"], ["schedule", "schedule"], ["chat", "chat"]] as const;
 
 function Runs({ id, onRun, busy }: { id: string; onRun: () => void; busy: boolean }) {

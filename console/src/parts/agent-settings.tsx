@@ -7,15 +7,19 @@ import { Button, Card, Facts } from "../ui/basics.tsx";
 import { Copyable } from "../ui/copy.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 
-/** Each enabled tool in one line. */
-function toolsInWords({ web_fetch, send_webhook, mcp }: Agent["tools_config"]): string[] {
-  const tools: string[] = [];
+/** Each enabled tool in one line. A tool without a sentence of its own is named. */
+function toolsInWords({ web_fetch, send_webhook, mcp, ...others }: Agent["tools_config"]): string[] {
+  const tools = Object.entries(others).flatMap(([name, settings]) => (isEnabled(settings) ? [name] : []));
   if (web_fetch?.enabled === true) tools.push(`reads ${web_fetch.hosts?.join(", ") ?? "any public site"}`);
   if (send_webhook?.enabled === true) tools.push(`sends webhooks to ${send_webhook.urls?.join(", ")}`);
   for (const { name, tools: offered, effects } of mcp?.enabled === true ? (mcp.servers ?? []) : []) {
     tools.push(`uses ${offered?.join(", ") ?? "all tools"} of ${name}${effects === "none" ? ", read only" : ""}`);
   }
   return tools;
+}
+
+function isEnabled(settings: unknown): boolean {
+  return (settings as { enabled?: boolean } | undefined)?.enabled === true;
 }
 
 /** An agent's configuration. */

@@ -1,5 +1,6 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import type { ButtonHTMLAttributes, ReactNode } from "react";
+import { RUN_STATUSES, type RunStatus } from "../run-words.ts";
 import { Icon, type IconName } from "./icons.tsx";
 
 /** Basic parts of every page. */
@@ -137,11 +138,10 @@ export function Badge({ tone = "neutral", children }: { tone?: Tone; children: R
   );
 }
 
-const RUN_TONES: Record<string, Tone> = { running: "accent", cancelling: "warn", succeeded: "good", failed: "bad" };
-/** The status of a run or a step. */
-export function Status({ status }: { status: string }) {
+/** The status of a run or a step: a step's statuses are among a run's. */
+export function Status({ status }: { status: RunStatus }) {
   return (
-    <Badge tone={RUN_TONES[status] ?? "neutral"}>
+    <Badge tone={RUN_STATUSES[status].tone}>
       {(status === "running" || status === "cancelling") && <Spinner className="size-3" />}
       {status}
     </Badge>
