@@ -43,6 +43,7 @@ const ENTRANCES = new Set([
   "main.ts",
   "audit.ts",
   "rotate-keys.ts",
+  "catalogue.ts",
   "sanitize.ts",
 ]);
 

@@ -2,7 +2,6 @@ import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { instantOf } from "../platform/clock.ts";
 import type { CatalogueEntry, PartTokens } from "./models.types.ts";
-import { upstreamRateOfPrice } from "./pricing.ts";
 
 /**
  * The catalogue: models of public providers with the prices and limits that their providers publish. It is data:
@@ -124,7 +123,7 @@ function checkEntry({ id, context_window, max_output_tokens, prices: dated }: Ca
       throw new CatalogueError(`${id}: tiers must be in ascending order of above_input_tokens`);
     }
     for (const each of [usd_per_million, ...tiers]) {
-      const [input, output] = [upstreamRateOfPrice(each.input), upstreamRateOfPrice(each.output)];
+      const [input, output] = [Number(each.input), Number(each.output)];
       const is_free = input === 0 && output === 0;
       if (!is_free && output <= input) throw new CatalogueError(`${id}: output must cost more than input (or both 0)`);
     }

@@ -127,7 +127,7 @@ export interface RateTier extends ClassRates {
   above_input_tokens: number;
 }
 
-/** The rates of a model: those of short requests, and the tiers for longer ones in ascending order. */
+/** The rates of a model: for short requests, and in tiers for longer ones, in ascending order. */
 export interface Rates extends ClassRates {
   tiers: readonly RateTier[];
 }
@@ -141,7 +141,7 @@ export interface DatedRates extends Rates {
 /** A model on offer, with the rates that are in force. A change of its rates is a new object. */
 export interface Model extends Rates {
   id: string;
-  /** Names the price list in force: the rates of all models on offer. */
+  /** Names the price list in force: the rates of all models of the configuration. */
   price_version: string;
   /**
    * The provider's prices for the operator, before the margin, in millionths of a micro-dollar per raw token, which is

@@ -66,7 +66,7 @@ interface InputBound extends Pick<ProviderRequest, "cache_writes"> {
   input_tokens: number;
 }
 
-/** The rates of a request with this much input: those of the highest tier below it, or the model's own. */
+/** The rates of a request with this much input: from the highest tier below it, otherwise the model's own. */
 export function ratesFor(rates: Rates, input_tokens: number): ClassRates {
   return rates.tiers.findLast((tier) => input_tokens > tier.above_input_tokens) ?? rates;
 }

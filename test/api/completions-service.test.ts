@@ -49,10 +49,18 @@ beforeAll(async () => {
     cache_write_1h_rate_micro: null,
     tiers: [],
     prices: [],
-    upstream: null,
+    upstream: {
+      ...{ input_rate_micro: 2_000_000, cached_input_rate_micro: 200_000, output_rate_micro: 10_000_000 },
+      ...{ cache_write_rate_micro: 2_500_000, cache_write_1h_rate_micro: null, tiers: [] },
+    },
     tier: null,
   };
-  const config = { providers: [provider], models: [model], margin: 1, provider_keys: {} };
+  const config = {
+    providers: [provider],
+    models: [model, { ...model, id: "lab/unpriced", upstream: null }],
+    margin: 1,
+    provider_keys: {},
+  };
   const meansOf = async () => ({ may_subscribe: true, overage: "never" as const });
   completions = createCompletions({
     models: createModels({ config }),
@@ -98,6 +106,30 @@ it("a rider is made from the answer and what it costs, and settles with it", asy
   expect(settlement).toBe("settled");
   expect(seen).toEqual({ text: "hello from upstream", cost: 8 });
   expect(await ledger.standing(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
+});
+
+it("each usage event has what the call cost the operator, by the provider's prices; null where they are unknown", async () => {
+  const details = { prompt_tokens_details: { cached_tokens: 600, cache_write_tokens: 300 } };
+  upstream.answer(completion("x", { prompt_tokens: 1_000, completion_tokens: 10, ...details }));
+  const [known, unknown] = [newId(), newId()];
+  await completions.complete(callOf({ hold_id: known }));
+  const request = { ...callOf().request, model: "lab/unpriced" };
+  await completions.complete(callOf({ hold_id: unknown, request }));
+  const costs = await db.query({
+    text: "select hold_id, cost, upstream_cost_micro_usd from usage_event where user_id = $1 order by hold_id",
+    values: [user_id],
+  });
+  // 100 × $2 + 600 × $0.20 + 300 × $2.50 + 10 × $10 a million; flat, each token of input is billed at a quarter.
+  expect(costs).toEqual([
+    { hold_id: known, cost: 263, upstream_cost_micro_usd: 1_170 },
+    { hold_id: unknown, cost: 263, upstream_cost_micro_usd: null },
+  ]);
+  const [day] = await db.query({
+    text: "select cache_write_tokens, upstream_cost_micro_usd from usage_daily where user_id = $1 and model = 'lab/small'",
+    values: [user_id],
+  });
+  expect(day).toEqual({ cache_write_tokens: 300, upstream_cost_micro_usd: 1_170 });
+  expect(await ledger.audit()).toMatchObject({ ok: true });
 });
 
 it("a rider that refuses leaves nothing charged and says so", async () => {

@@ -72,6 +72,34 @@ describe("starting (contract 1)", () => {
     expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
   });
 
+  it("reloads PURSER_CONFIG on SIGHUP, and stays as it is when the file has a fault", async () => {
+    const file = join(folder, "reloaded.json");
+    const model = { provider: "lab", provider_model: "a", context_window: 1000, max_output_tokens: 100 };
+    const write = (...ids: string[]) => {
+      const providers = [{ name: "lab", kind: "openai-compatible", base_url: "http://127.0.0.1:9/v1" }];
+      const models = ids.map((id) => ({ ...model, id, input_rate: id === "lab/bad" ? -1 : 1, output_rate: 2 }));
+      writeFileSync(file, JSON.stringify({ providers, models }));
+    };
+    write("lab/a");
+    const child = start({ ...place(), PURSER_ADMIN_KEY: ADMIN_KEY, PURSER_CONFIG: file, LOG_LEVEL: "info" });
+    const url = await child.listening;
+    const { api_key } = await asOperator(url, "POST", "/api/v1/admin/users", { email: "reload@example.com" });
+    const ids = async () => {
+      const response = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${api_key.key}` } });
+      return (await response.json()).data
+        .map(({ id }: { id: string }) => id)
+        .filter((id: string) => id !== "purser/rehearsal");
+    };
+    expect(await ids()).toEqual(["lab/a"]);
+    write("lab/a", "lab/b");
+    child.signal("SIGHUP");
+    await expect.poll(ids).toEqual(["lab/a", "lab/b"]);
+    write("lab/bad");
+    child.signal("SIGHUP");
+    await expect.poll(child.stderr).toMatch(/input_rate must not be negative.*the reload was rejected/);
+    expect(await ids()).toEqual(["lab/a", "lab/b"]);
+  });
+
   it.runIf(inject("storage").kind === "embedded")("keeps a password at the full cost of scrypt", async () => {
     const child = start(place());
     const url = await child.listening;

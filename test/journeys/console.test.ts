@@ -3,7 +3,10 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
-import { completion, ended, startUpstream, type Upstream } from "../support/upstream.ts";
+import { completion, ended, startUpstream, type Upstream, USAGE } from "../support/upstream.ts";
+
+/** 4 of the prompt's tokens come from the provider's cache, 2 are written to it. */
+const CACHED = { ...USAGE, prompt_tokens_details: { cached_tokens: 4, cache_write_tokens: 2 } };
 
 let browser: Browser;
 let upstream: Upstream;
@@ -18,6 +21,7 @@ beforeAll(async () => {
   [browser, upstream] = await Promise.all([startChromium(), startUpstream()]);
   service = await startService({
     config: {
+      cache_pricing: "provider",
       providers: [{ name: "lab", kind: "openai-compatible", base_url: upstream.url }],
       models: [
         {
@@ -26,6 +30,8 @@ beforeAll(async () => {
           provider_model: "small",
           name: "Lab small",
           input_rate: 1,
+          cached_input_rate: 0.5,
+          cache_write_rate: 1.5,
           output_rate: 2,
           trial_eligible: true,
           context_window: 32_000,
@@ -45,7 +51,7 @@ afterAll(async () => {
 
 beforeEach(async () => {
   complaints = [];
-  upstream.answer(completion());
+  upstream.answer(completion("hello from upstream", CACHED));
   context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB" });
   context.setDefaultTimeout(30_000);
   context.on("weberror", (error) => complaints.push(error.error().message));
@@ -90,14 +96,14 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByLabel("Name", { exact: true }).fill("Morning reader");
   await page.getByLabel("Task of each run").fill("Tell me what matters.");
   await page.getByRole("switch", { name: "Choose the model for each run" }).click();
-  await choose(page.getByLabel("Model", { exact: true }), "Lab small · 1 in, 2 out");
+  await choose(page.getByLabel("Model", { exact: true }), "Lab small · 1 in, 0.5 cached, 2 out");
   await page.getByRole("button", { name: "Create agent" }).click();
   await page.getByRole("heading", { name: "Morning reader", level: 1 }).waitFor();
 
   const gate = Promise.withResolvers<void>();
   upstream.answer(async (response, request) => {
     await gate.promise;
-    await completion("Nothing much happened.")(response, request);
+    await completion("Nothing much happened.", CACHED)(response, request);
   });
   await page.getByRole("button", { name: "Run now" }).click();
   await page.getByRole("heading", { name: "Run of Morning reader" }).waitFor();
@@ -148,8 +154,10 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
   await page.getByRole("row", { name: /lab\/small/ }).waitFor();
   await page.getByRole("link", { name: /^Explain line/ }).click();
   const why = page.getByRole("dialog", { name: "Cost explained" });
-  await why.getByRole("row", { name: /^Input / }).waitFor();
-  expect((await why.getByRole("row").allTextContents()).join(" ")).toMatch(/Output\d+2\d+ Billed\d+/);
+  await why.getByRole("row", { name: /^Input \d/ }).waitFor();
+  const rows = (await why.getByRole("row").allTextContents()).join(" ");
+  expect(rows).toContain("Input from the provider's cache40.52 Input written to the provider's cache21.53");
+  expect(rows).toMatch(/Output\d+2\d+ Billed\d+/);
   expect(page.url()).toContain("why=");
   await page.keyboard.press("Escape");
   await why.waitFor({ state: "detached" });

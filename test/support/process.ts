@@ -14,9 +14,10 @@ export interface RunningProcess {
   listening: Promise<string>;
   /** What it has written so far. */
   stdout(): string;
+  stderr(): string;
   /** Resolves when it has ended. */
   ended: Promise<{ code: number | null; stdout: string; stderr: string }>;
-  signal(name: "SIGTERM" | "SIGKILL"): void;
+  signal(name: "SIGTERM" | "SIGKILL" | "SIGHUP"): void;
 }
 
 /** Starts `node src/main.ts` as `npm start` does, with these variables and no others. */
@@ -40,7 +41,7 @@ export function startProcess(env: Record<string, string>): RunningProcess {
   });
   // Who waits for the end alone must not be told of a rejection that nobody handles.
   listening.catch(() => {});
-  return { listening, stdout: () => stdout, ended, signal: (name) => void child.kill(name) };
+  return { listening, stdout: () => stdout, stderr: () => stderr, ended, signal: (name) => void child.kill(name) };
 }
 
 /** `npm run -s sanitize`: lines in, answers out, in order. */

@@ -139,10 +139,11 @@ function Editor({ agent }: { agent: Agent | null }) {
 
 function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
   const { data: models } = useQuery(modelsQuery);
-  const options = (models ?? []).map(
-    ({ id, name, input_rate, output_rate, trial_eligible }) =>
-      [id, `${name} · ${input_rate} in, ${output_rate} out${trial_eligible ? "" : " · not in the trial"}`] as const,
-  );
+  const options = (models ?? []).map(({ id, name, input_rate, cached_input_rate, output_rate, trial_eligible }) => {
+    const cached = cached_input_rate === input_rate ? "" : `, ${cached_input_rate} cached`;
+    const rates = `${input_rate} in${cached}, ${output_rate} out`;
+    return [id, `${name} · ${rates}${trial_eligible ? "" : " · not in the trial"}`] as const;
+  });
   return (
     <Card title="Model">
       <div className="space-y-4">

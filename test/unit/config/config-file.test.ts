@@ -162,3 +162,79 @@ describe("anything else that is wrong is refused with its line and the reason", 
     expect(() => parse(text)).toThrow(expected);
   });
 });
+
+describe("prices by class", () => {
+  test("rates, tiers, dated prices and the upstream's prices are read exactly", () => {
+    const [model] = parse(
+      fileWith({
+        ...{ cached_input_rate: "0.025", cache_write_rate: "0.3125", cache_write_1h_rate: "0.5" },
+        tiers: "[{ above_input_tokens: 200000, input_rate: 0.5, output_rate: 2 }]",
+        prices:
+          "[{ valid_from: 2026-12-01, valid_until: 2027-01-01T09:00:00+09:00, input_rate: 0.1, output_rate: 0.5 }]",
+        upstream_usd_per_million: "{ input: 0.4, cached_input: 0.04, cache_write: 0.5, output: 2 }",
+      }),
+    ).models;
+    const own = {
+      cached_input_rate_micro: 25_000,
+      cache_write_rate_micro: 312_500,
+      cache_write_1h_rate_micro: 500_000,
+    };
+    const none = { cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null };
+    expect(model).toMatchObject({
+      ...{ input_rate_micro: 250_000, output_rate_micro: 1_250_000, ...own },
+      // A tier has the model's rates for the classes that it does not name.
+      tiers: [{ above_input_tokens: 200_000, input_rate_micro: 500_000, output_rate_micro: 2_000_000, ...own }],
+      prices: [
+        {
+          ...{ valid_from: "2026-12-01T00:00:00.000Z", valid_until: "2027-01-01T00:00:00.000Z" },
+          ...{ input_rate_micro: 100_000, output_rate_micro: 500_000, ...none, tiers: [] },
+        },
+      ],
+      // Micro-dollars per million tokens.
+      upstream: {
+        ...{ input_rate_micro: 400_000, cached_input_rate_micro: 40_000, cache_write_rate_micro: 500_000 },
+        ...{ cache_write_1h_rate_micro: null, output_rate_micro: 2_000_000, tiers: [] },
+      },
+    });
+  });
+
+  test.each<[changes: Record<string, string>, reason: string]>([
+    [{ cache_write_rate: "-1" }, "models[0].cache_write_rate must not be negative"],
+    [
+      { tiers: "[{ above_input_tokens: 9, input_rate: 2 }]" },
+      "models[0].tiers[0].output_rate must be above input_rate",
+    ],
+    [{ tiers: "[{ above_input_tokens: 0 }]" }, "models[0].tiers[0].above_input_tokens must be at least 1"],
+    [
+      { tiers: "[{ above_input_tokens: 9 }, { above_input_tokens: 9 }]" },
+      "models[0].tiers[1].above_input_tokens must be above that of the tier before",
+    ],
+    [{ tiers: "[{ above_input_tokens: 9, rate: 2 }]" }, "models[0].tiers[0].rate is an unknown key"],
+    [
+      { prices: "[{ valid_from: soon, input_rate: 1, output_rate: 2 }]" },
+      "models[0].prices[0].valid_from must be a day",
+    ],
+    [
+      { prices: "[{ valid_from: 2027-01-01, valid_until: 2026-01-01, input_rate: 1, output_rate: 2 }]" },
+      "models[0].prices[0].valid_until must be after valid_from",
+    ],
+    [{ prices: "[{ input_rate: 2, output_rate: 1 }]" }, "models[0].prices[0].output_rate must be above input_rate"],
+    [{ upstream_usd_per_million: "{ input: -1, output: 1 }" }, "models[0].upstream_usd_per_million.input must not be"],
+    [{ upstream_usd_per_million: "{ input: 1 }" }, "models[0].upstream_usd_per_million.output is missing"],
+  ])("%j is rejected: %s", (changes, reason) => {
+    expect(() => parse(fileWith(changes))).toThrow(reason);
+  });
+
+  test("cache_pricing is flat unless the operator chooses provider", () => {
+    expect(parse("").cache_pricing).toBe("flat");
+    expect(parse("cache_pricing: provider").cache_pricing).toBe("provider");
+    expect(() => parse("cache_pricing: cheap")).toThrow("cache_pricing must be flat or provider");
+  });
+
+  test("a catalogue is a path, or a path and a mode", () => {
+    expect(parse("").catalogue).toBeNull();
+    expect(parse("catalogue: a.json").catalogue).toEqual({ file: "a.json", mode: "extend" });
+    expect(parse("catalogue: { file: a.json, mode: replace }").catalogue).toEqual({ file: "a.json", mode: "replace" });
+    expect(() => parse("catalogue: { file: a.json, mode: merge }")).toThrow("catalogue must be the path of a file");
+  });
+});

@@ -5,6 +5,7 @@ import {
   affordableOutputTokens,
   costMultiplier,
   costTokens,
+  flatRates,
   rateOf,
   rateOfPrice,
   worstCaseTokens,
@@ -82,6 +83,103 @@ describe("the cost of a request", () => {
         const worst = worstCaseTokens(model, { input_tokens, max_output_tokens });
         expect(costTokens(model, counts(input_tokens >> 1, max_output_tokens))).toBeLessThanOrEqual(worst);
       }),
+    );
+  });
+});
+
+describe("prices by class", () => {
+  const own: Rates = {
+    input_rate_micro: 1_000_000,
+    cached_input_rate_micro: 100_000,
+    cache_write_rate_micro: 1_250_000,
+    cache_write_1h_rate_micro: 2_000_000,
+    output_rate_micro: 5_000_000,
+    tiers: [
+      {
+        above_input_tokens: 1_000,
+        input_rate_micro: 2_000_000,
+        cached_input_rate_micro: 200_000,
+        cache_write_rate_micro: 2_500_000,
+        cache_write_1h_rate_micro: 4_000_000,
+        output_rate_micro: 7_500_000,
+      },
+    ],
+  };
+  const mixed = (input: number, { cached = 0, written = 0, hour = 0, output = 0 }) => ({
+    ...{ input_tokens: input, cached_input_tokens: cached, output_tokens: output },
+    ...{ cache_write_tokens: written, cache_write_1h_tokens: hour },
+  });
+
+  it.each([
+    [mixed(1_000, { cached: 600, written: 300, hour: 100, output: 10 }), 660, "100 + 60 + 250 + 200 + 50"],
+    [mixed(1_000, { output: 1 }), 1_005, "the step itself is not above it"],
+    [mixed(1_001, { output: 1 }), 2_010, "2,002 + 7.5: a longer input makes all of the request dearer"],
+    [mixed(2_000, { cached: 1_000, written: 1_000 }), 2_700, "200 + 2,500"],
+    [mixed(3, { cached: 1, written: 1 }), 3, "1 + 0.1 + 1.25 is rounded once"],
+  ])("of %j cost %i: %s", (used, cost) => {
+    expect(costTokens(own, used)).toBe(cost);
+  });
+
+  it("without rates of its own, a class costs what input costs, and writes for an hour what other writes cost", () => {
+    const used = mixed(1_000, { cached: 200, written: 500, hour: 100 });
+    expect(costTokens(rates(1_000_000, 2_000_000), used)).toBe(1_000);
+    const writes = { ...rates(1_000_000, 2_000_000), cache_write_rate_micro: 2_000_000 };
+    expect(costTokens(writes, used)).toBe(1_500);
+  });
+
+  it("flat, they are the seed's formula", () => {
+    const used = mixed(900, { cached: 600, written: 300, hour: 100, output: 10 });
+    expect(costTokens(flatRates(own), used)).toBe(950);
+    expect(costTokens(flatRates(own), mixed(2_000, { cached: 2_000, output: 10 }))).toBe(4_075);
+  });
+
+  it("reject parts that are more than the whole", () => {
+    expect(() => costTokens(own, mixed(10, { cached: 6, written: 5 }))).toThrow(RangeError);
+    expect(() => costTokens(own, mixed(10, { written: 1, hour: 2 }))).toThrow(RangeError);
+  });
+
+  it("are never held for less than a reachable mix of classes settles at, for any rates and tiers", () => {
+    const rate = fc.integer({ min: 0, max: 5_000_000 });
+    const optional = fc.option(rate, { nil: null });
+    const classes = {
+      ...{ input_rate_micro: rate, output_rate_micro: rate, cached_input_rate_micro: optional },
+      ...{ cache_write_rate_micro: optional, cache_write_1h_rate_micro: optional },
+    };
+    const steps = fc.uniqueArray(fc.integer({ min: 1, max: 4_000 }), { maxLength: 3 });
+    const tiered = fc
+      .tuple(fc.record(classes), steps, fc.array(fc.record(classes), { minLength: 3, maxLength: 3 }))
+      .map(([base, above, higher]): Rates => {
+        const tiers = above
+          .toSorted((a, b) => a - b)
+          .map((each, index) => ({ above_input_tokens: each, ...(higher[index] ?? base) }));
+        return { ...base, tiers };
+      });
+    const share = fc.nat(1_000);
+    const reach = fc.constantFrom("none", "5m", "1h", undefined);
+    fc.assert(
+      fc.property(
+        tiered,
+        reach,
+        fc.tuple(share, share, share, share),
+        share,
+        share,
+        (model, cache_writes, mix, spare, output) => {
+          const [fresh, cached, five_minutes, an_hour] = mix;
+          const written = cache_writes === "none" ? 0 : five_minutes;
+          const hour = cache_writes === "none" || cache_writes === "5m" ? 0 : an_hour;
+          const used = mixed(fresh + cached + written + hour, { cached, written: written + hour, hour, output });
+          const bound = {
+            input_tokens: used.input_tokens + spare,
+            ...(cache_writes === undefined ? {} : { cache_writes }),
+          };
+          const held = worstCaseTokens(model, { ...bound, max_output_tokens: output });
+          expect(costTokens(model, used)).toBeLessThanOrEqual(held);
+          const affordable = affordableOutputTokens(model, { ...bound, amount_tokens: held });
+          expect(affordable).toBeGreaterThanOrEqual(output);
+          expect(costTokens(model, { ...used, output_tokens: Math.min(affordable, 1e9) })).toBeLessThanOrEqual(held);
+        },
+      ),
+      { numRuns: 2_000 },
     );
   });
 });
