@@ -223,7 +223,7 @@ describe("OpenAI's Responses", () => {
     ]);
   });
 
-  it("know custom tools, whose calls come back as custom calls", async () => {
+  it("get custom tools, and their calls and results from earlier messages", async () => {
     const caller = callerOfKind("openai", () => ({ text: "ok" }));
     const patch = {
       type: "custom" as const,
