@@ -9,6 +9,8 @@ export type ItemEvents = ReturnType<typeof createItemEvents>;
 
 type ItemOf<Type extends OutputItem["type"]> = Extract<OutputItem, { type: Type }>;
 
+type CallPiece = Extract<Piece, { type: "call" }>;
+
 /** An item that is being generated. */
 interface OpenItem {
   kind: "reasoning" | "text" | "refusal" | "call";
@@ -23,7 +25,7 @@ interface Placed<Item extends OutputItem> {
 
 /** `envelopeOf` adds the model to what a reasoning item seals. */
 export function createItemEvents(context: ResponseContext, envelopeOf: (found: Envelope) => Envelope) {
-  const { asked, callees, newId } = context;
+  const { asked, newId } = context;
   const output: OutputItem[] = [];
   const calls = new Map<number, OpenItem>();
   /** The reasoning or the text that is being generated. A piece of another kind ends it. */
@@ -71,20 +73,10 @@ export function createItemEvents(context: ResponseContext, envelopeOf: (found: E
       ...opened(kind, () => openText(kind)),
       ...(current?.append(text) ?? []),
     ],
-    call({ at, id: call_id, name }: Extract<Piece, { type: "call" }>): object[] {
-      const { type, name: own, namespace } = callees.get(name) ?? { type: "function", name, namespace: null };
-      const named = {
-        call_id,
-        name: own,
-        ...(namespace === null ? {} : { namespace }),
-        status: "in_progress" as const,
-      };
+    call(piece: CallPiece): object[] {
       const before = endCurrent();
-      const call =
-        type === "custom"
-          ? customItem(place({ type: "custom_tool_call", id: `ctc_${newId()}`, ...named, input: "" }))
-          : functionItem(place({ type: "function_call", id: `fc_${newId()}`, ...named, arguments: "" }));
-      calls.set(at, call);
+      const call = openCall(context, piece, place);
+      calls.set(piece.at, call);
       return [...before, ...call.opening];
     },
     callArguments: ({ at, text }: Extract<Piece, { type: "arguments" }>) => calls.get(at)?.append(text) ?? [],
@@ -97,6 +89,19 @@ export function createItemEvents(context: ResponseContext, envelopeOf: (found: E
       return [...events, added(placed), done(placed)];
     },
   };
+}
+
+/** A call under the caller's own name of its tool. */
+function openCall(
+  { callees, newId }: ResponseContext,
+  { id: call_id, name }: CallPiece,
+  place: <Item extends OutputItem>(item: Item) => Placed<Item>,
+): OpenItem {
+  const { type, name: own, namespace } = callees.get(name) ?? { type: "function", name, namespace: null };
+  const named = { call_id, name: own, ...(namespace === null ? {} : { namespace }), status: "in_progress" as const };
+  return type === "custom"
+    ? customItem(place({ type: "custom_tool_call", id: `ctc_${newId()}`, ...named, input: "" }))
+    : functionItem(place({ type: "function_call", id: `fc_${newId()}`, ...named, arguments: "" }));
 }
 
 function added({ item, output_index }: Placed<OutputItem>): object {

@@ -179,8 +179,10 @@ async function tried(program: Program): Promise<string[]> {
   const is_told = /token|402|payment/i.test(refused.text) && !refused.text.includes(ANSWER);
   cells["402"] = told(is_told && upstream.requests.length === before, refused);
   const broken = await run(program, place, "CUT the stream");
-  const is_ended = broken.ms < TIMEOUT_MS && /broke off|disconnected|error/i.test(broken.text);
-  cells["cut stream"] = told(is_ended && (await charged(rich.key)) > cost, broken);
+  const is_told_of_end = program.ignores_failures ?? /broke off|disconnected|error/i.test(broken.text);
+  const is_ended = broken.ms < TIMEOUT_MS && is_told_of_end;
+  const cut_cell = told(is_ended && (await charged(rich.key)) > cost, broken);
+  cells["cut stream"] = program.ignores_failures ? `${cut_cell} (the program ignores the failure)` : cut_cell;
   return CASES.map((name) => cells[name]);
 }
 

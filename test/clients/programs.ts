@@ -11,6 +11,8 @@ export interface Program {
   name: string;
   /** npm packages, with exact versions. */
   packages: readonly string[];
+  /** Prints a broken answer as if it were whole: it ignores `response.failed`. */
+  ignores_failures?: true;
   /** The command in the folder of the packages: its arguments, variables and files of its home. */
   command(
     place: Place,
@@ -103,10 +105,11 @@ await result.completed;
 if (result.error) throw result.error;
 console.log(result.finalOutput);`,
   ),
-  script(
-    "@langchain/openai (Responses)",
-    LANGCHAIN,
-    () => `
+  {
+    ...script(
+      "@langchain/openai (Responses)",
+      LANGCHAIN,
+      () => `
 import { HumanMessage, ToolMessage } from "@langchain/core/messages";
 import { ChatOpenAI } from "@langchain/openai";
 const { PROMPT, KEY, BASE, MODEL } = process.env;
@@ -119,7 +122,9 @@ for (;;) {
   if (!answer.tool_calls?.length) { console.log(answer.text); break; }
   messages.push(answer, ...answer.tool_calls.map(({ id }) => new ToolMessage({ tool_call_id: id, content: "tool-ran" })));
 }`,
-  ),
+    ),
+    ignores_failures: true,
+  },
   script(
     "@langchain/anthropic",
     LANGCHAIN,
