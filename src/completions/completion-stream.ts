@@ -30,7 +30,9 @@ export function createCompletionStream(
   open: OpenStream,
 ): CompletionStream {
   const { reservation, stream, routing } = open;
-  const last = createLastChunk(call.request.stream_options?.include_usage === true);
+  // A run's step is recorded with the charge, so the run must have the whole answer before.
+  const is_step = call.run_id !== null;
+  const last = createLastChunk(is_step || call.request.stream_options?.include_usage === true);
   let ahead: IteratorResult<string> | null = open.first;
   let closed = false;
   let overdue = false;

@@ -140,7 +140,7 @@ const chatFields = z
     }),
   })
   .openapi("AgentChat");
-const agentChatSchema = z.preprocess(countedFields, chatFields);
+const agentChatSchema = z.preprocess(countedFields("messages"), chatFields);
 const agentAnswerSchema = (chatResponseSchema as z.ZodObject)
   .extend({ run_id: uuidSchema, thread_id: z.string().optional() })
   .openapi("AgentAnswer");

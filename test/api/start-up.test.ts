@@ -68,7 +68,7 @@ describe("starting (contract 1)", () => {
     await running[0]?.ended;
     const url = await start(place()).listening;
     const models = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${made.api_key.key}` } });
-    expect((await models.json()).data.map((model: { id: string }) => model.id)).toEqual(["purser/rehearsal"]);
+    expect((await models.json()).data.map((model: { id: string }) => model.id)).toEqual(["purser/rehearsal", "auto"]);
     expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
   });
 
@@ -88,7 +88,7 @@ describe("starting (contract 1)", () => {
       const response = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${api_key.key}` } });
       return (await response.json()).data
         .map(({ id }: { id: string }) => id)
-        .filter((id: string) => id !== "purser/rehearsal");
+        .filter((id: string) => id !== "purser/rehearsal" && id !== "auto");
     };
     expect(await ids()).toEqual(["lab/a"]);
     write("lab/a", "lab/b");
