@@ -31,6 +31,11 @@ const DEFAULTS = {
   model_settings: MODEL_SETTINGS,
 } as const;
 
+/** A stored configuration with the settings that its release did not have. */
+export function withDefaults(config: AgentConfig): AgentConfig {
+  return { ...DEFAULTS, ...config };
+}
+
 /** A new agent's configuration. Throws 400 for settings that do not fit together. */
 export function newConfig(wanted: NamedChanges & { name: string }): AgentConfig {
   return changedConfig({ ...DEFAULTS, name: wanted.name }, wanted);

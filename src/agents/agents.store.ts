@@ -1,7 +1,7 @@
 import { createBatches } from "../platform/batch-queue.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import type { AgentConfig } from "./agent-config.ts";
+import { type AgentConfig, withDefaults } from "./agent-config.ts";
 
 export interface AgentRow extends AgentConfig {
   user_id: string;
@@ -119,8 +119,8 @@ export function createAgentsStore(db: Db) {
         values: [before, after.deleted_at, after.user_id, after.id, limit],
       }),
     /** A version's configuration and its start; absent when it does not exist or the agent was deleted. */
-    version: ({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) =>
-      tables()
+    async version({ user_id, agent_id, version }: Pick<VersionRow, "user_id" | "agent_id" | "version">) {
+      const found = await tables()
         .selectFrom("agent_version as version")
         .innerJoin("agent", (join) =>
           join.onRef("agent.user_id", "=", "version.user_id").onRef("agent.id", "=", "version.agent_id"),
@@ -130,7 +130,9 @@ export function createAgentsStore(db: Db) {
         .where("version.agent_id", "=", agent_id)
         .where("version.version", "=", version)
         .where("agent.deleted_at", "is", null)
-        .executeTakeFirst(),
+        .executeTakeFirst();
+      return found === undefined ? undefined : { ...found, config: withDefaults(found.config) };
+    },
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
-import { type ErrorShape, PurserError } from "../errors.ts";
+import { type ErrorShape, errors, PurserError } from "../errors.ts";
 import { type EventFeed, eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
@@ -83,19 +83,35 @@ function feedOf(events: CompletionStream): EventFeed {
 }
 
 function translated(events: CompletionStream, writer: AnswerWriter): EventFeed {
+  let has_failed = false;
+  async function translate(text: string): Promise<string> {
+    let value = "";
+    for (const chunk of chunksOf(text)) {
+      if (chunk === null) value += await writer.end();
+      else value += chunk.error == null ? writer.chunk(chunk) : writer.failed(chunk.error);
+    }
+    return value;
+  }
   async function next(): Promise<IteratorResult<string, undefined>> {
-    for (;;) {
+    while (!has_failed) {
       const step = await events.next();
       if (step.done === true) return step;
-      let value = "";
-      for (const chunk of chunksOf(step.value)) {
-        if (chunk === null) value += await writer.end();
-        else value += chunk.error === undefined ? writer.chunk(chunk) : writer.failed(chunk.error);
-      }
+      // A provider's events are not validated. One that cannot be translated ends the stream in the caller's shape.
+      const value = await translate(step.value).catch(async () => {
+        has_failed = true;
+        await events.return();
+        return writer.failed(errors.upstream("The provider sent an event that cannot be read.").shape);
+      });
       if (value !== "") return { done: false, value };
     }
+    return { done: true, value: undefined };
   }
   return { next, leave: () => events.return() };
+}
+
+/** The types of dropped tools for the log: callers choose them, so few and short ones. */
+export function shownTypes(types: readonly string[]): string[] {
+  return [...new Set(types.map((type) => type.slice(0, 40)))].slice(0, 10);
 }
 
 /** The error with the caller's name of its field. */

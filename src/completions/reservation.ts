@@ -54,6 +54,8 @@ export async function reserve(
   const input = { input_tokens, ...(cache_writes === undefined ? {} : { cache_writes }) };
   // Each choice is generated up to the cap, and all of them are billed.
   const choices = request.n ?? 1;
+  if (!isCount(choices) || !isCount(first.max_output_tokens))
+    throw new Error("a call without a whole number of tokens");
   if (choices > 1 && model.rehearsal) throw errors.unsupportedParameter("n");
   const worstOf = (output_tokens: number) =>
     worstCaseTokens(model, { ...input, max_output_tokens: output_tokens * choices });
@@ -211,4 +213,8 @@ function paymentError(
     max_affordable_output_tokens: Math.min(cap, Math.floor(affordable / choices)),
   };
   return errors.payment(code, figures, means);
+}
+
+function isCount(value: number): boolean {
+  return Number.isSafeInteger(value) && value >= 1;
 }

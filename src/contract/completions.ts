@@ -144,6 +144,9 @@ const fieldsSchema = z
     user: text.nullish(),
   })
   .openapi("ChatCompletionRequest");
+/** The fields that are validated here. Another API's request that carries one has passed no check of it. */
+export const CHAT_FIELDS: ReadonlySet<string> = new Set(Object.keys(fieldsSchema.shape));
+
 const chatRequestSchema = z
   .preprocess(countedFields("messages"), fieldsSchema)
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;

@@ -116,6 +116,9 @@ const fieldsSchema = z
   .openapi("CreateMessage");
 const countSchema = z.looseObject({ ...FIELDS, max_tokens: limitSchema }).openapi("CountTokens");
 
+/** The fields that are validated here. */
+export const MESSAGE_FIELDS: ReadonlySet<string> = new Set(Object.keys(fieldsSchema.shape));
+
 type Known = Pick<z.infer<typeof fieldsSchema>, KnownField>;
 type KnownField =
   | "system"

@@ -141,6 +141,9 @@ const fieldsSchema = z
   })
   .openapi("CreateResponse");
 
+/** The fields that are validated here. */
+export const RESPONSE_FIELDS: ReadonlySet<string> = new Set(Object.keys(fieldsSchema.shape));
+
 /** A request after validation: without nulls on the first level. */
 export type ResponseRequest = {
   [Field in keyof Known]?: Exclude<Known[Field], null>;

@@ -33,7 +33,7 @@ async function readStream(request: Request, { limit, json, share, encoding }: Re
   let fault: string | null = null;
   const { body } = request;
   const stream: AsyncIterable<Uint8Array> | null =
-    body === null || encoding === null ? body : decoded(body as never, encoding);
+    body === null || encoding === null ? body : decoded(body as never, { encoding, limit });
   const dropped = encoding === null ? MAX_DROPPED_BYTES : 0;
   share.beginUpload();
   try {

@@ -1,11 +1,13 @@
 import { Readable } from "node:stream";
 import type { ReadableStream } from "node:stream/web";
 import { constants, createGunzip, createZstdDecompress } from "node:zlib";
-import { errors } from "../errors.ts";
+import { errors, PurserError } from "../errors.ts";
 import { JsonError } from "./json-text.ts";
 
 /** zstd's own recommendation: decoders support windows of 8 MB. A larger one is memory that the sender chooses. */
 const ZSTD_WINDOW_LOG = 23;
+/** An encoded body may be this much larger than the decoded one. */
+const MAX_OVERHEAD_BYTES = 65_536;
 const DECODERS = {
   gzip: createGunzip,
   zstd: () => createZstdDecompress({ params: { [constants.ZSTD_d_windowLogMax]: ZSTD_WINDOW_LOG } }),
@@ -23,8 +25,17 @@ export function encodingOf(header: string | undefined): Encoding | null {
 }
 
 /** The decoded body, piece by piece. The reader stops at its limit, so a small body cannot become a large one. */
-export async function* decoded(body: ReadableStream<Uint8Array>, encoding: Encoding): AsyncGenerator<Uint8Array> {
+export async function* decoded(
+  body: ReadableStream<Uint8Array>,
+  { encoding, limit }: { encoding: Encoding; limit: number },
+): AsyncGenerator<Uint8Array> {
   const sent = Readable.fromWeb(body);
+  let sent_bytes = 0;
+  // Bytes that decode to nothing count too.
+  sent.on("data", (chunk: Uint8Array) => {
+    sent_bytes += chunk.byteLength;
+    if (sent_bytes > limit + MAX_OVERHEAD_BYTES) decoder.destroy(errors.bodyTooLarge(limit));
+  });
   const decoder = DECODERS[encoding]();
   let is_cut = false;
   sent.on("error", () => {
@@ -35,7 +46,7 @@ export async function* decoded(body: ReadableStream<Uint8Array>, encoding: Encod
   try {
     for await (const chunk of decoder) yield chunk as Uint8Array;
   } catch (error) {
-    throw is_cut ? error : new JsonError(`The body is not valid ${encoding}`);
+    throw is_cut || error instanceof PurserError ? error : new JsonError(`The body is not valid ${encoding}`);
   } finally {
     sent.destroy();
     decoder.destroy();

@@ -79,7 +79,7 @@ function inTurn(begin: RequestListener): RequestListener {
   async function beginAll(): Promise<void> {
     is_at_work = true;
     for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      await untilTurn();
+      if (isTurnUsed()) await untilTurn();
       const [incoming, outgoing] = next;
       if (!outgoing.destroyed) begin(incoming, outgoing);
       // A tick runs after the request's own promises, so that their time counts too.

@@ -1,6 +1,7 @@
+import { passedFields } from "../completions/passed-fields.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
-import type { MessagesRequest } from "../contract/messages.ts";
+import { MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
 import { conversationOf } from "./content-blocks.ts";
 
@@ -34,9 +35,8 @@ export function chatRequestOf(
   const own = (asked.tools ?? []).filter((tool) => tool.type == null || tool.type === "custom");
   const dropped_tools = (asked.tools ?? []).flatMap((tool) => (own.includes(tool) ? [] : String(tool.type)));
   const { format, ...output_config } = asked.output_config ?? {};
-  const others = Object.entries(asked).filter(([field]) => !CONVERTED.has(field));
   const request = {
-    ...Object.fromEntries(others),
+    ...passedFields(asked, { validated: MESSAGE_FIELDS, converted: CONVERTED }),
     messages,
     ...(own.length === 0 ? {} : { tools: own.map(functionOf), ...choiceOf(asked.tool_choice, own) }),
     ...(asked.stop_sequences === undefined ? {} : { stop: asked.stop_sequences }),

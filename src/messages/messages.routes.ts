@@ -1,5 +1,5 @@
 import type { Completions } from "../completions/completions.types.ts";
-import { answerCall } from "../completions/endpoint.ts";
+import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
 import { countTokensRoute, createMessageRoute } from "../contract/messages.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
@@ -21,7 +21,7 @@ export function messageRoutes(deps: { completions: Completions; envelopes: Envel
     const { request, dropped_tools, paramOf } = chatRequestOf(asked, (sealed) => envelopes.open(user_id, sealed));
     if (dropped_tools.length > 0) {
       const request_id = c.get("request_id");
-      log.info({ request_id, tools: dropped_tools }, "tools that Anthropic executes itself were dropped");
+      log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
     }
     const seal = envelopes.seal.bind(null, user_id);
     const writer = createMessageWriter({ model: asked.model, newId, paramOf, seal });

@@ -6,6 +6,8 @@
 /** A schema that refers to itself has no last check. Beyond this many checks a value counts as valid. */
 const MAX_CHECKS = 100_000;
 const MAX_DEPTH = 200;
+/** A comparison of objects or lists counts as this many checks. */
+const OBJECT_CHECKS = 1_000;
 
 type Schema = Record<string, unknown>;
 
@@ -32,10 +34,12 @@ function faultAt(value: unknown, schema: unknown, at: string, check: Check): str
 function faultOfRules(value: unknown, rules: Schema, at: string, check: Check): string | null {
   if (typeof rules.$ref === "string") return faultAt(value, referred(rules.$ref, check.root), at, check);
   if (!isOfType(value, rules.type)) return `${at} must be of type ${JSON.stringify(rules.type)}`;
-  if (Array.isArray(rules.enum) && !rules.enum.some((each) => isSame(each, value))) {
-    return `${at} must be one of ${JSON.stringify(rules.enum).slice(0, 200)}`;
+  if (Array.isArray(rules.enum) && !rules.enum.some((each) => isSame(each, value, check))) {
+    return `${at} must be one of ${JSON.stringify(rules.enum.slice(0, 10)).slice(0, 200)}`;
   }
-  if ("const" in rules && !isSame(rules.const, value)) return `${at} must be ${JSON.stringify(rules.const)}`;
+  if ("const" in rules && !isSame(rules.const, value, check)) {
+    return `${at} must be ${JSON.stringify(rules.const).slice(0, 200)}`;
+  }
   return faultOfParts(value, rules, at, check) ?? faultOfAlternatives(value, rules, at, check);
 }
 
@@ -49,7 +53,9 @@ function faultOfParts(value: unknown, rules: Schema, at: string, check: Check): 
   }
   if (typeof value !== "object" || value === null) return null;
   const properties = (rules.properties ?? {}) as Record<string, unknown>;
-  for (const name of listOf(rules.required)) {
+  const required = listOf(rules.required);
+  check.left -= required.length;
+  for (const name of required) {
     if (!Object.hasOwn(value, String(name))) return `${at} must have ${JSON.stringify(name)}`;
   }
   for (const [name, inner] of Object.entries(value)) {
@@ -80,8 +86,12 @@ function isOfType(value: unknown, type: unknown): boolean {
   return listOf(type).some((each) => each === kind || (each === "integer" && Number.isInteger(value)));
 }
 
-function isSame(one: unknown, other: unknown): boolean {
-  return JSON.stringify(one) === JSON.stringify(other);
+/** Each comparison counts as a check, and one of objects or lists as many. */
+function isSame(one: unknown, other: unknown, check: Check): boolean {
+  const are_objects = typeof one === "object" && typeof other === "object";
+  check.left -= are_objects ? OBJECT_CHECKS : 1;
+  if (check.left < 0) return true;
+  return are_objects ? JSON.stringify(one) === JSON.stringify(other) : one === other;
 }
 
 function listOf(value: unknown): unknown[] {

@@ -44,7 +44,8 @@ const SENT_BYTES = 262_144;
 
 /** The data of the present call's files, by the names that the AI SDK got in its place. `boundedFetch` puts it back. */
 const long_data = new AsyncLocalStorage<ReadonlyMap<string, string>>();
-const DATA_NAME = /"(purser-data-[0-9a-f-]{36})"/;
+/** Alone in its string, or at the end of a data: URL. Base64 needs no escapes. */
+const DATA_NAME = /(purser-data-[0-9a-f-]{36})/;
 
 /** The AI SDK's own errors about a prompt, before it sends a request. */
 const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPromptError", "AI_InvalidArgumentError"]);
@@ -258,7 +259,9 @@ async function withLongData(body: string, headers: RequestInit["headers"]) {
   const parts: Buffer[] = [];
   for (const [nth, part] of body.split(DATA_NAME).entries()) {
     // Every second part is a name.
-    parts.push(nth % 2 === 0 ? Buffer.from(part) : await jsonBytes(data.get(part) ?? part));
+    const file = nth % 2 === 0 ? undefined : data.get(part);
+    if (file === undefined) parts.push(Buffer.from(part));
+    else parts.push((await jsonBytes(file)).subarray(1, -1)); // without its quotes, which are around the name
   }
   return inParts(parts, headers);
 }

@@ -3,8 +3,12 @@ const MOST = 3;
 /** Names that differ in a larger share of their letters are not suggested. */
 const FARTHEST = 0.6;
 
+/** A longer text is no misspelt name, and comparing it takes long. */
+const MAX_CHARACTERS = 200;
+
 /** The names most similar to `wanted`, best first; empty when none is similar. Pure. */
 export function nearestNames(wanted: string, names: readonly string[]): string[] {
+  if (wanted.length > MAX_CHARACTERS) return [];
   const text = wanted.toLowerCase();
   return names
     .map((name) => ({ name, far: distance(text, name.toLowerCase()) }))

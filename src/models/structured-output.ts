@@ -1,4 +1,5 @@
 import type { ChatMessage, ChatRequest, ChatResponse } from "../contract/completions.ts";
+import { errors } from "../errors.ts";
 import { schemaFault } from "./json-schema.ts";
 import type {
   CallOptions,
@@ -28,6 +29,8 @@ export function withStructuredOutput(provider: Provider): Provider {
     async prepare(call) {
       const schema = schemaToCheck(call);
       if (schema === null) return provider.prepare(call);
+      // One answer is checked and corrected; more would be billed and dropped.
+      if ((call.request.n ?? 1) > 1) throw errors.unsupportedParameter("n");
       const first = await provider.prepare({ ...call, request: instructed(call.request, schema) });
       // The second call sends the first one again, with its answer and the fault.
       const input_tokens = 2 * first.input_tokens + call.max_output_tokens + WORDS_TOKENS;

@@ -52,7 +52,12 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
       else live.refused.addEventListener("abort", cut, { once: true });
     },
     async pull(controller) {
-      const { done, value } = await source.next();
+      const { done, value } = await source.next().catch((error: unknown) => {
+        // The stream that fails is not cancelled, so its source is left here.
+        end();
+        void Promise.resolve(source.leave()).catch(() => {});
+        throw error;
+      });
       if (over) return;
       if (done !== true) return controller.enqueue(Buffer.from(value));
       // A suspension or an erasure also ends the followed run. The listener must learn which of the two it was.

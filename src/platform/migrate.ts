@@ -51,17 +51,23 @@ export async function migrate(source: SqlSource, folder = FOLDER): Promise<void>
     }
     const applied = await readHistory(connection);
     checkHistory(applied, migrations);
-    for (const migration of migrations.slice(applied.length)) {
-      await inTransaction(connection, `the migration ${migration.name} failed`, async () => {
-        await connection.script(migration.text);
-        await record(connection, [migration]);
-      });
-    }
-    await applyDefinitions(connection);
+    const missing = migrations.slice(applied.length);
+    // One transaction with the functions: functions of the release before may fail on the new tables.
+    await inTransaction(connection, "the migrations failed and changed nothing", async () => {
+      for (const migration of missing) await applyOne(connection, migration);
+      await applyDefinitions(connection);
+    });
   } finally {
     await connection.query({ text: "select pg_advisory_unlock($1)", values: [ADVISORY_LOCK] }).catch(() => {});
     connection.release();
   }
+}
+
+async function applyOne(connection: SqlConnection, migration: Migration): Promise<void> {
+  await connection.script(migration.text).catch((error: Error) => {
+    throw new Error(`the migration ${migration.name} failed: ${error.message}`, { cause: error });
+  });
+  await record(connection, [migration]);
 }
 
 /**

@@ -99,8 +99,8 @@ export function compareReleases(one: string, other: string): number {
 }
 
 /**
- * Brings the functions of a migrated database up to date in one transaction. The caller holds the migration lock. When
- * nothing has changed, this costs one query.
+ * Brings the functions of a migrated database up to date. The caller holds the migration lock and has begun a transaction.
+ * When nothing has changed, this costs one query.
  *
  * Bodies are not checked while they are created, so the order of the files does not matter. test/journeys/schema.test.ts
  * creates them again with the check.
@@ -119,15 +119,12 @@ export async function applyDefinitions(
   const is_newer = rows.every((row) => compareReleases(row.release, release) < 0);
   if (changed.length === 0 && !is_newer) return;
   const dropped = droppedFunctions(retired, release);
-  await connection.query({ text: "begin" });
   try {
     await connection.script("set local check_function_bodies = off");
     for (const { text } of changed) await connection.script(text);
     for (const { signature } of dropped) await connection.script(`drop function if exists ${signature}`);
     await recordDefinitions(connection, definitions, release);
-    await connection.query({ text: "commit" });
   } catch (error) {
-    await connection.query({ text: "rollback" });
     throw new Error(`the SQL functions could not be applied: ${(error as Error).message}`, { cause: error });
   }
 }

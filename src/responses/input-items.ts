@@ -72,13 +72,15 @@ export function conversationOf(
 
 /** Collects the items of one answer, which follow each other, in one message. */
 function createAnswers({ messages, origins }: Conversation) {
-  let envelope: Envelope | null = null;
+  /** The reasoning before the next answer. */
+  let pieces: Envelope[] = [];
+  const calls_by_id = new Map<string, ToolCall>();
 
   function answerAt(origin: string, has_text: boolean): ChatMessage {
     const last = messages.at(-1);
-    if (last?.role === "assistant" && envelope === null && !(has_text && last.content !== null)) return last;
-    const message = { role: "assistant", content: null, ...envelope } as ChatMessage;
-    envelope = null;
+    if (last?.role === "assistant" && pieces.length === 0 && !(has_text && last.content !== null)) return last;
+    const message = { role: "assistant", content: null, ...joined(pieces) } as ChatMessage;
+    pieces = [];
     messages.push(message);
     origins.push(origin);
     return message;
@@ -88,8 +90,12 @@ function createAnswers({ messages, origins }: Conversation) {
     addReasoning(opened: Envelope | null): void {
       if (opened === null) return;
       const { calls, ...reasoning } = opened;
-      for (const [id, extra] of Object.entries(calls ?? {})) sign(messages, id, extra);
-      if (!isEmpty(reasoning)) envelope = envelope === null ? reasoning : joined(envelope, reasoning);
+      // A call of an earlier answer gets its provider's signature back.
+      for (const [id, extra_content] of Object.entries(calls ?? {})) {
+        const call = calls_by_id.get(id);
+        if (call !== undefined) Object.assign(call, { extra_content });
+      }
+      if (!isEmpty(reasoning)) pieces.push(reasoning);
     },
     addText(content: string | ContentPart[], origin: string): void {
       answerAt(origin, true).content = content;
@@ -98,24 +104,20 @@ function createAnswers({ messages, origins }: Conversation) {
       const message = answerAt(origin, false);
       const called = { name: functionName(name, namespace), arguments: call_arguments };
       const call: ToolCall = { id: call_id, type: "function", function: called };
-      message.tool_calls = [...(message.tool_calls ?? []), call];
+      calls_by_id.set(call_id, call);
+      message.tool_calls ??= [];
+      message.tool_calls.push(call);
     },
   };
 }
 
-/** Gives a call of an earlier answer its provider's signature back. */
-function sign(messages: readonly ChatMessage[], id: string, extra_content: unknown): void {
-  for (const { tool_calls } of messages) {
-    for (const call of tool_calls ?? []) if (call.id === id) Object.assign(call, { extra_content });
-  }
-}
-
-/** Two pieces of reasoning before one answer. */
-function joined(one: Envelope, other: Envelope): Envelope {
+/** The pieces of reasoning before one answer, as one. */
+function joined(pieces: readonly Envelope[]): Envelope {
+  if (pieces.length <= 1) return pieces[0] ?? {};
   return {
-    ...other,
-    reasoning_content: [one.reasoning_content ?? "", other.reasoning_content ?? ""].join(""),
-    reasoning_details: [...(one.reasoning_details ?? []), ...(other.reasoning_details ?? [])],
+    ...pieces.at(-1),
+    reasoning_content: pieces.map(({ reasoning_content }) => reasoning_content ?? "").join(""),
+    reasoning_details: pieces.flatMap(({ reasoning_details }) => reasoning_details ?? []),
   };
 }
 

@@ -1,8 +1,12 @@
 import { RESPONSE_ITEM_HOURS } from "../constants.ts";
 import type { InputItem, OutputItem } from "../contract/responses.ts";
+import { errors } from "../errors.ts";
 import type { Cipher } from "../platform/cipher.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
+
+/** The most that one request may refer to: as much as a body may have. */
+const MAX_FOUND_BYTES = 33_554_432;
 
 /** Output items of a user, sealed, for a day: later requests name them by `item_reference`. */
 export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
@@ -25,6 +29,12 @@ export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; 
 
     /** The items that are kept, by their id. */
     async find(user_id: string, ids: readonly string[]): Promise<Map<string, InputItem>> {
+      const [kept] = await db.query<{ bytes: number }>({
+        name: "response_item_bytes",
+        text: "select coalesce(sum(octet_length(item)), 0) as bytes from response_item where user_id = $1 and id = any($2::text[])",
+        values: [user_id, ids],
+      });
+      if ((kept?.bytes ?? 0) > MAX_FOUND_BYTES) throw errors.bodyTooLarge(MAX_FOUND_BYTES);
       const rows = await db.query<{ id: string; item: Uint8Array }>({
         name: "response_item_find",
         text: "select id, item from response_item where user_id = $1 and id = any($2::text[]) and created_at >= $3",

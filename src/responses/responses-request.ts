@@ -1,6 +1,7 @@
+import { passedFields } from "../completions/passed-fields.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
-import type { ResponseRequest } from "../contract/responses.ts";
+import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
 import { conversationOf } from "./input-items.ts";
 import { type Callee, functionName, offeredTools } from "./tool-names.ts";
@@ -29,6 +30,10 @@ const CONVERTED = new Set([
   "max_tool_calls",
   "truncation",
   "stream_options",
+  "previous_response_id",
+  "conversation",
+  "background",
+  "prompt",
 ]);
 const ALTERNATIVES: Readonly<Record<string, string>> = {
   previous_response_id:
@@ -53,9 +58,8 @@ export function chatRequestOf(
   const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[]);
   const { effort } = asked.reasoning ?? {};
   const { format, verbosity } = asked.text ?? {};
-  const others = Object.entries(asked).filter(([field]) => !CONVERTED.has(field) && !(field in ALTERNATIVES));
   const request = {
-    ...Object.fromEntries(others),
+    ...passedFields(asked, { validated: RESPONSE_FIELDS, converted: CONVERTED }),
     messages,
     ...(chosen.tools.length === 0 ? {} : { tools: chosen.tools, ...chosen.choice }),
     ...(asked.max_output_tokens === undefined ? {} : { max_tokens: asked.max_output_tokens }),

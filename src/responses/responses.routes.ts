@@ -1,5 +1,5 @@
 import type { Completions } from "../completions/completions.types.ts";
-import { answerCall } from "../completions/endpoint.ts";
+import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
 import { createResponseRoute, type InputItem, type ResponseRequest } from "../contract/responses.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
@@ -28,7 +28,7 @@ export function responseRoutes(deps: {
     );
     if (dropped_tools.length > 0) {
       const request_id = c.get("request_id");
-      log.info({ request_id, tools: dropped_tools }, "tools that OpenAI executes itself were dropped");
+      log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that OpenAI executes itself were dropped");
     }
     const writer = createResponseWriter({
       asked,
@@ -38,7 +38,11 @@ export function responseRoutes(deps: {
       newId,
       seal: (envelope) => envelopes.seal(user_id, envelope),
       keep: async (output) => {
-        if (asked.store !== false) await items.keep(user_id, output);
+        if (asked.store === false) return;
+        // The answer is paid for. A later request that refers to a lost item is told so.
+        await items.keep(user_id, output).catch((error: Error) => {
+          log.warn({ request_id: c.get("request_id"), error: error.message }, "output items were not kept");
+        });
       },
     });
     return (await answerCall(c, completions, { request, writer })) as never;
@@ -56,7 +60,9 @@ async function withReferences(
   const idOf = (item: InputItem) => (item.type === "item_reference" ? (item as unknown as { id: string }).id : null);
   const ids = input.flatMap((item) => idOf(item) ?? []);
   if (ids.length === 0) return asked;
-  const kept = await find([...new Set(ids)]);
+  // Each kept item may be large, so a repeated reference would make a small request a huge one.
+  if (new Set(ids).size < ids.length) throw errors.invalidValue("input", "input refers to one item more than once.");
+  const kept = await find(ids);
   const resolved = input.map((item, index) => {
     const id = idOf(item);
     const found = id === null ? item : kept.get(id);

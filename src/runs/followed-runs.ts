@@ -55,7 +55,7 @@ export function createFollowedRuns({ runs, log }: { runs: Pick<Runs, "follow" | 
     polling = true;
     try {
       const open = [...followed.values()].filter(({ over }) => !over);
-      const fingerprints = await runs.fingerprints(open);
+      const fingerprints = await runs.fingerprints(open.map(({ user_id, run_id }) => ({ user_id, run_id })));
       for (const run of open) {
         const fingerprint = fingerprints.get(run.run_id) ?? "deleted";
         if (run.fingerprint !== fingerprint) await refresh(run.run_id);

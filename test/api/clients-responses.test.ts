@@ -291,6 +291,13 @@ describe("reasoning", () => {
 });
 
 describe("references to items", () => {
+  it("name an item once (attack: a small request becomes a huge one)", async () => {
+    const first = await client.responses.create({ model: "lab/plain", input: "hello" });
+    const reference = { type: "item_reference" as const, id: first.output[0]?.id ?? "" };
+    const { status, body } = await user.post(RESPONSES, { model: "lab/plain", input: [reference, reference] });
+    expect([status, body.error.param]).toEqual([400, "input"]);
+  });
+
   it("name an item of the last 24 hours, as the AI SDK does; of the same user only", async () => {
     const first = await client.responses.create({ model: "lab/plain", input: "hello" });
     const input = [
@@ -314,6 +321,27 @@ describe("references to items", () => {
 });
 
 describe("failures", () => {
+  it.each([
+    ["a tool call that is null", { choices: [{ index: 0, delta: { tool_calls: [null] }, finish_reason: null }] }],
+    ["choices that are no list", { choices: {} }],
+  ])(
+    "an event of the provider with %s ends the stream with response.failed, and its hold is settled",
+    async (_, broken) => {
+      lab.upstream.answer(events(delta("Once"), `data: ${JSON.stringify(broken)}\n\n`, delta("more")));
+      const { body } = await user.post(RESPONSES, { model: "lab/plain", input: "hi", stream: true });
+      expect(body).toContain("response.failed");
+      await settledBalance(user);
+    },
+  );
+
+  it("an event with error: null is an event like others", async () => {
+    const first = event({ choices: [{ index: 0, delta: { content: "Hi" }, finish_reason: null }], error: null });
+    const last = event({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] });
+    lab.upstream.answer(events(first, last, "data: [DONE]\n\n"));
+    const { body } = await user.post(RESPONSES, { model: "lab/plain", input: "hi", stream: true });
+    expect(body).toContain("response.completed");
+  });
+
   it.each([
     ["previous_response_id", "resp_1"],
     ["conversation", "conv_1"],

@@ -111,7 +111,6 @@ describe("a paid option at the plain rate", () => {
     ["fallbacks", { fallbacks: ["dear/model"] }],
     ["modalities", { modalities: ["audio"] }],
     ["best_of", { best_of: 5 }],
-    ["n", { n: 5 }],
     ["store", { store: true }],
     ["min_tokens", { min_tokens: 4_000 }],
     ["api_base", { api_base: "http://169.254.169.254/" }],

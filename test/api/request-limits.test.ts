@@ -147,12 +147,14 @@ describe("a flood from one address", () => {
       }),
     ],
   ])("of invented %s is answered 429, and real keys that were never used are served", async (_what, code, invented) => {
-    const real = await service.newUser();
+    // A service of its own: the limit of an address is one for both.
+    const attacked = await startService({ env: { PURSER_PUBLIC_URL: "https://purser.example" } });
+    const real = await attacked.newUser();
     const statuses = new Set<number>();
     let refused: Response | null = null;
     for (let batch = 0; batch < 40 && refused === null; batch += 1) {
       const answers = await Promise.all(
-        Array.from({ length: 50 }, () => fetch(`${service.url}/api/v1/users/me`, { headers: invented() })),
+        Array.from({ length: 50 }, () => fetch(`${attacked.url}/api/v1/users/me`, { headers: invented() })),
       );
       for (const answer of answers) statuses.add(answer.status);
       if (batch === 0) expect(await answers[0]?.json()).toMatchObject({ error: { code } });
@@ -161,6 +163,7 @@ describe("a flood from one address", () => {
     expect([...statuses]).toEqual([401, 429]);
     expect(refused?.headers.get("Retry-After")).toMatch(/^[1-9]\d*$/);
     expect((await real.get("/api/v1/users/me")).status).toBe(200);
+    await attacked.stop();
   });
 
   it("of sign-in requests is answered 429 before a body is read", async () => {

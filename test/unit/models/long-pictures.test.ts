@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import type { ChatMessage } from "../../../src/contract/completions.ts";
 import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
+import { createOpenAiProvider } from "../../../src/models/openai.adapter.ts";
 import { heldDuring } from "../../support/held.ts";
 import { callerOf, modelOf, requestOf } from "./model-fixture.ts";
 
@@ -26,9 +27,10 @@ beforeAll(async () => {
 });
 afterAll(() => server.close());
 
-const KINDS = { anthropic: createAnthropicProvider, google: createGoogleProvider };
+const KINDS = { anthropic: createAnthropicProvider, google: createGoogleProvider, openai: createOpenAiProvider };
+const MODELS = { anthropic: "claude-opus-4-1", google: "gemini-3-pro", openai: "gpt-6" };
 const ask = async (kind: keyof typeof KINDS, messages: ChatMessage[], fields: object = {}) => {
-  const model = modelOf({ kind, provider_model: kind === "anthropic" ? "claude-opus-4-1" : "gemini-3-pro" });
+  const model = modelOf({ kind, provider_model: MODELS[kind] });
   const refused = callerOf(KINDS[kind](settings), model).complete(requestOf({ messages, ...fields }));
   await expect(refused).rejects.toMatchObject({ code: "invalid_value" });
 };
@@ -42,16 +44,19 @@ const showing = (data: string): ChatMessage[] => [
   },
 ];
 
-it.each(["anthropic", "google"] as const)("%s: a long picture arrives whole, as does a short one", async (kind) => {
-  for (const data of ["AAAA", "ABCD".repeat(50_000), `${"ABCD".repeat(50_000)}"\\`]) {
-    await ask(kind, showing(data));
-    const body = JSON.parse(String(received[0]));
-    const found = JSON.stringify(body);
-    expect(found).toContain(JSON.stringify(data));
-    expect(found).toContain(JSON.stringify('look: "purser-data-0"'));
-    expect(found.match(/purser-data/g)).toHaveLength(1);
-  }
-});
+it.each(["anthropic", "google", "openai"] as const)(
+  "%s: a long picture arrives whole, as does a short one",
+  async (kind) => {
+    for (const data of ["AAAA", "ABCD".repeat(50_000), `${"ABCD".repeat(50_000)}"\\`]) {
+      await ask(kind, showing(data));
+      const body = JSON.parse(String(received[0]));
+      const found = JSON.stringify(body);
+      expect(found).toContain(JSON.stringify(data).slice(1, -1));
+      expect(found).toContain(JSON.stringify('look: "purser-data-0"'));
+      expect(found.match(/purser-data/g)).toHaveLength(1);
+    }
+  },
+);
 
 it.each([
   ["anthropic", "of a thinking model", { reasoning_effort: "high" }],
