@@ -2,31 +2,31 @@ import { defineConfig } from "vitest/config";
 import { closingLine } from "./test/support/closing-line.ts";
 
 const attacksOnRows = "test/attacks/vault-*.test.ts";
-const onBothStorages = ["test/{api,journeys,properties}/**/*.test.ts", attacksOnRows];
+const onPostgres = ["test/{api,journeys,properties}/**/*.test.ts", attacksOnRows];
 /** The console's journeys, in a real browser: once is enough, on embedded storage. */
 const inTheBrowser = "test/journeys/console*.test.ts";
 /**
- * Requests, sign-in, clients, payment providers, configuration: the two storages run the same statements for them. Once is
- * enough, on PostgreSQL, which starts in a tenth of the time. What the storages do differently (locks, transactions, the
- * queue, kill -9, notifications, migrations) runs on both.
+ * Locks, transactions, the queue, kill -9, notifications and migrations differ between the storages, and run on both.
+ * Sign-in, clients, payment providers and configuration send both the same statements: PostgreSQL is enough, and starts
+ * in a tenth of the time.
  */
-const onPostgresOnly = [
-  "test/api/{accounts,agents,agent-names,clients-*,secret*,sign-in-*,stripe*}.test.ts",
-  "test/api/billing-{collected,events,invoices,promises,provider,subscriptions,terms}.test.ts",
-  "test/api/{auto-route,bad-input,chat-openai-client,compression,conventions,free-tokens,malformed-requests}.test.ts",
-  "test/api/{notices-alerts,notices-delivery,reference,request-limits,routing,safety,threads,trials,webhook-*}.test.ts",
-  "test/attacks/vault-tools.test.ts",
-  "test/journeys/migrations.test.ts",
+const onEmbedded = [
+  "test/{journeys,properties}/**/*.test.ts",
+  "test/api/{accounts,agents,completions,completions-service,sign-in,start-up}.test.ts",
+  "test/api/{agents-interrupted,agents-runs,run-endings,run-events,run-followers,run-lost,run-metrics}.test.ts",
+  "test/api/{billing-audit,billing-overage,chat-disconnect,idempotency,ledger-export,notices-crash,retention}.test.ts",
+  attacksOnRows,
 ];
+const notOnEmbedded = ["test/attacks/vault-tools.test.ts", "test/journeys/migrations.test.ts"];
 /** Examples for a newcomer's machine, and attacks on one process: on embedded storage only. */
-const onEmbeddedOnly = ["test/journeys/{docs,denial-of-service,behind-a-proxy}.test.ts"];
+const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 10_000 } };
 const storage = (name: "embedded" | "postgres") => ({
   test: {
     name,
-    include: onBothStorages,
-    exclude: [inTheBrowser, ...(name === "embedded" ? onPostgresOnly : onEmbeddedOnly)],
+    include: name === "embedded" ? onEmbedded : onPostgres,
+    exclude: [inTheBrowser, ...(name === "embedded" ? notOnEmbedded : notOnPostgres)],
     globalSetup: ["test/support/global-setup.ts"],
     env: { TEST_STORAGE: name },
     // Not isolated, a file's modules serve the next one: half of what a file costs, and nothing gained on embedded storage.

@@ -23,7 +23,7 @@ it.each<[string, object, string]>([
     "messages.0.content",
   ],
   ["10,001 messages", { messages: Array(10_001).fill(user) }, "messages"],
-])("%s is refused at its first fault, and does not hold the event loop", async (name, body, path) => {
+])("%s is refused at its first fault, and does not hold the event loop", { retry: 2 }, async (name, body, path) => {
   const request = { model: "m", ...body };
   let issues: readonly { path: PropertyKey[] }[] = [];
   await schema.safeParseAsync({ model: "m", messages: [user] });
@@ -33,11 +33,11 @@ it.each<[string, object, string]>([
   console.log(`${name}: held for ${held_ms.toFixed(0)} ms`);
   expect(issues).toHaveLength(1);
   expect(issues[0]?.path.join(".")).toBe(path);
-  // 4 to 41 ms on a quiet machine. A busy one counts more processor time for the same work.
+  // 4 to 41 ms on a quiet machine. A busy one counts more processor time for the same work, hence three attempts.
   expect(held_ms).toBeLessThan(150);
 });
 
-it("10,000 messages are accepted, and do not hold the event loop", async () => {
+it("10,000 messages are accepted, and do not hold the event loop", { retry: 2 }, async () => {
   const messages = Array(10_000).fill(user);
   await schema.safeParseAsync({ model: "m", messages });
   const held_ms = await heldDuring(async () => {

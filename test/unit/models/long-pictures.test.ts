@@ -61,11 +61,11 @@ it.each(["anthropic", "google", "openai"] as const)(
 it.each([
   ["anthropic", "of a thinking model", { reasoning_effort: "high" }],
   ["google", "", {}],
-] as const)("%s: a picture of 31 MB %s does not hold the event loop", async (kind, _of, fields) => {
+] as const)("%s: a picture of 31 MB %s does not hold the event loop", { retry: 2 }, async (kind, _of, fields) => {
   await ask(kind, showing("AAAA"), fields); // loads the SDK
   const messages = showing("ABCD".repeat(7_750_000));
   const held_ms = await heldDuring(() => ask(kind, messages, fields));
   console.log(`${kind}: 31 MB held for ${held_ms.toFixed(0)} ms`);
-  // 20 to 35 ms on a quiet machine. A busy one counts more processor time for the same work.
+  // 20 to 35 ms on a quiet machine. A busy one counts more processor time for the same work, hence three attempts.
   expect(held_ms).toBeLessThan(100);
 });

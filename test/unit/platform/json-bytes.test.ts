@@ -22,11 +22,11 @@ describe("JSON that is written in pieces", () => {
     ["quotation marks", '"'.repeat(15_000_000)],
     ["halves of surrogate pairs", "\ud800".repeat(5_000_000)],
     ["9,000 parts", Array(9_000).fill({ type: "text", text: "ten bytes.".repeat(340) })],
-  ])("leaves the event loop free: 30 MB of %s", async (name, value) => {
+  ])("leaves the event loop free: 30 MB of %s", { retry: 2 }, async (name, value) => {
     const measured = measureEventLoopDelay();
     const held_ms = await heldDuring(() => jsonBytes(value));
     console.log(`${name}: held for ${held_ms.toFixed(0)} ms, worst delay ${measured.stop().toFixed(0)} ms`);
-    // 10 to 25 ms on a quiet machine. A busy one counts more processor time for the same work.
+    // 10 to 25 ms on a quiet machine. A busy one counts more processor time for the same work, hence three attempts.
     expect(held_ms).toBeLessThan(100);
   });
 });
