@@ -11,8 +11,6 @@ import type { CompletionCall, CompletionStream, Completions } from "./completion
 /** The status that proxies use after a caller has hung up; the caller does not receive it. */
 const CLIENT_CLOSED_REQUEST = 499;
 
-const NEVER = new AbortController().signal;
-
 /** Writes chat completions in the shape of another API. One per request. */
 export interface AnswerWriter {
   whole(response: ChatResponse): object | Promise<object>;
@@ -74,7 +72,7 @@ function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: L
     request_id: c.get("request_id"),
     // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
     // provider charges for it too; a retry with an Idempotency-Key gets it.
-    signal: live === null ? NEVER : AbortSignal.any([c.req.raw.signal, live.refused]),
+    signal: live === null ? new AbortController().signal : AbortSignal.any([c.req.raw.signal, live.refused]),
   };
 }
 

@@ -41,18 +41,23 @@ const MAPS = new Set(["metadata", "client_metadata", "logit_bias", "parameters",
 
 /**
  * Rejects objects with too many fields before validation, because 90,000 fields take 0.2 s. The whole request has no
- * param, so its error names the field `main`.
+ * param, so its error names the field `main`. Answers at once unless the request is so large that it uses up its turn.
  */
 export function countedFields(main: string) {
-  const counted = async (value: object, ctx: z.RefinementCtx): Promise<unknown> => {
-    const path = await wideObject(value);
-    if (path === null) return value;
+  const judge = (value: unknown, wide: Place | null, ctx: z.RefinementCtx): unknown => {
+    if (wide === null) return value;
+    const path = pathOf(wide);
     const message = `an object of at most ${MAX_FIELDS} fields`;
     ctx.addIssue({ code: "custom", message, path: path.length > 0 ? path : [main] });
     return z.NEVER;
   };
-  return (value: unknown, ctx: z.RefinementCtx): unknown =>
-    value !== null && typeof value === "object" ? counted(value, ctx) : value;
+  return (value: unknown, ctx: z.RefinementCtx): unknown => {
+    if (value === null || typeof value !== "object") return value;
+    const open: Place[] = [{ value, key: "", within: null }];
+    const wide = wideObject(open);
+    if (wide !== null || open.length === 0) return judge(value, wide, ctx);
+    return wideObjectLater(open).then((found) => judge(value, found, ctx));
+  };
 }
 
 interface Place {
@@ -61,23 +66,32 @@ interface Place {
   within: Place | null;
 }
 
-/** The path of an object with too many fields; null when there is none. Searches in slices. */
-async function wideObject(value: object): Promise<(string | number)[] | null> {
-  const open: Place[] = [];
-  const add = (child: unknown, key: string | number, within: Place | null) => {
+/** An object with too many fields among `open` and what is in them. Null: none so far; what is left stays in `open`. */
+function wideObject(open: Place[]): Place | null {
+  const add = (child: unknown, key: string | number, within: Place) => {
     if (child !== null && typeof child === "object") open.push({ value: child, key, within });
   };
-  add(value, "", null);
   for (let place = open.pop(); place !== undefined; place = open.pop()) {
-    if (isTurnUsed()) await untilTurn();
-    if (Array.isArray(place.value)) {
-      for (const [index, child] of place.value.entries()) add(child, index, place);
-      continue;
+    const { value } = place;
+    if (Array.isArray(value)) {
+      for (const [index, child] of value.entries()) add(child, index, place);
+    } else {
+      const keys = Object.keys(value);
+      if (keys.length > MAX_FIELDS) return place;
+      for (const key of keys) if (!MAPS.has(key)) add(value[key as never], key, place);
     }
-    if (Object.keys(place.value).length > MAX_FIELDS) return pathOf(place);
-    for (const [key, child] of Object.entries(place.value)) if (!MAPS.has(key)) add(child, key, place);
+    if (isTurnUsed()) return null;
   }
   return null;
+}
+
+async function wideObjectLater(open: Place[]): Promise<Place | null> {
+  let wide: Place | null = null;
+  while (wide === null && open.length > 0) {
+    await untilTurn();
+    wide = wideObject(open);
+  }
+  return wide;
 }
 
 function pathOf({ key, within }: Place): (string | number)[] {

@@ -84,11 +84,14 @@ export function dearestRates(
   rates: Rates,
   { input_tokens, cache_writes }: InputBound,
 ): Pick<ClassRates, "input_rate_micro" | "output_rate_micro"> {
-  const reachable = [rates, ...rates.tiers.filter((tier) => input_tokens > tier.above_input_tokens)];
-  return {
-    input_rate_micro: Math.max(...reachable.flatMap((tier) => inputRates(tier, cache_writes))),
-    output_rate_micro: Math.max(...reachable.map((tier) => tier.output_rate_micro)),
-  };
+  let input_rate_micro = dearestInputRate(rates, cache_writes);
+  let { output_rate_micro } = rates;
+  for (const tier of rates.tiers) {
+    if (input_tokens <= tier.above_input_tokens) continue;
+    input_rate_micro = Math.max(input_rate_micro, dearestInputRate(tier, cache_writes));
+    output_rate_micro = Math.max(output_rate_micro, tier.output_rate_micro);
+  }
+  return { input_rate_micro, output_rate_micro };
 }
 
 /** The highest cost of a request: all its input in the dearest class and tier, and `max_output_tokens` of output. */
@@ -127,12 +130,12 @@ export function ratesByClass(rates: ClassRates): { [rate in keyof ClassRates]: n
   };
 }
 
-function inputRates(rates: ClassRates, cache_writes: ProviderRequest["cache_writes"] = "1h"): number[] {
+function dearestInputRate(rates: ClassRates, cache_writes: ProviderRequest["cache_writes"] = "1h"): number {
   const by_class = ratesByClass(rates);
-  const reachable = [by_class.input_rate_micro, by_class.cached_input_rate_micro];
-  if (cache_writes !== "none") reachable.push(by_class.cache_write_rate_micro);
-  if (cache_writes === "1h") reachable.push(by_class.cache_write_1h_rate_micro);
-  return reachable;
+  const read = Math.max(by_class.input_rate_micro, by_class.cached_input_rate_micro);
+  if (cache_writes === "none") return read;
+  const written = Math.max(read, by_class.cache_write_rate_micro);
+  return cache_writes === "1h" ? Math.max(written, by_class.cache_write_1h_rate_micro) : written;
 }
 
 function costMicro(rates: ClassRates, counts: PricedCounts): bigint {
@@ -145,8 +148,12 @@ function costMicro(rates: ClassRates, counts: PricedCounts): bigint {
     [cache_write_1h_tokens, by_class.cache_write_1h_rate_micro],
     [counts.output_tokens, by_class.output_rate_micro],
   ] as const;
-  if (parts.some(([tokens]) => tokens < 0)) throw new RangeError("the parts of the input are more than the input");
-  return parts.reduce((sum, [tokens, rate_micro]) => sum + BigInt(tokens) * BigInt(rate_micro), 0n);
+  let cost_micro = 0n;
+  for (const [tokens, rate_micro] of parts) {
+    if (tokens < 0) throw new RangeError("the parts of the input are more than the input");
+    if (tokens > 0) cost_micro += BigInt(tokens) * BigInt(rate_micro);
+  }
+  return cost_micro;
 }
 
 function ceilDivide(numerator: bigint, divisor: bigint): bigint {

@@ -9,7 +9,8 @@ import { monotonicMs } from "./clock.ts";
 /** The time of one turn of the event loop that all slices share. */
 const TURN_MS = 8;
 let began_ms: number | null = null;
-let waiting: (() => void)[] = [];
+const waiting: (() => void)[] = [];
+let is_serving = false;
 
 /** Whether slices have used up this turn. The first call of a turn starts its time. */
 export function isTurnUsed(): boolean {
@@ -22,7 +23,8 @@ export function untilTurn(): Promise<void> {
   if (waiting.length === 0 && !isTurnUsed()) return Promise.resolve();
   return new Promise((resolve) => {
     waiting.push(resolve);
-    if (waiting.length === 1) setImmediate(serveNext);
+    if (!is_serving) setImmediate(serveWaiting);
+    is_serving = true;
   });
 }
 
@@ -33,11 +35,14 @@ function beginTurn(): void {
   });
 }
 
-/** Gives the first of those who wait the time of a turn. It works before the next callback of this phase. */
-function serveNext(): void {
-  const next = waiting[0];
-  waiting = waiting.slice(1);
-  if (waiting.length > 0) setImmediate(serveNext);
+/** Lets those who wait work one after the other until the turn is used. The others wait for the next turn. */
+async function serveWaiting(): Promise<void> {
   beginTurn();
-  next?.();
+  do {
+    waiting.shift()?.();
+    // A tick runs after the promises of the one that works, so that their time counts.
+    await new Promise<void>((resolve) => process.nextTick(resolve));
+  } while (waiting.length > 0 && !isTurnUsed());
+  is_serving = waiting.length > 0;
+  if (is_serving) setImmediate(serveWaiting);
 }
