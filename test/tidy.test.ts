@@ -291,6 +291,21 @@ describe("the style", () => {
     expect(wrong).toEqual([]);
   });
 
+  it("makes every 409 in the error catalogue, and lists its codes in docs/contract.md", () => {
+    const made = source.filter(
+      (file) => file !== "src/errors.ts" && /"conflict_error"|\bstatus: 409\b|\berrors\.conflict\(/.test(text(file)),
+    );
+    expect(made).toEqual([]);
+    const codes = [...text("src/errors.ts").matchAll(/\bconflict\(\s*"(\w+)"/g)].map((match) => match[1] ?? "");
+    const row = /^\| 409 \|[^|]*\|([^|;]*)/m.exec(text("docs/contract.md"))?.[1] ?? "";
+    expect(
+      row
+        .split(",")
+        .map((code) => code.trim())
+        .sort(),
+    ).toEqual([...new Set(codes)].sort());
+  });
+
   it("names only test files that exist in its guides", () => {
     const guides = files.filter(
       (file) => /^(docs\/.*|[A-Z]+|src\/.*\/README)\.md$/.test(file) && file !== "CHANGELOG.md",

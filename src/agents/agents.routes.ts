@@ -137,10 +137,8 @@ export function webhookKeyRoutes(deps: {
     const { user_id } = c.get("caller");
     const { id: agent_id } = await deps.agents.get(user_id, c.req.valid("param").id);
     const key = await deps.webhook_keys.keyOf({ user_id, agent_id });
-    if (key === null) throw errors.conflict("key_unreadable", UNREADABLE);
+    if (key === null) throw errors.webhookKeyUnreadable();
     return c.json(key, 200, { "Cache-Control": "no-store" });
   });
   return router;
 }
-
-const UNREADABLE = "This agent's key cannot be opened: the service's master key is another one now. Tell its operator.";

@@ -80,7 +80,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     async create(key: ThreadKey): Promise<ThreadRecord> {
       const row = newThread(key);
       if (!(await store.insert(db, row))) {
-        throw errors.conflict("thread_exists", "A thread with this id exists. Chat in it, or choose another id.", "id");
+        throw errors.threadExists();
       }
       return recordOf(row);
     },
@@ -131,7 +131,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const turn = { user_id: key.user_id, thread_uid: row.uid, run_id };
       const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
       if (last !== undefined && last.finished_at === null) {
-        throw errors.conflict("thread_busy", "A turn of this thread is under way. Wait for its answer.", "thread_id");
+        throw errors.threadBusy();
       }
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
       await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());

@@ -111,7 +111,7 @@ export function createVault(deps: {
       };
       await change(user_id, key, async (tx, count) => {
         if (count >= MAX_SECRETS) {
-          throw errors.conflict("secret_limit_reached", `You have ${MAX_SECRETS} secrets. Delete one first.`);
+          throw errors.secretLimitReached(MAX_SECRETS);
         }
         if (!(await store.insert(tx, row))) throw errors.nameTaken(`A secret named ${row.name}`);
       });
