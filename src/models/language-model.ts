@@ -6,7 +6,7 @@ import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { newId } from "../platform/ids.ts";
 import { jsonBytes } from "../platform/json-bytes.ts";
-import { retryAfterSeconds } from "../platform/retry-after.ts";
+import { retryAfterSeconds } from "../platform/retry.ts";
 import { generatedText } from "./generated-text.ts";
 import {
   type AnswerOptions,

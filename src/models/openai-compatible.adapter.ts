@@ -4,7 +4,7 @@ import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { jsonBytes } from "../platform/json-bytes.ts";
-import { retryAfterSeconds } from "../platform/retry-after.ts";
+import { retryAfterSeconds } from "../platform/retry.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedText } from "./generated-text.ts";
 import type {

@@ -1,5 +1,7 @@
-/** The backoff: seconds from each failed try to the next. The last value repeats. */
-const DELAYS_S = [5, 30, 120, 600, 1800, 3600, 7200, 14_400, 28_800] as const;
+import { backoff } from "../platform/retry.ts";
+
+/** Seconds from each failed try to the next: from 5 s to 8 h. The last value repeats. */
+const DELAYS_S = backoff({ first: 5, max: 28_800, retries: 8 });
 /** contract 5: retried for a day. */
 const RETRY_FOR_S = 86_400;
 
