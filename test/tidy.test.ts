@@ -255,6 +255,11 @@ describe("the style", () => {
     expect(code.filter((file) => text(file).split("\n").length > 400)).toEqual([]);
   });
 
+  it("has at most 45 files under 40 lines: a smaller one belongs in the file that uses it", () => {
+    const small = source.filter((file) => text(file).split("\n").length <= 40);
+    expect(small.length, small.join(" ")).toBeLessThanOrEqual(45);
+  });
+
   it("keeps functions, closures and components under 70 lines of their own, and under 180 with what is nested", () => {
     const code = files.filter((file) => /^(src|console\/src)\/.*\.tsx?$/.test(file));
     const measured = code.flatMap((file) => functionsOf(file, text(file)).map((each) => ({ file, ...each })));

@@ -1,9 +1,9 @@
 import * as contract from "../contract/agents.ts";
+import { getWebhookKey } from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
-import { getWebhookKey } from "../contract/webhook-key.ts";
 import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
 import { lastEventId } from "../runs/run-followers.ts";

@@ -14,7 +14,9 @@ import {
   findAccount,
   findNextDue,
   insertAccount,
+  insertClawBack,
   insertGrant,
+  insertReinstatement,
   listBuckets,
   listKeySpend,
   listRefills,
@@ -32,7 +34,6 @@ import {
   type SettleOutcome,
 } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
-import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { readUsage, readUsageLines } from "./usage.store.ts";
 

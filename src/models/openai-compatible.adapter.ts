@@ -3,7 +3,7 @@ import type { Dispatcher } from "undici";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import { jsonBytes } from "../platform/json-bytes.ts";
+import { jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedText } from "./generated-text.ts";
