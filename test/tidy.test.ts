@@ -255,6 +255,11 @@ describe("the style", () => {
     expect(code.filter((file) => text(file).split("\n").length > 400)).toEqual([]);
   });
 
+  it("has at most 45 files under 40 lines: a smaller one belongs in the file that uses it", () => {
+    const small = source.filter((file) => text(file).split("\n").length <= 40);
+    expect(small.length, small.join(" ")).toBeLessThanOrEqual(45);
+  });
+
   it("keeps functions, closures and components under 70 lines of their own, and under 180 with what is nested", () => {
     const code = files.filter((file) => /^(src|console\/src)\/.*\.tsx?$/.test(file));
     const measured = code.flatMap((file) => functionsOf(file, text(file)).map((each) => ({ file, ...each })));
@@ -289,6 +294,21 @@ describe("the style", () => {
         .map((match) => `${file}: ${match[0]}`),
     );
     expect(wrong).toEqual([]);
+  });
+
+  it("makes every 409 in the error catalogue, and lists its codes in docs/contract.md", () => {
+    const made = source.filter(
+      (file) => file !== "src/errors.ts" && /"conflict_error"|\bstatus: 409\b|\berrors\.conflict\(/.test(text(file)),
+    );
+    expect(made).toEqual([]);
+    const codes = [...text("src/errors.ts").matchAll(/\bconflict\(\s*"(\w+)"/g)].map((match) => match[1] ?? "");
+    const row = /^\| 409 \|[^|]*\|([^|;]*)/m.exec(text("docs/contract.md"))?.[1] ?? "";
+    expect(
+      row
+        .split(",")
+        .map((code) => code.trim())
+        .sort(),
+    ).toEqual([...new Set(codes)].sort());
   });
 
   it("names only test files that exist in its guides", () => {

@@ -94,7 +94,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
         return { user, api_key: await insertKey(tx, user.id, { name: wanted.key_name }) };
       } catch (error) {
         if (!isUniqueViolation(error)) throw error;
-        throw errors.conflict("name_taken", "A user with this e-mail address exists. Use another address.", "email");
+        throw errors.userExists();
       }
     },
     /** Returns the user. Throws 404 for unknown and erased users. */
@@ -159,15 +159,13 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
     async updateApiKey(caller: Caller, id: string, changes: KeyChanges): Promise<ApiKey> {
       const row = isUuid(id) ? await store.key(caller.user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
-      if (row.revoked_at !== null)
-        throw errors.conflict("key_revoked", "A revoked key cannot be changed. Create another.");
+      if (row.revoked_at !== null) throw errors.keyRevoked();
       const { name = row.name, expires_at = row.expires_at, budget_tokens = row.budget_tokens } = changes;
       const set = { name, expires_at, budget_tokens };
       if (isBroader(set, row)) refuseBroader(caller, await ownKey(caller), { ...row, ...set });
       if (expires_at !== row.expires_at) refusePast(expires_at, clock.now());
       const updated = await changeKey({ ...row, ...set }, (tx) => store.updateKey(tx, row, set));
-      if (updated === undefined)
-        throw errors.conflict("key_changed", "This key was changed at the same moment. Read it, and retry.");
+      if (updated === undefined) throw errors.keyChanged();
       return keyRecord(updated);
     },
     /** Creates a new secret under the same id and keeps its history. The old secret works for `grace_seconds`. */
@@ -177,8 +175,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
       if (row === undefined) throw errors.notFound("This API key");
       // Rotating shows the new secret, so rotating a broader key would create one.
       if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller), row);
-      if (row.revoked_at !== null)
-        throw errors.conflict("key_revoked", "A revoked key cannot be rotated. Create another.");
+      if (row.revoked_at !== null) throw errors.keyRevoked();
       const key = newApiKey();
       const rotated = await store.rotateKey({
         user_id,
@@ -188,11 +185,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
         previous_key_hash: row.key_hash,
         previous_valid_until: addSeconds(clock.now(), grace_seconds),
       });
-      if (rotated === undefined)
-        throw errors.conflict(
-          "key_rotated",
-          "This key was rotated at the same moment. Use that answer, or rotate again.",
-        );
+      if (rotated === undefined) throw errors.keyRotated();
       return { ...keyRecord(rotated), key };
     },
     /** Revokes a leaked key if it exists. */

@@ -1,9 +1,9 @@
 import * as contract from "../contract/agents.ts";
+import { getWebhookKey } from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
-import { getWebhookKey } from "../contract/webhook-key.ts";
 import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
 import { lastEventId } from "../runs/run-followers.ts";
@@ -137,10 +137,8 @@ export function webhookKeyRoutes(deps: {
     const { user_id } = c.get("caller");
     const { id: agent_id } = await deps.agents.get(user_id, c.req.valid("param").id);
     const key = await deps.webhook_keys.keyOf({ user_id, agent_id });
-    if (key === null) throw errors.conflict("key_unreadable", UNREADABLE);
+    if (key === null) throw errors.webhookKeyUnreadable();
     return c.json(key, 200, { "Cache-Control": "no-store" });
   });
   return router;
 }
-
-const UNREADABLE = "This agent's key cannot be opened: the service's master key is another one now. Tell its operator.";

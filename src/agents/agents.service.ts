@@ -1,32 +1,27 @@
 import type { AgentNames } from "../contract/agent-name.ts";
 import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
+import type { RunRecord } from "../contract/runs.ts";
 import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Db, Tx } from "../platform/db.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { OnPrune } from "../runs/pruning.ts";
 import type { RunFollowers } from "../runs/run-followers.ts";
 import type { Runs } from "../runs/runs.service.ts";
-import type { NextRun, Schedules } from "../schedules/schedules.service.ts";
+import { upcomingRuns } from "../schedules/due.ts";
+import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
-import {
-  type AgentConfig,
-  changedConfig,
-  type NamedChanges,
-  newConfig,
-  sameConfig,
-  scheduleOf,
-} from "./agent-config.ts";
-import { agentRecord } from "./agent-record.ts";
+import { type AgentConfig, changedConfig, type NamedChanges, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
-import { type AgentRow, type AgentsStore, createAgentsStore } from "./agents.store.ts";
+import type { AgentRow } from "./agents.store.ts";
+import { type AgentsStore, createAgentsStore } from "./agents.store.ts";
 import { createRetention } from "./retention.ts";
 import { scheduleKeyAfter } from "./schedule-key.ts";
 import type { ScheduleKeys } from "./schedule-keys.service.ts";
@@ -298,4 +293,29 @@ function configOf(row: AgentRow): AgentConfig {
     ...config
   } = row;
   return config;
+}
+
+/** contract 6: the number of entries in `upcoming_runs`. */
+const UPCOMING = 5;
+
+/** The agent as callers see it: its configuration, its schedule's state and its last run. */
+export function agentRecord(
+  row: AgentRow,
+  { schedule, last_run, now }: { schedule: ScheduleState | undefined; last_run: RunRecord | undefined; now: Instant },
+): AgentRecord {
+  const { user_id: _user, deleted_at: _deleted, ...shown } = row;
+  const spec = scheduleOf(row);
+  const next_run_at = schedule?.next_run_at ?? null;
+  const upcoming_runs = spec === null || next_run_at === null ? [] : upcomingRuns({ spec, next_run_at }, now, UPCOMING);
+  const paused_reason = schedule?.paused_reason ?? null;
+  return {
+    ...shown,
+    next_run_at: upcoming_runs[0]?.at ?? null,
+    upcoming_runs,
+    schedule_status: spec === null ? "off" : paused_reason === null ? "active" : "paused",
+    schedule_paused_reason: spec === null ? null : paused_reason,
+    last_run:
+      last_run === undefined ? null : { id: last_run.id, status: last_run.status, finished_at: last_run.finished_at },
+    secrets_used: [...new Set(secretsReferred(row.tools_config).map(({ name }) => name))],
+  };
 }

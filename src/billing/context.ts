@@ -2,11 +2,12 @@ import type { Accounts } from "../accounts/accounts.service.ts";
 import { PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Clock } from "../platform/clock.ts";
-import type { Db } from "../platform/db.ts";
+import type { Db, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { type BillingAccountsStore, createBillingAccountsStore } from "./accounts.store.ts";
+import type { PaymentRow } from "./payments.store.ts";
 import { createPaymentsStore, type PaymentsStore } from "./payments.store.ts";
-import type { Payer, Payments, Provider, Started } from "./payments.types.ts";
+import type { Payer, PaymentEvent, Payments, Provider, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { createSimulatedPayments } from "./simulated-payments.ts";
 import { createSubscriptionsStore, type SubscriptionsStore } from "./subscriptions.store.ts";
@@ -75,4 +76,27 @@ async function emailOf(users: Pick<Accounts, "user">, user_id: string): Promise<
     if (error instanceof PurserError && error.code === "not_found") return null;
     throw error;
   }
+}
+
+/** The provider events of one kind. */
+export type Of<Kind extends PaymentEvent["kind"]> = Extract<PaymentEvent, { kind: Kind }>;
+
+/** The effect of one event. `granted` is the user who received tokens, if any. */
+export interface Applied {
+  outcome: "applied" | "waiting" | "ignored";
+  granted?: string;
+}
+
+export const APPLIED: Applied = { outcome: "applied" };
+export const IGNORED: Applied = { outcome: "ignored" };
+
+/** Locks the billing of the payment's user and reads the payment again. */
+export async function lockPayment(
+  { accounts, orders }: Pick<BillingContext, "accounts" | "orders">,
+  tx: Tx,
+  payment: PaymentRow | undefined,
+): Promise<PaymentRow | undefined> {
+  if (payment === undefined) return undefined;
+  await accounts.lock(tx, payment.user_id);
+  return orders.byId(payment.id, tx);
 }

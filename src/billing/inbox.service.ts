@@ -1,9 +1,9 @@
 import type { Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import type { BillingContext } from "./context.ts";
+import { type Applied, IGNORED } from "./context.ts";
 import { createOrderEvents } from "./order-events.ts";
 import type { Overage } from "./overage.service.ts";
-import { type Applied, IGNORED } from "./payment-event.ts";
 import type { EventOutcome, PaymentEvent } from "./payments.types.ts";
 import type { Periods } from "./periods.service.ts";
 import { createReturnedMoney } from "./returned-money.ts";

@@ -47,9 +47,9 @@ export function createInvoices(context: BillingContext, inbox: Inbox) {
     async settle(id: string, verdict: InvoiceVerdict): Promise<OverageInvoice> {
       const row = await one(id);
       if (row.provider !== "operator" && context.paymentsOf(row.provider) !== null)
-        throw collectedElsewhere(row.provider);
+        throw errors.invoiceCollectedElsewhere(row.provider);
       const is_closed = row.status === "succeeded" ? verdict !== "paid" : row.status === "void" && verdict === "unpaid";
-      if (is_closed) throw errors.conflict("invoice_closed", `This invoice is already ${STATUS[row.status]}.`);
+      if (is_closed) throw errors.invoiceClosed(STATUS[row.status]);
       await inbox.apply(verdictEvent(row, verdict));
       return invoiceRecord(await one(id));
     },
@@ -72,10 +72,6 @@ function verdictEvent({ provider, id: payment_id, amount_cents }: PaymentRow, ve
   if (verdict === "unpaid") return { ...event, kind: "failed" };
   if (verdict === "void") return { ...event, kind: "voided" };
   return { ...event, kind: "paid", reference: `operator:${payment_id}`, amount_cents };
-}
-
-function collectedElsewhere(provider: Provider) {
-  return errors.conflict("invoice_collected_elsewhere", `${provider} collects this invoice. Record its outcome there.`);
 }
 
 function invoiceRecord(row: PaymentRow): OverageInvoice {

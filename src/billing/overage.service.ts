@@ -36,8 +36,7 @@ export function createOverage(context: BillingContext) {
       const row = await subscriptions.current(user_id, tx);
       if (row?.status !== "active" && set.overage_enabled !== false) throw errors.overageRequiresSubscription();
       if (set.overage_enabled === true && (await isUnpaid(user_id, tx))) {
-        const where = "GET /api/v1/billing/invoices lists it";
-        throw errors.conflict("overage_unpaid", `An overage invoice is unpaid. Pay it first: ${where}.`);
+        throw errors.overageUnpaid();
       }
       if (row !== undefined) checkCap(set.overage_cap_tokens ?? 0, highestCap(row, collectorOf(row, account)));
       await accounts.update(tx, user_id, set);

@@ -1,8 +1,8 @@
 import type { Instant, Tx } from "../platform/db.ts";
 import type { BillingContext } from "./context.ts";
+import { APPLIED, type Applied, IGNORED, type Of } from "./context.ts";
 import { isMismatch, logMismatch } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
-import { APPLIED, type Applied, IGNORED, type Of } from "./payment-event.ts";
 import type { Periods } from "./periods.service.ts";
 import { planWith } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";

@@ -68,11 +68,12 @@ export function createSubscriptions(
     const provider = paying(by);
     // only Stripe can change a Stripe subscription; a subscription that Purser's clock renews cannot move to Stripe in
     // mid-period
-    if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods) throw paidElsewhere(row.provider);
-    if (start === null || end === null || row.status !== "active") throw pastDue();
+    if (row.provider === "stripe" ? provider !== "stripe" : by.runs_periods)
+      throw errors.subscriptionPaidElsewhere(row.provider);
+    if (start === null || end === null || row.status !== "active") throw errors.subscriptionPastDue();
     // the next period has begun but its payment is unknown, so the difference cannot be computed
-    if (end <= clock.now()) throw changeInFlight();
-    if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw changeInFlight();
+    if (end <= clock.now()) throw errors.planChangeInFlight();
+    if (await orders.some(user_id, { purpose: "upgrade", status: "pending" }, tx)) throw errors.planChangeInFlight();
     const rest = { start, end, at: clock.now() };
     const amount_cents = prorated(plan.price_cents - row.plan.price_cents, rest);
     const tokens = prorated(Math.max(0, plan.included_tokens - row.plan.included_tokens), rest);
@@ -86,7 +87,7 @@ export function createSubscriptions(
     const row = await periods.currentAfterDue(tx, user_id);
     if (row === undefined) return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
     if (row.status === "incomplete") {
-      if (await subscriptions.isOpening(tx, row)) throw changeInFlight();
+      if (await subscriptions.isOpening(tx, row)) throw errors.planChangeInFlight();
       if (row.plan.id === plan.id && row.checkout_url !== null && by.runs_periods) return { kind: "open", row };
       await periods.end(tx, row, { notify_provider: true });
       return { kind: "new", row: await insertNew(tx, user_id, plan, by) };
@@ -145,7 +146,7 @@ export function createSubscriptions(
       await accounts.lock(tx, row.user_id);
       const current = await subscriptions.byId(row.id, tx);
       if (current === undefined || current.periods !== row.periods || current.status === "ended")
-        throw changeInFlight();
+        throw errors.planChangeInFlight();
       const pending_plan = wanted.plan === null ? null : JSON.stringify(wanted.plan);
       await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan });
     });
@@ -217,18 +218,6 @@ function paying(by: Payments): Provider {
   if (by.provider === "none") throw errors.paymentsNotConfigured();
   return by.provider;
 }
-
-const changeInFlight = () =>
-  errors.conflict("plan_change_in_flight", "Another change of this subscription is in progress. Retry in a minute.");
-const pastDue = () =>
-  errors.conflict("subscription_past_due", "This subscription is past due. Pay its open invoice, then retry.");
-const paidElsewhere = (provider: string) =>
-  errors.conflict(
-    "subscription_paid_elsewhere",
-    provider === "operator"
-      ? "The operator of this service gave this subscription. Ask the operator to change it."
-      : "Another payment provider runs this subscription. Change it there.",
-  );
 
 function subscriptionRecord(row: SubscriptionRow): Subscription {
   const { status, current_period_start, current_period_end, cancel_at_period_end, checkout_url } = row;

@@ -165,15 +165,11 @@ function finishedTurn(
 
 /** The error that the caller of a chat receives. */
 function failureOf(run: RunDetail, result: RunResult | null): PurserError {
-  if (run.status === "cancelled")
-    return errors.conflict(
-      "run_cancelled",
-      "The run was cancelled before it had answered. Send the request again to start another run.",
-    );
+  if (run.status === "cancelled") return errors.runCancelled();
   const { code, message } = run.error ?? { code: "internal", message: "" };
   if (code === "timeout") return new PurserError({ ...errors.upstreamTimeout().shape, message });
   // The model call's error has more detail than the run's error, and a status.
   if (result?.thrown instanceof PurserError) return result.thrown;
   if (code === "worker_lost") return new PurserError({ ...errors.overloaded().shape, message });
-  return code === "internal" ? errors.internal(result?.thrown) : errors.conflict(code, message);
+  return code === "internal" ? errors.internal(result?.thrown) : errors.runFailed({ code, message });
 }

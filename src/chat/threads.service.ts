@@ -8,7 +8,7 @@ import { newId } from "../platform/ids.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { BegunRun, ClaimedRun } from "../runs/runs.types.ts";
 import type { RunConfig, RunInput } from "../runs/transcript.ts";
-import { bytesOf, fitting, roomForHistory, turnMessages } from "./thread-history.ts";
+import { type RunStep, transcript } from "../runs/transcript.ts";
 import { createThreadsStore, type ThreadKey, type ThreadRow, type TurnRow } from "./threads.store.ts";
 
 /** The input of a run that may be a thread's turn. */
@@ -80,7 +80,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
     async create(key: ThreadKey): Promise<ThreadRecord> {
       const row = newThread(key);
       if (!(await store.insert(db, row))) {
-        throw errors.conflict("thread_exists", "A thread with this id exists. Chat in it, or choose another id.", "id");
+        throw errors.threadExists();
       }
       return recordOf(row);
     },
@@ -131,7 +131,7 @@ export function createThreads(deps: { db: Db; clock: Clock; runs: Runs; models: 
       const turn = { user_id: key.user_id, thread_uid: row.uid, run_id };
       const last = row.last_run_id === null ? undefined : await lastRun(tx, key.user_id, row.last_run_id);
       if (last !== undefined && last.finished_at === null) {
-        throw errors.conflict("thread_busy", "A turn of this thread is under way. Wait for its answer.", "thread_id");
+        throw errors.threadBusy();
       }
       const is_done = row.last_turn === 0 || last?.status === "succeeded";
       await store.beginTurn(tx, { ...turn, turn: row.last_turn + (is_done ? 1 : 0) }, clock.now());
@@ -196,4 +196,37 @@ function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
     ...message,
     run_id: run.id,
   })) as ThreadDetail["messages"];
+}
+
+/** The part of a thread's earlier turns that the model receives. Pure. */
+
+/** Bytes per token. Holds use the same ratio, and natural text has at least as many bytes per token. */
+const BYTES_PER_TOKEN = 2;
+/** The share of a model's context that a turn's first prompt may fill. The rest is for its tools and its answer. */
+const PROMPT_SHARE = 0.75;
+
+/** The messages of a turn, unchanged: the user's messages, the model's answers, the tool calls and results. */
+export function turnMessages(input: RunInput, steps: readonly RunStep[]): ChatMessage[] {
+  return transcript({ system_prompt: null, run_prompt: null } as RunConfig, input, steps);
+}
+
+/** The number of bytes of earlier turns that fit beside the content that is always sent. */
+export function roomForHistory(context_window: number, config: RunConfig, input: RunInput): number {
+  const sent = bytesOf([config.system_prompt, input.messages]);
+  return Math.floor(context_window * PROMPT_SHARE) * BYTES_PER_TOKEN - sent;
+}
+
+/** The turns that fit, latest first: whole turns without a gap. */
+export function fitting<Turn>(turns: readonly Turn[], room_bytes: number): Turn[] {
+  let left = room_bytes;
+  const first_out = turns.findIndex((turn) => {
+    left -= bytesOf(turn);
+    return left < 0;
+  });
+  return first_out === -1 ? [...turns] : turns.slice(0, first_out);
+}
+
+/** The size of a value as JSON. */
+export function bytesOf(value: unknown): number {
+  return Buffer.byteLength(JSON.stringify(value));
 }

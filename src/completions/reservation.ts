@@ -15,11 +15,8 @@ import { usageOf } from "./usage.ts";
 const LEAST_OUTPUT_TOKENS = 64;
 /** The least room for an answer, also if the prompt is estimated to fill the context window. */
 const LEAST_ROOM_TOKENS = 1_024;
-const OVER_RUN = "What is left of max_cost_tokens_per_run does not cover the next model call. Raise it.";
 /** The `param` of the error when an agent's monthly cap rejects a call. */
 export const MONTHLY_CAP = "limits.max_cost_tokens_per_month";
-const OVER_MONTH =
-  "What is left of max_cost_tokens_per_month does not cover the next model call. Raise it, or wait for the next month.";
 
 /** A call with a hold, ready to send. */
 export interface Reservation {
@@ -64,7 +61,7 @@ export async function reserve(
   const amount_tokens = Math.min(worst, call.max_cost_tokens ?? worst);
   const least = asked === null ? Math.min(cap, LEAST_OUTPUT_TOKENS) : cap;
   const minimum_tokens = worstOf(least);
-  if (minimum_tokens > amount_tokens) throw errors.conflict("budget_exceeded", OVER_RUN);
+  if (minimum_tokens > amount_tokens) throw errors.runBudgetExceeded();
   const { hold_id, request_id, agent_id, run_id } = call;
   const hold = await ledger.hold({
     hold_id,
@@ -84,7 +81,7 @@ export async function reserve(
   call.intent?.onWritten();
   if (hold.status === "refused") {
     const { code } = hold;
-    if (code === "agent_budget_exceeded") throw errors.conflict("budget_exceeded", OVER_MONTH, MONTHLY_CAP);
+    if (code === "agent_budget_exceeded") throw errors.monthlyBudgetExceeded(MONTHLY_CAP);
     const means = await meansOf(call.caller.user_id);
     throw paymentError({ ...hold, code, means }, { model, input, cap, choices, amount_tokens });
   }

@@ -1,28 +1,11 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { AGENT_LIMITS } from "../constants.ts";
 import { needs } from "./caller.ts";
-import {
-  errorSchema,
-  failures,
-  instantSchema,
-  json,
-  jsonBody,
-  listQuerySchema,
-  nextCursorSchema,
-  textSchema,
-  uuidSchema,
-} from "./common.ts";
+import { errorSchema, failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, textSchema, uuidSchema } from "./common.ts";
 import { chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
-import {
-  dayOfMonthSchema,
-  intervalSchema,
-  timeOfDaySchema,
-  timeZoneSchema,
-  upcomingRunSchema,
-  weekdaySchema,
-} from "./schedules.ts";
+import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, timeZoneSchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
 
@@ -248,4 +231,23 @@ export const chatWithAgent = createRoute({
     502: json(errorSchema, "the model's provider failed"),
     504: json(errorSchema, "the model, or the whole run, took too long"),
   },
+});
+
+/** The key that an agent's `send_webhook` signs with: contract 7. */
+
+const webhookKeySchema = z
+  .object({
+    key: z.string().openapi({ description: "`whsec_…`, for any Standard Webhooks library" }),
+    created_at: instantSchema,
+  })
+  .openapi("WebhookKey");
+
+export const getWebhookKey = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/webhook-key",
+  tags: ["Agents"],
+  summary: "The key that the agent's webhooks are signed with, made when it is first asked for or needed",
+  ...needs("agents:write"),
+  request: { params: z.object({ id: z.string() }) },
+  responses: { 200: json(webhookKeySchema, "the key, to verify webhooks with"), ...failures(403, 404, 409) },
 });

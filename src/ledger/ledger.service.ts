@@ -2,6 +2,7 @@ import { errors } from "../errors.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import { backoff } from "../platform/retry.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 import { accountStatusOf } from "./account-status.ts";
 import { runAudit } from "./audit.store.ts";
@@ -13,7 +14,9 @@ import {
   findAccount,
   findNextDue,
   insertAccount,
+  insertClawBack,
   insertGrant,
+  insertReinstatement,
   listBuckets,
   listKeySpend,
   listRefills,
@@ -31,16 +34,16 @@ import {
   type SettleOutcome,
 } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
-import { insertClawBack, insertReinstatement } from "./reversal.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { readUsage, readUsageLines } from "./usage.store.ts";
 
 /** Most operations of one batch. A larger batch would lock the accounts for too long. */
 const BATCH_LIMIT = 256;
 /**
- * Backoff while the database is unavailable: a restart or a failover takes seconds. Settles start over after the last.
+ * Pauses while the database is unavailable: a restart or a failover takes seconds. The first retry is immediate.
+ * Settles start over after the last.
  */
-const RETRY_MS = [0, 100, 400, 1_500, 5_000];
+const RETRY_MS = [0, ...backoff({ first: 100, max: 5_000, retries: 4 })];
 /** Rows per query of an export. */
 const EXPORT_ROWS = 1_000;
 

@@ -1,18 +1,8 @@
 import { HOLD_SECONDS } from "../constants.ts";
-import type { Instant, Sql } from "../platform/db.ts";
+import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import type { AccountFigures } from "./account-status.ts";
-import type {
-  Bucket,
-  Charge,
-  GrantRequest,
-  HoldOutcome,
-  HoldRequest,
-  Progress,
-  RiderAnswer,
-  SettleOutcome,
-  SettleRequest,
-} from "./ledger.types.ts";
+import type { Bucket, Charge, Crossing, GrantRequest, HoldOutcome, HoldRequest, Progress, Reversal, ReversalOutcome, RiderAnswer, SettleOutcome, SettleRequest } from "./ledger.types.ts";
 
 /** One operation of a batch, in the form that `ledger_apply_batch` reads. */
 export type Operation =
@@ -201,4 +191,60 @@ export async function findNextDue(sql: Sql, now: Instant, until: Instant): Promi
     values: [now, until],
   });
   return row?.at ?? null;
+}
+
+/** The key of a crossing. */
+export type CrossingKey = Pick<Crossing, "user_id" | "seq" | "kind" | "percent">;
+
+/** The keys of crossings that are not yet notified, in order, after the key `after`. */
+export function listCrossings(sql: Sql, after: CrossingKey | null, limit: number): Promise<CrossingKey[]> {
+  return sql.query({
+    text: `select user_id, seq, kind, percent from crossing
+      where $1::uuid is null or (user_id, seq, kind, percent) > ($1, $2::bigint, $3::text, $4::integer)
+      order by user_id, seq, kind, percent limit $5`,
+    values: [after?.user_id ?? null, after?.seq ?? null, after?.kind ?? null, after?.percent ?? null, limit],
+  });
+}
+
+/** Deletes a crossing and returns it. undefined: another node has taken it, or is notifying it now. */
+export async function takeCrossing(
+  tx: Tx,
+  { user_id, seq, kind, percent }: CrossingKey,
+): Promise<Crossing | undefined> {
+  const [taken] = await tx.query<{ crossing: Crossing }>({
+    text: `delete from crossing using (
+        select user_id, seq, kind, percent from crossing
+          where (user_id, seq, kind, percent) = ($1, $2, $3, $4) for update skip locked
+      ) as mine
+      where (crossing.user_id, crossing.seq, crossing.kind, crossing.percent)
+        = (mine.user_id, mine.seq, mine.kind, mine.percent)
+      returning crossing.detail || jsonb_build_object('user_id', crossing.user_id, 'seq', crossing.seq,
+        'hold_id', crossing.hold_id, 'kind', crossing.kind, 'percent', crossing.percent) as crossing`,
+    values: [user_id, seq, kind, percent],
+  });
+  return taken?.crossing;
+}
+
+/** Takes back tokens that a payment granted, once per key. */
+export function insertClawBack(sql: Sql, request: Reversal, now: Instant): Promise<ReversalOutcome> {
+  return reverse(sql, "ledger_claw_back", request, now);
+}
+
+/** Returns clawed-back tokens, once per key. */
+export function insertReinstatement(sql: Sql, request: Reversal, now: Instant): Promise<ReversalOutcome> {
+  return reverse(sql, "ledger_reinstate", request, now);
+}
+
+async function reverse(
+  sql: Sql,
+  how: "ledger_claw_back" | "ledger_reinstate",
+  { user_id, bucket_id, amount_tokens, reason, key }: Reversal,
+  now: Instant,
+): Promise<ReversalOutcome> {
+  const [outcome] = await sql.query<ReversalOutcome>({
+    text: `select abs(amount) as reversed_tokens, abs(debt) as debt_tokens from ${how}($1, $2, $3, $4, $5, $6)`,
+    values: [user_id, bucket_id, amount_tokens, reason, key, now],
+  });
+  if (outcome === undefined) throw new Error("a reversal left no record");
+  return outcome;
 }

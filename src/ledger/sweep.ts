@@ -1,7 +1,13 @@
 import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
-import { type CrossingKey, listCrossings, takeCrossing } from "./crossing.store.ts";
-import { listDeadHolds, type Operation, sweepExpired } from "./ledger.store.ts";
+import {
+  type CrossingKey,
+  listCrossings,
+  listDeadHolds,
+  type Operation,
+  sweepExpired,
+  takeCrossing,
+} from "./ledger.store.ts";
 import type { Crossing } from "./ledger.types.ts";
 
 /** Accounts, holds or crossings per step. It limits what a sweep locks or reads at once. */

@@ -5,8 +5,8 @@ import { errors } from "../errors.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { newId } from "../platform/ids.ts";
-import { jsonBytes } from "../platform/json-bytes.ts";
-import { retryAfterSeconds } from "../platform/retry-after.ts";
+import { jsonBytes } from "../platform/json.ts";
+import { retryAfterSeconds } from "../platform/retry.ts";
 import { generatedText } from "./generated-text.ts";
 import {
   type AnswerOptions,

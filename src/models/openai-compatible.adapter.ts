@@ -3,8 +3,8 @@ import type { Dispatcher } from "undici";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import { jsonBytes } from "../platform/json-bytes.ts";
-import { retryAfterSeconds } from "../platform/retry-after.ts";
+import { jsonBytes } from "../platform/json.ts";
+import { retryAfterSeconds } from "../platform/retry.ts";
 import { createEventRelay } from "./event-relay.ts";
 import { generatedText } from "./generated-text.ts";
 import type {

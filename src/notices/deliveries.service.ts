@@ -6,10 +6,16 @@ import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
+import { backoff } from "../platform/retry.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
 import { type ClaimedDelivery, createDeliveryStore } from "./delivery.store.ts";
 import { isSecureEnough } from "./destination.ts";
-import { type TryResult, verdictOf } from "./retry.ts";
+import type { TryResult, Verdict } from "./notices.types.ts";
+
+/** Seconds from each failed try to the next: from 5 s to 8 h. The last value repeats. */
+const DELAYS_S = backoff({ first: 5, max: 28_800, retries: 8 });
+/** contract 5: retried for a day. */
+const RETRY_FOR_S = 86_400;
 
 /**
  * Concurrent tries on this node, each to a different endpoint. A free slot goes first to a user without a running try,
@@ -137,4 +143,15 @@ async function attempt(
     // A status received before the answer was aborted or too large still counts.
     return { status: error.status, error: error.code };
   }
+}
+
+/**
+ * Decides after try number `attempt` (from 1) of a delivery queued `age_s` seconds ago. Only 2xx is success; a redirect
+ * is a failure.
+ */
+export function verdictOf({ status }: TryResult, { attempt, age_s }: { attempt: number; age_s: number }): Verdict {
+  if (status !== null && status >= 200 && status < 300) return { outcome: "delivered" };
+  if (status === 410) return { outcome: "gone" };
+  const delay_s = DELAYS_S[Math.min(attempt, DELAYS_S.length) - 1] ?? 0;
+  return age_s + delay_s <= RETRY_FOR_S ? { outcome: "retry", delay_s } : { outcome: "failed" };
 }

@@ -1,7 +1,7 @@
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import type { TryResult, Verdict } from "./retry.ts";
+import type { TryResult, Verdict } from "./notices.types.ts";
 
 /** A delivery that this node has claimed, with its content. */
 export interface ClaimedDelivery {

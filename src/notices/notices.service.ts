@@ -71,7 +71,7 @@ export function createNotices(deps: NoticesDeps) {
       const sealed = cipher.seal(Buffer.from(secret), secretContext({ user_id, endpoint_id: id }));
       const row = { user_id, id, url: wanted.url, events: [...new Set(wanted.events)], created_at: clock.now() };
       if (!(await store.insertEndpoint({ ...row, secret: sealed }, MAX_ENDPOINTS))) {
-        throw errors.conflict("endpoint_limit_reached", `You have ${MAX_ENDPOINTS} endpoints. Delete one first.`);
+        throw errors.endpointLimitReached(MAX_ENDPOINTS);
       }
       return { ...endpointRecord({ ...row, disabled_at: null }), secret };
     },

@@ -37,3 +37,12 @@ export type NewNotice = {
     data: NoticeData[Event];
   };
 }[NoticeEvent];
+
+/** The result of one try: an HTTP status, or the error when there is none. */
+export interface TryResult {
+  readonly status: number | null;
+  readonly error: string | null;
+}
+
+/** The next state of a delivery. `gone`: the receiver wants no more deliveries (410). */
+export type Verdict = { outcome: "delivered" | "failed" | "gone" } | { outcome: "retry"; delay_s: number };

@@ -1,5 +1,6 @@
 import type { Transporter } from "nodemailer";
 import type { Log } from "./log.ts";
+import { backoff } from "./retry.ts";
 
 export interface Mail {
   to: string;
@@ -19,8 +20,8 @@ export interface Mailer {
 }
 
 const TIMEOUT_MS = 10_000;
-/** Backoff before each try. It outlasts greylisting and short outages, while the person still waits for the mail. */
-const TRIES_MS = [0, 1_000, 10_000, 60_000];
+/** Pause before each try. They outlast greylisting and short outages, while the person still waits for the mail. */
+const TRIES_MS = [0, ...backoff({ first: 1_000, max: 60_000, retries: 4 })];
 
 /** Sends mail through SMTP_URL; with null, writes to the log. Uses STARTTLS if the server offers it. */
 export function createMailer(settings: { smtp_url: string; from: string } | null, log: Log): Mailer {

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { CompletionCall } from "../completions/completions.types.ts";
-import type { ChatRequest, Usage } from "../contract/completions.ts";
+import type { ChatMessage, ChatRequest, Usage } from "../contract/completions.ts";
 import { PurserError } from "../errors.ts";
 import { HoldSupersededError, type Rider } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -8,7 +8,6 @@ import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { callModel, type ModelAnswer, type ModelCall, type ModelOutcome } from "./model-call.ts";
 import { nextAction } from "./next-action.ts";
-import { cacheable } from "./prompt-cache.ts";
 import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
@@ -242,4 +241,35 @@ function budgetOf(
     max_cost_tokens: per_run === null ? null : Math.max(0, per_run - spent_tokens),
     agent_budget: per_month === null ? null : { from_day: `${now.slice(0, 7)}-01`, cap_tokens: per_month },
   };
+}
+
+const EPHEMERAL = { type: "ephemeral" as const };
+
+/**
+ * A run's request with hints for the provider's prompt cache, where another call with the same beginning is likely: the
+ * model may call tools, or the thread has a next turn. Without one, writing the cache would only cost more. Pure.
+ *
+ * Claude reads its cache at the marks: the tools, the system prompt, the end of the call before and the end of this
+ * call. OpenAI finds a prefix by itself; the key sends the calls of an agent to the same cache. Others ignore the hints.
+ */
+export function cacheable(
+  request: ChatRequest,
+  { agent_id, is_in_thread }: { agent_id: string; is_in_thread: boolean },
+): ChatRequest {
+  const { tools = [], messages } = request;
+  if (tools.length === 0 && !is_in_thread) return request;
+  const last_answer = messages.findLastIndex(({ role }) => role === "assistant");
+  const marked = new Set([messages.findLastIndex(isSystem), last_answer - 1, messages.length - 1]);
+  return {
+    ...request,
+    prompt_cache_key: agent_id,
+    messages: messages.map((message, at) => (marked.has(at) ? { ...message, cache_control: EPHEMERAL } : message)),
+    ...(tools.length === 0
+      ? {}
+      : { tools: tools.map((tool, at) => (at === tools.length - 1 ? { ...tool, cache_control: EPHEMERAL } : tool)) }),
+  };
+}
+
+function isSystem({ role }: ChatMessage): boolean {
+  return role === "system";
 }

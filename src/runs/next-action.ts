@@ -1,6 +1,7 @@
 import type { ToolCall } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
 import { stableJson } from "../platform/json.ts";
+import { backoff } from "../platform/retry.ts";
 import { effectOf } from "../tools/registry.ts";
 import { argumentsValue } from "../tools/tool-arguments.ts";
 import { callsOf, type PastStep, type RunConfig, setUpOf, textOf } from "./transcript.ts";
@@ -16,7 +17,7 @@ export const REPEATED_CALL = "repeated_call";
 /**
  * Backoff of a failed model call, or the provider's Retry-After if that is longer. After the last retry the run fails.
  */
-const RETRY_AFTER_MS = [500, 2_000] as const;
+const RETRY_AFTER_MS = backoff({ first: 500, max: 2_000, retries: 2 });
 /** Retries of one call whose answer the provider broke off. */
 const BROKEN_MAX = 1;
 

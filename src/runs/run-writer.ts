@@ -1,11 +1,12 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { PurserError } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
+import { backoff } from "../platform/retry.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 import type { Runs } from "./runs.service.ts";
 
-/** Pauses between retries. A restart or a failover takes seconds. All pauses together last as long as a lease. */
-const PAUSES_MS = [0, 100, 400, 1_500, 3_000, 5_000, 10_000, 10_000];
+/** The first retry is immediate. A restart or a failover takes seconds. All pauses together last about as long as a lease. */
+const PAUSES_MS = [0, ...backoff({ first: 100, max: 10_000, retries: 6 })];
 
 /** The database is unavailable. The run is not failed: another worker resumes it. */
 export class DatabaseUnavailableError extends Error {}

@@ -4,7 +4,7 @@ import type { SendWebhookSettings } from "../contract/tools.ts";
 import { monotonicMs, realNowMs } from "../platform/clock.ts";
 import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
-import { retryAfterSeconds } from "../platform/retry-after.ts";
+import { backoff, retryAfterSeconds } from "../platform/retry.ts";
 import type { SecretValue } from "../platform/secret-value.ts";
 import { webhookHeaders } from "../platform/standard-webhooks.ts";
 import { leakIn, type OpenedCredential, openSigningSecret, reflected } from "./credentials.ts";
@@ -15,7 +15,7 @@ import { failedCall, type ToolCall, type ToolDefinition, type ToolResult } from 
 /** Limits of one try. Redirects are not followed, because webhooks go only to the owner's exact URL. */
 const LIMITS = { max_bytes: 1_000_000, timeout_ms: 10_000, max_redirects: 0 } as const;
 /** Pauses between tries, and the time within which the last try must begin. */
-const RETRY_AFTER_MS = [500, 2_000, 5_000] as const;
+const RETRY_AFTER_MS = backoff({ first: 500, max: 5_000, retries: 3 });
 const DELIVERY_MS = 30_000;
 /** The longest Retry-After that is waited for, and the time within which the last try after one must begin. */
 const ASKED_MS = 60_000;

@@ -1,6 +1,6 @@
 import type { KMSClient } from "@aws-sdk/client-kms";
-import { type Kek, KekUnavailableError } from "./kek.types.ts";
 import { loadClient, TIMEOUT_MS } from "./key-service.adapter.ts";
+import { type Kek, KekUnavailableError } from "./vault.types.ts";
 
 export interface AwsKmsSettings {
   readonly id: string;

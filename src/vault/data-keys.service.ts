@@ -4,11 +4,11 @@ import type { Db, Tx } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import { createDataKeysStore, type WrappedKey } from "./data-keys.store.ts";
 import { createKeks } from "./kek.ts";
-import { type Kek, KekUnavailableError } from "./kek.types.ts";
 import { KeyringError } from "./keyring.ts";
 import type { Keyring } from "./keyring.types.ts";
 import type { DataKey } from "./seal.ts";
 import { integrityMacOf } from "./seal.ts";
+import { type Kek, KekUnavailableError } from "./vault.types.ts";
 
 /** The id of the service's own key, stored among the users' keys. No user has this id. */
 const SERVICE = "00000000-0000-0000-0000-000000000000";

@@ -1,6 +1,6 @@
 import type { AuthClient } from "google-auth-library";
-import { type Kek, KekUnavailableError } from "./kek.types.ts";
 import { askKeyService, bytesOf, loadClient } from "./key-service.adapter.ts";
+import { type Kek, KekUnavailableError } from "./vault.types.ts";
 
 export interface GcpKmsSettings {
   readonly id: string;

@@ -1,4 +1,4 @@
-import { KekUnavailableError } from "./kek.types.ts";
+import { KekUnavailableError } from "./vault.types.ts";
 
 /** The timeout of one request to a key service. */
 export const TIMEOUT_MS = 10_000;

@@ -1,5 +1,5 @@
-import { type Kek, KekUnavailableError } from "./kek.types.ts";
 import { askKeyService, bytesOf } from "./key-service.adapter.ts";
+import { type Kek, KekUnavailableError } from "./vault.types.ts";
 
 export interface VaultTransitSettings {
   readonly id: string;

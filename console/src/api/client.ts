@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type * as accounts from "../../../src/contract/accounts.ts";
 import type * as admin from "../../../src/contract/admin.ts";
 import type * as agents from "../../../src/contract/agents.ts";
+import type * as webhookKey from "../../../src/contract/agents.ts";
 import type * as billing from "../../../src/contract/billing.ts";
 import type * as usage from "../../../src/contract/ledger-export.ts";
 import type * as models from "../../../src/contract/models.ts";
@@ -12,7 +13,6 @@ import type * as schedules from "../../../src/contract/schedules.ts";
 import type * as secrets from "../../../src/contract/secrets.ts";
 import type * as signIn from "../../../src/contract/sign-in.ts";
 import type * as threads from "../../../src/contract/threads.ts";
-import type * as webhookKey from "../../../src/contract/webhook-key.ts";
 import { ApiError, problemOf } from "./problem.ts";
 
 /**

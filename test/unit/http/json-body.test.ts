@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { bodyLimitsOf } from "../../../src/http/body.ts";
 import { createBodyBudget } from "../../../src/http/body-budget.ts";
-import { bodyLimitsOf } from "../../../src/http/body-limits.ts";
 import { joinPieces, piecesOf } from "../../../src/http/json-pieces.ts";
 import { createJsonScan } from "../../../src/http/json-scan.ts";
 

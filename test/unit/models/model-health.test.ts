@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { createModelHealth } from "../../../src/models/model-health.ts";
 import { nearestNames } from "../../../src/models/nearest.ts";
 import { realNowMs } from "../../../src/platform/clock.ts";
-import { retryAfterSeconds } from "../../../src/platform/retry-after.ts";
+import { retryAfterSeconds } from "../../../src/platform/retry.ts";
 
 test("a model that failed rests for ten seconds, or as its provider asked, two minutes at most", () => {
   let now_ms = 1_000;

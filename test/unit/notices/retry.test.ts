@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { verdictOf } from "../../../src/notices/retry.ts";
+import { verdictOf } from "../../../src/notices/deliveries.service.ts";
 
 const answered = (status: number) => ({ status, error: null });
 
@@ -43,7 +43,7 @@ describe("what becomes of a delivery after a try", () => {
   });
 
   it("tries come after seconds at first and hours at last, for a day and no longer", () => {
-    expect(agesOfTries()).toEqual([0, 5, 35, 155, 755, 2555, 6155, 13_355, 27_755, 56_555, 85_355]);
+    expect(agesOfTries()).toEqual([0, 5, 25, 105, 425, 1705, 6825, 27_305, 56_105, 84_905]);
   });
 
   it("a delivery that waited its day out behind others is tried once and not again", () => {

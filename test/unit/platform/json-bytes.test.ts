@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { jsonBytes } from "../../../src/platform/json-bytes.ts";
+import { jsonBytes } from "../../../src/platform/json.ts";
 import { measureEventLoopDelay } from "../../support/event-loop-delay.ts";
 import { heldDuring } from "../../support/held.ts";
 

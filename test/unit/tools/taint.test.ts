@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { newConfig } from "../../../src/agents/agent-config.ts";
 import type { ToolsConfig, WebFetchSettings } from "../../../src/contract/tools.ts";
-import { taintOf } from "../../../src/runs/taint.ts";
+import { taintOf } from "../../../src/runs/tool-step.ts";
 import { isUrlKnown } from "../../../src/tools/destinations.ts";
 import { type Site, startSite } from "../../support/sites.ts";
 import { aCall, toolsWith } from "../../support/tools.ts";

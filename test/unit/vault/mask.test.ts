@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { maskOf, VENDOR_PREFIXES } from "../../../src/vault/mask.ts";
+import { maskOf, VENDOR_PREFIXES } from "../../../src/vault/vault.service.ts";
 
 const HIDDEN = "••••••••";
 

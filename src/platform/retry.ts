@@ -1,5 +1,17 @@
 import { realNowMs } from "./clock.ts";
 
+/** Each pause is this many times the one before. */
+const FACTOR = 4;
+
+/**
+ * The pauses between tries, in the unit of `first` and `max`: `backoff({ first: 100, max: 2_000, retries: 4 })` is
+ * `[100, 400, 1_600, 2_000]`. It has no jitter: a node retries one batch, one step or one delivery per receiver at a
+ * time, so its retries do not come in crowds.
+ */
+export function backoff({ first, max, retries }: { first: number; max: number; retries: number }): readonly number[] {
+  return Array.from({ length: retries }, (_, index) => Math.min(first * FACTOR ** index, max));
+}
+
 const HTTP_DATE = /^[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT$/;
 
 /**

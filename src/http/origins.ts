@@ -1,5 +1,6 @@
-import type { Context } from "hono";
+import type { Context, MiddlewareHandler } from "hono";
 import { getCookie } from "hono/cookie";
+import { cors } from "hono/cors";
 import { sessionCookieName } from "../contract/sign-in.ts";
 import { errors } from "../errors.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
@@ -32,4 +33,31 @@ function isFromOwnPage(c: Context, address: PublicAddress): boolean {
   if (site !== undefined) return site === "same-origin";
   const referer = URL.parse(c.req.header("Referer") ?? "");
   return referer !== null && address.isOurs(referer.origin);
+}
+
+const EXPOSED = [
+  "X-Request-Id",
+  "Retry-After",
+  "Location",
+  "Idempotent-Replayed",
+  "RateLimit-Limit",
+  "RateLimit-Remaining",
+  "RateLimit-Reset",
+  "X-RateLimit-Limit-Requests",
+  "X-RateLimit-Remaining-Requests",
+  "X-RateLimit-Reset-Requests",
+];
+const PREFLIGHT_SECONDS = 600;
+
+/**
+ * Lets pages of these origins call the API with a key (PURSER_CORS_ORIGINS). Without credentials: a page of another
+ * origin cannot use the console's cookie.
+ */
+export function allowOrigins(origins: readonly string[]): MiddlewareHandler {
+  return cors({
+    origin: [...origins],
+    allowMethods: ["GET", "POST", "PUT", "PATCH", "DELETE"],
+    exposeHeaders: EXPOSED,
+    maxAge: PREFLIGHT_SECONDS,
+  });
 }
