@@ -280,6 +280,9 @@ function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChang
 
 function refuseUnknownModel(models: Models, model_id: string | null): void {
   if (model_id === null || models.find(model_id) !== null) return;
+  if (models.findEmbedding(model_id) !== null) {
+    throw errors.invalidValue("model_id", `${model_id} only creates embeddings. Name a model of kind chat.`);
+  }
   // The model is a field of the agent here, not the resource of the request.
   const { code, message } = errors.modelNotFound(model_id, models.nearest(model_id)).shape;
   throw new PurserError({ status: 400, type: "invalid_request_error", code, message, param: "model_id" });

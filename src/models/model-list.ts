@@ -5,7 +5,7 @@ import { stableId } from "../platform/ids.ts";
 import type { ClassRates, Model } from "./models.types.ts";
 import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";
 import { traitsOf } from "./providers.ts";
-import { SERVED_FIELDS } from "./request-fields.ts";
+import { EMBEDDING_FIELDS, SERVED_FIELDS } from "./request-fields.ts";
 
 /** The entries of GET /api/v1/models: models, `auto`, and the caller's agents. Pure. */
 
@@ -45,7 +45,7 @@ export function modelRecord(model: Model): ModelRecord {
     id,
     uuid,
     object: "model",
-    kind: "chat",
+    kind: model.model_kind,
     created: 0,
     owned_by,
     name,
@@ -116,9 +116,10 @@ export function agentRecord({ id, name, created }: ModelAgent, base: ModelRecord
   };
 }
 
-/** The list in Anthropic's shape, for requests with `anthropic-version`. */
+/** The list in Anthropic's shape, for requests with `anthropic-version`: what can answer a message. */
 export function anthropicList(records: readonly ModelRecord[]) {
-  const data = records.map(({ id, name, created }) => ({
+  const answering = records.filter(({ kind }) => kind !== "embedding");
+  const data = answering.map(({ id, name, created }) => ({
     type: "model" as const,
     id,
     display_name: name,
@@ -127,9 +128,10 @@ export function anthropicList(records: readonly ModelRecord[]) {
   return { data, has_more: false, first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
 }
 
-/** The fields of chat completions that have an effect with this model. */
-function parametersOf({ kind, forward, supports }: Model): string[] {
+/** The fields of the model's endpoint that have an effect. */
+function parametersOf({ kind, model_kind, forward, supports }: Model): string[] {
   const { forwarded_fields, lacked_fields } = traitsOf(kind);
+  if (model_kind === "embedding") return [...EMBEDDING_FIELDS, ...forward];
   const missing = Object.entries(PARAMETERS_BY_FEATURE).flatMap(([feature, fields]) =>
     supports[feature as keyof typeof PARAMETERS_BY_FEATURE] ? [] : fields,
   );
