@@ -76,9 +76,10 @@ export function createAgents(deps: AgentsDeps) {
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
       const active = await store.active(user_id, MAX_AS_MODELS);
-      return active.map(({ id, name, model_id, auto_route, created_at }) => ({
+      return active.map(({ id, name, model_id, auto_route, client_tools, created_at }) => ({
         id,
         name,
+        client_tools,
         model_id: auto_route ? null : model_id,
         created: Math.floor(Date.parse(created_at) / 1000),
       }));
@@ -141,8 +142,9 @@ function createCrud(
   return {
     /** The caller's agent, or 404. */
     find,
-    exists: async (user_id: string, id: string): Promise<boolean> =>
-      isUuid(id) && (await store.agent(user_id, id)) !== undefined,
+    /** The same; undefined instead of 404. */
+    found: async (user_id: string, id: string): Promise<AgentRow | undefined> =>
+      isUuid(id) ? store.agent(user_id, id) : undefined,
     get,
     /** The configuration of a run's `agent_version`. 404. */
     async version(user_id: string, id: string, number: string): Promise<AgentVersion> {

@@ -64,6 +64,10 @@ const agentFields = {
   auto_route: z.boolean(),
   is_active: z.boolean(),
   tools_config: toolsConfigSchema,
+  client_tools: z.enum(["ignore", "pass"]).openapi({
+    description:
+      "the tools of a request with `model: agent/{id}`. `ignore`: dropped; `pass`: offered to the model beside the agent's own, and a call to one ends the answer with `finish_reason: tool_calls`",
+  }),
   schedule_enabled: z.boolean(),
   schedule_interval: intervalSchema.nullable(),
   schedule_time: timeOfDaySchema.nullable(),

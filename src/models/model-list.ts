@@ -15,6 +15,8 @@ export interface ModelAgent {
   name: string;
   /** null: `auto_route`. */
   model_id: string | null;
+  /** `pass`: it takes the caller's tools beside its own. */
+  client_tools: "ignore" | "pass";
   /** Unix time in seconds. */
   created: number;
 }
@@ -29,9 +31,10 @@ const CLASSES = [
 /** Decimals of a price per token: a millionth of a billed token is 1.6e-12 dollars. */
 const PRICE_DECIMALS = 13;
 const PRICE_UNITS = BigInt(10 ** PRICE_DECIMALS / (RATE_SCALE * TOKENS_PER_USD));
-/** An agent brings its own tools and answers in text. */
+/** An agent brings its own tools, and answers in text unless it takes the caller's tools. */
 const AGENT_SUPPORTS = { tools: false, streaming: true, json_schema: false, vision: false, files: false, audio: false };
 const AGENT_PARAMETERS = ["model", "messages", "stream", "stream_options"];
+const CLIENT_TOOL_PARAMETERS = ["tools", "tool_choice"];
 const PARAMETERS_BY_FEATURE = {
   tools: ["tools", "tool_choice", "parallel_tool_calls"],
   streaming: ["stream", "stream_options"],
@@ -101,7 +104,8 @@ export function autoRecord(models: readonly Model[]): ModelRecord | null {
 }
 
 /** An agent as a model, at the price of the model that it uses. */
-export function agentRecord({ id, name, created }: ModelAgent, base: ModelRecord): ModelRecord {
+export function agentRecord({ id, name, client_tools, created }: ModelAgent, base: ModelRecord): ModelRecord {
+  const takes_tools = client_tools === "pass";
   return {
     ...base,
     id: `agent/${id}`,
@@ -110,8 +114,8 @@ export function agentRecord({ id, name, created }: ModelAgent, base: ModelRecord
     created,
     name,
     owned_by: "you",
-    supports: AGENT_SUPPORTS,
-    supported_parameters: AGENT_PARAMETERS,
+    supports: { ...AGENT_SUPPORTS, tools: takes_tools },
+    supported_parameters: [...AGENT_PARAMETERS, ...(takes_tools ? CLIENT_TOOL_PARAMETERS : [])],
     deprecation: null,
   };
 }
