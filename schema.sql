@@ -54,11 +54,13 @@ create table agent (
   updated_at timestamp(3) with time zone not null,
   deleted_at timestamp(3) with time zone,
   schedule_api_key_id uuid,
-  model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null
+  model_settings jsonb default '{"top_p": null, "temperature": null, "reasoning_effort": null, "max_output_tokens": null}'::jsonb not null,
+  client_tools text default 'ignore'::text not null
 );
 alter table agent add constraint agent_check CHECK (((model_id IS NOT NULL) OR auto_route));
 alter table agent add constraint agent_check1 CHECK (((NOT schedule_enabled) OR ((run_prompt IS NOT NULL) AND (schedule_interval IS NOT NULL) AND (schedule_time IS NOT NULL))));
 alter table agent add constraint agent_check2 CHECK (((schedule_api_key_id IS NULL) OR schedule_enabled));
+alter table agent add constraint agent_client_tools_check CHECK ((client_tools = ANY (ARRAY['ignore'::text, 'pass'::text])));
 alter table agent add constraint agent_schedule_interval_check CHECK ((schedule_interval = ANY (ARRAY['daily'::text, 'weekly'::text, 'monthly'::text])));
 alter table agent add constraint agent_schedule_time_check CHECK ((schedule_time ~ '^([01][0-9]|2[0-3]):[0-5][0-9]$'::text));
 alter table agent add constraint agent_version_check CHECK ((version > 0));

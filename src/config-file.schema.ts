@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { LIMITS, RATE_SCALE, ROLLOVER_MONTHS, TRIAL_DAYS, TRIAL_TOKENS } from "./constants.ts";
-import type { ClassRates, ModelSettings, Rates } from "./models/models.types.ts";
+import { type ClassRates, type ModelSettings, NO_SUPPORT, type Rates } from "./models/models.types.ts";
 import { upstreamRateOfPrice } from "./models/pricing.ts";
 import { PROVIDER_KINDS, type ProviderKind, traitsOf } from "./models/providers.ts";
 import { instantOf } from "./platform/clock.ts";
@@ -199,11 +199,29 @@ const upstream = record({
   }),
 );
 
-const model = record({
+/** An embedding model has no output: no rate, no price and no cap of it. */
+function withoutOutput(value: unknown): unknown {
+  if (!isMap(value) || value.kind !== "embedding") return value;
+  const { prices, upstream_usd_per_million: upstream_usd } = value;
+  return {
+    ...{ output_rate: 0, max_output_tokens: 1, ...value },
+    ...(Array.isArray(prices)
+      ? { prices: prices.map((each) => (isMap(each) ? { output_rate: 0, ...each } : each)) }
+      : {}),
+    ...(isMap(upstream_usd) ? { upstream_usd_per_million: { output: 0, ...upstream_usd } } : {}),
+  };
+}
+
+function isMap(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+const modelRecord = record({
   id: text(MODEL_ID, "must be 1 to 128 letters, digits or ._:/@-").refine(
     (id) => id !== "auto" && !id.startsWith("agent/") && !id.startsWith("purser/"),
     "is reserved: auto, agent/… and purser/… are the service's own",
   ),
+  kind: z.enum(["chat", "embedding"], "must be chat or embedding").default("chat"),
   provider: z.string("must be the name of a provider"),
   provider_model: title,
   name: title.optional(),
@@ -243,15 +261,20 @@ const model = record({
     prices,
     upstream_usd_per_million,
     name,
+    kind,
     ...rest
   }): ModelSettings => ({
     ...rest,
+    ...(kind === "embedding" ? { supports: NO_SUPPORT, max_output_tokens: 0 } : {}),
+    model_kind: kind,
     name: name ?? rest.id,
     ...ratesOf({ input_rate, cached_input_rate, cache_write_rate, cache_write_1h_rate, output_rate, tiers }),
     prices: prices.map(({ valid_from, valid_until, ...rates }) => ({ valid_from, valid_until, ...ratesOf(rates) })),
     upstream: upstream_usd_per_million,
   }),
 );
+
+const model = z.preprocess(withoutOutput, modelRecord);
 
 const plan = record({
   id: text(NAME, 'must be a name of lower-case letters, digits, "-" and "_"'),

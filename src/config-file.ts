@@ -2,7 +2,7 @@ import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument } fr
 import type { z } from "zod";
 import { configFileSchema, type FileSettings, OPEN_KINDS } from "./config-file.schema.ts";
 import { ConfigError } from "./config-values.ts";
-import type { ClassRates, ModelSettings, Rates } from "./models/models.types.ts";
+import type { ClassRates, ModelKind, ModelSettings, Rates } from "./models/models.types.ts";
 import { traitsOf } from "./models/providers.ts";
 
 const ACCEPTED =
@@ -70,13 +70,17 @@ function modelContradictions(model: ModelSettings, path: readonly PropertyKey[],
     const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
     problems.push({ path: [...path, "forward"], reason });
   }
-  problems.push(...rateContradictions(model, path));
+  const { model_kind } = model;
+  if (model_kind === "embedding" && kind !== undefined && !traitsOf(kind).sells_embeddings) {
+    problems.push({ path: [...path, "kind"], reason: `cannot be embedding: providers of kind ${kind} sell none` });
+  }
+  problems.push(...rateContradictions(model, { path, model_kind }));
   for (const [index, dated] of model.prices.entries()) {
     const at = [...path, "prices", index];
     if (dated.valid_from !== null && dated.valid_until !== null && dated.valid_until <= dated.valid_from) {
       problems.push({ path: [...at, "valid_until"], reason: "must be after valid_from" });
     }
-    problems.push(...rateContradictions(dated, at));
+    problems.push(...rateContradictions(dated, { path: at, model_kind }));
   }
   if (model.max_output_tokens > model.context_window) {
     problems.push({ path: [...path, "max_output_tokens"], reason: "is above context_window" });
@@ -84,10 +88,21 @@ function modelContradictions(model: ModelSettings, path: readonly PropertyKey[],
   return problems;
 }
 
-/** contract 4.2: output costs more than input, in each tier; and tiers are in ascending order. */
-function rateContradictions({ tiers, ...base }: Rates, path: readonly PropertyKey[]): Problem[] {
+/**
+ * contract 4.2: output costs more than input, in each tier; and tiers are in ascending order. An embedding model has no
+ * rate of output.
+ */
+function rateContradictions(
+  { tiers, ...base }: Rates,
+  { path, model_kind }: { path: readonly PropertyKey[]; model_kind: ModelKind },
+): Problem[] {
   const problems: Problem[] = [];
   const check = ({ input_rate_micro, output_rate_micro }: ClassRates, at: readonly PropertyKey[]) => {
+    if (model_kind === "embedding") {
+      const reason = "is not for models of kind embedding: they have no output. Remove it";
+      if (output_rate_micro !== 0) problems.push({ path: [...at, "output_rate"], reason });
+      return;
+    }
     const free = input_rate_micro === 0 && output_rate_micro === 0;
     if (!free && output_rate_micro <= input_rate_micro) {
       problems.push({ path: [...at, "output_rate"], reason: "must be above input_rate (or both 0)" });

@@ -152,11 +152,11 @@ export const errors = {
     const message = `The model ${JSON.stringify(model)} does not exist.${meant} GET /api/v1/models lists them.`;
     return failure({ status: 404, type: "not_found_error", code: "model_not_found", message, param: "model" });
   },
-  contextLengthExceeded: (limit: number) =>
+  contextLengthExceeded: (limit: number, param = "messages") =>
     invalid(
       "context_length_exceeded",
       `The prompt is longer than the model's context of ${limit} tokens. Shorten it.`,
-      "messages",
+      param,
     ),
   missingApiKey: () =>
     unauthenticated(

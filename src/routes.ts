@@ -6,6 +6,7 @@ import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
 import { paymentsRoutes, stripeWebhookRoutes } from "./billing/payments.routes.ts";
 import { chatRoutes } from "./chat/chat.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
+import { embeddingRoutes } from "./completions/embeddings.routes.ts";
 import type { HttpRouter } from "./contract/router.ts";
 import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
@@ -75,6 +76,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       ...probes,
       modelRoutes({ models, agentsOf: agents.asModels }),
       completionRoutes(completions),
+      embeddingRoutes(completions),
       responseRoutes({ completions, items: response_items, envelopes, log }),
       messageRoutes({ completions, envelopes, log }),
       agentsRoutes({ agents }),

@@ -214,7 +214,7 @@ function createAgentWork(deps: AgentWorkDeps) {
     listenerOf: chat.listenerOf,
     isAwaited: chat.isAwaited,
   });
-  const agentModel = createAgentModel({ chat, exists: agents.exists });
+  const agentModel = createAgentModel({ chat, find: agents.found, log });
   return { schedules, schedule_keys, runs, agents, chat, agentModel, runner };
 }
 

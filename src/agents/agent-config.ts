@@ -21,6 +21,7 @@ const DEFAULTS = {
   auto_route: false,
   is_active: true,
   tools_config: {},
+  client_tools: "ignore",
   schedule_enabled: false,
   schedule_interval: null,
   schedule_time: null,

@@ -18,7 +18,14 @@ import type { Runs } from "../runs/runs.service.ts";
 import { upcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
-import { type AgentConfig, changedConfig, type NamedChanges, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
+import {
+  type AgentConfig,
+  changedConfig,
+  type NamedChanges,
+  newConfig,
+  sameConfig,
+  scheduleOf,
+} from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { type AgentsStore, createAgentsStore } from "./agents.store.ts";
@@ -71,9 +78,10 @@ export function createAgents(deps: AgentsDeps) {
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
       const active = await store.active(user_id, MAX_AS_MODELS);
-      return active.map(({ id, name, model_id, auto_route, created_at }) => ({
+      return active.map(({ id, name, model_id, auto_route, client_tools, created_at }) => ({
         id,
         name,
+        client_tools,
         model_id: auto_route ? null : model_id,
         created: Math.floor(Date.parse(created_at) / 1000),
       }));
@@ -136,8 +144,9 @@ function createCrud(
   return {
     /** The caller's agent, or 404. */
     find,
-    exists: async (user_id: string, id: string): Promise<boolean> =>
-      isUuid(id) && (await store.agent(user_id, id)) !== undefined,
+    /** The same; undefined instead of 404. */
+    found: async (user_id: string, id: string): Promise<AgentRow | undefined> =>
+      isUuid(id) ? store.agent(user_id, id) : undefined,
     get,
     /** The configuration of a run's `agent_version`. 404. */
     async version(user_id: string, id: string, number: string): Promise<AgentVersion> {
@@ -275,6 +284,9 @@ function withNamedTools(caller: Caller, { tools_config, ...changes }: AgentChang
 
 function refuseUnknownModel(models: Models, model_id: string | null): void {
   if (model_id === null || models.find(model_id) !== null) return;
+  if (models.findEmbedding(model_id) !== null) {
+    throw errors.invalidValue("model_id", `${model_id} only creates embeddings. Name a model of kind chat.`);
+  }
   // The model is a field of the agent here, not the resource of the request.
   const { code, message } = errors.modelNotFound(model_id, models.nearest(model_id)).shape;
   throw new PurserError({ status: 400, type: "invalid_request_error", code, message, param: "model_id" });

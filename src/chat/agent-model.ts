@@ -4,12 +4,14 @@ import type {
   CompletionStream,
   ResolveAgent,
 } from "../completions/completions.types.ts";
-import type { AgentChat } from "../contract/agents.ts";
-import type { ChatMessage, ChatRequest } from "../contract/completions.ts";
+import type { AgentRecord } from "../contract/agents.ts";
+import type { ChatMessage, ChatRequest, FunctionTool } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
+import { calledOf } from "../models/generated-text.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
-import type { Chat, Turn, TurnOptions } from "./chat.service.ts";
+import type { Log } from "../platform/log.ts";
+import type { Chat, Turn, TurnOptions, TurnRequest } from "./chat.service.ts";
 import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 
@@ -30,15 +32,23 @@ const AS_MODEL = {
  */
 export function createAgentModel(deps: {
   chat: Pick<Chat, "turn">;
-  /** Whether this user has such an agent. */
-  exists(user_id: string, id: string): Promise<boolean>;
+  /** The user's agent; undefined: there is none. */
+  find(user_id: string, id: string): Promise<Pick<AgentRecord, "client_tools"> | undefined>;
+  log: Log;
 }): ResolveAgent {
   return async (id, { user_id }) => {
-    if (!(await deps.exists(user_id, id))) return null;
+    const agent = await deps.find(user_id, id);
+    if (agent === undefined) return null;
+    const takes_tools = agent.client_tools === "pass";
     const turn = (call: CompletionCall, options: TurnOptions): Promise<Turn> => {
+      const tools = call.request.tools?.length ?? 0;
+      if (tools > 0 && !takes_tools) {
+        const { request_id } = call;
+        deps.log.info({ request_id, agent_id: id, tools }, "tools of the caller were dropped: the agent ignores them");
+      }
       // The key's permissions were checked before the completion began.
       const caller = { ...call.caller, scopes: [] };
-      return deps.chat.turn(caller, id, chatOf(call.request), options);
+      return deps.chat.turn(caller, id, turnOf(call.request, takes_tools), options);
     };
     return {
       async complete(call) {
@@ -84,22 +94,58 @@ function outcomeOf(turn: FinishedTurn): CompletionOutcome {
 }
 
 /**
- * The request as a turn of the agent. The agent's own sampling, caps and tools apply; the caller's tools are ignored.
- * Fields that would change the shape of the answer are rejected.
+ * The request as a turn of the agent. The agent's own sampling, caps and tools apply; the caller's tools are ignored,
+ * unless the agent takes them. Fields that would change the shape of the answer are rejected.
  */
-function chatOf(asked: ChatRequest): AgentChat {
+function turnOf(asked: ChatRequest, takes_tools: boolean): TurnRequest {
   const request = forwardedRequest(asked, { ...AS_MODEL, id: asked.model });
   if ((request.n ?? 1) > 1) throw errors.invalidValue("n", "An agent gives one answer. Leave n out.");
   if (request.response_format !== undefined && request.response_format.type !== "text") {
     throw errors.invalidValue("response_format", "An agent answers in text. Leave response_format out.");
   }
-  return { messages: request.messages.map(chatMessage), stream: request.stream === true, on_disconnect: "cancel" };
+  const turn = { stream: request.stream === true, on_disconnect: "cancel" as const };
+  if (!takes_tools) return { ...turn, messages: request.messages.map(ownMessage) };
+  return {
+    ...turn,
+    messages: asked.messages.map((message, index) => ({ ...ofTools(message), ...textMessage(message, index) })),
+    ...clientTools(request),
+  };
 }
 
-function chatMessage({ role, content }: ChatMessage, index: number): AgentChat["messages"][number] {
-  if (role === "tool") {
-    throw errors.invalidValue(`messages[${index}].role`, "An agent calls its own tools. Send no messages of tools.");
+/** The caller's tools and choice. With `none` no tool is offered. */
+function clientTools({ tools = [], tool_choice }: ChatRequest): Pick<TurnRequest, "tools" | "tool_choice"> {
+  const custom = tools.findIndex(({ type }) => type !== "function");
+  if (custom !== -1) {
+    throw errors.invalidValue(`tools[${custom}].type`, "An agent takes tools of type function. Describe it as one.");
   }
+  if (tools.length === 0 || tool_choice === "none") return {};
+  const choice = tool_choice === undefined || tool_choice === "auto" ? {} : { tool_choice };
+  return { tools: tools as FunctionTool[], ...choice };
+}
+
+/** The fields of a message with calls, of their results, and of the reasoning that goes with them. */
+function ofTools({ tool_calls, tool_call_id, reasoning_content, reasoning_details, model }: ChatMessage) {
+  const calls = (tool_calls ?? []).map((call) => ({
+    ...{ id: call.id, type: "function", function: calledOf(call) },
+    ...(call.extra_content == null ? {} : { extra_content: call.extra_content }),
+  }));
+  const given = { tool_call_id, reasoning_content, reasoning_details, model };
+  return {
+    ...Object.fromEntries(Object.entries(given).filter(([, value]) => value != null)),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+  } as Partial<ChatMessage>;
+}
+
+function ownMessage(message: ChatMessage, index: number): ChatMessage {
+  if (message.role === "tool") {
+    const told = "This agent calls only its own tools. Send no messages of tools, or set its client_tools to pass.";
+    throw errors.invalidValue(`messages[${index}].role`, told);
+  }
+  return textMessage(message, index);
+}
+
+function textMessage({ role, content, tool_calls }: ChatMessage, index: number): ChatMessage {
+  if (content == null && tool_calls != null && tool_calls.length > 0) return { role, content: null };
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? []);
   const texts = parts.map(({ type, text }, at) => {
     if (type === "text" && text !== undefined) return text;

@@ -1,4 +1,4 @@
-import type { FinishReason, Routing, Usage } from "../contract/completions.ts";
+import type { ChatDelta, FinishReason, ReasoningDetail, Routing, ToolCall, Usage } from "../contract/completions.ts";
 import type { RunDetail } from "../contract/runs.ts";
 
 /** The answers of a finished chat turn in OpenAI's shapes. Pure. */
@@ -34,6 +34,8 @@ export interface FinishedTurn {
   thread_id: string | null;
   usage: Usage;
   finish_reason: FinishReason;
+  /** Calls to the caller's tools, with the reasoning that their model needs back; null: the answer is whole. */
+  asked: { tool_calls: ToolCall[]; reasoning_content?: string; reasoning_details?: ReasoningDetail[] } | null;
 }
 
 /** The fields of a turn that its chunks contain. */
@@ -41,30 +43,47 @@ type Named = Pick<FinishedTurn, "thread_id"> & { run: Pick<RunDetail, "id" | "qu
 
 /** The whole answer: a chat.completion with `run_id`. */
 export function chatAnswer(turn: FinishedTurn) {
-  const { run, usage, finish_reason } = turn;
-  const message = { role: "assistant" as const, content: run.output ?? "" };
+  const { run, usage, asked } = turn;
+  const content = run.output ?? "";
+  const message = {
+    role: "assistant" as const,
+    content: content === "" && asked !== null ? null : content,
+    ...asked,
+  };
   return {
     ...identity(turn),
     object: "chat.completion" as const,
-    choices: [{ index: 0, message, finish_reason }],
+    choices: [{ index: 0, message, finish_reason: reasonOf(turn) }],
     usage,
     ...routingOf(run),
   };
 }
 
 /** One event of a streamed answer. */
-export function chatChunk(turn: Named, delta: { role?: "assistant"; content?: string }): string {
+export function chatChunk(turn: Named, delta: ChatDelta): string {
   const choices = [{ index: 0, delta, finish_reason: null }];
   return event({ ...identity(turn), object: "chat.completion.chunk", choices });
 }
 
+/** The event with the calls to the caller's tools, "" without one. */
+export function chatCalls(turn: FinishedTurn): string {
+  if (turn.asked === null) return "";
+  const tool_calls = turn.asked.tool_calls.map((call, index) => ({ index, ...call }));
+  return chatChunk(turn, { ...turn.asked, tool_calls } as ChatDelta);
+}
+
+/** Some providers end an answer with calls as if it were whole. */
+function reasonOf({ finish_reason, asked }: FinishedTurn): FinishReason {
+  return asked !== null && finish_reason === "stop" ? "tool_calls" : finish_reason;
+}
+
 /** The last events: the finish reason, the usage of the whole run, and the end marker. See `include_usage`. */
 export function chatEnd(turn: FinishedTurn, include_usage: boolean): string {
-  const { run, usage, finish_reason } = turn;
+  const { run, usage } = turn;
   const finish = {
     ...identity(turn),
     object: "chat.completion.chunk",
-    choices: [{ index: 0, delta: {}, finish_reason }],
+    choices: [{ index: 0, delta: {}, finish_reason: reasonOf(turn) }],
   };
   const added = { usage, ...routingOf(run) };
   const last = include_usage

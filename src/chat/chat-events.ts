@@ -1,7 +1,7 @@
 import { errors, PurserError } from "../errors.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
 import type { Turn } from "./chat.service.ts";
-import { chatChunk, chatEnd } from "./chat-answer.ts";
+import { chatCalls, chatChunk, chatEnd } from "./chat-answer.ts";
 
 /**
  * A turn's answer as server-sent events. They begin with the first text, so an earlier failure is answered with its own
@@ -32,7 +32,7 @@ export function createChatEvents(request_id: string, include_usage = false) {
     for (let text = first; text !== null; text = await nextText(over)) yield chatChunk(turn, { content: text });
     try {
       const finished = await turn.finished;
-      yield chatEnd(finished, include_usage);
+      yield chatCalls(finished) + chatEnd(finished, include_usage);
     } catch (error) {
       yield errorEvent(error, request_id);
     }

@@ -1,6 +1,7 @@
 import type { Agents } from "../agents/agents.service.ts";
 import type { AgentChat } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
+import type { ChatMessage } from "../contract/completions.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Tx } from "../platform/db.ts";
@@ -9,7 +10,15 @@ import type { RunResult } from "../runs/run-work.ts";
 import type { RunListener } from "../runs/runner.service.ts";
 import type { Runs } from "../runs/runs.service.ts";
 import type { ClaimedRun } from "../runs/runs.types.ts";
-import { type RunInput, setUpOf } from "../runs/transcript.ts";
+import {
+  callsOf,
+  clientToolsOf,
+  type ModelResult,
+  namesOf,
+  type PastStep,
+  type RunInput,
+  setUpOf,
+} from "../runs/transcript.ts";
 import { type FinishedTurn, totalUsage } from "./chat-answer.ts";
 import { type ThreadInput, type Threads, threadsOfAgents } from "./threads.service.ts";
 
@@ -22,6 +31,10 @@ const RESERVED_MS = WAIT_MS + 5_000;
 interface Listener extends RunListener {
   onStart(): void;
 }
+
+/** A turn to begin. A caller of an agent as a model may send its own tools, and messages of them. */
+export type TurnRequest = Omit<AgentChat, "messages"> &
+  Pick<RunInput, "tools" | "tool_choice"> & { messages: ChatMessage[] };
 
 /** A turn of a conversation that has been queued. */
 export interface Turn {
@@ -77,7 +90,7 @@ export function createChat(deps: {
   };
 
   /** Queues a turn. A caller that disconnects cancels the run, unless the request asks it to continue. */
-  async function turn(caller: Caller, id: string, chat: AgentChat, options: TurnOptions): Promise<Turn> {
+  async function turn(caller: Caller, id: string, chat: TurnRequest, options: TurnOptions): Promise<Turn> {
     const agent = await agents.ready(caller, id);
     const ticket = newId();
     const started = new AbortController();
@@ -85,13 +98,18 @@ export function createChat(deps: {
     listeners.set(ticket, { onStart: () => started.abort(), onText: options.onText, onEnd: ended.resolve });
     const forget = () => listeners.delete(ticket);
     const { api_key_id, key_budget_tokens } = caller;
-    const input = { messages: chat.messages, request_id: options.request_id, api_key_id, key_budget_tokens, ticket };
+    const { messages, tools, tool_choice } = chat;
+    const input = {
+      ...{ messages, request_id: options.request_id, api_key_id, key_budget_tokens, ticket },
+      ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
+    };
     try {
       const run = await enqueue(agent, input, chat.thread_id);
       const hung_up = chat.on_disconnect === "continue" ? null : options.signal;
       const thread_id = chat.thread_id ?? null;
       const wait = { started: started.signal, ended: ended.promise, hung_up };
-      const finished = answerOf(run, { user_id: caller.user_id, thread_id }, wait);
+      const client_tools = namesOf(clientToolsOf(agent, input));
+      const finished = answerOf(run, { user_id: caller.user_id, thread_id, client_tools }, wait);
       return { run, thread_id, finished: finished.finally(forget) };
     } catch (error) {
       forget();
@@ -117,7 +135,7 @@ export function createChat(deps: {
 
   async function answerOf(
     run: RunRecord,
-    { user_id, thread_id }: { user_id: string; thread_id: string | null },
+    { user_id, thread_id, client_tools }: Pick<Waited, "thread_id" | "client_tools"> & { user_id: string },
     { started, ended, hung_up }: Wait,
   ): Promise<FinishedTurn> {
     const key = { user_id, agent_id: run.agent_id };
@@ -134,7 +152,7 @@ export function createChat(deps: {
       const result = started.aborted ? await ended : null;
       const now = await runs.getRun(key, run.id);
       if (started.aborted || now.finished_at !== null) {
-        return finishedTurn(now, { thread_id, result, is_heard: !hung_up?.aborted });
+        return finishedTurn(now, { thread_id, client_tools, result, is_heard: !hung_up?.aborted });
       }
       cancel();
       throw errors.rateLimited(1, "Too many runs are at work. Retry when one has finished.");
@@ -146,13 +164,34 @@ export function createChat(deps: {
 
 export type Chat = ReturnType<typeof createChat>;
 
+/** What the answer to a caller depends on, beside the run. */
+interface Waited {
+  thread_id: string | null;
+  /** The names of the caller's tools. */
+  client_tools: ReadonlySet<string>;
+  result: RunResult | null;
+  is_heard: boolean;
+}
+
+/** The last answer with its calls to the caller's tools; null if it has none. */
+function askedOf({ steps }: RunDetail, client_tools: ReadonlySet<string>): FinishedTurn["asked"] {
+  const last = steps.at(-1);
+  if (last?.type !== "model") return null;
+  const tool_calls = callsOf(last as PastStep).filter((call) => client_tools.has(call.function.name));
+  if (tool_calls.length === 0) return null;
+  const { reasoning_content, reasoning_details } = last.result as ModelResult;
+  return {
+    ...(reasoning_content == null ? {} : { reasoning_content }),
+    ...(reasoning_details == null ? {} : { reasoning_details }),
+    tool_calls,
+  } as FinishedTurn["asked"];
+}
+
 /** The finished turn. Throws the turn's error. */
-function finishedTurn(
-  run: RunDetail,
-  { thread_id, result, is_heard }: { thread_id: string | null; result: RunResult | null; is_heard: boolean },
-): FinishedTurn {
+function finishedTurn(run: RunDetail, { thread_id, client_tools, result, is_heard }: Waited): FinishedTurn {
   if (run.status === "succeeded" && result !== null) {
-    return { run, thread_id, usage: totalUsage(result.usages), finish_reason: result.finish_reason };
+    const { finish_reason, usages } = result;
+    return { run, thread_id, usage: totalUsage(usages), finish_reason, asked: askedOf(run, client_tools) };
   }
   const { shape, cause } = failureOf(run, result);
   // A caller that disconnected may repeat the request if no tool was called.

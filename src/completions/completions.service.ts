@@ -15,6 +15,7 @@ import type {
   Completions,
   ResolveAgent,
 } from "./completions.types.ts";
+import { createEmbeddings } from "./embeddings.ts";
 import { createHoldKeepAlive } from "./hold-keep-alive.ts";
 import { chargeOf, type Reservation, release, reserve, settle, settleInput } from "./reservation.ts";
 
@@ -84,17 +85,24 @@ export function createCompletions(options: {
       throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
     const fallbacks = request.models ?? [];
-    const named = [request.model, ...fallbacks].map((id) => {
-      const model = models.find(id);
-      if (model === null) throw errors.modelNotFound(id, models.nearest(id));
-      return model;
-    });
+    const named = [request.model, ...fallbacks].map(chatModel);
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
     const isResting = (model: Model) => Number(models.health.isResting(model.id));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
     return { candidates, reason: "named in models; a model whose provider failed recently goes last" };
+  }
+
+  /** The chat model of this name. Throws 404 for an unknown one, and 400 for an embedding model. */
+  function chatModel(id: string): Model {
+    const model = models.find(id);
+    if (model !== null) return model;
+    if (models.findEmbedding(id) === null) throw errors.modelNotFound(id, models.nearest(id));
+    throw errors.invalidValue(
+      "model",
+      `${id} only creates embeddings. Use it with POST /api/v1/embeddings, or name a model of kind chat (GET /api/v1/models).`,
+    );
   }
 
   /**
@@ -187,12 +195,12 @@ export function createCompletions(options: {
 
   function estimate(request: ChatRequest): number {
     const { model } = request;
-    const is_known = model === "auto" || agentIdOf(model) !== null || models.find(model) !== null;
-    if (!is_known) throw errors.modelNotFound(model, models.nearest(model));
+    if (model !== "auto" && agentIdOf(model) === null) chatModel(model);
     return estimateTokens(promptText(request));
   }
 
-  return { complete, stream, estimate, idle };
+  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial });
+  return { complete, stream, embed, estimate, idle };
 }
 
 /** The service itself reads `models`. */

@@ -1,6 +1,7 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts";
+import type { EmbeddingsAnswer, EmbeddingsCall } from "./embeddings.ts";
 
 /** One model call by a person, an API key or an agent's run. */
 export interface CompletionCall {
@@ -77,6 +78,8 @@ export interface Completions {
    * between sending and the first event, the stream has no events, and its outcome is the charge for the input.
    */
   stream(call: CompletionCall): Promise<CompletionStream>;
+  /** Creates vectors. A PurserError means that no charge was made. */
+  embed(call: EmbeddingsCall): Promise<EmbeddingsAnswer>;
   /** Estimates the input tokens of a request. Throws 404 for an unknown model. */
   estimate(request: ChatRequest): number;
   /**

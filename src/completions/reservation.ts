@@ -140,7 +140,11 @@ export function settleInput(
 }
 
 /** The charge of a call with these counts. */
-export function chargeOf(call: CompletionCall, { model }: Reservation, counts: Counts): Charge {
+export function chargeOf(
+  call: Pick<CompletionCall, "hold_id" | "request_id" | "caller" | "agent_id" | "run_id">,
+  { model }: Pick<Reservation, "model">,
+  counts: Counts,
+): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
   const { user_id, api_key_id, key_budget_tokens } = call.caller;
   return {
@@ -167,7 +171,10 @@ export function chargeOf(call: CompletionCall, { model }: Reservation, counts: C
 /**
  * Releases a reservation without a charge. It ignores errors, which must not hide the earlier one: the hold expires.
  */
-export async function release(ledger: ChargingLedger, { caller, hold_id }: CompletionCall): Promise<void> {
+export async function release(
+  ledger: ChargingLedger,
+  { caller, hold_id }: Pick<CompletionCall, "caller" | "hold_id">,
+): Promise<void> {
   await ledger.release({ user_id: caller.user_id, hold_id }).catch(() => {});
 }
 

@@ -1,11 +1,28 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { AGENT_LIMITS } from "../constants.ts";
 import { needs } from "./caller.ts";
-import { errorSchema, failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, textSchema, uuidSchema } from "./common.ts";
+import {
+  errorSchema,
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  uuidSchema,
+} from "./common.ts";
 import { chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
-import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, timeZoneSchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
+import {
+  dayOfMonthSchema,
+  intervalSchema,
+  timeOfDaySchema,
+  timeZoneSchema,
+  upcomingRunSchema,
+  weekdaySchema,
+} from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
 
@@ -47,6 +64,10 @@ const agentFields = {
   auto_route: z.boolean(),
   is_active: z.boolean(),
   tools_config: toolsConfigSchema,
+  client_tools: z.enum(["ignore", "pass"]).openapi({
+    description:
+      "the tools of a request with `model: agent/{id}`. `ignore`: dropped; `pass`: offered to the model beside the agent's own, and a call to one ends the answer with `finish_reason: tool_calls`",
+  }),
   schedule_enabled: z.boolean(),
   schedule_interval: intervalSchema.nullable(),
   schedule_time: timeOfDaySchema.nullable(),

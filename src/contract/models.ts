@@ -16,8 +16,9 @@ export const modelSchema = z
     id: z.string().openapi({ description: "the provider's model id", example: "purser/rehearsal" }),
     uuid: uuidSchema,
     object: z.literal("model"),
-    kind: z.enum(["chat", "auto", "agent"]).openapi({
-      description: "`auto` chooses a model for each request; `agent`: one of the caller's agents, `agent/{id}`",
+    kind: z.enum(["chat", "embedding", "auto", "agent"]).openapi({
+      description:
+        "`embedding`: for POST /api/v1/embeddings only; it has no output, so its output_rate and max_output_tokens are 0. `auto` chooses a model for each request; `agent`: one of the caller's agents, `agent/{id}`",
     }),
     created: z.number().int().openapi({ description: "Unix time; 0 for models" }),
     owned_by: z.string(),
@@ -71,7 +72,7 @@ export const listModelsRoute = createRoute({
   responses: {
     200: json(
       z.object({ object: z.literal("list"), data: z.array(modelSchema) }),
-      "all models, the cheapest first, then `auto` and the caller's agents; with the header `anthropic-version` in Anthropic's shape",
+      "the chat models, the cheapest first, then `auto`, the caller's agents and the embedding models; with the header `anthropic-version` in Anthropic's shape",
     ),
     ...failures(403),
   },

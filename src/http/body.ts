@@ -21,8 +21,9 @@ export const LEAKED_KEYS = "/api/v1/api-keys/revoke-leaked";
 export const STRIPE_WEBHOOK = "/api/v1/billing/stripe/webhook";
 
 const SANITIZE = "/api/v1/safety/sanitize";
-/** Conversations with their images and files. */
-const MODEL_PATHS = /^\/api\/v1\/(chat\/completions|responses|messages|messages\/count_tokens|agents\/[^/]+\/chat)$/;
+/** Conversations with their images and files, and texts to embed. */
+const MODEL_PATHS =
+  /^\/api\/v1\/(chat\/completions|embeddings|responses|messages|messages\/count_tokens|agents\/[^/]+\/chat)$/;
 
 /** Up to this size a route may ask for the body's text; a larger body is parsed in a thread. */
 export const TEXT_BYTES = 262_144;

@@ -1,4 +1,5 @@
 import { createAnthropicProvider } from "./anthropic.adapter.ts";
+import { googleEmbeddings, openAiEmbeddings } from "./embeddings.adapter.ts";
 import { createGoogleProvider } from "./google.adapter.ts";
 import type { Provider } from "./models.types.ts";
 import { createOpenAiProvider } from "./openai.adapter.ts";
@@ -15,11 +16,19 @@ interface Connection {
 
 /** The adapter of each kind. `openai` is the Responses API, `openai-compatible` chat completions. */
 const ADAPTERS: Record<ProviderKind, (connection: Connection) => Provider> = {
-  openai: createOpenAiProvider,
+  openai: (connection) => ({
+    ...createOpenAiProvider(connection),
+    embed: openAiEmbeddings({ ...connection, base_url: connection.base_url ?? OPENAI_ADDRESS }),
+  }),
   anthropic: ({ base_url, api_key }) => createAnthropicProvider({ base_url, api_key: api_key ?? "" }),
-  google: ({ base_url, api_key }) => createGoogleProvider({ base_url, api_key: api_key ?? "" }),
-  "openai-compatible": ({ base_url, api_key }) =>
-    createOpenAiCompatible({ base_url: base_url ?? OPENAI_ADDRESS, api_key }),
+  google: (connection) => ({
+    ...createGoogleProvider({ base_url: connection.base_url, api_key: connection.api_key ?? "" }),
+    embed: googleEmbeddings(connection),
+  }),
+  "openai-compatible": ({ base_url, api_key }) => {
+    const connection = { base_url: base_url ?? OPENAI_ADDRESS, api_key };
+    return { ...createOpenAiCompatible(connection), embed: openAiEmbeddings(connection) };
+  },
 };
 
 /** The provider, or null if its key is not set. `keys`: by variable name. */

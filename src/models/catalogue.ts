@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { z } from "zod";
 import { instantOf } from "../platform/clock.ts";
-import type { CatalogueEntry, PartTokens } from "./models.types.ts";
+import { type CatalogueEntry, NO_SUPPORT, type PartTokens } from "./models.types.ts";
 
 /**
  * The catalogue: models of public providers with the prices and limits that their providers publish. It is data:
@@ -27,7 +27,7 @@ const usd = z
     "must be a decimal number of US dollars",
   );
 
-const prices = { input: usd, cached_input: usd.optional(), cache_write: usd.optional(), output: usd };
+const prices = { input: usd, cached_input: usd.optional(), cache_write: usd.optional(), output: usd.optional() };
 const withHour = { ...prices, cache_write_1h: usd.optional() };
 const priceSchema = z.strictObject({
   valid_from: instant.nullable().default(null),
@@ -40,20 +40,23 @@ const priceSchema = z.strictObject({
 });
 const entrySchema = z.strictObject({
   id: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/),
+  kind: z.enum(["chat", "embedding"]).default("chat"),
   provider: z.string().min(1),
   name: z.string().min(1).max(100),
   prices: z.array(priceSchema).min(1),
   context_window: tokens,
-  max_output_tokens: tokens,
+  max_output_tokens: tokens.optional(),
   trial_eligible: z.boolean().default(false),
-  supports: z.strictObject({
-    tools: z.boolean().default(false),
-    streaming: z.boolean().default(true),
-    json_schema: z.boolean().default(false),
-    vision: z.boolean().default(false),
-    files: z.boolean().default(false),
-    audio: z.boolean().default(false),
-  }),
+  supports: z
+    .strictObject({
+      tools: z.boolean().default(false),
+      streaming: z.boolean().default(true),
+      json_schema: z.boolean().default(false),
+      vision: z.boolean().default(false),
+      files: z.boolean().default(false),
+      audio: z.boolean().default(false),
+    })
+    .prefault({}),
   part_tokens: z
     .strictObject({
       image: tokens.nullable().default(null),
@@ -85,7 +88,7 @@ export function parseCatalogue(text: string): CatalogueEntry[] {
     const path = (issue?.path ?? []).map((part) => (typeof part === "number" ? `[${part}]` : `.${String(part)}`));
     throw new CatalogueError(`${path.join("").replace(/^\./, "")}: ${issue?.message}`);
   }
-  const { models } = parsed.data;
+  const models = parsed.data.models.map(completed);
   const ids = new Set<string>();
   for (const entry of models) {
     if (ids.has(entry.id)) throw new CatalogueError(`the model ${entry.id} is there twice`);
@@ -93,6 +96,25 @@ export function parseCatalogue(text: string): CatalogueEntry[] {
     checkEntry(entry);
   }
   return models;
+}
+
+/** The entry with the fields that a model without output does not have: its output costs nothing and has no room. */
+function completed({ kind, max_output_tokens, ...entry }: z.infer<typeof entrySchema>): CatalogueEntry {
+  const { id } = entry;
+  const is_chat = kind === "chat";
+  if (is_chat && max_output_tokens === undefined) throw new CatalogueError(`${id}: max_output_tokens is missing`);
+  const outputOf = ({ output }: { output?: string | undefined }) => {
+    if (is_chat && output === undefined) throw new CatalogueError(`${id}: the price of output is missing`);
+    if (!is_chat && output !== undefined) throw new CatalogueError(`${id}: an embedding model has no price of output`);
+    return output ?? "0";
+  };
+  const dated = entry.prices.map((price) => ({
+    ...price,
+    usd_per_million: { ...price.usd_per_million, output: outputOf(price.usd_per_million) },
+    tiers: price.tiers.map((tier) => ({ ...tier, output: outputOf(tier) })),
+  }));
+  const supports = is_chat ? entry.supports : NO_SUPPORT;
+  return { ...entry, model_kind: kind, supports, max_output_tokens: max_output_tokens ?? 0, prices: dated };
 }
 
 /** `extra` extends `catalogue`; an entry with the same id replaces the other one. */
@@ -109,7 +131,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = parseCatalogue(
 );
 
 /** What no single field can tell. */
-function checkEntry({ id, context_window, max_output_tokens, prices: dated }: CatalogueEntry): void {
+function checkEntry({ id, model_kind, context_window, max_output_tokens, prices: dated }: CatalogueEntry): void {
   if (max_output_tokens > context_window) {
     throw new CatalogueError(`${id}: max_output_tokens is above context_window`);
   }
@@ -122,7 +144,7 @@ function checkEntry({ id, context_window, max_output_tokens, prices: dated }: Ca
     ) {
       throw new CatalogueError(`${id}: tiers must be in ascending order of above_input_tokens`);
     }
-    for (const each of [usd_per_million, ...tiers]) {
+    for (const each of model_kind === "chat" ? [usd_per_million, ...tiers] : []) {
       const [input, output] = [Number(each.input), Number(each.output)];
       const is_free = input === 0 && output === 0;
       if (!is_free && output <= input) throw new CatalogueError(`${id}: output must cost more than input (or both 0)`);

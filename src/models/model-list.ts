@@ -5,7 +5,7 @@ import { stableId } from "../platform/ids.ts";
 import type { ClassRates, Model } from "./models.types.ts";
 import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";
 import { traitsOf } from "./providers.ts";
-import { SERVED_FIELDS } from "./request-fields.ts";
+import { EMBEDDING_FIELDS, SERVED_FIELDS } from "./request-fields.ts";
 
 /** The entries of GET /api/v1/models: models, `auto`, and the caller's agents. Pure. */
 
@@ -15,6 +15,8 @@ export interface ModelAgent {
   name: string;
   /** null: `auto_route`. */
   model_id: string | null;
+  /** `pass`: it takes the caller's tools beside its own. */
+  client_tools: "ignore" | "pass";
   /** Unix time in seconds. */
   created: number;
 }
@@ -29,9 +31,10 @@ const CLASSES = [
 /** Decimals of a price per token: a millionth of a billed token is 1.6e-12 dollars. */
 const PRICE_DECIMALS = 13;
 const PRICE_UNITS = BigInt(10 ** PRICE_DECIMALS / (RATE_SCALE * TOKENS_PER_USD));
-/** An agent brings its own tools and answers in text. */
+/** An agent brings its own tools, and answers in text unless it takes the caller's tools. */
 const AGENT_SUPPORTS = { tools: false, streaming: true, json_schema: false, vision: false, files: false, audio: false };
 const AGENT_PARAMETERS = ["model", "messages", "stream", "stream_options"];
+const CLIENT_TOOL_PARAMETERS = ["tools", "tool_choice"];
 const PARAMETERS_BY_FEATURE = {
   tools: ["tools", "tool_choice", "parallel_tool_calls"],
   streaming: ["stream", "stream_options"],
@@ -45,7 +48,7 @@ export function modelRecord(model: Model): ModelRecord {
     id,
     uuid,
     object: "model",
-    kind: "chat",
+    kind: model.model_kind,
     created: 0,
     owned_by,
     name,
@@ -101,7 +104,8 @@ export function autoRecord(models: readonly Model[]): ModelRecord | null {
 }
 
 /** An agent as a model, at the price of the model that it uses. */
-export function agentRecord({ id, name, created }: ModelAgent, base: ModelRecord): ModelRecord {
+export function agentRecord({ id, name, client_tools, created }: ModelAgent, base: ModelRecord): ModelRecord {
+  const takes_tools = client_tools === "pass";
   return {
     ...base,
     id: `agent/${id}`,
@@ -110,15 +114,16 @@ export function agentRecord({ id, name, created }: ModelAgent, base: ModelRecord
     created,
     name,
     owned_by: "you",
-    supports: AGENT_SUPPORTS,
-    supported_parameters: AGENT_PARAMETERS,
+    supports: { ...AGENT_SUPPORTS, tools: takes_tools },
+    supported_parameters: [...AGENT_PARAMETERS, ...(takes_tools ? CLIENT_TOOL_PARAMETERS : [])],
     deprecation: null,
   };
 }
 
-/** The list in Anthropic's shape, for requests with `anthropic-version`. */
+/** The list in Anthropic's shape, for requests with `anthropic-version`: what can answer a message. */
 export function anthropicList(records: readonly ModelRecord[]) {
-  const data = records.map(({ id, name, created }) => ({
+  const answering = records.filter(({ kind }) => kind !== "embedding");
+  const data = answering.map(({ id, name, created }) => ({
     type: "model" as const,
     id,
     display_name: name,
@@ -127,9 +132,10 @@ export function anthropicList(records: readonly ModelRecord[]) {
   return { data, has_more: false, first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
 }
 
-/** The fields of chat completions that have an effect with this model. */
-function parametersOf({ kind, forward, supports }: Model): string[] {
+/** The fields of the model's endpoint that have an effect. */
+function parametersOf({ kind, model_kind, forward, supports }: Model): string[] {
   const { forwarded_fields, lacked_fields } = traitsOf(kind);
+  if (model_kind === "embedding") return [...EMBEDDING_FIELDS, ...forward];
   const missing = Object.entries(PARAMETERS_BY_FEATURE).flatMap(([feature, fields]) =>
     supports[feature as keyof typeof PARAMETERS_BY_FEATURE] ? [] : fields,
   );

@@ -13,7 +13,10 @@ export function modelRoutes(deps: {
 }): HttpRouter {
   const { models, agentsOf } = deps;
   const router = createRouter();
-  const made = (list: ReturnType<Models["list"]>) => ({ list, records: list.map(modelRecord), auto: autoRecord(list) });
+  const made = (list: ReturnType<Models["list"]>) => ({
+    ...{ list, records: list.map(modelRecord), auto: autoRecord(list) },
+    embeddings: models.embeddings().map(modelRecord),
+  });
   let known = made(models.list());
   const current = () => {
     const list = models.list();
@@ -29,7 +32,7 @@ export function modelRoutes(deps: {
     return (await agentsOf(user_id)).map((agent) => agentRecord(agent, baseOf(agent.model_id)));
   };
   const recordOf = async (c: Context<HttpEnv>, id: string): Promise<ModelRecord> => {
-    const model = models.find(id);
+    const model = models.find(id) ?? models.findEmbedding(id);
     if (model !== null) return modelRecord(model);
     const { auto } = current();
     if (auto !== null && (id === auto.id || id === auto.uuid)) return auto;
@@ -39,8 +42,9 @@ export function modelRoutes(deps: {
   };
 
   router.openapi(listModelsRoute, async (c) => {
-    const { records, auto } = current();
-    const data = [...records, ...(auto === null ? [] : [auto]), ...(await agentRecords(c.get("caller")))];
+    const { records, auto, embeddings } = current();
+    const agents = await agentRecords(c.get("caller"));
+    const data = [...records, ...(auto === null ? [] : [auto]), ...agents, ...embeddings];
     if (c.req.header("anthropic-version") !== undefined) return c.json(anthropicList(data), 200) as never;
     return c.json({ object: "list" as const, data }, 200);
   });

@@ -1,7 +1,7 @@
 import { type Clock, createSystemClock } from "../platform/clock.ts";
 import { createProvider } from "./adapters.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
-import type { Model, ModelsConfig, Provider } from "./models.types.ts";
+import type { Model, ModelKind, ModelsConfig, Provider } from "./models.types.ts";
 import { nearestNames } from "./nearest.ts";
 import { type Offer, offerAt } from "./offer.ts";
 import { costMultiplier } from "./pricing.ts";
@@ -12,14 +12,20 @@ import { withStructuredOutput } from "./structured-output.ts";
 
 /** The models on offer and their providers. */
 export interface Models {
-  /** All models on offer, the cheapest first. The same array until a price or the configuration changes. */
+  /** The chat models on offer, the cheapest first. The same array until a price or the configuration changes. */
   list(): readonly Model[];
-  /** Finds a model by id or UUID; null if no such model is on offer. */
+  /** Finds a chat model by id or UUID; null if no such model is on offer. */
   find(id: string): Model | null;
+  /** The embedding models on offer, the cheapest first. */
+  embeddings(): readonly Model[];
+  /** Finds an embedding model by id or UUID. */
+  findEmbedding(id: string): Model | null;
   /** The provider of a model, also of one from before a reload. */
   provider(model: Model): Provider;
-  /** Suggestions for an unknown id, the likeliest first. */
+  /** Suggestions for an unknown id of a chat model, the likeliest first. */
   nearest(id: string): string[];
+  /** The same for embedding models. */
+  nearestEmbedding(id: string): string[];
   /** Candidates for `model: "auto"`, best first. */
   route(request: Omit<RouteRequest, "models" | "isResting">): Route;
   /** Records the failures and answers of every model's provider. `route` puts recently failed models last. */
@@ -28,11 +34,14 @@ export interface Models {
   reload(config: ModelsConfig): void;
 }
 
-/** The models that can be called, at one time. */
-interface Stock {
+/** The models of one kind that can be called, at one time. */
+interface Shelf {
   all: readonly Model[];
   by_id: ReadonlyMap<string, Model>;
   by_uuid: ReadonlyMap<string, Model>;
+}
+
+interface Stock extends Record<ModelKind, Shelf> {
   until: Offer["until"];
 }
 
@@ -54,9 +63,8 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
     const { models, until } = offerAt(config, now);
     const offered = models.filter(({ owned_by }) => providers.has(owned_by));
     for (const model of offered) provider_of.set(model, providers.get(model.owned_by) as Provider);
-    const all = offered.toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
-    const by_id = new Map(all.map((model) => [model.id, model]));
-    return { all, by_id, by_uuid: new Map(all.map((model) => [model.uuid, model])), until };
+    const of = (kind: ModelKind) => shelfOf(offered.filter(({ model_kind }) => model_kind === kind));
+    return { chat: of("chat"), embedding: of("embedding"), until };
   }
 
   function current(): Stock {
@@ -66,18 +74,18 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
   }
 
   return {
-    list: () => current().all,
-    find(id) {
-      const { by_id, by_uuid } = current();
-      return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
-    },
+    list: () => current().chat.all,
+    find: (id) => foundIn(current().chat, id),
+    embeddings: () => current().embedding.all,
+    findEmbedding: (id) => foundIn(current().embedding, id),
     provider(model) {
       const provider = provider_of.get(model) ?? providers.get(model.owned_by);
       if (provider === undefined) throw new Error(`no provider for ${model.id}`);
       return provider;
     },
-    nearest: (id) => nearestNames(id, [...current().by_id.keys()]),
-    route: (request) => routeOf({ ...request, models: current().all, isResting: health.isResting }),
+    nearest: (id) => nearestNames(id, [...current().chat.by_id.keys()]),
+    nearestEmbedding: (id) => nearestNames(id, [...current().embedding.by_id.keys()]),
+    route: (request) => routeOf({ ...request, models: current().chat.all, isResting: health.isResting }),
     health,
     reload(next) {
       config = next;
@@ -85,6 +93,16 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
       stock = stockAt(clock.now());
     },
   };
+}
+
+function shelfOf(models: readonly Model[]): Shelf {
+  const all = models.toSorted((a, b) => costMultiplier(a) - costMultiplier(b) || (a.id < b.id ? -1 : 1));
+  const by = (key: "id" | "uuid") => new Map(all.map((model) => [model[key], model]));
+  return { all, by_id: by("id"), by_uuid: by("uuid") };
+}
+
+function foundIn({ by_id, by_uuid }: Shelf, id: string): Model | null {
+  return by_id.get(id) ?? by_uuid.get(id.toLowerCase()) ?? null;
 }
 
 function providersOf(config: ModelsConfig): Map<string, Provider> {

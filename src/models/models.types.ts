@@ -1,13 +1,18 @@
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import type { EmbeddingInput } from "../contract/embeddings.ts";
 import type { Instant } from "../platform/db.ts";
 import type { ProviderKind, ProviderSettings } from "./providers.ts";
 
 /** The quality class of a model, for `auto`. */
 export type Tier = "economy" | "standard" | "premium";
 
+/** What a model is called for: chat completions, or vectors of texts. */
+export type ModelKind = "chat" | "embedding";
+
 /** A model in the operator's file. */
 export interface ModelSettings extends Rates {
   id: string;
+  model_kind: ModelKind;
   /** Rates for a time. While none is in force, the model's own rates are. */
   prices: readonly DatedRates[];
   /** The provider's prices for the operator; null: unknown. */
@@ -77,6 +82,7 @@ export interface Deprecation {
 
 export interface CatalogueEntry {
   id: string;
+  model_kind: ModelKind;
   /** The name of a built-in provider, or of one in PURSER_CONFIG. */
   provider: string;
   name: string;
@@ -99,6 +105,11 @@ export interface Supports {
   files: boolean;
   audio: boolean;
 }
+
+/** What an embedding model supports of chat completions. */
+export const NO_SUPPORT: Supports = {
+  ...{ tools: false, streaming: false, json_schema: false, vision: false, files: false, audio: false },
+};
 
 /** The most input tokens that one part costs; null: the rest of the context window. */
 export interface PartTokens {
@@ -141,6 +152,7 @@ export interface DatedRates extends Rates {
 /** A model on offer, with the rates that are in force. A change of its rates is a new object. */
 export interface Model extends Rates {
   id: string;
+  model_kind: ModelKind;
   /** Names the price list in force: the rates of all models of the configuration. */
   price_version: string;
   /**
@@ -160,6 +172,7 @@ export interface Model extends Rates {
   provider_model: string;
   part_tokens: PartTokens;
   context_window: number;
+  /** 0 for an embedding model. */
   max_output_tokens: number;
   trial_eligible: boolean;
   supports: Supports;
@@ -243,10 +256,30 @@ export interface ProviderStream {
   cancel(): void;
 }
 
+/** A call for vectors. */
+export interface EmbeddingCall {
+  readonly model: Model;
+  readonly inputs: readonly EmbeddingInput[];
+  readonly encoding_format: "float" | "base64";
+  /** The request's other fields, as the provider gets them. */
+  readonly fields: Readonly<Record<string, unknown>>;
+}
+
+export interface Vectors {
+  /** The JSON text of each input's vector, in the format that was asked for. */
+  vectors: string[];
+  /** null: the provider reported no count. */
+  input_tokens: number | null;
+}
+
+export type Embed = (call: EmbeddingCall, options: CallOptions) => Promise<Vectors>;
+
 /** One provider, with any protocol. Failures are PurserErrors that do not contain the provider's own text. */
 export interface Provider {
   /** Builds the request. It may be sent with a lower `max_output_tokens`. */
   prepare(call: ModelRequest): Promise<ProviderRequest>;
   complete(request: ProviderRequest, options: CallOptions): Promise<Completion>;
   stream(request: ProviderRequest, options: CallOptions): Promise<ProviderStream>;
+  /** Absent: the provider sells no embeddings. */
+  embed?: Embed;
 }

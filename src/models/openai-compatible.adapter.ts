@@ -20,10 +20,10 @@ import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-err
 import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
 
 /** Timeout of a stream before its first byte and between two bytes. */
-const SILENCE_MS = 60_000;
+export const SILENCE_MS = 60_000;
 /** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
-const MAX_ERROR_BYTES = 65_536;
+export const MAX_ERROR_BYTES = 65_536;
 /** Time to read the few bytes after `[DONE]`, so that the connection can be reused. */
 const DRAIN_MS = 1_000;
 
@@ -172,7 +172,7 @@ function drain(body: Answer["body"], reader: AsyncIterator<Buffer>): void {
 }
 
 /** The body's text. Throws if it is longer than `limit` bytes, because only a broken provider sends so much. */
-async function readText({ body, headers }: Answer, limit: number): Promise<string> {
+export async function readText({ body, headers }: Answer, limit: number): Promise<string> {
   if (Number(headers["content-length"] ?? Number.NaN) <= limit) return body.text();
   const chunks: Buffer[] = [];
   let bytes = 0;
@@ -185,7 +185,8 @@ async function readText({ body, headers }: Answer, limit: number): Promise<strin
   return Buffer.concat(chunks).toString();
 }
 
-function parsedOrNull(text: string): unknown {
+/** The value of a JSON text; null for any other text. */
+export function parsedOrNull(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {

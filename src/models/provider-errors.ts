@@ -13,7 +13,7 @@ const FIELD_NAME = /^[A-Za-z_][A-Za-z0-9_]*(\[\d{1,4}\]|\.[A-Za-z_][A-Za-z0-9_]*
 /** Settings that a model may reject. */
 const SETTINGS = [
   ...["temperature", "top_p", "seed", "presence_penalty", "frequency_penalty", "tool_choice", "response_format"],
-  ...["reasoning_effort", "parallel_tool_calls", "thinking", "stop_sequences"],
+  ...["reasoning_effort", "parallel_tool_calls", "thinking", "stop_sequences", "dimensions"],
 ];
 const MAX_MESSAGE = 2_000;
 
@@ -25,11 +25,15 @@ export interface Refusal {
   retry_after_s: number | undefined;
 }
 
-/** The failure for an HTTP status other than 200. */
-export function failureOfStatus({ status, body, retry_after_s }: Refusal, model: Model): PurserError {
+/** The failure for an HTTP status other than 200. `main`: the field that a rejection is about if it names none. */
+export function failureOfStatus(
+  { status, body, retry_after_s }: Refusal,
+  model: Model,
+  main: "messages" | "input" = "messages",
+): PurserError {
   const cause = new Error(`provider ${model.owned_by} answered ${status}`);
   if (status === 408 || status === 504) return errors.upstreamTimeout();
-  if (status === 400 || status === 413 || status === 422) return refusal(body, model);
+  if (status === 400 || status === 413 || status === 422) return refusal(body, model, main);
   if (status === 401 || status === 403) {
     return errors.upstream(
       "The model's provider refused this service. Use another model, and tell the operator.",
@@ -77,14 +81,14 @@ function isTimeout(name: string | undefined): boolean {
   return name === "TimeoutError" || (name?.startsWith("UND_ERR_") === true && name.includes("TIMEOUT"));
 }
 
-function refusal(body: unknown, model: Model): PurserError {
+function refusal(body: unknown, model: Model, main: "messages" | "input"): PurserError {
   const { code, message, param } = errorFields(body);
   if (code === "context_length_exceeded" || CONTEXT_LENGTH.test(message)) {
-    return errors.contextLengthExceeded(model.context_window);
+    return errors.contextLengthExceeded(model.context_window, main);
   }
   const named = FIELD_NAME.test(param) ? param : namedIn(message);
   return errors.invalidValue(
-    named ?? "messages",
+    named ?? main,
     `The model's provider refused the request${named === null ? "" : ` because of ${named}`}. Check it against what ${model.id} accepts.`,
   );
 }

@@ -25,6 +25,10 @@ interface KindTraits {
   readonly takes_custom_tools: boolean;
   /** Accepts `cache_control`. */
   readonly takes_cache_control: boolean;
+  /** Sells embeddings. */
+  readonly sells_embeddings: boolean;
+  /** Its embedding models accept token numbers in place of texts. */
+  readonly takes_token_inputs: boolean;
 }
 
 const OPENAI_FIELDS = ["user", "parallel_tool_calls", "reasoning_effort"];
@@ -34,8 +38,15 @@ const OPENAI_SHAPED = {
   takes_image_addresses: true,
   takes_custom_tools: true,
   takes_cache_control: false,
+  sells_embeddings: true,
+  takes_token_inputs: true,
 };
-const BY_SDK = { needs_address: false, takes_other_fields: false, takes_custom_tools: false };
+const BY_SDK = {
+  needs_address: false,
+  takes_other_fields: false,
+  takes_custom_tools: false,
+  takes_token_inputs: false,
+};
 
 export const PROVIDER_KINDS = {
   openai: {
@@ -60,6 +71,7 @@ export const PROVIDER_KINDS = {
     takes_image_addresses: true,
     reasoning_format: "anthropic-claude-v1",
     takes_cache_control: true,
+    sells_embeddings: false,
   },
   google: {
     ...BY_SDK,
@@ -69,6 +81,7 @@ export const PROVIDER_KINDS = {
     reasoning_format: "google-gemini-v1",
     takes_cache_control: false,
     takes_image_addresses: false,
+    sells_embeddings: true,
   },
   "openai-compatible": {
     ...OPENAI_SHAPED,

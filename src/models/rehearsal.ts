@@ -17,6 +17,7 @@ import { promptText } from "./token-count.ts";
 /** contract 1: the built-in model. Deterministic, offline, rule-based; counted and billed like any other. */
 export const REHEARSAL: Omit<Model, "price_version"> = {
   id: "purser/rehearsal",
+  model_kind: "chat",
   uuid: stableId("model:purser/rehearsal"),
   name: "Rehearsal (built in, rule-based, offline)",
   owned_by: "purser",

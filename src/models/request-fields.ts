@@ -8,6 +8,7 @@ import type {
   Tool,
   ToolChoice,
 } from "../contract/completions.ts";
+import type { EmbeddingRequest } from "../contract/embeddings.ts";
 import { errors } from "../errors.ts";
 import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
@@ -75,6 +76,9 @@ export const DEFAULT_VALUES: Readonly<Record<string, readonly unknown[]>> = {
   min_tokens: [0],
 };
 
+/** The fields of an embeddings request that the service reads. */
+export const EMBEDDING_FIELDS = ["model", "input", "dimensions", "encoding_format", "user"] as const;
+
 const served = new Set<string>(SERVED_FIELDS);
 const advisory = new Set<string>(ADVISORY_FIELDS);
 
@@ -132,6 +136,19 @@ export function forwardedRequest(request: ChatRequest, model: Target): ChatReque
     forwarded.stream_options = keep(request.stream_options, STREAM_FIELDS, "stream_options");
   }
   return forwarded as ChatRequest;
+}
+
+/** The fields beside model and input that the provider of an embedding model gets. Throws a 400 as for chat. */
+export function forwardedEmbeddingFields(request: EmbeddingRequest, { forward }: Pick<Model, "forward">): Fields {
+  const { model: _model, input: _input, ...fields } = request;
+  const forwarded: Fields = {};
+  for (const [field, value] of Object.entries(fields)) {
+    if (value == null) continue;
+    const is_known = (EMBEDDING_FIELDS as readonly string[]).includes(field);
+    if (is_known || forward.includes(field)) forwarded[field] = value;
+    else if (!isDefault(field, value) && !advisory.has(field)) throw errors.unsupportedParameter(field);
+  }
+  return forwarded;
 }
 
 /** Whether a field is forwarded. False: it is accepted and dropped. */

@@ -26,6 +26,7 @@ const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/;
 /** `provider` with JSON answers for all models. */
 export function withStructuredOutput(provider: Provider): Provider {
   return {
+    ...provider,
     async prepare(call) {
       const schema = schemaToCheck(call);
       if (schema === null) return provider.prepare(call);

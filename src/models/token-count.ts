@@ -26,6 +26,11 @@ export function heldInput(
   return { input_tokens: text_tokens + media_tokens, media_tokens, likely_tokens: text_tokens + likely_tokens };
 }
 
+/** The hold for one text. */
+export function heldTextTokens(text: string): number {
+  return Math.ceil(Buffer.byteLength(text) / HOLD_BYTES_PER_TOKEN);
+}
+
 /** Tokens billed for `text` if the provider reported none: ceil(UTF-8 bytes / 4). */
 export function estimateTokens(text: string): number {
   return Math.ceil(Buffer.byteLength(text) / BILL_BYTES_PER_TOKEN);

@@ -13,7 +13,7 @@ import {
 import { DatabaseUnavailableError } from "./run-writer.ts";
 import type { ClaimedRun, RunFinish } from "./runs.types.ts";
 import { createToolSteps } from "./tool-step.ts";
-import type { RunConfig, RunInput } from "./transcript.ts";
+import { clientToolsOf, namesOf, type RunConfig, type RunInput } from "./transcript.ts";
 import { createServerNotes } from "./unusable-servers.ts";
 
 /** Executes claimed runs, one step at a time. Every finished step is durable before the next begins. */
@@ -71,9 +71,11 @@ export function createEngine(deps: EngineDeps) {
     const began_ms = monotonicMs() - work.run.elapsed_ms;
     const left = await noteUnusableServers(work);
     if (left !== null) return stopped(left, work);
+    const client_tools = namesOf(clientToolsOf(work.config, work.input));
     for (;;) {
       const { config, steps } = work;
-      const action = nextAction({ limits: config.limits, steps, elapsed_ms: monotonicMs() - began_ms });
+      const elapsed_ms = monotonicMs() - began_ms;
+      const action = nextAction({ limits: config.limits, steps, elapsed_ms, client_tools });
       if (action.do === "succeed") return { status: "succeeded", output: action.output };
       if (action.do === "fail") return { status: "failed", error: action.error };
       const stop = stopReason(work) ?? (work.control.isDraining() ? "stopping" : await carryOut(work, action));

@@ -1,7 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { CompletionCall } from "../completions/completions.types.ts";
-import type { ChatMessage, ChatRequest, Usage } from "../contract/completions.ts";
-import { PurserError } from "../errors.ts";
+import type { ChatMessage, ChatRequest, FunctionTool, Usage } from "../contract/completions.ts";
+import { errors, PurserError } from "../errors.ts";
 import { HoldSupersededError, type Rider } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
@@ -11,7 +11,16 @@ import { nextAction } from "./next-action.ts";
 import { brokenAnswer, modelCallError, retryDelay } from "./run-error.ts";
 import { type EngineDeps, modelCallStart, nextIndex, type StopReason, stopReason, type Work } from "./run-work.ts";
 import type { LeaseState } from "./runs.types.ts";
-import { isInThread, type ModelResult, type PastStep, type RunConfig, type RunStep, transcript } from "./transcript.ts";
+import {
+  clientToolsOf,
+  isInThread,
+  type ModelResult,
+  namesOf,
+  type PastStep,
+  type RunConfig,
+  type RunStep,
+  transcript,
+} from "./transcript.ts";
 
 /**
  * Pause before a run retries a model call because its tokens are held by calls in flight or the database is
@@ -106,7 +115,7 @@ export function createModelStep(deps: EngineDeps) {
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
     const messages = transcript(config, input, steps);
     const request: ChatRequest = { model, messages, ...settingsOf(config.model_settings) };
-    const with_tools = definitions.length === 0 ? request : { ...request, tools: definitions };
+    const with_tools = { ...request, ...offeredTools(work, definitions) };
     return {
       request: cacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
       caller: { user_id, api_key_id, key_budget_tokens },
@@ -129,7 +138,7 @@ export function createModelStep(deps: EngineDeps) {
           ...outcome,
           usage: stepUsage(usage),
           ...(chosen === null ? {} : { chosen }),
-          output: lastOutput(config, [...steps.slice(0, past.index), { ...past, ...outcome }]),
+          output: lastOutput(work, [...steps.slice(0, past.index), { ...past, ...outcome }]),
         });
       },
     };
@@ -140,6 +149,24 @@ export function createModelStep(deps: EngineDeps) {
 function settingsOf({ max_output_tokens, ...settings }: RunConfig["model_settings"]): Partial<ChatRequest> {
   const given = { ...settings, max_tokens: max_output_tokens };
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== null));
+}
+
+/** The agent's tools and the caller's. Throws 400 for a tool of the caller that has the name of the agent's own. */
+function offeredTools({ config, input, steps }: Work, own: readonly FunctionTool[]): Partial<ChatRequest> {
+  const given = clientToolsOf(config, input);
+  const names = namesOf(own);
+  for (const [index, tool] of given.entries()) {
+    const { name } = tool.function;
+    if (!names.has(name)) continue;
+    throw errors.invalidValue(
+      `tools[${index}].function.name`,
+      `The agent has its own tool ${name}, which goes before yours. Rename your tool, or leave it out.`,
+    );
+  }
+  if (own.length + given.length === 0) return {};
+  const is_first = steps.every(({ type, status }) => type !== "model" || status !== "succeeded");
+  const choice = is_first && given.length > 0 ? input.tool_choice : undefined;
+  return { tools: [...own, ...given], ...(choice === undefined ? {} : { tool_choice: choice }) };
 }
 
 /** Takes the intent that was written with the run. A second call returns null. */
@@ -173,8 +200,9 @@ function chosenBy({ model_id: known, run }: Work, { model_id, routing }: Pick<Mo
 }
 
 /** The run's output if the last of `steps` ends the run successfully. Null: the run continues or fails. */
-function lastOutput({ limits }: Work["config"], steps: PastStep[]): string | null {
-  const next = nextAction({ limits, steps, elapsed_ms: 0 });
+function lastOutput({ config, input }: Work, steps: PastStep[]): string | null {
+  const client_tools = namesOf(clientToolsOf(config, input));
+  const next = nextAction({ limits: config.limits, steps, elapsed_ms: 0, client_tools });
   return next.do === "succeed" ? next.output : null;
 }
 

@@ -30,6 +30,8 @@ export interface Progress {
   /** `retry_in_ms` in a failed model step's `internal`: the earliest time of a retry; null: no retry. */
   steps: readonly (PastStep & { internal?: unknown })[];
   elapsed_ms: number;
+  /** The names of tools that the caller executes. A call to one ends the run. */
+  client_tools?: ReadonlySet<string>;
 }
 
 export type NextAction =
@@ -57,7 +59,9 @@ export function nextAction(progress: Progress): NextAction {
   const answer_at = steps.findLastIndex(isAnswer);
   const answer = steps[answer_at];
   const calls = answer === undefined ? [] : callsOf(answer);
-  if (answer !== undefined && calls.length === 0) return { do: "succeed", output: textOf(answer) };
+  // With a call to the caller's tool, the model's other calls are not made: the model can repeat them.
+  const is_over = calls.length === 0 || calls.some((call) => progress.client_tools?.has(call.function.name));
+  if (answer !== undefined && is_over) return { do: "succeed", output: textOf(answer) };
   if (over !== null) return { do: "fail", error: over };
   const call = calls[steps.length - answer_at - 1];
   return call === undefined ? { do: "call_model", after_ms: 0 } : toolCall(call, steps);

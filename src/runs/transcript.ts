@@ -1,12 +1,12 @@
 import type { AgentRecord } from "../contract/agents.ts";
-import type { ChatMessage, FinishReason, ToolCall } from "../contract/completions.ts";
+import type { ChatMessage, FinishReason, FunctionTool, ToolCall, ToolChoice } from "../contract/completions.ts";
 import type { StepRecord } from "../contract/runs.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 
 /** The settings of an agent's version that its run uses. */
 export type RunConfig = Pick<
   AgentRecord,
-  "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits" | "model_settings"
+  "system_prompt" | "run_prompt" | "model_id" | "auto_route" | "limits" | "model_settings" | "client_tools"
 > & {
   tools_config: ToolsConfig;
 };
@@ -22,6 +22,10 @@ export interface RunInput {
   key_budget_tokens: number | null;
   /** Identifies the caller of a chat who waits on the worker's node. */
   ticket: string | null;
+  /** Of a chat: the caller's tools, which the caller executes. Used where the agent's `client_tools` is `pass`. */
+  tools?: FunctionTool[];
+  /** The caller's choice among them, for the first model call. */
+  tool_choice?: ToolChoice;
   /** For a due run: the account's number of refills when the run was queued. */
   refills?: number;
 }
@@ -86,6 +90,16 @@ function missingTools(steps: readonly PastStep[]): string[] {
 export function callsOf(step: PastStep): readonly ToolCall[] {
   // An agent has no custom tools.
   return ((step.result as AssistantMessage | null)?.tool_calls ?? []) as ToolCall[];
+}
+
+/** The caller's tools that a run offers. */
+export function clientToolsOf({ client_tools }: RunConfig, { tools = [] }: RunInput): readonly FunctionTool[] {
+  return client_tools === "pass" ? tools : [];
+}
+
+/** The names of tools that the caller executes. */
+export function namesOf(tools: readonly FunctionTool[]): ReadonlySet<string> {
+  return new Set(tools.map((tool) => tool.function.name));
 }
 
 /** The text of a model step; empty when it only called tools. */

@@ -54,6 +54,7 @@ beforeAll(async () => {
       ...{ cache_write_rate_micro: 2_500_000, cache_write_1h_rate_micro: null, tiers: [] },
     },
     tier: null,
+    model_kind: "chat" as const,
   };
   const config = {
     providers: [provider],

@@ -3,6 +3,7 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
+import { openAiVectors } from "../support/embeddings.ts";
 import { startProcess } from "../support/process.ts";
 import {
   calling,
@@ -53,10 +54,11 @@ await service.ended;
 await upstream.close();
 rmSync(data_dir, { recursive: true, force: true });
 if (values.folder === undefined) rmSync(folder, { recursive: true, force: true });
-process.exitCode = rows.flat().some((cell) => cell.startsWith("FAILED")) ? 1 : 0;
+process.exitCode = rows.flat().some((cell) => cell.includes("FAILED")) ? 1 : 0;
 
 /** The upstream answers by the prompt, because programs make calls of their own beside it. */
 async function scripted(...[response, request]: Parameters<Reply>): Promise<void> {
+  if (request.path.endsWith("/embeddings")) return openAiVectors()(response, request);
   const text = JSON.stringify(request.body?.messages ?? []);
   const results = (request.body?.messages ?? []).filter(({ role }: { role: string }) => role === "tool");
   if (text.includes("CUT")) return cut(delta("some words"))(response, request);
@@ -88,7 +90,12 @@ function settings(): Record<string, string> {
   const model = { id: MODEL, provider: "lab", provider_model: "plain", name: "Lab", input_rate: 1, output_rate: 2 };
   const limits = { trial_eligible: true, context_window: 400_000, max_output_tokens: 8_192, supports: { tools: true } };
   const provider = { name: "lab", kind: "openai-compatible", base_url: upstream.url, api_key_env: "LAB_KEY" };
-  writeFileSync(file, JSON.stringify({ providers: [provider], models: [{ ...model, ...limits }] }));
+  const vectors = { id: "lab/vectors", kind: "embedding", provider: "lab", provider_model: "vectors", input_rate: 1 };
+  const models = [
+    { ...model, ...limits },
+    { ...vectors, context_window: 8_192 },
+  ];
+  writeFileSync(file, JSON.stringify({ providers: [provider], models }));
   return { PURSER_CONFIG: file, LOG_LEVEL: "silent" };
 }
 
@@ -166,8 +173,7 @@ async function tried(program: Program): Promise<string[]> {
   const poor = await newUser(0);
   const place = { url, model: MODEL, key: rich.key };
   const cells: Record<Case, string> = { stream: "", "tool call": "", usage: "", "402": "", "cut stream": "" };
-  const told = (ok: boolean, { code, text }: Outcome) =>
-    ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-300)}`;
+  if (program.only_vectors) return vectorsOf(program, { place, poor_key: poor.key });
   const streamed = await run(program, place, "say hello");
   cells.stream = told(streamed.text.includes(ANSWER), streamed);
   const called = await run(program, place, "CALL the tool");
@@ -184,6 +190,26 @@ async function tried(program: Program): Promise<string[]> {
   const cut_cell = told(is_ended && (await charged(rich.key)) > cost, broken);
   cells["cut stream"] = program.ignores_failures ? `${cut_cell} (the program ignores the failure)` : cut_cell;
   return CASES.map((name) => cells[name]);
+}
+
+/** The cases of a program that creates embeddings. The fake's vector of 9 characters is 2.25 2.5 2.75. */
+async function vectorsOf(program: Program, { place, poor_key }: { place: Place; poor_key: string }): Promise<string[]> {
+  const created = await run(program, place, "say hello");
+  const has_both = created.text.includes("vectors 2.25 2.5 2.75 and 2.5 2.75 3");
+  const cost = await charged(place.key);
+  const refused = await run(program, { ...place, key: poor_key }, "say hello");
+  const usage = cost > 0 ? `${cost} tokens` : "FAILED: nothing charged";
+  return [
+    "no stream",
+    `vectors: ${told(has_both, created)}`,
+    usage,
+    told(/token|402/i.test(refused.text), refused),
+    "-",
+  ];
+}
+
+function told(ok: boolean, { code, text }: Outcome): string {
+  return ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-300)}`;
 }
 
 function table(lines: string[][]): string {

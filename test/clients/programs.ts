@@ -11,6 +11,8 @@ export interface Program {
   name: string;
   /** npm packages, with exact versions. */
   packages: readonly string[];
+  /** It only creates embeddings, so it has no stream and calls no tool. */
+  only_vectors?: true;
   /** Prints a broken answer as if it were whole: it ignores `response.failed`. */
   ignores_failures?: true;
   /** The command in the folder of the packages: its arguments, variables and files of its home. */
@@ -142,6 +144,19 @@ for (;;) {
   messages.push(answer, ...answer.tool_calls.map(({ id }) => new ToolMessage({ tool_call_id: id, content: "tool-ran" })));
 }`,
   ),
+  {
+    ...script(
+      "@langchain/openai (embeddings)",
+      LANGCHAIN,
+      () => `
+import { OpenAIEmbeddings } from "@langchain/openai";
+const { PROMPT, KEY, BASE } = process.env;
+const model = new OpenAIEmbeddings({ model: "lab/vectors", apiKey: KEY, maxRetries: 0, configuration: { baseURL: BASE } });
+const [first, second] = await model.embedDocuments([PROMPT, PROMPT + "!"]);
+console.log("vectors", first.join(" "), "and", second.join(" "));`,
+    ),
+    only_vectors: true,
+  },
   {
     name: "Codex",
     packages: ["@openai/codex@0.169.0"],

@@ -182,6 +182,17 @@ function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
             hint="The rates are billed tokens for each input and output token."
           />
         )}
+        <SelectField
+          label="Tools of the calling program"
+          param="client_tools"
+          value={draft.client_tools}
+          onValue={(client_tools) => change({ client_tools: client_tools as Draft["client_tools"] })}
+          options={[
+            ["ignore", "Ignore them"],
+            ["pass", "Offer them to the model"],
+          ]}
+          hint="For programs that use this agent as a model, such as coding assistants. The program runs its own tools."
+        />
       </div>
     </Card>
   );

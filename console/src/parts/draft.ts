@@ -32,6 +32,7 @@ export interface Draft extends ScheduleFields {
   model_id: string;
   auto_route: boolean;
   is_active: boolean;
+  client_tools: Agent["client_tools"];
   fetch_enabled: boolean;
   fetch_hosts: string;
   fetch_methods: string;
@@ -60,6 +61,7 @@ export const EMPTY_DRAFT: Draft = {
   model_id: "",
   auto_route: true,
   is_active: true,
+  client_tools: "ignore",
   fetch_enabled: false,
   fetch_hosts: "",
   fetch_methods: "",
@@ -145,6 +147,7 @@ export function draftOf(agent: Agent): Draft {
     model_id: agent.model_id ?? "",
     auto_route: agent.auto_route,
     is_active: agent.is_active,
+    client_tools: agent.client_tools,
     fetch_enabled: web_fetch?.enabled ?? false,
     fetch_hosts: list(web_fetch?.hosts),
     fetch_methods: list(web_fetch?.methods),
@@ -252,6 +255,7 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
     model_id: orNull(draft.model_id),
     auto_route: draft.auto_route,
     is_active: draft.is_active,
+    client_tools: draft.client_tools,
     tools_config: toolsOf(draft),
     schedule_enabled: scheduled,
     schedule_timezone: draft.schedule_timezone,

@@ -41,6 +41,7 @@ describe("a new agent", () => {
       auto_route: false,
       is_active: true,
       tools_config: {},
+      client_tools: "ignore",
       schedule_enabled: false,
       schedule_interval: null,
       schedule_time: null,

@@ -36,6 +36,7 @@ test("the contract's own sample is taken, and its empty list of plans keeps the 
   expect(models).toEqual([
     {
       id: "lab/small",
+      model_kind: "chat",
       provider: "lab",
       provider_model: "small",
       name: "Lab small",
@@ -95,6 +96,24 @@ test("an empty file changes nothing", () => {
   expect(parse("# nothing\n").limits.requests_per_minute).toBe(600);
 });
 
+const EMBEDDING = { kind: "embedding", output_rate: null, max_output_tokens: null };
+
+test("a model of kind embedding has neither a rate nor a cap nor features of output", () => {
+  const prices = "[{ valid_from: 2026-12-01, input_rate: 0.5 }]";
+  const [model] = parse(fileWith({ ...EMBEDDING, prices, upstream_usd_per_million: "{ input: 2 }" })).models;
+  expect(model).toMatchObject({
+    ...{ model_kind: "embedding", input_rate_micro: 250_000, output_rate_micro: 0, max_output_tokens: 0 },
+    prices: [{ input_rate_micro: 500_000, output_rate_micro: 0 }],
+    upstream: { input_rate_micro: 2_000_000, output_rate_micro: 0 },
+    supports: { streaming: false, tools: false },
+  });
+});
+
+test("a provider that sells no embeddings cannot have a model of that kind", () => {
+  const file = fileWith(EMBEDDING).replace('openai-compatible, base_url: "http://a/v1"', "anthropic");
+  expect(() => parse(file)).toThrow("models[0].kind cannot be embedding: providers of kind anthropic sell none");
+});
+
 describe("a bad model is refused with its line and the reason", () => {
   test.each<[Record<string, string | null>, string]>([
     [{ input_rate: "-0.25" }, "purser.yaml:7: models[0].input_rate must not be negative"],
@@ -106,7 +125,7 @@ describe("a bad model is refused with its line and the reason", () => {
     [{ input_rate: "1000001", output_rate: "1000002" }, "models[0].input_rate must be at most 1000000"],
     [{ output_rate: "0.25" }, "purser.yaml:8: models[0].output_rate must be above input_rate (or both 0)"],
     [{ input_rate: null }, "purser.yaml:4: models[0].input_rate is missing"],
-    [{ temperature: "1" }, "purser.yaml:11: models[0].temperature is an unknown key (known: id, provider,"],
+    [{ temperature: "1" }, "purser.yaml:11: models[0].temperature is an unknown key (known: id, kind, provider,"],
     [{ supports: "{ video: true }" }, "purser.yaml:11: models[0].supports.video is an unknown key"],
     [{ part_tokens: "{ image: 0 }" }, "purser.yaml:11: models[0].part_tokens.image must be at least 1"],
     [{ forward: "[n]" }, "purser.yaml:11: models[0].forward[0] cannot be forwarded"],
@@ -118,6 +137,9 @@ describe("a bad model is refused with its line and the reason", () => {
     [{ id: "'a b'" }, "models[0].id must be"],
     [{ trial_eligible: "'yes'" }, "models[0].trial_eligible must be true or false"],
     [{ context_window: "1.5" }, "models[0].context_window must be a whole number"],
+    [{ kind: "embeddings" }, "purser.yaml:11: models[0].kind must be chat or embedding"],
+    [{ kind: "embedding" }, "purser.yaml:8: models[0].output_rate is not for models of kind embedding"],
+    [{ max_output_tokens: null }, "models[0].max_output_tokens is missing"],
     [{ max_output_tokens: "128001" }, "purser.yaml:10: models[0].max_output_tokens is above context_window"],
   ])("%j", (changes, expected) => {
     expect(() => parse(fileWith(changes))).toThrow(expected);

@@ -7,6 +7,7 @@ import { monotonicMs } from "../../../src/platform/clock.ts";
 export function modelOf(fields: Partial<Model> = {}): Model {
   const model = {
     id: "lab/small",
+    model_kind: "chat" as const,
     uuid: "00000000-0000-8000-a000-000000000001",
     name: "Lab small",
     owned_by: "lab",

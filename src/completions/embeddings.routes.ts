@@ -1,0 +1,49 @@
+import { createEmbeddingsRoute, type EmbeddingRequest } from "../contract/embeddings.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { newId } from "../platform/ids.ts";
+import type { Completions } from "./completions.types.ts";
+import type { EmbeddingsAnswer } from "./embeddings.ts";
+
+/** The part of an answer that is written at one time. */
+const WRITTEN_CHARS = 262_144;
+
+/** POST /api/v1/embeddings. An answer is completed and charged also if its caller hangs up, as completions are. */
+export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRouter {
+  const router = createRouter();
+  router.openapi(createEmbeddingsRoute, async (c) => {
+    const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
+    const answer = await completions.embed({
+      request: c.req.valid("json") as EmbeddingRequest,
+      caller: { user_id, api_key_id, key_budget_tokens },
+      hold_id: newId(),
+      request_id: c.get("request_id"),
+    });
+    return new Response(written(answer), { headers: { "Content-Type": "application/json" } }) as never;
+  });
+  return router;
+}
+
+/** The answer as JSON, in parts: a large one has over 100 MB. */
+function written(answer: EmbeddingsAnswer): ReadableStream<Uint8Array> {
+  const pieces = piecesOf(answer);
+  const encoder = new TextEncoder();
+  return new ReadableStream({
+    pull(controller) {
+      let text = "";
+      for (const piece of pieces) {
+        text += piece;
+        if (text.length >= WRITTEN_CHARS) break;
+      }
+      if (text === "") controller.close();
+      else controller.enqueue(encoder.encode(text));
+    },
+  });
+}
+
+function* piecesOf({ vectors, model_id, usage }: EmbeddingsAnswer): Generator<string, undefined> {
+  yield '{"object":"list","data":[';
+  for (const [index, vector] of vectors.entries()) {
+    yield `${index === 0 ? "" : ","}{"object":"embedding","index":${index},"embedding":${vector}}`;
+  }
+  yield `],"model":${JSON.stringify(model_id)},"usage":${JSON.stringify(usage)}}`;
+}

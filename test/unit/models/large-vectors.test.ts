@@ -1,0 +1,53 @@
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { openAiEmbeddings } from "../../../src/models/embeddings.adapter.ts";
+import type { Embed } from "../../../src/models/models.types.ts";
+import { monotonicMs } from "../../../src/platform/clock.ts";
+import { base64Of } from "../../support/embeddings.ts";
+import { heldDuring } from "../../support/held.ts";
+import { modelOf } from "./model-fixture.ts";
+
+// The largest answer: 2,048 vectors of 3,072 numbers. It must not hold the event loop for as long as it takes to read.
+
+const COUNT = 2_048;
+const vector = Array.from({ length: 3_072 }, (_, at) => Math.fround(Math.sin(at) / 7));
+const inputs = Array<string>(COUNT).fill("a");
+const answers: Record<string, Buffer> = {};
+let server: Server;
+let embed: Embed;
+beforeAll(async () => {
+  for (const [format, text] of Object.entries({ float: JSON.stringify(vector), base64: `"${base64Of(vector)}"` })) {
+    const data = inputs.map((_, index) => `{"object":"embedding","index":${index},"embedding":${text}}`);
+    answers[format] = Buffer.from(`{"data":[${data.join(",")}],"usage":{"prompt_tokens":${COUNT}}}`);
+  }
+  server = createServer(async (request, response) => {
+    const path = request.url ?? "";
+    for await (const _ of request);
+    response.writeHead(200, { "content-type": "application/json" }).end(answers[path.split("/")[1] ?? ""]);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+});
+afterAll(() => server.close());
+
+it.each([
+  ["float", "float"],
+  ["base64", "base64"],
+  ["float", "base64"],
+  ["base64", "float"],
+] as const)("an upstream that answers %s, wanted as %s", { retry: 2 }, async (given, wanted) => {
+  const base_url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/${given}`;
+  embed = openAiEmbeddings({ base_url, api_key: null });
+  const call = { model: modelOf(), encoding_format: wanted, fields: {} };
+  const options = { signal: new AbortController().signal, deadline_ms: monotonicMs() + 60_000 };
+  let texts: string[] = [];
+  const held_ms = await heldDuring(async () => {
+    texts = (await embed({ ...call, inputs }, options)).vectors;
+  });
+  const bytes = (answers[given]?.length ?? 0) / 1e6;
+  console.log(`${given} as ${wanted}: ${bytes.toFixed(0)} MB held for ${held_ms.toFixed(0)} ms`);
+  expect(texts.length).toBe(COUNT);
+  expect(texts[COUNT - 1]).toBe(wanted === "float" ? JSON.stringify(vector) : `"${base64Of(vector)}"`);
+  // A busy machine counts more processor time for the same work, hence the wide bound and three attempts.
+  expect(held_ms).toBeLessThan(150);
+});
