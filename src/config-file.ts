@@ -59,16 +59,20 @@ function contradictions(settings: FileSettings): Problem[] {
 
 function modelContradictions(model: ModelSettings, path: readonly PropertyKey[], settings: FileSettings): Problem[] {
   const problems: Problem[] = [];
-  if (!settings.providers.some(({ name }) => name === model.provider)) {
-    problems.push({
-      path: [...path, "provider"],
-      reason: `${JSON.stringify(model.provider)} is not among the providers of this file`,
-    });
+  const ways = model.routes.map((route, index) => ({ ...route, at: [...path, "routes", index, "provider"] }));
+  for (const { provider, at } of ways.length > 0 ? ways : [{ ...model, at: [...path, "provider"] }]) {
+    const kind = settings.providers.find(({ name }) => name === provider)?.kind;
+    if (kind === undefined) {
+      problems.push({ path: at, reason: `${JSON.stringify(provider)} is not among the providers of this file` });
+    } else if (model.forward.length > 0 && !traitsOf(kind).takes_other_fields) {
+      const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
+      problems.push({ path: [...path, "forward"], reason });
+    }
   }
-  const kind = settings.providers.find(({ name }) => name === model.provider)?.kind;
-  if (model.forward.length > 0 && kind !== undefined && !traitsOf(kind).takes_other_fields) {
-    const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
-    problems.push({ path: [...path, "forward"], reason });
+  for (const [index, { provider, at }] of ways.entries()) {
+    if (ways.findIndex((way) => way.provider === provider) === index) continue;
+    const reason = `${JSON.stringify(provider)} is a duplicate: for another key, list the provider again under another name`;
+    problems.push({ path: at, reason });
   }
   problems.push(...rateContradictions(model, path));
   for (const [index, dated] of model.prices.entries()) {

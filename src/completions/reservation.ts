@@ -116,6 +116,7 @@ export async function settle(
   const usage = usageOf(model, counts);
   const answer = {
     model_id: model.id,
+    ...(model.route === null ? {} : { route: model.route }),
     usage,
     complete,
     ...(routing === undefined ? {} : { routing }),

@@ -190,9 +190,9 @@ function longestCache({ messages, tools, cache_control }: ChatRequest): NonNulla
   return hints.some((hint) => fieldsOf(hint).ttl === "1h") ? "1h" : "5m";
 }
 
-function answerOptions({ request }: ProviderRequest, dialect: Dialect): AnswerOptions {
+function answerOptions({ request, model }: ProviderRequest, dialect: Dialect): AnswerOptions {
   const custom = (request.tools ?? []).flatMap((tool) => (tool.type === "custom" ? tool.custom.name : []));
-  return { dialect, custom_tools: new Set(custom) };
+  return { dialect, route: model.route, custom_tools: new Set(custom) };
 }
 
 /** The `fetch` of one call. It corrects the body that the SDK built. */
