@@ -149,8 +149,13 @@ export function createEventRelay(model: Model): EventRelay {
 
 function keptText(kept: readonly string[]): string {
   let text = "";
-  for (const event of kept.flatMap(eventsOf)) text += generatedText(parsedOrNull(payloadOf(event))?.choices);
+  for (const { choices } of kept.flatMap(chunksIn)) text += generatedText(choices);
   return text;
+}
+
+/** The chunks in a block of a stream. */
+export function chunksIn(block: string): Chunk[] {
+  return eventsOf(block).flatMap((event) => parsedOrNull(payloadOf(event)) ?? []);
 }
 
 function startOfEvent(block: string, at: number): number {

@@ -98,7 +98,8 @@ export function createLanguageModelProvider(
       try {
         const language_model = await languageModel(request);
         const { call, data } = withoutLongData(callOf(request, options));
-        const ask = () => long_data.run(data, () => language_model.doStream(call));
+        const includeRawChunks = dialect.countsSoFar !== undefined;
+        const ask = () => long_data.run(data, () => language_model.doStream({ ...call, includeRawChunks }));
         const { stream } = await noteSent(options.onSent, ask);
         return chunkStream(stream.getReader(), { request, dialect }, options);
       } catch (thrown) {
@@ -118,6 +119,8 @@ function chunkStream(
   const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
   const kept: ChunkChoice[] = [];
   let reported: Counts | null = null;
+  /** The counts of the input, from an event before the end. */
+  let early: Counts | null = null;
   let finished = false;
 
   async function next(): Promise<IteratorResult<string>> {
@@ -126,6 +129,10 @@ function chunkStream(
         const { done, value: part } = await reader.read();
         if (done) break;
         if (part.type === "error") throw part.error;
+        if (part.type === "raw") {
+          early = dialect.countsSoFar?.(part.rawValue) ?? early;
+          continue;
+        }
         if (part.type === "finish") {
           // The SDK also ends a stream that its provider cut off.
           const { unified, raw } = part.finishReason;
@@ -146,10 +153,15 @@ function chunkStream(
     }
   }
 
+  function countsUntilNow(): Counts {
+    const estimated = estimateCounts(request, generatedText(kept));
+    return early === null ? estimated : { ...early, output_tokens: estimated.output_tokens, estimated: true };
+  }
+
   return {
     blocks: { next },
     identity: () => identity,
-    counts: () => reported ?? estimateCounts(request, generatedText(kept)),
+    counts: () => reported ?? countsUntilNow(),
     cancel: () => void reader.cancel().catch(() => {}),
   };
 }

@@ -203,6 +203,8 @@ export interface Counts {
   cache_write_1h_tokens: number;
   output_tokens: number;
   reasoning_tokens: number;
+  /** Of a sum of several calls: the input of one, which decides the tier. Absent: one call. */
+  call_input_tokens?: number;
   /** The provider reported no counts or invalid ones: the service counts ceil(UTF-8 bytes / 4). */
   estimated: boolean;
 }
@@ -222,6 +224,10 @@ export interface ModelRequest {
 export interface ProviderRequest extends ModelRequest {
   /** The hold for the input. It is above the real count, except for adversarial text. */
   readonly input_tokens: number;
+  /** The part of it for one call, if it is for two: it decides the tiers that the request can reach. */
+  readonly call_input_tokens?: number;
+  /** The answer may be sent back as input of the second call. */
+  readonly resends_output?: true;
   /** The part of `input_tokens` for pictures, files and audio. */
   readonly media_tokens: number;
   /** The tokens of the context window that the input is expected to fill. */

@@ -12,7 +12,7 @@ import type {
   Rates,
   UsdPrices,
 } from "./models.types.ts";
-import { flatRates, rateOfPrice, upstreamRateOfPrice } from "./pricing.ts";
+import { billedRates, rateOfPrice, upstreamRateOfPrice } from "./pricing.ts";
 import { BUILT_IN_PROVIDERS, type ProviderSettings } from "./providers.ts";
 import { REHEARSAL } from "./rehearsal.ts";
 import { tierByPrice } from "./routing.ts";
@@ -41,8 +41,7 @@ export function offerAt(config: ModelsConfig, now: Instant): Offer {
     ...catalogue.flatMap((entry) => catalogueModel(entry, settings_of.get(entry.provider), { config, now })),
     ...config.models.map((model) => configuredModel(model, settings_of, now)),
   ];
-  const billed =
-    config.cache_pricing === "provider" ? priced : priced.map((model) => ({ ...model, ...flatRates(model) }));
+  const billed = priced.map((model) => ({ ...model, ...billedRates(model, config.cache_pricing ?? "flat") }));
   const by_id = [...new Map(billed.map((model) => [model.id, model])).values()];
   const price_version = priceVersion(by_id);
   const dated = [...catalogue, ...config.models].flatMap(({ prices }) => [...prices]);
