@@ -13,6 +13,9 @@ const MAX_COUNT = 1_000_000_000_000;
 /** The longest wait and the largest grant that calendars and balances are asked to carry. */
 const MAX_DAYS = 3_650;
 const MAX_MONTHS = 120;
+/** More ways to one model than any provider sells. */
+const MAX_ROUTES = 20;
+const MAX_WEIGHT = 1_000_000;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 const FIELD = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
@@ -216,14 +219,50 @@ function isMap(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
+/** One of several ways to a model. */
+const route = record({
+  provider: z.string("must be the name of a provider"),
+  /** Absent: the model's own. */
+  provider_model: title.optional(),
+  weight: number().min(0, "must not be negative").max(MAX_WEIGHT, `must be at most ${MAX_WEIGHT}`).default(1),
+  /** Absent: the model's own. */
+  upstream_usd_per_million: upstream.nullable().optional(),
+});
+
+interface FileRoutes {
+  provider?: string | undefined;
+  provider_model?: string | undefined;
+  routes?: z.output<typeof route>[] | undefined;
+}
+
+/** The ways to a model. A route has the model's own name at the provider and upstream prices, unless it states others. */
+function routesOf(
+  { provider: only = "", provider_model = "", routes = [] }: FileRoutes,
+  of_model: Rates | null,
+): Pick<ModelSettings, "provider" | "provider_model" | "routes" | "upstream"> {
+  const all = routes.map(({ upstream_usd_per_million = of_model, ...each }) => ({
+    provider: each.provider,
+    provider_model: each.provider_model ?? provider_model,
+    weight: each.weight,
+    upstream: upstream_usd_per_million,
+  }));
+  const [first = { provider: only, provider_model, upstream: of_model }] = all;
+  return { provider: first.provider, provider_model: first.provider_model, upstream: first.upstream, routes: all };
+}
+
 const modelRecord = record({
   id: text(MODEL_ID, "must be 1 to 128 letters, digits or ._:/@-").refine(
     (id) => id !== "auto" && !id.startsWith("agent/") && !id.startsWith("purser/"),
     "is reserved: auto, agent/… and purser/… are the service's own",
   ),
   kind: z.enum(["chat", "embedding"], "must be chat or embedding").default("chat"),
-  provider: z.string("must be the name of a provider"),
-  provider_model: title,
+  provider: z.string("must be the name of a provider").optional(),
+  provider_model: title.optional(),
+  routes: z
+    .array(route, "must be a list")
+    .min(1, "must have at least one route")
+    .max(MAX_ROUTES, `must have at most ${MAX_ROUTES} routes`)
+    .optional(),
   name: title.optional(),
   ...RATES,
   tiers,
@@ -250,29 +289,41 @@ const modelRecord = record({
     audio: count(1).nullable().default(null),
   }).prefault({}),
   forward,
-}).transform(
-  ({
-    input_rate,
-    cached_input_rate,
-    cache_write_rate,
-    cache_write_1h_rate,
-    output_rate,
-    tiers,
-    prices,
-    upstream_usd_per_million,
-    name,
-    kind,
-    ...rest
-  }): ModelSettings => ({
-    ...rest,
-    ...(kind === "embedding" ? { supports: NO_SUPPORT, max_output_tokens: 0 } : {}),
-    model_kind: kind,
-    name: name ?? rest.id,
-    ...ratesOf({ input_rate, cached_input_rate, cache_write_rate, cache_write_1h_rate, output_rate, tiers }),
-    prices: prices.map(({ valid_from, valid_until, ...rates }) => ({ valid_from, valid_until, ...ratesOf(rates) })),
-    upstream: upstream_usd_per_million,
-  }),
-);
+})
+  .superRefine(({ provider: only, provider_model, routes }, { addIssue }) => {
+    const fault = (path: PropertyKey[], message: string) => addIssue({ code: "custom", path, message });
+    if (routes === undefined) {
+      if (only === undefined) fault(["provider"], "is missing");
+      if (provider_model === undefined) fault(["provider_model"], "is missing");
+    } else if (only !== undefined) fault(["provider"], "and routes exclude each other: each route names its provider");
+    for (const [at, each] of routes?.entries() ?? []) {
+      const is_named = (each.provider_model ?? provider_model) !== undefined;
+      if (!is_named) fault(["routes", at, "provider_model"], "is missing");
+    }
+  })
+  .transform(
+    ({
+      input_rate,
+      cached_input_rate,
+      cache_write_rate,
+      cache_write_1h_rate,
+      output_rate,
+      tiers,
+      prices,
+      upstream_usd_per_million,
+      name,
+      kind,
+      ...rest
+    }): ModelSettings => ({
+      ...rest,
+      ...(kind === "embedding" ? { supports: NO_SUPPORT, max_output_tokens: 0 } : {}),
+      model_kind: kind,
+      ...routesOf(rest, upstream_usd_per_million),
+      name: name ?? rest.id,
+      ...ratesOf({ input_rate, cached_input_rate, cache_write_rate, cache_write_1h_rate, output_rate, tiers }),
+      prices: prices.map(({ valid_from, valid_until, ...rates }) => ({ valid_from, valid_until, ...ratesOf(rates) })),
+    }),
+  );
 
 const model = z.preprocess(withoutOutput, modelRecord);
 

@@ -59,20 +59,26 @@ function contradictions(settings: FileSettings): Problem[] {
 
 function modelContradictions(model: ModelSettings, path: readonly PropertyKey[], settings: FileSettings): Problem[] {
   const problems: Problem[] = [];
-  if (!settings.providers.some(({ name }) => name === model.provider)) {
-    problems.push({
-      path: [...path, "provider"],
-      reason: `${JSON.stringify(model.provider)} is not among the providers of this file`,
-    });
-  }
-  const kind = settings.providers.find(({ name }) => name === model.provider)?.kind;
-  if (model.forward.length > 0 && kind !== undefined && !traitsOf(kind).takes_other_fields) {
-    const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
-    problems.push({ path: [...path, "forward"], reason });
-  }
   const { model_kind } = model;
-  if (model_kind === "embedding" && kind !== undefined && !traitsOf(kind).sells_embeddings) {
-    problems.push({ path: [...path, "kind"], reason: `cannot be embedding: providers of kind ${kind} sell none` });
+  if (model_kind === "embedding" && model.routes.length > 0) {
+    problems.push({ path: [...path, "routes"], reason: "are for chat models: an embedding model names one provider" });
+  }
+  const ways = model.routes.map((route, index) => ({ ...route, at: [...path, "routes", index, "provider"] }));
+  for (const { provider, at } of ways.length > 0 ? ways : [{ ...model, at: [...path, "provider"] }]) {
+    const kind = settings.providers.find(({ name }) => name === provider)?.kind;
+    if (kind === undefined) {
+      problems.push({ path: at, reason: `${JSON.stringify(provider)} is not among the providers of this file` });
+    } else if (model.forward.length > 0 && !traitsOf(kind).takes_other_fields) {
+      const reason = `works with providers of the kinds ${OPEN_KINDS} only`;
+      problems.push({ path: [...path, "forward"], reason });
+    } else if (model_kind === "embedding" && !traitsOf(kind).sells_embeddings) {
+      problems.push({ path: [...path, "kind"], reason: `cannot be embedding: providers of kind ${kind} sell none` });
+    }
+  }
+  for (const [index, { provider, at }] of ways.entries()) {
+    if (ways.findIndex((way) => way.provider === provider) === index) continue;
+    const reason = `${JSON.stringify(provider)} is a duplicate: for another key, list the provider again under another name`;
+    problems.push({ path: at, reason });
   }
   problems.push(...rateContradictions(model, { path, model_kind }));
   for (const [index, dated] of model.prices.entries()) {

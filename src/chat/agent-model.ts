@@ -23,6 +23,7 @@ const DONE = { done: true, value: undefined } as const;
 const AS_MODEL = {
   kind: "openai-compatible",
   forward: [],
+  route: null,
   supports: { tools: false, streaming: true, json_schema: false, vision: false, files: false, audio: false },
 } as const;
 

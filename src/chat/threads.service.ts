@@ -192,7 +192,7 @@ function turnOf({ run, turns_left_out }: DoneTurn): ThreadDetail["turns"][number
 
 /** Without the opaque reasoning, which only its model can read. The turn names the model. */
 function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
-  return messages.map(({ model: _, reasoning_details: _details, ...message }) => ({
+  return messages.map(({ model: _, route: _route, reasoning_details: _details, ...message }) => ({
     ...message,
     run_id: run.id,
   })) as ThreadDetail["messages"];

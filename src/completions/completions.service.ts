@@ -4,6 +4,7 @@ import type { ChargingLedger, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
+import { routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { agentIdOf } from "./agent-name.ts";
@@ -35,7 +36,7 @@ const PASSED_OVER = new Set([
   "unsupported_parameter",
 ]);
 
-/** The models that may serve a call, in order; more than one only for `auto`. */
+/** The models that may serve a call, in order; more than one only for `auto` and with `models`. */
 interface Choice {
   candidates: readonly Model[];
   /** Null when the caller named the model. */
@@ -89,7 +90,7 @@ export function createCompletions(options: {
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
-    const isResting = (model: Model) => Number(models.health.isResting(model.id));
+    const isResting = (model: Model) => Number(models.isResting(model));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
     return { candidates, reason: "named in models; a model whose provider failed recently goes last" };
   }
@@ -106,17 +107,21 @@ export function createCompletions(options: {
   }
 
   /**
-   * Reserves and attempts each candidate in turn until one answers; a failed attempt costs nothing. Models that exceed
-   * the balance or the budget are skipped without an attempt. `hung_up`: the caller must settle the hold.
+   * Reserves and attempts each candidate by each of its routes until one answers; a failed attempt costs nothing. Models
+   * that exceed the balance or the budget are skipped without an attempt. `hung_up`: the caller must settle the hold.
    */
   async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
     const deadline_ms = monotonicMs() + CALL_MS;
     const fallbacks: Routing["fallbacks"] = [];
     const failures: unknown[] = [];
     let attempts = 0;
-    for (const [index, model] of choice.candidates.entries()) {
-      const is_last = attempts === MAX_ATTEMPTS - 1 || index === choice.candidates.length - 1;
-      const patience = patienceOf(call.signal, is_last ? null : options.fallbackAfterSeconds() * 1_000);
+    const tries = choice.candidates.flatMap((model) => byRoute(call, model));
+    for (const [index, model] of tries.entries()) {
+      const next = attempts === MAX_ATTEMPTS - 1 ? undefined : tries[index + 1];
+      const is_last = next === undefined;
+      // Another route generates a whole answer no faster, so only a stream without events is a failure.
+      const may_wait = is_last || (next.id === model.id && call.request.stream !== true);
+      const patience = patienceOf(call.signal, may_wait ? null : options.fallbackAfterSeconds() * 1_000);
       let reservation: Reservation | null = null;
       let is_sent = false;
       const onSent = () => {
@@ -126,22 +131,37 @@ export function createCompletions(options: {
         reservation = await reserve({ models, ledger: charges, meansOf }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
-        models.health.answered(model.id);
+        models.health.answered(model);
         return { value, reservation, routing: routingOf(choice, model, fallbacks), hung_up: null };
       } catch (error) {
         if (reservation !== null && is_sent && isHangUp(call, error)) {
           return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
         }
         if (reservation !== null) await release(charges, call);
-        if (isProviderFailure(error)) models.health.failed(model.id, error.shape.retry_after_s);
+        if (isProviderFailure(error)) models.health.failed(model, error.shape.retry_after_s);
         failures.push(error);
         if (is_last || !mayFallBack(error)) break;
-        fallbacks.push({ model: model.id, reason: error.code });
+        fallbacks.push({
+          model: model.id,
+          reason: error.code,
+          ...(model.route === null ? {} : { route: model.route }),
+        });
       } finally {
         patience.end();
       }
     }
     throw worstOf(failures);
+  }
+
+  /**
+   * The routes to a model. Calls of one agent, or of one user and `prompt_cache_key`, begin with the same route, whose
+   * provider has their prefix in its cache. A request goes to the route that made its latest reasoning.
+   */
+  function byRoute({ request, caller, agent_id }: CompletionCall, model: Model): readonly Model[] {
+    if (model.routes.length === 0) return [model];
+    const { prompt_cache_key: named } = request;
+    const key = JSON.stringify([caller.user_id, typeof named === "string" ? named : agent_id]);
+    return models.byRoute(model, { key, kept: routeOfReasoning(request, model.id) });
   }
 
   async function complete(call: CompletionCall): Promise<CompletionResult> {

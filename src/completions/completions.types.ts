@@ -34,6 +34,8 @@ export interface CompletionCall {
 /** An answer that is about to be charged. */
 export interface CompletionAnswer {
   model_id: string;
+  /** The route that the model was called by, if it has several. */
+  route?: string;
   usage: Usage;
   /** False for a stream that ended early: its provider broke off, or its caller left. */
   complete: boolean;

@@ -3,7 +3,14 @@ import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } 
 import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Counts, Model, ProviderRequest } from "../models/models.types.ts";
-import { affordableOutputTokens, costTokens, dearestRates, ratesFor, worstCaseTokens } from "../models/pricing.ts";
+import {
+  affordableOutputTokens,
+  costTokens,
+  dearestRates,
+  type InputBound,
+  ratesFor,
+  worstCaseTokens,
+} from "../models/pricing.ts";
 import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
@@ -47,8 +54,7 @@ export async function reserve(
     ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
   });
   refuseTooLong(first);
-  const { input_tokens, cache_writes } = first;
-  const input = { input_tokens, ...(cache_writes === undefined ? {} : { cache_writes }) };
+  const input: InputBound = first;
   // Each choice is generated up to the cap, and all of them are billed.
   const choices = request.n ?? 1;
   if (!isCount(choices) || !isCount(first.max_output_tokens))
@@ -73,7 +79,9 @@ export async function reserve(
     amount_tokens,
     minimum_tokens,
     estimate: {
-      ...{ model: model.id, input_tokens, max_output_tokens: cap * choices },
+      model: model.id,
+      input_tokens: first.input_tokens + (first.resends_output === true ? cap : 0),
+      max_output_tokens: cap * choices,
       ...{ ...dearestRates(model, input), price_version: model.price_version },
     },
     ...(call.intent === undefined ? {} : { rider: call.intent.rider }),
@@ -113,6 +121,7 @@ export async function settle(
   const usage = usageOf(model, counts);
   const answer = {
     model_id: model.id,
+    ...(model.route === null ? {} : { route: model.route }),
     usage,
     complete,
     ...(routing === undefined ? {} : { routing }),
@@ -164,7 +173,7 @@ export function chargeOf(
     cost_tokens: costTokens(model, counts),
     upstream_cost_micro_usd: model.upstream === null ? null : costTokens(model.upstream, counts),
     ...(counts.estimated ? { is_estimated: true } : {}),
-    ...chargedRates(ratesFor(model, counts.input_tokens), model.price_version),
+    ...chargedRates(ratesFor(model, counts), model.price_version),
   };
 }
 
@@ -202,7 +211,7 @@ function paymentError(
     amount_tokens,
   }: {
     model: Model;
-    input: Pick<ProviderRequest, "input_tokens" | "cache_writes">;
+    input: InputBound;
     cap: number;
     choices: number;
     amount_tokens: number;

@@ -18,15 +18,17 @@ export interface CustomToolCall {
 
 export type AnyToolCall = ToolCall | CustomToolCall;
 
-/** Gemini's thought signature in the shape of its OpenAI-compatible API. `model` is the model that made it. */
+/** Gemini's thought signature in the shape of its OpenAI-compatible API. `model` made it, by `route` if it has routes. */
 export interface ExtraContent {
-  google?: { thought_signature?: string | undefined; model?: string | undefined } | undefined;
+  google?:
+    | { thought_signature?: string | undefined; model?: string | undefined; route?: string | undefined }
+    | undefined;
   [provider: string]: unknown;
 }
 
 /**
  * A piece of a model's reasoning in OpenRouter's shape. `signature` and `data` are opaque. A piece returns only to a
- * provider of the same `format` and, where `model` is given, only to that model; otherwise it is dropped.
+ * provider of the same `format` and, where they are given, only to that `model` by that `route`; otherwise it is dropped.
  */
 export interface ReasoningDetail {
   type: "reasoning.summary" | "reasoning.text" | "reasoning.encrypted";
@@ -41,6 +43,8 @@ export interface ReasoningDetail {
   index?: number | undefined;
   /** The id of the model that made it. */
   model?: string | undefined;
+  /** The route that the model was called by, if it has several. */
+  route?: string | undefined;
   [field: string]: unknown;
 }
 
@@ -75,6 +79,8 @@ export interface ChatMessage {
   reasoning_details?: ReasoningDetail[] | null | undefined;
   /** Of an answer: the id of the model that made it. Its reasoning is dropped before another model gets it. */
   model?: string | undefined;
+  /** Of an answer: the route that its model was called by, if it has several. Its reasoning goes back by it only. */
+  route?: string | undefined;
   [field: string]: unknown;
 }
 
@@ -164,8 +170,8 @@ export interface Routing {
   candidates: string[];
   chosen: string;
   reason: string;
-  /** Models tried before, and why each was left. */
-  fallbacks: { model: string; reason: string }[];
+  /** Models tried before, and why each was left. `route`: the way to the model, if it has several. */
+  fallbacks: { model: string; reason: string; route?: string }[];
 }
 
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";

@@ -184,7 +184,7 @@ export const routingSchema = z
     candidates: z.array(text),
     chosen: text,
     reason: text,
-    fallbacks: z.array(z.object({ model: text, reason: text })),
+    fallbacks: z.array(z.object({ model: text, reason: text, route: text.optional() })),
   })
   .openapi("Routing");
 

@@ -2,6 +2,7 @@ import type { ChatRequest } from "../contract/completions.ts";
 import { createLanguageModelProvider } from "./language-model.ts";
 import { type Body, type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
+import { checkedCounts } from "./token-count.ts";
 
 /** The smallest thinking budget that Anthropic accepts. */
 const LEAST_THINKING_TOKENS = 1_024;
@@ -39,6 +40,23 @@ const ANTHROPIC: Dialect = {
       cacheControl: request.cache_control,
       metadata: typeof user_id === "string" ? { userId: user_id } : undefined,
       anthropicBeta: editsOf(request) === null ? undefined : [CONTEXT_EDITING],
+    });
+  },
+  countsSoFar(event) {
+    const { type, message } = fieldsOf(event);
+    const { input_tokens, cache_read_input_tokens, cache_creation_input_tokens, cache_creation } = fieldsOf(
+      fieldsOf(message).usage,
+    );
+    if (type !== "message_start") return null;
+    const [cached, written] = [Number(cache_read_input_tokens ?? 0), Number(cache_creation_input_tokens ?? 0)];
+    return checkedCounts({
+      input_tokens: Number(input_tokens) + cached + written,
+      cached_input_tokens: cached,
+      cache_write_tokens: written,
+      cache_write_1h_tokens: fieldsOf(cache_creation).ephemeral_1h_input_tokens ?? 0,
+      // The first event has no output yet.
+      output_tokens: 0,
+      reasoning_tokens: 0,
     });
   },
   details({ text, metadata: { signature, redactedData } }) {

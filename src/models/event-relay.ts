@@ -1,6 +1,7 @@
 import { generatedText } from "./generated-text.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 import { brokenProvider } from "./provider-errors.ts";
+import { markRoute } from "./reasoning.ts";
 import { countsOfUsage, estimateCounts, estimateTokens } from "./token-count.ts";
 
 /**
@@ -18,8 +19,11 @@ const MODEL_FIELD = /"model"\s*:\s*"(?:[^"\\]|\\.)*"/;
 const USAGE_OBJECT = /"usage"\s*:\s*\{/;
 const FINISH_REASON = /"finish_reason"\s*:\s*"/;
 const ERROR_FIELD = /"error"\s*:/;
+const DETAILS = /"reasoning_details"\s*:\s*\[/;
 /** Text that marks a block as one that may hold an event which needs parsing. */
 const SIGN = /"usage"|\[DONE\]|"error"/;
+/** With routes, each piece of reasoning is marked with the route. */
+const SIGN_WITH_DETAILS = new RegExp(`${SIGN.source}|"reasoning_details"`);
 
 export interface EventRelay {
   /**
@@ -83,8 +87,10 @@ export function createEventRelay(model: Model): EventRelay {
       return "";
     }
     if (ERROR_FIELD.test(payload)) parseChunk(payload);
-    if (!USAGE_OBJECT.test(payload)) return `${event}\n\n`;
+    const has_details = model.route !== null && DETAILS.test(payload);
+    if (!USAGE_OBJECT.test(payload) && !has_details) return `${event}\n\n`;
     const { usage: reported, ...chunk } = parseChunk(payload);
+    if (has_details) markRoute(chunk.choices, model);
     if (reported !== undefined && reported !== null) usage = reported;
     const empty = !Array.isArray(chunk.choices) || chunk.choices.length === 0;
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
@@ -92,7 +98,7 @@ export function createEventRelay(model: Model): EventRelay {
 
   function relayBlock(block: string): string {
     if (theirs === null) learn(block);
-    const sign = block.search(SIGN);
+    const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
     const usage_before = usage;
     let out = block;
     if (finished) out = "";
@@ -143,8 +149,13 @@ export function createEventRelay(model: Model): EventRelay {
 
 function keptText(kept: readonly string[]): string {
   let text = "";
-  for (const event of kept.flatMap(eventsOf)) text += generatedText(parsedOrNull(payloadOf(event))?.choices);
+  for (const { choices } of kept.flatMap(chunksIn)) text += generatedText(choices);
   return text;
+}
+
+/** The chunks in a block of a stream. */
+export function chunksIn(block: string): Chunk[] {
+  return eventsOf(block).flatMap((event) => parsedOrNull(payloadOf(event)) ?? []);
 }
 
 function startOfEvent(block: string, at: number): number {

@@ -1,6 +1,7 @@
 import { createLanguageModelProvider } from "./language-model.ts";
-import { type Dialect, effortOf, options } from "./language-model-dialect.ts";
+import { type Dialect, effortOf, fieldsOf, options } from "./language-model-dialect.ts";
 import type { Provider } from "./models.types.ts";
+import { checkedCounts } from "./token-count.ts";
 
 /** Google's Gemini API. */
 export function createGoogleProvider(settings: { base_url: string | null; api_key: string }): Provider {
@@ -32,6 +33,17 @@ const GOOGLE: Dialect = {
     const effort = effortOf(request);
     const thinks = effort !== undefined && effort !== "none";
     return options({ thinkingConfig: thinks ? { includeThoughts: true } : undefined });
+  },
+  countsSoFar(event) {
+    const { promptTokenCount, cachedContentTokenCount } = fieldsOf(fieldsOf(event).usageMetadata);
+    return checkedCounts({
+      input_tokens: promptTokenCount,
+      cached_input_tokens: cachedContentTokenCount ?? 0,
+      cache_write_tokens: 0,
+      cache_write_1h_tokens: 0,
+      output_tokens: 0,
+      reasoning_tokens: 0,
+    });
   },
   /** The signature of a text is a block without a text; that of a call is in the call's `extra_content`. */
   details({ text, metadata: { thoughtSignature } }) {

@@ -28,6 +28,8 @@ const FINISH: Record<Result["finishReason"]["unified"], FinishReason> = {
 
 export interface AnswerOptions {
   dialect: Dialect;
+  /** The route that the model is called by; null: it has no routes. */
+  route: string | null;
   /** The names of the request's `custom` tools. */
   custom_tools: ReadonlySet<string>;
 }
@@ -40,7 +42,7 @@ export function responseOf(
 ): ChatResponse {
   let content = "";
   let reasoning = "";
-  const details = createDetails(identity.model, options.dialect);
+  const details = createDetails(identity.model, options);
   const tool_calls: AnyToolCall[] = [];
   for (const [index, part] of result.content.entries()) {
     if (part.type === "text") {
@@ -75,9 +77,10 @@ function callOf(
     providerMetadata,
   }: Extract<Result["content"][number], { type: "tool-call" }>,
   model_id: string,
-  { custom_tools, dialect }: AnswerOptions,
+  options: AnswerOptions,
 ): AnyToolCall {
-  const signed = signatureOf(providerMetadata, model_id, dialect);
+  const { custom_tools } = options;
+  const signed = signatureOf(providerMetadata, model_id, options);
   if (custom_tools.has(name)) return { id, type: "custom", custom: { name, input: textInput(input) }, ...signed };
   return { id, type: "function", function: { name, arguments: input }, ...signed };
 }
@@ -93,14 +96,23 @@ function textInput(input: string): string {
 }
 
 /** Gemini's signature of a call. */
-function signatureOf(metadata: Metadata, model: string, { name }: Dialect): Pick<ToolCallDelta, "extra_content"> {
-  const { thoughtSignature } = fieldsOf(fieldsOf(metadata)[name]);
+function signatureOf(
+  metadata: Metadata,
+  model: string,
+  { dialect, route }: AnswerOptions,
+): Pick<ToolCallDelta, "extra_content"> {
+  const { thoughtSignature } = fieldsOf(fieldsOf(metadata)[dialect.name]);
   if (typeof thoughtSignature !== "string") return {};
-  return { extra_content: { google: { thought_signature: thoughtSignature, model } } };
+  return { extra_content: { google: { thought_signature: thoughtSignature, ...makerOf(model, route) } } };
+}
+
+/** The marks of reasoning by which it finds its way back. */
+function makerOf(model: string, route: string | null): { model: string; route?: string } {
+  return route === null ? { model } : { model, route };
 }
 
 /** Collects the reasoning of one answer as details. */
-function createDetails(model: string, dialect: Dialect) {
+function createDetails(model: string, { dialect, route }: AnswerOptions) {
   const all: ReasoningDetail[] = [];
   const encrypted = new Set<string>();
   const add = (text: string, metadata: Metadata, index: number): ReasoningDetail[] => {
@@ -112,7 +124,7 @@ function createDetails(model: string, dialect: Dialect) {
       // The SDK repeats the encrypted content with each summary of an item.
       .filter(({ type, data }) => type !== "reasoning.encrypted" || data === undefined || !encrypted.has(data))
       .filter(({ text, summary, data, signature }) => Boolean(text || summary || data || signature))
-      .map((piece) => ({ ...piece, format: dialect.format, index, model }) as ReasoningDetail);
+      .map((piece) => ({ ...piece, format: dialect.format, index, ...makerOf(model, route) }) as ReasoningDetail);
     for (const { data } of added) if (data !== undefined) encrypted.add(data);
     all.push(...added);
     return added;
@@ -170,7 +182,7 @@ interface OpenBlock {
 export function createChoiceMapper(model_id: string, options: AnswerOptions): (part: StreamPart) => ChunkChoice | null {
   const { dialect, custom_tools } = options;
   const tools = new Map<string, { index: number; is_custom: boolean }>();
-  const details = createDetails(model_id, dialect);
+  const details = createDetails(model_id, options);
   const open = new Map<string, OpenBlock>();
   let blocks = 0;
   const choice = (delta: ChatDelta, finish_reason: FinishReason | null = null): ChunkChoice => ({
@@ -186,7 +198,7 @@ export function createChoiceMapper(model_id: string, options: AnswerOptions): (p
     const given: ToolCallDelta = is_custom
       ? { type: "custom", custom: { name, input } }
       : { type: "function", function: { name, arguments: input } };
-    return choice({ tool_calls: [{ index, id, ...given, ...signatureOf(metadata, model_id, dialect) }] });
+    return choice({ tool_calls: [{ index, id, ...given, ...signatureOf(metadata, model_id, options) }] });
   };
   const detailed = (added: ReasoningDetail[]) => (added.length === 0 ? null : choice({ reasoning_details: added }));
   const noted = (part: { id: string; providerMetadata?: Metadata }, text: string) => {

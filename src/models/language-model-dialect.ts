@@ -1,6 +1,6 @@
 import type { createAnthropic } from "@ai-sdk/anthropic";
 import type { ChatRequest, ReasoningDetail, ReasoningFormat } from "../contract/completions.ts";
-import type { Model, ProviderRequest } from "./models.types.ts";
+import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 
 /** One model of a provider of the AI SDK. The type is the same for all providers. */
 export type LanguageModel = ReturnType<ReturnType<typeof createAnthropic>["languageModel"]>;
@@ -38,6 +38,8 @@ export interface Dialect {
   options(request: ChatRequest, model: Model): ProviderOptions;
   /** The SDK's own reasoning setting, where the options do not have it. */
   effort(request: ChatRequest): LanguageModelCall["reasoning"];
+  /** The counts of the input in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
+  countsSoFar?(event: unknown): Counts | null;
   /** A block of reasoning in OpenRouter's shape. */
   details(block: ReasoningBlock): Omit<ReasoningDetail, "format" | "index" | "model">[];
   /** The SDK's parts for reasoning of this provider, in the order of `details`. */

@@ -98,7 +98,8 @@ export function createLanguageModelProvider(
       try {
         const language_model = await languageModel(request);
         const { call, data } = withoutLongData(callOf(request, options));
-        const ask = () => long_data.run(data, () => language_model.doStream(call));
+        const includeRawChunks = dialect.countsSoFar !== undefined;
+        const ask = () => long_data.run(data, () => language_model.doStream({ ...call, includeRawChunks }));
         const { stream } = await noteSent(options.onSent, ask);
         return chunkStream(stream.getReader(), { request, dialect }, options);
       } catch (thrown) {
@@ -118,6 +119,8 @@ function chunkStream(
   const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
   const kept: ChunkChoice[] = [];
   let reported: Counts | null = null;
+  /** The counts of the input, from an event before the end. */
+  let early: Counts | null = null;
   let finished = false;
 
   async function next(): Promise<IteratorResult<string>> {
@@ -126,6 +129,10 @@ function chunkStream(
         const { done, value: part } = await reader.read();
         if (done) break;
         if (part.type === "error") throw part.error;
+        if (part.type === "raw") {
+          early = dialect.countsSoFar?.(part.rawValue) ?? early;
+          continue;
+        }
         if (part.type === "finish") {
           // The SDK also ends a stream that its provider cut off.
           const { unified, raw } = part.finishReason;
@@ -146,10 +153,15 @@ function chunkStream(
     }
   }
 
+  function countsUntilNow(): Counts {
+    const estimated = estimateCounts(request, generatedText(kept));
+    return early === null ? estimated : { ...early, output_tokens: estimated.output_tokens, estimated: true };
+  }
+
   return {
     blocks: { next },
     identity: () => identity,
-    counts: () => reported ?? estimateCounts(request, generatedText(kept)),
+    counts: () => reported ?? countsUntilNow(),
     cancel: () => void reader.cancel().catch(() => {}),
   };
 }
@@ -190,9 +202,9 @@ function longestCache({ messages, tools, cache_control }: ChatRequest): NonNulla
   return hints.some((hint) => fieldsOf(hint).ttl === "1h") ? "1h" : "5m";
 }
 
-function answerOptions({ request }: ProviderRequest, dialect: Dialect): AnswerOptions {
+function answerOptions({ request, model }: ProviderRequest, dialect: Dialect): AnswerOptions {
   const custom = (request.tools ?? []).flatMap((tool) => (tool.type === "custom" ? tool.custom.name : []));
-  return { dialect, custom_tools: new Set(custom) };
+  return { dialect, route: model.route, custom_tools: new Set(custom) };
 }
 
 /** The `fetch` of one call. It corrects the body that the SDK built. */

@@ -2,6 +2,7 @@ import { RATE_SCALE, TOKENS_PER_USD } from "../constants.ts";
 import type { ModelRecord } from "../contract/models.ts";
 import { instantOf } from "../platform/clock.ts";
 import { stableId } from "../platform/ids.ts";
+import { modelsByRoute } from "./model-routes.ts";
 import type { ClassRates, Model } from "./models.types.ts";
 import { costMultiplier, rateOf, ratesByClass } from "./pricing.ts";
 import { traitsOf } from "./providers.ts";
@@ -132,8 +133,13 @@ export function anthropicList(records: readonly ModelRecord[]) {
   return { data, has_more: false, first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
 }
 
-/** The fields of the model's endpoint that have an effect. */
-function parametersOf({ kind, model_kind, forward, supports }: Model): string[] {
+/** The fields of the model's endpoint that have an effect with this model, by each of its routes. */
+function parametersOf(model: Model): string[] {
+  const [first = [], ...others] = modelsByRoute(model).map(parametersByRoute);
+  return first.filter((field) => others.every((fields) => fields.includes(field)));
+}
+
+function parametersByRoute({ kind, model_kind, forward, supports }: Model): string[] {
   const { forwarded_fields, lacked_fields } = traitsOf(kind);
   if (model_kind === "embedding") return [...EMBEDDING_FIELDS, ...forward];
   const missing = Object.entries(PARAMETERS_BY_FEATURE).flatMap(([feature, fields]) =>

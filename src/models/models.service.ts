@@ -1,6 +1,7 @@
 import { type Clock, createSystemClock } from "../platform/clock.ts";
 import { createProvider } from "./adapters.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
+import { modelsByRoute, routeOrder } from "./model-routes.ts";
 import type { Model, ModelKind, ModelsConfig, Provider } from "./models.types.ts";
 import { nearestNames } from "./nearest.ts";
 import { type Offer, offerAt } from "./offer.ts";
@@ -28,8 +29,15 @@ export interface Models {
   nearestEmbedding(id: string): string[];
   /** Candidates for `model: "auto"`, best first. */
   route(request: Omit<RouteRequest, "models" | "isResting">): Route;
+  /**
+   * The model by each route that can be called, in the order to try them: first the route `kept`, then the order for
+   * `key`, and routes whose provider failed recently last. Without routes, the model alone.
+   */
+  byRoute(model: Model, wanted: { key: string; kept: string | null }): readonly Model[];
+  /** Whether the provider of each route failed recently. */
+  isResting(model: Model): boolean;
   /** Records the failures and answers of every model's provider. `route` puts recently failed models last. */
-  health: ModelHealth;
+  health: Omit<ModelHealth, "isResting">;
   /** Replaces models, prices and providers. Calls that have started keep theirs. */
   reload(config: ModelsConfig): void;
 }
@@ -55,14 +63,22 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
   const health = createModelHealth();
   /** By model object, so that a call that has started keeps its provider over a reload. */
   const provider_of = new WeakMap<Model, Provider>();
+  /** The models on offer that have routes, by each route that can be called. */
+  const by_route = new WeakMap<Model, readonly Model[]>();
   let { config } = options;
   let providers = providersOf(config);
   let stock = stockAt(clock.now());
 
   function stockAt(now: string): Stock {
     const { models, until } = offerAt(config, now);
-    const offered = models.filter(({ owned_by }) => providers.has(owned_by));
-    for (const model of offered) provider_of.set(model, providers.get(model.owned_by) as Provider);
+    const offered = models.flatMap((model) => {
+      const routed = modelsByRoute(model).filter(({ owned_by }) => providers.has(owned_by));
+      for (const each of routed) provider_of.set(each, providers.get(each.owned_by) as Provider);
+      const [first] = routed;
+      if (first === undefined) return [];
+      by_route.set(first, routed);
+      return [first];
+    });
     const of = (kind: ModelKind) => shelfOf(offered.filter(({ model_kind }) => model_kind === kind));
     return { chat: of("chat"), embedding: of("embedding"), until };
   }
@@ -72,6 +88,8 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
     if (stock.until !== null && now >= stock.until) stock = stockAt(now);
     return stock;
   }
+
+  const isResting = (model: Model) => (by_route.get(model) ?? [model]).every(health.isResting);
 
   return {
     list: () => current().chat.all,
@@ -83,9 +101,18 @@ export function createModels(options: { config: ModelsConfig; clock?: Clock }): 
       if (provider === undefined) throw new Error(`no provider for ${model.id}`);
       return provider;
     },
+    byRoute(model, { key, kept }) {
+      const routed = by_route.get(model) ?? [model];
+      if (routed.length === 1) return routed;
+      const places = routeOrder(model.routes, key).map(({ route }) => route);
+      const placeOf = ({ route }: Model) => (route === kept ? -1 : places.indexOf(route as string));
+      const resting = (each: Model) => Number(health.isResting(each));
+      return routed.toSorted((a, b) => resting(a) - resting(b) || placeOf(a) - placeOf(b));
+    },
+    isResting,
     nearest: (id) => nearestNames(id, [...current().chat.by_id.keys()]),
     nearestEmbedding: (id) => nearestNames(id, [...current().embedding.by_id.keys()]),
-    route: (request) => routeOf({ ...request, models: current().chat.all, isResting: health.isResting }),
+    route: (request) => routeOf({ ...request, models: current().chat.all, isResting }),
     health,
     reload(next) {
       config = next;

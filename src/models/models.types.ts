@@ -19,8 +19,11 @@ export interface ModelSettings extends Rates {
   upstream: Rates | null;
   /** null: the price decides. */
   tier: Tier | null;
+  /** With `routes`, the first route's provider and name of the model. */
   provider: string;
   provider_model: string;
+  /** The ways to the model; none: only `provider`. */
+  routes: readonly RouteSettings[];
   name: string;
   trial_eligible: boolean;
   context_window: number;
@@ -28,6 +31,16 @@ export interface ModelSettings extends Rates {
   supports: Supports;
   part_tokens: PartTokens;
   forward: readonly string[];
+}
+
+/** One of several ways to a model in the operator's file. */
+interface RouteSettings {
+  provider: string;
+  provider_model: string;
+  /** The share of the callers that begin with this route, relative to the others; 0: it only replaces failed ones. */
+  weight: number;
+  /** The provider's prices for the operator; null: unknown. */
+  upstream: Rates | null;
 }
 
 /** The part of the configuration that defines the models on offer. */
@@ -170,6 +183,10 @@ export interface Model extends Rates {
   forward: readonly string[];
   /** The provider's name for the model. */
   provider_model: string;
+  /** The route that this model is called by: its provider's name. Null: the configuration lists no routes. */
+  route: string | null;
+  /** All routes of the model; none: the configuration lists none. */
+  routes: readonly ModelRoute[];
   part_tokens: PartTokens;
   context_window: number;
   /** 0 for an embedding model. */
@@ -179,6 +196,12 @@ export interface Model extends Rates {
   tier: Tier;
   /** Built in and offline: routing uses it only if no other model is on offer. */
   rehearsal: boolean;
+}
+
+/** One of several ways to a model: the fields of `Model` that differ between them. */
+export interface ModelRoute extends Pick<Model, "owned_by" | "kind" | "forward" | "provider_model" | "upstream"> {
+  route: string;
+  weight: number;
 }
 
 /** Raw tokens of one call. Cached and written input are disjoint parts of the input; reasoning is part of the output. */
@@ -193,6 +216,8 @@ export interface Counts {
   cache_write_1h_tokens: number;
   output_tokens: number;
   reasoning_tokens: number;
+  /** Of a sum of several calls: the input of one, which decides the tier. Absent: one call. */
+  call_input_tokens?: number;
   /** The provider reported no counts or invalid ones: the service counts ceil(UTF-8 bytes / 4). */
   estimated: boolean;
 }
@@ -212,6 +237,10 @@ export interface ModelRequest {
 export interface ProviderRequest extends ModelRequest {
   /** The hold for the input. It is above the real count, except for adversarial text. */
   readonly input_tokens: number;
+  /** The part of it for one call, if it is for two: it decides the tiers that the request can reach. */
+  readonly call_input_tokens?: number;
+  /** The answer may be sent back as input of the second call. */
+  readonly resends_output?: true;
   /** The part of `input_tokens` for pictures, files and audio. */
   readonly media_tokens: number;
   /** The tokens of the context window that the input is expected to fill. */

@@ -12,7 +12,7 @@ import type {
   Rates,
   UsdPrices,
 } from "./models.types.ts";
-import { flatRates, rateOfPrice, upstreamRateOfPrice } from "./pricing.ts";
+import { billedRates, rateOfPrice, upstreamRateOfPrice } from "./pricing.ts";
 import { BUILT_IN_PROVIDERS, type ProviderSettings } from "./providers.ts";
 import { REHEARSAL } from "./rehearsal.ts";
 import { tierByPrice } from "./routing.ts";
@@ -39,10 +39,9 @@ export function offerAt(config: ModelsConfig, now: Instant): Offer {
   const priced = [
     REHEARSAL,
     ...catalogue.flatMap((entry) => catalogueModel(entry, settings_of.get(entry.provider), { config, now })),
-    ...config.models.map((model) => configuredModel(model, settings_of.get(model.provider), now)),
+    ...config.models.map((model) => configuredModel(model, settings_of, now)),
   ];
-  const billed =
-    config.cache_pricing === "provider" ? priced : priced.map((model) => ({ ...model, ...flatRates(model) }));
+  const billed = priced.map((model) => ({ ...model, ...billedRates(model, config.cache_pricing ?? "flat") }));
   const by_id = [...new Map(billed.map((model) => [model.id, model])).values()];
   const price_version = priceVersion(by_id);
   const dated = [...catalogue, ...config.models].flatMap(({ prices }) => [...prices]);
@@ -101,6 +100,8 @@ function catalogueModel(
       uuid: stableId(`model:${id}`),
       owned_by: provider,
       provider_model: id,
+      route: null,
+      routes: [],
       rehearsal: false,
       tier: tierByPrice(rates),
       upstream: ratesOfPrice(price, upstreamRateOfPrice),
@@ -110,16 +111,23 @@ function catalogueModel(
 
 function configuredModel(
   { provider, prices, ...model }: ModelSettings,
-  settings: ProviderSettings | undefined,
+  settings_of: ReadonlyMap<string, ProviderSettings>,
   now: Instant,
 ): Unversioned {
   const rates = classRatesOf(inForce(prices, now) ?? model);
-  const { kind, forward } = kindOf(settings);
+  const routes = model.routes.map(({ provider: name, provider_model, weight, upstream }) => {
+    const { kind, forward } = kindOf(settings_of.get(name));
+    const fields = { kind, forward: [...forward, ...model.forward], provider_model, upstream };
+    return { ...fields, route: name, owned_by: name, weight };
+  });
+  const { kind, forward } = kindOf(settings_of.get(provider));
   return {
     ...model,
     ...rates,
     kind,
     forward: [...forward, ...model.forward],
+    route: routes[0]?.route ?? null,
+    routes,
     tier: model.tier ?? tierByPrice(rates),
     uuid: stableId(`model:${model.id}`),
     owned_by: provider,

@@ -17,6 +17,7 @@ import type {
 } from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { markRoute } from "./reasoning.ts";
 import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
 
 /** Timeout of a stream before its first byte and between two bytes. */
@@ -113,6 +114,7 @@ function completionOf(answer: unknown, request: ProviderRequest): Completion {
   }
   const counts = countsOfUsage(response.usage) ?? estimateCounts(request, generatedText(response.choices));
   response.model = model.id;
+  markRoute(response.choices, model);
   return { response, counts };
 }
 

@@ -1,5 +1,5 @@
 import { RATE_SCALE, TOKENS_PER_USD } from "../constants.ts";
-import type { ClassRates, Counts, ProviderRequest, Rates } from "./models.types.ts";
+import type { CachePricing, ClassRates, Counts, ProviderRequest, Rates } from "./models.types.ts";
 
 const SCALE = BigInt(RATE_SCALE);
 const DECIMAL = /^(\d+)(?:\.(\d+))?(?:e([+-]?\d{1,3}))?$/i;
@@ -58,17 +58,31 @@ export function costMultiplier({
 /** The tokens of one request by class, as `Counts` has them. */
 type PricedCounts = Pick<
   Counts,
-  "input_tokens" | "cached_input_tokens" | "cache_write_tokens" | "cache_write_1h_tokens" | "output_tokens"
+  | "input_tokens"
+  | "cached_input_tokens"
+  | "cache_write_tokens"
+  | "cache_write_1h_tokens"
+  | "output_tokens"
+  | "call_input_tokens"
 >;
 
-/** The most that a request can use. `cache_writes`: see `ProviderRequest`. */
-interface InputBound extends Pick<ProviderRequest, "cache_writes"> {
-  input_tokens: number;
+/** The most that a request can use: see `ProviderRequest`. */
+export type InputBound = Pick<
+  ProviderRequest,
+  "input_tokens" | "cache_writes" | "call_input_tokens" | "resends_output"
+>;
+
+/** The rates of a request: from the highest tier below the input of one call, otherwise the model's own. */
+export function ratesFor(
+  rates: Rates,
+  { input_tokens, call_input_tokens = input_tokens }: Pick<PricedCounts, "input_tokens" | "call_input_tokens">,
+): ClassRates {
+  return rates.tiers.findLast((tier) => call_input_tokens > tier.above_input_tokens) ?? rates;
 }
 
-/** The rates of a request with this much input: from the highest tier below it, otherwise the model's own. */
-export function ratesFor(rates: Rates, input_tokens: number): ClassRates {
-  return rates.tiers.findLast((tier) => input_tokens > tier.above_input_tokens) ?? rates;
+/** Whether two calls with this much input are billed at the same rates. */
+export function isSameTier(rates: Rates, one: number, other: number): boolean {
+  return ratesFor(rates, { input_tokens: one }) === ratesFor(rates, { input_tokens: other });
 }
 
 /**
@@ -76,18 +90,18 @@ export function ratesFor(rates: Rates, input_tokens: number): ClassRates {
  * the tier of all classes. With upstream prices for `rates`, the result is the cost in micro-dollars.
  */
 export function costTokens(rates: Rates, counts: PricedCounts): number {
-  return Number(ceilDivide(costMicro(ratesFor(rates, counts.input_tokens), counts), SCALE));
+  return Number(ceilDivide(costMicro(ratesFor(rates, counts), counts), SCALE));
 }
 
 /** The dearest rate of input and of output that a request with at most this much input can reach. */
 export function dearestRates(
   rates: Rates,
-  { input_tokens, cache_writes }: InputBound,
+  { input_tokens, call_input_tokens = input_tokens, cache_writes }: InputBound,
 ): Pick<ClassRates, "input_rate_micro" | "output_rate_micro"> {
   let input_rate_micro = dearestInputRate(rates, cache_writes);
   let { output_rate_micro } = rates;
   for (const tier of rates.tiers) {
-    if (input_tokens <= tier.above_input_tokens) continue;
+    if (call_input_tokens <= tier.above_input_tokens) continue;
     input_rate_micro = Math.max(input_rate_micro, dearestInputRate(tier, cache_writes));
     output_rate_micro = Math.max(output_rate_micro, tier.output_rate_micro);
   }
@@ -96,25 +110,37 @@ export function dearestRates(
 
 /** The highest cost of a request: all its input in the dearest class and tier, and `max_output_tokens` of output. */
 export function worstCaseTokens(rates: Rates, size: InputBound & { max_output_tokens: number }): number {
-  const dearest = dearestRates(rates, size);
-  const input = BigInt(size.input_tokens) * BigInt(dearest.input_rate_micro);
-  const output = BigInt(size.max_output_tokens) * BigInt(dearest.output_rate_micro);
+  const input = BigInt(size.input_tokens) * BigInt(dearestRates(rates, size).input_rate_micro);
+  const output = BigInt(size.max_output_tokens) * outputMicro(rates, size);
   return Number(ceilDivide(input + output, SCALE));
+}
+
+/** The most that a token of output costs: also as input, if it may be sent back. */
+function outputMicro(rates: Rates, size: InputBound): bigint {
+  const { input_rate_micro, output_rate_micro } = dearestRates(rates, size);
+  return BigInt(output_rate_micro) + (size.resends_output === true ? BigInt(input_rate_micro) : 0n);
 }
 
 /** The most output that `amount_tokens` pays for after the dearest input; 0 when not even the input is covered. */
 export function affordableOutputTokens(rates: Rates, budget: InputBound & { amount_tokens: number }): number {
-  const { input_rate_micro, output_rate_micro } = dearestRates(rates, budget);
+  const { input_rate_micro } = dearestRates(rates, budget);
+  const output_micro = outputMicro(rates, budget);
   const left = BigInt(budget.amount_tokens) * SCALE - BigInt(budget.input_tokens) * BigInt(input_rate_micro);
   if (left < 0n) return 0;
-  if (output_rate_micro === 0) return Number.MAX_SAFE_INTEGER;
-  return Number(left / BigInt(output_rate_micro));
+  if (output_micro === 0n) return Number.MAX_SAFE_INTEGER;
+  return Number(left / output_micro);
 }
 
-/** The same rates with every class of input at the input rate: the seed's formula. */
-export function flatRates(rates: Rates): Rates {
+/**
+ * The rates that are billed. `flat`: every class of input at the input rate, which is the seed's formula. `provider`:
+ * each class at its own rate, but the seed's formula for rates without one for cached input.
+ */
+export function billedRates(rates: Rates, cache_pricing: CachePricing): Rates {
   const none = { cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null };
-  return { ...rates, ...none, tiers: rates.tiers.map((tier) => ({ ...tier, ...none })) };
+  const isOwn = ({ cached_input_rate_micro }: ClassRates) =>
+    cache_pricing === "provider" && cached_input_rate_micro !== null;
+  const tiers = rates.tiers.map((tier) => (isOwn(tier) ? tier : { ...tier, ...none }));
+  return { ...rates, ...(isOwn(rates) ? {} : none), tiers };
 }
 
 /** The rate of each class of input, with the rate that applies where a class has none of its own. */

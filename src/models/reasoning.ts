@@ -3,14 +3,20 @@ import type { Model } from "./models.types.ts";
 import { traitsOf } from "./providers.ts";
 
 /**
- * Reasoning goes back only to the provider and the model that made it: a signature is valid nowhere else, and encrypted
- * reasoning is readable nowhere else. Pure.
+ * Reasoning goes back only to the provider and the model that made it, by the same route: a signature is valid nowhere
+ * else, and only the account that encrypted reasoning was made for can read it. Pure.
  */
 
 /** The fields of an answer that hold its reasoning. */
 export const REASONING_FIELDS = ["reasoning_content", "reasoning", "reasoning_details"] as const;
 
-type Target = Pick<Model, "id" | "kind">;
+type Target = Pick<Model, "id" | "kind" | "route">;
+
+/** The marks of a piece of reasoning: the model that made it and, of a model with routes, the route. */
+interface Maker {
+  model?: unknown;
+  route?: unknown;
+}
 
 /** The reasoning of an answer as `model` may get it back. */
 export function reasoningFor(message: ChatMessage, model: Target): Partial<ChatMessage> {
@@ -46,21 +52,54 @@ export function dropsReasoning({ messages }: ChatRequest, model: Target): boolea
   });
 }
 
-function isForeign({ model }: ChatMessage, { id }: Target): boolean {
-  return model != null && model !== id;
+/** The route that made the latest reasoning of `model_id` in a request; null: it has none with a route. */
+export function routeOfReasoning({ messages }: ChatRequest, model_id: string): string | null {
+  for (const message of messages.toReversed()) {
+    if (message.role !== "assistant") continue;
+    const { reasoning_details: details, tool_calls } = message;
+    const calls = (tool_calls ?? []).map(({ extra_content }) => extra_content?.google);
+    const makers: (Maker | null | undefined)[] = [message, ...(Array.isArray(details) ? details : []), ...calls];
+    const found = makers.find((maker) => typeof maker?.route === "string" && (maker.model ?? model_id) === model_id);
+    if (found != null) return found.route as string;
+  }
+  return null;
 }
 
-function returned(details: unknown, { id, kind }: Target): ReasoningDetail[] | undefined {
+/** Marks the reasoning in the choices of an OpenAI-compatible provider with its route. Accepts any value. */
+export function markRoute(choices: unknown, { route }: Pick<Model, "route">): void {
+  if (route === null || !Array.isArray(choices)) return;
+  for (const choice of choices as ({ message?: ChatMessage; delta?: ChatMessage } | null)[]) {
+    const details: unknown = (choice?.message ?? choice?.delta)?.reasoning_details;
+    if (!Array.isArray(details)) continue;
+    for (const detail of details) if (typeof detail === "object" && detail !== null) detail.route = route;
+  }
+}
+
+/** Answers that a caller sends back through another API have no mark of a route; their pieces of reasoning have. */
+function isForeign({ model, route }: ChatMessage, target: Target): boolean {
+  return (model != null && model !== target.id) || (route != null && route !== target.route);
+}
+
+/** A piece without any mark came from elsewhere, and its provider checks it. */
+function isForeignPiece({ model, route }: Maker, target: Target): boolean {
+  if (model == null && route == null) return false;
+  return (model != null && model !== target.id) || (route ?? null) !== target.route;
+}
+
+function returned(details: unknown, target: Target): ReasoningDetail[] | undefined {
   if (!Array.isArray(details)) return undefined;
-  const { reasoning_format } = traitsOf(kind);
+  const { reasoning_format } = traitsOf(target.kind);
   const kept = (details as (Partial<ReasoningDetail> | null)[]).filter((detail) => {
     if (typeof detail !== "object" || detail === null) return false;
-    if (detail.model != null && detail.model !== id) return false;
+    if (isForeignPiece(detail, target)) return false;
     // A provider without a format of its own checks its own details.
     if (reasoning_format === null) return true;
     return isWellFormed(detail) && (detail.format == null || detail.format === reasoning_format);
   });
-  return kept.length === 0 ? undefined : (kept as ReasoningDetail[]);
+  if (kept.length === 0) return undefined;
+  // An OpenAI-compatible provider gets its pieces as it sent them.
+  const unmarked = (kept as ReasoningDetail[]).map(({ route: _, ...detail }) => detail);
+  return (reasoning_format === null ? unmarked : kept) as ReasoningDetail[];
 }
 
 /** The texts are texts: a converter would fail at anything else, as if the provider had failed. */
@@ -71,10 +110,10 @@ function isWellFormed({ type, index, ...texts }: Partial<ReasoningDetail>): bool
 }
 
 /** Only Gemini signs its calls. An OpenAI-compatible provider gets what it sent. */
-function extraFor(extra: ExtraContent | undefined, { id, kind }: Target): ExtraContent | undefined {
+function extraFor(extra: ExtraContent | undefined, target: Target): ExtraContent | undefined {
   if (typeof extra !== "object" || extra === null) return undefined;
-  const made_by = extra.google?.model;
-  if (made_by != null && made_by !== id) return undefined;
+  if (isForeignPiece(extra.google ?? {}, target)) return undefined;
+  const { kind } = target;
   return kind === "google" || kind === "openai-compatible" ? extra : undefined;
 }
 

@@ -25,6 +25,8 @@ export const REHEARSAL: Omit<Model, "price_version"> = {
   forward: [],
   part_tokens: UNBOUNDED_PART_TOKENS,
   provider_model: "rehearsal",
+  route: null,
+  routes: [],
   context_window: 131_072,
   max_output_tokens: 8_192,
   trial_eligible: true,

@@ -117,7 +117,7 @@ const HINTED = new Map(
 );
 
 type Fields = Record<string, unknown>;
-type Target = Pick<Model, "id" | "kind" | "forward" | "supports">;
+type Target = Pick<Model, "id" | "kind" | "forward" | "route" | "supports">;
 
 /** The request with the fields that `model` accepts. Throws a 400 that names the first field that is not allowed. */
 export function forwardedRequest(request: ChatRequest, model: Target): ChatRequest {

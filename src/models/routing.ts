@@ -28,7 +28,7 @@ export interface RouteRequest {
   /** The model of earlier turns of this thread or run. It is kept while it qualifies. */
   sticky_model_id: string | null;
   /** Whether a model's provider failed recently. Such models are tried last. */
-  isResting(model_id: string): boolean;
+  isResting(model: Model): boolean;
 }
 
 export interface Route {
@@ -55,8 +55,8 @@ export function routeOf({ request, models, is_trial, sticky_model_id, isResting 
       costMultiplier(a) - costMultiplier(b) ||
       (a.id < b.id ? -1 : 1),
   );
-  const resting = ordered.filter(({ id }) => isResting(id));
-  const candidates = resting.length === 0 ? ordered : [...ordered.filter(({ id }) => !isResting(id)), ...resting];
+  const resting = ordered.filter(isResting);
+  const candidates = resting.length === 0 ? ordered : [...ordered.filter((model) => !isResting(model)), ...resting];
   return { candidates, reason: reasonOf(candidates, { ...task, sticky_model_id, resting: resting.length }) };
 }
 

@@ -1,15 +1,16 @@
-import type { ChatMessage, ChatRequest, ChatResponse } from "../contract/completions.ts";
+import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
-import { schemaFault } from "./json-schema.ts";
 import type {
   CallOptions,
   Completion,
-  Counts,
   ModelRequest,
   Provider,
   ProviderRequest,
   ProviderStream,
 } from "./models.types.ts";
+import { correctionOf, jsonText, WORDS_TOKENS } from "./structured-answer.ts";
+import { checkedStream } from "./structured-stream.ts";
+import { estimateCounts, sumOfCounts } from "./token-count.ts";
 
 /**
  * JSON answers of models whose provider does not sell them: the schema is part of the prompt, the answer is checked, and
@@ -17,11 +18,6 @@ import type {
  */
 
 const ANY_OBJECT = { type: "object" };
-/** A shorter correction is of no use. */
-const LEAST_OUTPUT_TOKENS = 64;
-/** The most tokens of the words around the schema and the fault. */
-const WORDS_TOKENS = 300;
-const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/;
 
 /** `provider` with JSON answers for all models. */
 export function withStructuredOutput(provider: Provider): Provider {
@@ -34,8 +30,9 @@ export function withStructuredOutput(provider: Provider): Provider {
       if ((call.request.n ?? 1) > 1) throw errors.unsupportedParameter("n");
       const first = await provider.prepare({ ...call, request: instructed(call.request, schema) });
       // The second call sends the first one again, with its answer and the fault.
-      const input_tokens = 2 * first.input_tokens + call.max_output_tokens + WORDS_TOKENS;
-      return { ...first, input_tokens, checked_schema: schema };
+      const input_tokens = 2 * first.input_tokens + WORDS_TOKENS;
+      const held = { input_tokens, call_input_tokens: first.input_tokens, resends_output: true as const };
+      return { ...first, ...held, checked_schema: schema };
     },
     complete(request, options) {
       const { checked_schema, ...call } = request;
@@ -45,6 +42,8 @@ export function withStructuredOutput(provider: Provider): Provider {
     async stream(request, options) {
       const { checked_schema, ...call } = request;
       if (checked_schema === undefined) return provider.stream(request, options);
+      const checked = { call, schema: checked_schema, options };
+      if (request.model.supports.streaming) return checkedStream(provider, checked);
       const whole = { ...call, stream: false };
       return streamOf(await checkedCompletion(provider, { call: whole, schema: checked_schema, options }));
     },
@@ -66,59 +65,41 @@ function instructed({ response_format: _, ...request }: ChatRequest, schema: obj
   return { ...request, messages };
 }
 
+/** Whole answers, for callers that want no stream and for models without streams. */
 async function checkedCompletion(
   provider: Provider,
   { call, schema, options }: { call: ProviderRequest; schema: Record<string, unknown>; options: CallOptions },
 ): Promise<Completion> {
   const first = await provider.complete(call, options);
-  const { content, fault } = checkedText(first.response, schema);
-  const left = call.max_output_tokens - first.counts.output_tokens;
-  if (fault === null || content === null) return answered(first, content);
-  if (left < LEAST_OUTPUT_TOKENS) return first;
-  const messages: ChatMessage[] = [
-    ...call.request.messages,
-    { role: "assistant", content },
-    { role: "user", content: `This is not valid: ${fault}. Answer with the corrected JSON and nothing else.` },
-  ];
-  const again = { ...call, request: { ...call.request, messages }, max_output_tokens: left };
+  const content = textOf(first.response);
+  const correction = correctionOf(call, { content, counts: first.counts, schema });
+  if (correction === null) return answered(first, content);
+  let sent: ProviderRequest | null = null;
   try {
-    const second = await provider.complete(await provider.prepare(again), options);
-    const counts = sumOf(first.counts, second.counts);
-    return answered({ ...second, counts }, checkedText(second.response, schema).content);
+    const second_call = await provider.prepare(correction);
+    const onSent = () => {
+      sent = second_call;
+    };
+    const second = await provider.complete(second_call, { ...options, onSent });
+    return answered({ ...second, counts: sumOfCounts([first.counts, second.counts]) }, textOf(second.response));
   } catch {
-    // The first answer is billed, also if the caller has left since. It is invalid, but it is an answer.
-    return first;
+    // The first answer is billed. It is invalid, but it is an answer. A caller that left pays for the second input too.
+    if (sent === null || !options.signal.aborted) return first;
+    return { ...first, counts: sumOfCounts([first.counts, estimateCounts(sent, "")]) };
   }
 }
 
-/** The JSON text of an answer, and what is wrong with it. Calls of tools are not checked. */
-function checkedText(
-  { choices }: ChatResponse,
-  schema: Record<string, unknown>,
-): { content: string | null; fault: string | null } {
+/** The JSON text of an answer; null when it has none. Calls of tools are not checked. */
+function textOf({ choices }: ChatResponse): string | null {
   const message = choices[0]?.message;
-  if (typeof message?.content !== "string" || (message.tool_calls?.length ?? 0) > 0)
-    return { content: null, fault: null };
-  const content = FENCED.exec(message.content.trim())?.[1] ?? message.content.trim();
-  try {
-    return { content, fault: schemaFault(JSON.parse(content), schema) };
-  } catch {
-    return { content, fault: "it is not JSON" };
-  }
+  if (typeof message?.content !== "string" || (message.tool_calls?.length ?? 0) > 0) return null;
+  return jsonText(message.content);
 }
 
 function answered(completion: Completion, content: string | null): Completion {
   const message = completion.response.choices[0]?.message;
   if (message !== undefined && content !== null) message.content = content;
   return completion;
-}
-
-function sumOf(one: Counts, other: Counts): Counts {
-  const sums = Object.entries(one).map(([name, value]) => {
-    const added = other[name as keyof Counts];
-    return [name, typeof value === "number" ? value + Number(added) : value || added];
-  });
-  return Object.fromEntries(sums) as Counts;
 }
 
 /** The whole answer as a stream: it can only be checked once it is whole. */

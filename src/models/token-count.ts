@@ -132,7 +132,9 @@ export function countsOfUsage(usage: unknown): Counts | null {
  * The counts that a provider reported, or null unless input and output are integers within bounds and not both 0. A part
  * that is invalid counts as 0, and a part is at most what the parts before it leave of the whole.
  */
-export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, unknown>): Counts | null {
+export function checkedCounts(
+  reported: Record<keyof Omit<Counts, "estimated" | "call_input_tokens">, unknown>,
+): Counts | null {
   const { input_tokens, output_tokens } = reported;
   const isCount = (value: unknown): value is number =>
     typeof value === "number" && Number.isInteger(value) && value >= 0 && value <= MAX_REPORTED_TOKENS;
@@ -150,6 +152,22 @@ export function checkedCounts(reported: Record<keyof Omit<Counts, "estimated">, 
     output_tokens,
     reasoning_tokens: partOf(output_tokens, reported.reasoning_tokens),
     estimated: false,
+  };
+}
+
+/** The sum of the calls of one answer. The first one, whose input is the shortest, decides the tier. */
+export function sumOfCounts([first, ...others]: readonly [Counts, ...Counts[]]): Counts {
+  const all = [first, ...others];
+  const sum = (pick: (counts: Counts) => number) => all.reduce((total, counts) => total + pick(counts), 0);
+  return {
+    input_tokens: sum((counts) => counts.input_tokens),
+    cached_input_tokens: sum((counts) => counts.cached_input_tokens),
+    cache_write_tokens: sum((counts) => counts.cache_write_tokens),
+    cache_write_1h_tokens: sum((counts) => counts.cache_write_1h_tokens),
+    output_tokens: sum((counts) => counts.output_tokens),
+    reasoning_tokens: sum((counts) => counts.reasoning_tokens),
+    ...(others.length === 0 ? {} : { call_input_tokens: first.input_tokens }),
+    estimated: all.some(({ estimated }) => estimated),
   };
 }
 

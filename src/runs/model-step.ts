@@ -218,7 +218,7 @@ function outcomeOf({ run, signal }: Work, { complete, message }: Pick<ModelAnswe
 }
 
 const DROPPED_REASONING =
-  "The reasoning of earlier steps was not sent: another model made it, and only that model can read it.";
+  "Reasoning of earlier steps was not sent: another model made it, or this model by another route, and only that one can read it.";
 
 /** The part of an answer that the step stores: the message and its model, and the finish reason of a complete answer. */
 function resultOf({
@@ -226,9 +226,18 @@ function resultOf({
   message,
   finish_reason,
   model_id,
+  route,
   reasoning_dropped,
-}: Pick<ModelAnswer, "complete" | "message" | "finish_reason" | "model_id" | "reasoning_dropped">): ModelResult {
-  const result = { ...message, model: model_id, ...(reasoning_dropped === true ? { note: DROPPED_REASONING } : {}) };
+}: Pick<
+  ModelAnswer,
+  "complete" | "message" | "finish_reason" | "model_id" | "route" | "reasoning_dropped"
+>): ModelResult {
+  const result = {
+    ...message,
+    model: model_id,
+    ...(route === undefined ? {} : { route }),
+    ...(reasoning_dropped === true ? { note: DROPPED_REASONING } : {}),
+  };
   return complete ? { ...result, finish_reason } : result;
 }
 

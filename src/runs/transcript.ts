@@ -46,7 +46,8 @@ export type AssistantMessage = ChatMessage & { role: "assistant" };
 
 /**
  * The result of a model step. A complete answer has its finish reason; `length` and `content_filter` mean that it was
- * cut off. `model` is the model that answered, and `note` says if it was not sent the reasoning of another one.
+ * cut off. `model` is the model that answered, by `route` if it has several, and `note` says if it was not sent the
+ * reasoning of another one.
  */
 export type ModelResult = AssistantMessage & { finish_reason?: FinishReason; note?: string };
 

@@ -35,6 +35,7 @@ beforeAll(async () => {
     id: "lab/small",
     provider: "lab",
     provider_model: "fake-large",
+    routes: [],
     name: "Lab small",
     trial_eligible: true,
     context_window: 128_000,

@@ -15,6 +15,7 @@ const CLASSES: LabModel = {
   ],
 };
 const PLAIN: LabModel = { id: "lab/plain", input_rate: 1, output_rate: 5 };
+const WRITES: LabModel = { ...PLAIN, id: "lab/writes", cache_write_rate: 1.25, cache_write_1h_rate: 2 };
 const OFFER: LabModel = {
   ...PLAIN,
   id: "lab/offer",
@@ -32,7 +33,7 @@ function withPricing(cache_pricing: string) {
   const found = {} as { lab: Lab; user: Client };
   beforeAll(async () => {
     const env = { PURSER_TEST_CLOCK: "2026-12-31T23:59:00Z" };
-    found.lab = await startLab([CLASSES, PLAIN, OFFER], { settings: { cache_pricing }, env });
+    found.lab = await startLab([CLASSES, PLAIN, WRITES, OFFER], { settings: { cache_pricing }, env });
     found.user = await found.lab.service.newUser({ trial: false, tokens: GRANT });
   });
   afterAll(async () => {
@@ -106,6 +107,13 @@ describe("prices by class, as the provider has them", () => {
       prompt_tokens_details: { cached_tokens: 600, cache_write_tokens: 300 },
       cost_tokens: 1_050,
     });
+  });
+
+  it("of a model with a rate for cache writes and none for cached input follow the seed's formula too", async () => {
+    expect(await call("lab/writes", MIX, "writes")).toMatchObject({ cost_tokens: 1_050 });
+    expect((await explain("writes")).rates).toMatchObject({ input_rate: 1, cache_write_rate: 1 });
+    const { body } = await found.user.get("/api/v1/models/lab/writes");
+    expect(body).toMatchObject({ input_rate: 1, cached_input_rate: 1, cache_write_rate: 1, cache_write_1h_rate: 1 });
   });
 
   it("take parts that are more than the prompt for at most the prompt", async () => {

@@ -39,6 +39,7 @@ test("the contract's own sample is taken, and its empty list of plans keeps the 
       model_kind: "chat",
       provider: "lab",
       provider_model: "small",
+      routes: [],
       name: "Lab small",
       input_rate_micro: 250_000,
       output_rate_micro: 1_250_000,
@@ -91,6 +92,23 @@ test.each([
   });
 });
 
+test("a route has the model's name at the provider and its upstream prices, unless it states others", () => {
+  const text = fileWith({
+    provider: null,
+    upstream_usd_per_million: "{ input: 1, output: 2 }",
+    routes:
+      "[{ provider: lab, weight: 3 }, { provider: far, provider_model: small-2, upstream_usd_per_million: { input: 3, output: 4 } }]",
+  })
+    .replace("kind: openai-compatible", "kind: anthropic, name: far }, { name: lab, kind: openai-compatible")
+    .replace("{ name: lab, kind: anthropic", "{ kind: anthropic");
+  const [model] = parse(text).models;
+  expect(model).toMatchObject({ provider: "lab", provider_model: "small", upstream: { input_rate_micro: 1_000_000 } });
+  expect(model?.routes).toMatchObject([
+    { provider: "lab", provider_model: "small", weight: 3, upstream: { input_rate_micro: 1_000_000 } },
+    { provider: "far", provider_model: "small-2", weight: 1, upstream: { input_rate_micro: 3_000_000 } },
+  ]);
+});
+
 test("an empty file changes nothing", () => {
   expect(parse("")).toEqual(parse("{}"));
   expect(parse("# nothing\n").limits.requests_per_minute).toBe(600);
@@ -131,6 +149,25 @@ describe("a bad model is refused with its line and the reason", () => {
     [{ forward: "[n]" }, "purser.yaml:11: models[0].forward[0] cannot be forwarded"],
     [{ forward: "[messages]" }, "purser.yaml:11: models[0].forward[0] cannot be forwarded"],
     [{ forward: "['a b']" }, "purser.yaml:11: models[0].forward[0] must be the name of a field"],
+    [{ provider: null }, "purser.yaml:4: models[0].provider is missing"],
+    [{ provider_model: null }, "purser.yaml:4: models[0].provider_model is missing"],
+    [{ routes: "[{ provider: lab }]" }, "purser.yaml:5: models[0].provider and routes exclude each other"],
+    [{ provider: null, routes: "[]" }, "purser.yaml:10: models[0].routes must have at least one route"],
+    [{ provider: null, routes: "{ provider: lab }" }, "purser.yaml:10: models[0].routes must be a list"],
+    [
+      { provider: null, routes: "[{ provider: other }]" },
+      'purser.yaml:10: models[0].routes[0].provider "other" is not among the providers of this file',
+    ],
+    [
+      { provider: null, routes: "[{ provider: lab }, { provider: lab, weight: 2 }]" },
+      'purser.yaml:10: models[0].routes[1].provider "lab" is a duplicate: for another key, list the provider again',
+    ],
+    [{ provider: null, routes: "[{ provider: lab, weight: -1 }]" }, "models[0].routes[0].weight must not be negative"],
+    [{ provider: null, routes: "[{ provider: lab, share: 1 }]" }, "models[0].routes[0].share is an unknown key"],
+    [
+      { provider: null, provider_model: null, routes: "[{ provider: lab }]" },
+      "models[0].routes[0].provider_model is missing",
+    ],
     [{ provider: "other" }, 'purser.yaml:5: models[0].provider "other" is not among the providers of this file'],
     [{ id: "auto" }, "purser.yaml:4: models[0].id is reserved"],
     [{ id: "purser/rehearsal" }, "models[0].id is reserved"],

@@ -15,6 +15,8 @@ export function modelOf(fields: Partial<Model> = {}): Model {
     forward: [],
     part_tokens: { image: 4_096, file: null, audio: null },
     provider_model: "fake-large",
+    route: null,
+    routes: [],
     context_window: 128_000,
     max_output_tokens: 4_096,
     trial_eligible: true,

@@ -4,29 +4,35 @@ import { nearestNames } from "../../../src/models/nearest.ts";
 import { realNowMs } from "../../../src/platform/clock.ts";
 import { retryAfterSeconds } from "../../../src/platform/retry.ts";
 
+const A = { id: "a", route: "first" };
+
 test("a model that failed rests for ten seconds, or as its provider asked, two minutes at most", () => {
   let now_ms = 1_000;
   const health = createModelHealth(() => now_ms);
   const restedAfter = (seconds: number) => {
     now_ms += seconds * 1_000;
-    return !health.isResting("a");
+    return !health.isResting(A);
   };
-  expect(health.isResting("a")).toBe(false);
+  expect(health.isResting(A)).toBe(false);
   for (const [retry_after_s, rests_s] of [
     [undefined, 10],
     [3, 3],
     [100_000, 120],
   ] as const) {
-    health.failed("a", retry_after_s);
-    expect([health.isResting("b"), restedAfter(rests_s - 0.001), restedAfter(0.001)]).toEqual([false, false, true]);
+    health.failed(A, retry_after_s);
+    expect([health.isResting({ ...A, route: "second" }), restedAfter(rests_s - 0.001), restedAfter(0.001)]).toEqual([
+      false,
+      false,
+      true,
+    ]);
   }
 });
 
 test("an answer ends a model's rest", () => {
   const health = createModelHealth();
-  health.failed("a", undefined);
-  health.answered("a");
-  expect(health.isResting("a")).toBe(false);
+  health.failed(A, undefined);
+  health.answered(A);
+  expect(health.isResting(A)).toBe(false);
 });
 
 test("Retry-After is read as seconds or as a date, and nothing else", () => {

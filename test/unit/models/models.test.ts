@@ -13,8 +13,8 @@ import { modelOf, requestOf } from "./model-fixture.ts";
 
 const LAB = { name: "lab", kind: "openai-compatible" as const, base_url: "http://127.0.0.1:1/v1", api_key_env: null };
 const settingsOf = (fields: Partial<ModelSettings> = {}): ModelSettings => {
-  const { uuid, owned_by, rehearsal, price_version, deprecation, ...model } = modelOf();
-  return { ...model, provider: "lab", prices: [], ...fields };
+  const { uuid, owned_by, rehearsal, price_version, deprecation, route, ...model } = modelOf();
+  return { ...model, provider: "lab", routes: [], prices: [], ...fields };
 };
 const modelsOf = (config: Partial<ModelsConfig> = {}) =>
   createModels({ config: { providers: [], models: [], margin: 1, provider_keys: {}, ...config } });
@@ -120,7 +120,7 @@ describe("routing", () => {
       models: options.models ?? all,
       is_trial: options.is_trial ?? false,
       sticky_model_id: options.sticky ?? null,
-      isResting: (id) => options.resting?.includes(id) ?? false,
+      isResting: ({ id }) => options.resting?.includes(id) ?? false,
     }).candidates.map((model) => model.id);
   const asks = (content: string) => ({ messages: [{ role: "user" as const, content }] });
 

@@ -3,9 +3,10 @@ import { describe, expect, it } from "vitest";
 import type { Rates } from "../../../src/models/models.types.ts";
 import {
   affordableOutputTokens,
+  billedRates,
   costMultiplier,
   costTokens,
-  flatRates,
+  isSameTier,
   rateOf,
   rateOfPrice,
   worstCaseTokens,
@@ -127,10 +128,52 @@ describe("prices by class", () => {
     expect(costTokens(writes, used)).toBe(1_500);
   });
 
+  it("of rates without one for cached input, they are the seed's formula, also with a rate for cache writes", () => {
+    const used = mixed(1_000, { cached: 200, written: 500, hour: 100 });
+    const writes = { ...rates(1_000_000, 2_000_000), cache_write_rate_micro: 2_000_000 };
+    expect(costTokens(billedRates(writes, "provider"), used)).toBe(1_000);
+    expect(costTokens(billedRates(own, "provider"), used)).toBe(costTokens(own, used));
+    const of_tier = { ...own, tiers: own.tiers.map((tier) => ({ ...tier, cached_input_rate_micro: null })) };
+    const long = mixed(2_000, { cached: 1_000, written: 1_000 });
+    expect(costTokens(billedRates(of_tier, "provider"), long)).toBe(4_000);
+  });
+
+  it("of an answer and its correction are held for, whatever both calls use in the tier of the first", () => {
+    const share = fc.nat(900);
+    const call = fc.tuple(share, share, share);
+    fc.assert(
+      fc.property(call, call, share, fc.nat(300), (first, second, spare, output) => {
+        const [a, b] = [first, second].map(([fresh, cached, written]) =>
+          mixed(fresh + cached + written, { cached, written }),
+        ) as [ReturnType<typeof mixed>, ReturnType<typeof mixed>];
+        const [one, two] = a.input_tokens <= b.input_tokens ? [a, b] : [b, a];
+        fc.pre(isSameTier(own, one.input_tokens, two.input_tokens));
+        const heard = Math.max(0, two.input_tokens - one.input_tokens);
+        const sum = {
+          input_tokens: one.input_tokens + two.input_tokens,
+          cached_input_tokens: one.cached_input_tokens + two.cached_input_tokens,
+          cache_write_tokens: one.cache_write_tokens + two.cache_write_tokens,
+          cache_write_1h_tokens: 0,
+          output_tokens: heard + output,
+          call_input_tokens: one.input_tokens,
+        };
+        // The second input is the first one, with the answer.
+        const call_input_tokens = one.input_tokens + spare;
+        const bound = { input_tokens: 2 * call_input_tokens, call_input_tokens, resends_output: true as const };
+        const held = worstCaseTokens(own, { ...bound, max_output_tokens: sum.output_tokens });
+        expect(costTokens(own, sum)).toBeLessThanOrEqual(held);
+        expect(affordableOutputTokens(own, { ...bound, amount_tokens: held })).toBeGreaterThanOrEqual(
+          sum.output_tokens,
+        );
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
   it("flat, they are the seed's formula", () => {
     const used = mixed(900, { cached: 600, written: 300, hour: 100, output: 10 });
-    expect(costTokens(flatRates(own), used)).toBe(950);
-    expect(costTokens(flatRates(own), mixed(2_000, { cached: 2_000, output: 10 }))).toBe(4_075);
+    expect(costTokens(billedRates(own, "flat"), used)).toBe(950);
+    expect(costTokens(billedRates(own, "flat"), mixed(2_000, { cached: 2_000, output: 10 }))).toBe(4_075);
   });
 
   it("reject parts that are more than the whole", () => {

@@ -7,8 +7,8 @@ import { createOpenAiCompatible } from "../../../src/models/openai-compatible.ad
 import { forwardedRequest } from "../../../src/models/request-fields.ts";
 import { withStructuredOutput } from "../../../src/models/structured-output.ts";
 import { NATIVE_APIS, NATIVE_KINDS } from "../../support/native-apis/lab.ts";
-import { completion, json, startUpstream, type Upstream } from "../../support/upstream.ts";
-import { callerOf, contentOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
+import { completion, cut, delta, event, events, json, startUpstream, type Upstream } from "../../support/upstream.ts";
+import { callerOf, chunksOf, contentOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
 
 const SCHEMA = {
   type: "object",
@@ -103,15 +103,90 @@ describe("a model whose provider does not", () => {
     const held = await provider.prepare({ model, request, max_output_tokens: 200, stream: false });
     const { response_format: _, ...plain } = request;
     const once = await provider.prepare({ model, request: plain, max_output_tokens: 200, stream: false });
-    expect(held.input_tokens).toBeGreaterThan(2 * once.input_tokens + 200);
+    expect(held.input_tokens).toBeGreaterThan(2 * once.input_tokens);
+    expect(held).toMatchObject({ call_input_tokens: expect.any(Number), resends_output: true });
+    expect(held.call_input_tokens).toBeLessThan(held.input_tokens / 2);
   });
 
   it("streams its answer once it is checked", async () => {
     upstream.answer(completion(VALID));
     const stream = await caller().stream(ask());
-    expect(contentOf(await textOfStream(stream))).toBe(VALID);
+    const [head, whole] = [await stream.blocks.next(), await textOfStream(stream)];
+    expect([contentOf(head.value), contentOf(whole)]).toEqual(["", VALID]);
+    expect(chunksOf(whole).map(({ choices }) => choices[0].delta.content ?? "")).toEqual([VALID, ""]);
     expect(stream.counts()).toMatchObject({ output_tokens: 4, estimated: false });
-    expect(upstream.requests[0]?.body.stream).toBeUndefined();
+  });
+
+  it("streams the corrected answer only, and counts both calls", async () => {
+    upstream.answer(completion("no JSON", { prompt_tokens: 20, completion_tokens: 5 }), completion(VALID));
+    const stream = await caller().stream(ask());
+    expect(contentOf(await textOfStream(stream))).toBe("no JSON");
+    expect(upstream.requests).toHaveLength(1); // a cap of 50 leaves too little for a correction
+    upstream.answer(completion("no JSON", { prompt_tokens: 20, completion_tokens: 5 }), completion(VALID));
+    const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
+    const prepared = await provider.prepare({ model, request: ask(), max_output_tokens: 200, stream: true });
+    const longer = await provider.stream(prepared, { signal: new AbortController().signal, deadline_ms: 1e12 });
+    expect(contentOf(await textOfStream(longer))).toBe(VALID);
+    expect(longer.counts()).toMatchObject({ input_tokens: 30, output_tokens: 9, call_input_tokens: 20 });
+  });
+
+  it("streams calls of tools and reasoning as they came", async () => {
+    const call = { index: 0, id: "c", type: "function", function: { name: "lookup", arguments: "{}" } };
+    upstream.answer(
+      events(
+        event({ choices: [{ index: 0, delta: { role: "assistant", reasoning_content: "hm" }, finish_reason: null }] }),
+        event({ choices: [{ index: 0, delta: { content: "Let me look." }, finish_reason: null }] }),
+        event({ choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }] }),
+        event({
+          choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }],
+          usage: { prompt_tokens: 9, completion_tokens: 9 },
+        }),
+        "data: [DONE]\n\n",
+      ),
+    );
+    const chunks = chunksOf(await textOfStream(await caller().stream(ask())));
+    expect(chunks.map(({ choices: [choice] }) => choice.finish_reason ?? choice.delta)).toEqual([
+      { role: "assistant", content: "" },
+      { reasoning_content: "hm" },
+      { content: "Let me look." },
+      { tool_calls: [call] },
+      "tool_calls",
+    ]);
+  });
+
+  it("whose correction breaks off has its first answer streamed, and what the correction generated is counted", async () => {
+    upstream.answer(completion("no JSON"), cut(delta("12345678")));
+    const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
+    const prepared = await provider.prepare({ model, request: ask(), max_output_tokens: 200, stream: true });
+    const stream = await provider.stream(prepared, { signal: new AbortController().signal, deadline_ms: 1e12 });
+    expect(contentOf(await textOfStream(stream))).toBe("no JSON");
+    expect(stream.counts()).toMatchObject({ output_tokens: 4 + 2, estimated: true });
+  });
+
+  it("in one piece, pays the input of a correction that its caller has left", async () => {
+    const { promise: asked, resolve } = Promise.withResolvers<void>();
+    upstream.answer(completion("no JSON"), () => resolve());
+    const left = new AbortController();
+    const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
+    const prepared = await provider.prepare({ model, request: ask(), max_output_tokens: 200, stream: false });
+    const answer = provider.complete(prepared, { signal: left.signal, deadline_ms: 1e12 });
+    await asked;
+    left.abort();
+    const { counts } = await answer;
+    expect(counts).toMatchObject({ output_tokens: 4, call_input_tokens: 10, estimated: true });
+    expect(counts.input_tokens).toBeGreaterThan(10 + 50);
+  });
+
+  it("is not corrected where the second call would reach a dearer tier", async () => {
+    upstream.answer(completion("no JSON", { prompt_tokens: 800, completion_tokens: 5 }));
+    const tiers = [{ ...model, above_input_tokens: 1_000 }];
+    const tiered = callerOf(
+      withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null })),
+      modelOf({ supports, tiers }),
+    );
+    const { counts } = await tiered.complete(ask({ max_tokens: 200 }));
+    expect(upstream.requests).toHaveLength(1);
+    expect(counts.input_tokens).toBe(800);
   });
 
   function callerOfCap(max_output_tokens: number) {
