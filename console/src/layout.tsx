@@ -19,6 +19,7 @@ const PAGES = [
   ["/secrets", "Secrets", "secrets"],
   ["/billing", "Usage and billing", "billing"],
   ["/keys", "API keys", "keys"],
+  ["/connect", "Connect", "provider"],
   ["/notices", "Notices", "notices"],
 ] as const satisfies readonly (readonly [string, string, IconName])[];
 

@@ -151,6 +151,12 @@ const keys = createRoute({
   path: "/keys",
   component: page(() => import("./pages/keys.tsx"), "KeysPage"),
 });
+const connect = createRoute({
+  getParentRoute: () => signedIn,
+  path: "/connect",
+  component: page(() => import("./pages/connect.tsx"), "ConnectPage"),
+  validateSearch: (search: Search) => ({ ...text(search, "program"), ...text(search, "model") }),
+});
 const notices = createRoute({
   getParentRoute: () => signedIn,
   path: "/notices",
@@ -174,6 +180,7 @@ const pages = [
   secrets,
   billing,
   keys,
+  connect,
   notices,
   account,
 ] as const;

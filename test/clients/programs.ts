@@ -1,3 +1,5 @@
+import { snippetsOf } from "../../console/src/client-snippets.ts";
+
 /** Real programs, as their users run them: only address and key are ours. */
 
 export interface Place {
@@ -25,6 +27,18 @@ export interface Program {
     files?: Record<string, string>;
   };
 }
+
+/** A text of the page Connect: of a program, by the name of its file, or the shell's. */
+function snippet(program: string, name: string, { url, key, model }: Place): string {
+  const found = snippetsOf({ url, key, model }).find(({ id }) => id === program);
+  const block = found?.blocks.find((each) => each.name === name);
+  if (block === undefined) throw new Error(`no snippet ${program}: ${name}`);
+  return block.text;
+}
+
+/** Runs the shell's text of a snippet, then `command`, which finds the prompt in $PROMPT. */
+const inShell = (program: string, place: Place, command: string) =>
+  ["bash", "-c", `${snippet(program, "Shell", place)} ${command}`] as const;
 
 /** A script with a tool `weather`. It prints the answer. */
 const script = (name: string, packages: readonly string[], source: (place: Place) => string): Program => ({
@@ -160,32 +174,26 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
   {
     name: "Codex",
     packages: ["@openai/codex@0.169.0"],
-    command: ({ url, key, model }, prompt) => ({
-      args: ["codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", prompt],
-      env: { PURSER_KEY: key },
+    command: (place, prompt) => ({
+      args: inShell(
+        "codex",
+        place,
+        '\ncodex exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox "$PROMPT"',
+      ),
+      env: { PROMPT: prompt },
       files: {
-        ".codex/config.toml": [
-          `model = "${model}"`,
-          'model_provider = "purser"',
-          "[model_providers.purser]",
-          'name = "Purser"',
-          `base_url = "${url}/api/v1"`,
-          'env_key = "PURSER_KEY"',
-          'wire_api = "responses"',
-          "stream_max_retries = 1",
-        ].join("\n"),
+        ".codex/config.toml": `${snippet("codex", "~/.codex/config.toml", place)}\nstream_max_retries = 1`,
       },
     }),
   },
   {
     name: "Claude Code",
     packages: ["@anthropic-ai/claude-code@2.1.330"],
-    command: ({ url, key, model }, prompt) => ({
-      args: ["claude", "-p", prompt, "--model", model, "--allowedTools", "Bash"],
+    command: (place, prompt) => ({
+      // The last line of the snippet starts the program.
+      args: inShell("claude-code", place, '-p "$PROMPT" --allowedTools Bash'),
       env: {
-        ANTHROPIC_BASE_URL: `${url}/api`,
-        ANTHROPIC_AUTH_TOKEN: key,
-        ANTHROPIC_SMALL_FAST_MODEL: model,
+        PROMPT: prompt,
         CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
         DISABLE_AUTOUPDATER: "1",
         CLAUDE_CODE_MAX_RETRIES: "1",
@@ -195,24 +203,16 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
   {
     name: "opencode",
     packages: ["opencode-ai@1.18.33"],
-    command: ({ url, key, model }, prompt) => ({
-      args: ["opencode", "run", "--model", `purser/${model}`, prompt],
+    command: (place, prompt) => ({
+      args: inShell("opencode", place, '\nopencode run "$PROMPT"'),
       env: {
+        PROMPT: prompt,
         OPENCODE_DISABLE_AUTOUPDATE: "1",
         OPENCODE_DISABLE_MODELS_FETCH: "1",
         OPENCODE_DISABLE_DEFAULT_PLUGINS: "1",
       },
       files: {
-        ".config/opencode/opencode.json": JSON.stringify({
-          provider: {
-            purser: {
-              npm: "@ai-sdk/openai-compatible",
-              name: "Purser",
-              options: { baseURL: `${url}/api/v1`, apiKey: key },
-              models: { [model]: { name: model } },
-            },
-          },
-        }),
+        ".config/opencode/opencode.json": snippet("opencode", "~/.config/opencode/opencode.json", place),
       },
     }),
   },

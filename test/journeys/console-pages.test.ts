@@ -79,6 +79,8 @@ const PAGES = [
   "/billing?tab=purchases",
   "/billing?top_up=true",
   "/keys",
+  "/connect",
+  "/connect?program=codex&model=purser%2Frehearsal",
   "/notices",
   "/account",
   "/sign-in",

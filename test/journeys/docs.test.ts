@@ -36,7 +36,10 @@ function blocks(file: string, language: string): string[] {
 
 describe("examples in the docs", () => {
   it.each(DOCS)("%s: every shell example answers without an error", async (file) => {
-    const script = ["set -euo pipefail", ...blocks(file, "sh")].join("\n");
+    const script = ["set -euo pipefail", ...blocks(file, "sh")]
+      .join("\n")
+      .replaceAll("https://purser.example.com", service.url)
+      .replaceAll("YOUR_API_KEY", key);
     const env = { ...process.env, PURSER: service.url, KEY: key, PURSER_ADMIN_KEY: ADMIN_KEY };
     const { stdout } = await promisify(execFile)("bash", ["-c", script], { env });
     expect(stdout).not.toContain('"error":{');

@@ -58,6 +58,14 @@ export const modelsQuery = queryOptions({
   staleTime: 300_000,
 });
 
+/** What a program can name as `model`: models, `auto` and the user's agents. */
+const CALLABLE = ["chat", "auto", "agent"];
+export const callableModelsQuery = queryOptions({
+  queryKey: ["agents", "as models"],
+  queryFn: async ({ signal }) =>
+    (await call("GET /api/v1/models", { signal })).data.filter(({ kind }) => CALLABLE.includes(kind)),
+});
+
 export const usageQuery = (days: number) =>
   queryOptions({
     queryKey: ["usage", days],

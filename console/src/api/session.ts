@@ -1,5 +1,6 @@
 import type { router as consoleRouter } from "../router.tsx";
 import { call, signWith, whenUnauthorized } from "./client.ts";
+import { forgetKey } from "./new-key.ts";
 import { asProblem } from "./problem.ts";
 import { profileQuery, queryClient } from "./queries.ts";
 
@@ -39,6 +40,7 @@ async function reloadSession(): Promise<void> {
 
 /** Opens the sign-in page and clears the cache. `next` is the page to open after sign-in. */
 async function toSignIn(next?: string): Promise<void> {
+  forgetKey();
   const away = next !== undefined && !next.startsWith("/sign-in");
   await router?.navigate({ to: "/sign-in", search: away ? { next } : {} });
   queryClient.clear();

@@ -1,6 +1,8 @@
 import { useMutation } from "@tanstack/react-query";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { call } from "../api/client.ts";
+import { rememberKey } from "../api/new-key.ts";
 import { type ApiKey, keysQuery, stale } from "../api/queries.ts";
 import { ago, count, day, number } from "../format.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -104,7 +106,15 @@ export function KeysPage() {
     <>
       <PageHeader
         title="API keys"
-        note="For programs. Any OpenAI client works with this service's address and an API key."
+        note={
+          <>
+            For programs.{" "}
+            <Link to="/connect" className="underline">
+              Connect
+            </Link>{" "}
+            shows the settings of each program.
+          </>
+        }
       >
         {create}
       </PageHeader>
@@ -187,7 +197,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
   if (key !== null) {
     return (
       <Dialog title="API key created" onClose={onClose}>
-        <ShownOnce label="API key" text={key} onDone={onClose} />
+        <NewKeyShown api_key={key} onClose={onClose} />
       </Dialog>
     );
   }
@@ -247,6 +257,22 @@ function NewKey({ onClose }: { onClose: () => void }) {
   );
 }
 
+/** The new key. The page Connect can show it in its snippets. */
+function NewKeyShown({ api_key, onClose }: { api_key: string; onClose: () => void }) {
+  const navigate = useNavigate();
+  const connect = () => {
+    rememberKey(api_key);
+    void navigate({ to: "/connect" });
+  };
+  return (
+    <ShownOnce label="API key" text={api_key} onDone={onClose}>
+      <Button icon="provider" onClick={connect}>
+        Connect a program
+      </Button>
+    </ShownOnce>
+  );
+}
+
 const RIGHT_NAMES = [
   ["none", "none"],
   ["read", "read"],
@@ -286,7 +312,7 @@ function Rotate({ api_key, onClose }: { api_key: ApiKey; onClose: () => void }) 
   return (
     <Dialog title={`Rotate ${api_key.name}`} onClose={onClose}>
       {key !== null ? (
-        <ShownOnce label="API key" text={key} onDone={onClose} />
+        <NewKeyShown api_key={key} onClose={onClose} />
       ) : (
         <form onSubmit={onSubmit(rotate.mutate)} className="space-y-4">
           <p className="text-muted">The key gets a new value. Its rights, budget and history stay.</p>

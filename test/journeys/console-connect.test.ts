@@ -1,0 +1,110 @@
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { startChromium } from "../support/chromium.ts";
+import { asPerson, buildConsole, choose, signUp } from "../support/console.ts";
+import { type Service, startService } from "../support/service.ts";
+
+let browser: Browser;
+let service: Service;
+let context: BrowserContext;
+let page: Page;
+
+beforeAll(async () => {
+  buildConsole();
+  [browser, service] = await Promise.all([startChromium(), startService()]);
+});
+afterAll(async () => {
+  await browser?.close();
+  await service?.stop();
+});
+beforeEach(async () => {
+  context = await browser.newContext({ permissions: ["clipboard-read", "clipboard-write"] });
+  context.setDefaultTimeout(30_000);
+  page = await context.newPage();
+});
+afterEach(() => context.close());
+
+const PROGRAMS = [
+  ...["curl", "TypeScript", "Python", "Codex", "Claude Code", "opencode", "LangChain", "n8n"],
+  ...["Anthropic SDK", "AI SDK"],
+];
+const openProgram = (name: string) =>
+  page.getByRole("navigation", { name: "Programs" }).getByRole("link", { name, exact: true }).click();
+const blocks = async () => (await page.locator("main pre").allTextContents()).join("\n");
+
+/** Creates a key on the keys page and returns it. The dialog stays open. */
+async function createKey(): Promise<string> {
+  await page.getByRole("link", { name: "API keys" }).first().click();
+  await page.getByRole("button", { name: "New key" }).first().click();
+  await page.getByLabel("Name", { exact: true }).fill("Laptop");
+  await page.getByRole("button", { name: "Create API key" }).click();
+  return page.getByLabel("API key", { exact: true }).inputValue();
+}
+
+it("a key that was just created is in the snippets of every program, and the copied command works", async () => {
+  await signUp(page, service, "connect@example.com");
+  const key = await createKey();
+  await page.getByRole("button", { name: "Connect a program" }).click();
+  await page.getByRole("heading", { name: "Connect", level: 1 }).waitFor();
+  for (const name of PROGRAMS) {
+    await openProgram(name);
+    await page.getByRole("heading", { name, level: 2 }).waitFor();
+    expect(await blocks(), name).toContain(key);
+    expect(await blocks(), name).toContain(`${service.url}/api`);
+  }
+  await openProgram("curl");
+  await page.getByRole("button", { name: "Copy Shell" }).click();
+  await page.getByText("Shell copied.").waitFor();
+  const command = await page.evaluate(() => navigator.clipboard.readText());
+  const { stdout } = await promisify(execFile)("bash", ["-c", command]);
+  expect(JSON.parse(stdout).choices[0].message.content).toBe("hello");
+});
+
+it("the key of the snippets is stored nowhere, and is gone after a reload, on another page and after signing out", async () => {
+  await signUp(page, service, "forgotten@example.com");
+  const connect = async () => {
+    const key = await createKey();
+    await page.getByRole("button", { name: "Connect a program" }).click();
+    await page.getByText("The snippets contain your new key.").waitFor();
+    expect(await blocks()).toContain(key);
+    return key;
+  };
+  const expectForgotten = async (key: string) => {
+    await page.getByText("Replace YOUR_API_KEY with an API key.").waitFor();
+    expect(await blocks()).toContain("YOUR_API_KEY");
+    expect(await page.content()).not.toContain(key);
+  };
+  const key = await connect();
+  const stored = await page.evaluate(() =>
+    JSON.stringify([{ ...localStorage }, { ...sessionStorage }, history.state, location.href, document.cookie]),
+  );
+  expect(stored).not.toContain(key);
+  await page.reload();
+  await expectForgotten(key);
+
+  const second = await connect();
+  await page.getByRole("link", { name: "Notices" }).click();
+  await page.getByRole("heading", { name: "Notices", level: 1 }).waitFor();
+  await page.goBack();
+  await expectForgotten(second);
+
+  const third = await connect();
+  await page.getByRole("button", { name: "Sign out" }).click();
+  await page.getByRole("heading", { name: "Sign in to Purser" }).waitFor();
+  await page.goBack();
+  expect(await page.content()).not.toContain(third);
+});
+
+it("a chosen model or agent is in the snippets and in the page's address", async () => {
+  await signUp(page, service, "models@example.com");
+  const agent = await asPerson(context, service, "POST", "/agents", { name: "Scout", model_id: "purser/rehearsal" });
+  await page.getByRole("link", { name: "Connect" }).click();
+  await openProgram("Codex");
+  await choose(page.getByLabel("Model", { exact: true }), `Scout (agent/${agent.id})`);
+  await page.getByText(`model = "agent/${agent.id}"`).waitFor();
+  await page.reload();
+  await page.getByText(`model = "agent/${agent.id}"`).waitFor();
+  await page.getByRole("heading", { name: "Codex", level: 2 }).waitFor();
+});
