@@ -58,8 +58,8 @@ export function isUnusable(error: unknown): boolean {
   );
 }
 
-/** transaction_rollback, query_canceled, object_not_in_prerequisite_state: they concern one statement. */
-const ONE_STATEMENT = /^(40|57014|55000)/;
+/** transaction_rollback, query_canceled: they concern one statement. */
+const ONE_STATEMENT = /^(40|57014)/;
 
 /** A value that cannot be sent or read. */
 function isProgramError(error: unknown): boolean {
@@ -93,6 +93,7 @@ export function asDatabaseError(error: unknown): unknown {
 /** Whether the error, or a cause of it, is a database that could not do its work. */
 export function isDatabaseAway(error: unknown): boolean {
   if (error instanceof DatabaseAwayError) return true;
+  if (error instanceof AggregateError) return error.errors.every(isDatabaseAway);
   return error instanceof Error && error.cause !== undefined && isDatabaseAway(error.cause);
 }
 
