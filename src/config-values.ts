@@ -4,6 +4,7 @@ import { dirname, resolve } from "node:path";
 import ipaddr from "ipaddr.js";
 import { parseEgressAllow } from "./platform/address.ts";
 import { instantOf } from "./platform/clock.ts";
+import { databaseUrls } from "./platform/database-hosts.ts";
 import type { Instant } from "./platform/db.ts";
 
 /**
@@ -68,6 +69,15 @@ export function parseUrlWithScheme(...schemes: string[]): (text: string) => stri
     if (!schemes.includes(url.protocol.slice(0, -1))) throw new Error(`its scheme is ${quoted(url.protocol)}`);
     return text;
   };
+}
+
+/** A PostgreSQL URL with one or several hosts. */
+export function parseDatabaseUrl(text: string): string {
+  const scheme = /^[a-z][a-z0-9+.-]*:/i.exec(text)?.[0];
+  if (scheme === undefined) throw new Error("it is not a URL");
+  if (!["postgres:", "postgresql:"].includes(scheme)) throw new Error(`its scheme is ${quoted(scheme)}`);
+  databaseUrls(text);
+  return text;
 }
 
 /** An http or https address without path, query or credentials, as browsers write an Origin. */

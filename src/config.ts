@@ -7,6 +7,7 @@ import {
   parseBaseUrl,
   parseCidr,
   parseCredential,
+  parseDatabaseUrl,
   parseDirectory,
   parseEgressAllowance,
   parseHost,
@@ -48,6 +49,10 @@ export interface Config extends ReadFileSettings {
   readonly metrics_address: { readonly host: string; readonly port: number } | null;
   /** null: embedded storage in `data_dir`. */
   readonly database_url: string | null;
+  /** How long a start waits for the database. */
+  readonly db_wait_seconds: number;
+  /** Time for calls in flight after SIGTERM. */
+  readonly drain_seconds: number;
   readonly data_dir: string;
   /** null: the operator API answers 404. */
   readonly admin_key: string | null;
@@ -92,6 +97,10 @@ const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
 const MOST_KEPT_DAYS = 36_500;
 const SHORT_ADMIN_KEY = 16;
+/** contract 1.2 */
+const DB_WAIT_SECONDS = 60;
+const DRAIN_SECONDS = 120;
+const MOST_SECONDS = 3_600;
 /**
  * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
  * empty variable counts as unset. Throws a ConfigError for the first invalid one.
@@ -102,8 +111,8 @@ export function readConfig(env: Env): Config {
     read(
       env,
       "DATABASE_URL",
-      parseUrlWithScheme("postgres", "postgresql"),
-      "postgres://user:password@host:port/database",
+      parseDatabaseUrl,
+      "postgres://user:password@host:port/database, with several hosts separated by commas",
     ) ?? null;
   const admin_key = read(env, "PURSER_ADMIN_KEY", parseCredential, "printable ASCII without spaces") ?? null;
   const file = readFile(env);
@@ -131,6 +140,8 @@ export function readConfig(env: Env): Config {
     metrics_address:
       read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
     database_url,
+    db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
+    drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? DRAIN_SECONDS,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
     admin_key,
     keyring: readKeyring(env, database_url),
@@ -255,6 +266,10 @@ function read<Value>(env: Env, variable: string, parse: (text: string) => Value,
   } catch (error) {
     throw new ConfigError(variable, (error as Error).message, accepted);
   }
+}
+
+function readSeconds(env: Env, variable: string): number | undefined {
+  return read(env, variable, parseWhole(0, MOST_SECONDS), `a whole number of seconds from 0 to ${MOST_SECONDS}`);
 }
 
 function readFile(env: Env): ReadFileSettings {

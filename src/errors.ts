@@ -128,6 +128,8 @@ export const errors = {
   invalidJson: (detail = "The body is not valid JSON") =>
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
   invalidValue: (param: string, message: string) => invalid("invalid_value", message, param),
+  nulInPath: () =>
+    invalid("invalid_value", "The path contains a NUL character (%00). Remove it and send the request again."),
   missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
   /** Names all unknown fields, because a caller that sends a whole record back must remove several. */
   unknownFields: (params: readonly [string, ...string[]]) => {

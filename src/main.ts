@@ -2,6 +2,7 @@ import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
 import type { listen as Listen } from "./http/listen.ts";
 import { createLog } from "./platform/log.ts";
+import { NotificationsLostError } from "./platform/postgres-channels.ts";
 import { KeyringError } from "./vault/keyring.ts";
 
 /** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
@@ -93,6 +94,7 @@ function stopWithParent(stop: (signal: string) => Promise<void>): void {
 }
 
 main().catch((error: Error) => {
-  if (error instanceof KeyringError || error instanceof ConfigError) fail(2, error.message);
+  const is_setting = [KeyringError, ConfigError, NotificationsLostError].some((kind) => error instanceof kind);
+  if (is_setting) fail(2, error.message);
   fail(1, `Purser could not start: ${error.message}`);
 });

@@ -134,7 +134,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
 async function openBase(config: Config, log: Log) {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
-  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
+  const { database_url, data_dir, db_wait_seconds: wait_seconds } = config;
+  const db = await openDb({ database_url, data_dir, log, wait_seconds });
   const keys = createDataKeys({ db, keyring, log });
   const service_key = await keys
     .check()

@@ -5,6 +5,7 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { anthropicError } from "../contract/messages-error.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Log } from "../platform/log.ts";
+import { isDatabaseAway } from "../platform/sql-state.ts";
 
 const MESSAGES = "/api/v1/messages";
 /** `false` stops retries by OpenAI's clients, which otherwise repeat 409 and 5xx. */
@@ -25,7 +26,7 @@ function isForAnthropic({ req }: Context<HttpEnv>): boolean {
 export function expected(thrown: unknown): PurserError {
   if (thrown instanceof PurserError) return thrown;
   if (thrown instanceof HTTPException && thrown.status === 400) return errors.invalidJson();
-  return errors.internal(thrown);
+  return isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown);
 }
 
 /** Answers with the error's status and body. Logs internal errors, never the caller's data. */
@@ -33,7 +34,8 @@ export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): R
   const error = expected(thrown);
   const request_id = c.get("request_id");
   const { status, retry_after_s, has_acted } = error.shape;
-  if (error.code === "internal" || error.cause !== undefined) {
+  // One line for the whole outage says that the database is away (platform/outage.ts).
+  if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
     const cause = error.cause instanceof Error ? { cause: error.cause.message, stack: error.cause.stack } : {};
     log.error({ request_id, code: error.code, path: c.req.path, ...cause }, error.message);
   }

@@ -69,7 +69,7 @@ async function keep(c: Context, store: (answer: StoredAnswer) => Promise<void>, 
   const chunks: Uint8Array[] = [];
   const finish = () =>
     store({ status, headers, body: Buffer.concat(chunks) }).catch((error: Error) =>
-      log.error({ error: error.message }, "a streamed answer was not kept for its Idempotency-Key"),
+      log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"),
     );
   c.res = new Response(copying(c.res.body, chunks, finish), c.res);
 }

@@ -125,8 +125,16 @@ function createBareHttp(
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
   app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
   app.use(identify(metrics));
+  app.use(rejectNul);
   return app;
 }
+
+/** contract 2: the database stores no NUL, so no address with one exists. */
+const rejectNul: MiddlewareHandler<HttpEnv> = async (c, next) => {
+  const [path = ""] = c.req.url.split("?", 1);
+  if (path.includes("%00")) throw errors.nulInPath();
+  await next();
+};
 
 /** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {

@@ -16,10 +16,7 @@ export function withChargeMetrics(
     async settle(request) {
       const outcome = await ledger.settle(request).catch((error: Error) => {
         const { user_id, hold_id, cost_tokens } = request;
-        log.error(
-          { user_id, hold_id, cost_tokens, error: error.message },
-          "a charge could not be written; its hold will expire",
-        );
+        log.error({ user_id, hold_id, cost_tokens, error }, "a charge could not be written; its hold will expire");
         throw error;
       });
       if (outcome.status === "superseded" || outcome.replayed) return outcome;

@@ -32,14 +32,16 @@ interface Sweep {
  * it is left to the next sweep and reported by an error at the end.
  */
 export async function sweepLedger(options: Omit<Sweep, "failed">): Promise<void> {
-  const failures: string[] = [];
-  const failed: Sweep["failed"] = (what, error) => failures.push(`${what}: ${(error as Error).message}`);
+  const failures: Error[] = [];
+  const failed: Sweep["failed"] = (what, cause) =>
+    failures.push(new Error(`${what}: ${(cause as Error).message}`, { cause }));
   const sweep = { ...options, failed };
   await endDeadHolds(sweep).catch((error: unknown) => failed("dead holds", error));
   await closeExpired(sweep).catch((error: unknown) => failed("expired buckets", error));
   await tellCrossings(sweep).catch((error: unknown) => failed("crossings", error));
   if (failures.length > 0) {
-    throw new Error(`${failures.length} failed, the rest is done: ${failures.slice(0, MOST_TOLD).join("; ")}`);
+    const told = failures.slice(0, MOST_TOLD).map(({ message }) => message);
+    throw new AggregateError(failures, `${failures.length} failed, the rest is done: ${told.join("; ")}`);
   }
 }
 

@@ -38,9 +38,14 @@ export interface Tx extends Sql {
   readonly in_transaction: true;
 }
 
+/** `away`: it does not answer. `disk_full`: it rejects writes because its disk is full. */
+export type DatabaseState = "up" | "away" | "disk_full";
+
 /** The service's one database: embedded PGlite or a PostgreSQL server, one dialect. */
 export interface Db extends Sql {
   readonly kind: "embedded" | "postgres";
+  /** The last known state. It asks nothing. */
+  state(): DatabaseState;
   /**
    * Runs `work` in one transaction. Commits when `work` resolves; rolls back and rethrows when it throws.
    *

@@ -77,6 +77,7 @@ async function openLocked(directory: string, lock: DatabaseSync): Promise<Db> {
   return {
     ...sql,
     kind: "embedded",
+    state: () => "up",
     transaction: (work) => runTransaction(source, work),
     listen: (channel, heard) => once(() => thread.listen(channel, heard)),
     isListening: () => true,

@@ -31,34 +31,33 @@ function readMigrations(folder: string): Migration[] {
 }
 
 /**
- * Applies the missing migrations, each in its own transaction, then the SQL functions of this release. Adopts a database
- * of release 0.1.0 first. Rejects a database of a newer version.
+ * Applies the missing migrations, then the SQL functions of this release, in one transaction. Adopts a database of
+ * release 0.1.0 first. Rejects a database of a newer version.
+ *
+ * The lock belongs to the transaction, so it also holds behind a pooler that gives each transaction another connection.
  */
 export async function migrate(source: SqlSource, folder = FOLDER): Promise<void> {
   const connection = await source.connect();
   try {
-    await connection.query({ text: "select pg_advisory_lock($1)", values: [ADVISORY_LOCK] });
-    await connection.script(
-      "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
-    );
-    const migrations = readMigrations(folder);
-    if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
-      await adopt(
-        connection,
-        join(folder, BEFORE_BASELINE),
-        migrations.filter(({ name }) => name.startsWith(BASELINE)),
+    await inTransaction(connection, async () => {
+      await connection.query({ text: "select pg_advisory_xact_lock($1)", values: [ADVISORY_LOCK] });
+      await connection.script(
+        "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
       );
-    }
-    const applied = await readHistory(connection);
-    checkHistory(applied, migrations);
-    const missing = migrations.slice(applied.length);
-    // One transaction with the functions: functions of the release before may fail on the new tables.
-    await inTransaction(connection, "the migrations failed and changed nothing", async () => {
-      for (const migration of missing) await applyOne(connection, migration);
-      await applyDefinitions(connection);
+      const migrations = readMigrations(folder);
+      if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
+        const baseline = migrations.filter(({ name }) => name.startsWith(BASELINE));
+        await adopt(connection, join(folder, BEFORE_BASELINE), baseline);
+      }
+      const applied = await readHistory(connection);
+      checkHistory(applied, migrations);
+      // One transaction with the functions: functions of the release before may fail on the new tables.
+      await explained("the migrations failed and changed nothing", async () => {
+        for (const migration of migrations.slice(applied.length)) await applyOne(connection, migration);
+        await applyDefinitions(connection);
+      });
     });
   } finally {
-    await connection.query({ text: "select pg_advisory_unlock($1)", values: [ADVISORY_LOCK] }).catch(() => {});
     connection.release();
   }
 }
@@ -85,7 +84,7 @@ async function adopt(connection: SqlConnection, folder: string, baseline: readon
       `the database has ${applied.length} of the ${released.length} migrations of release 0.1.0, and only a complete one can be upgraded: start the last version of 0.1.0 once, stop it, then start this version again`,
     );
   }
-  await inTransaction(connection, "the upgrade from release 0.1.0 failed and changed nothing", async () => {
+  await explained("the upgrade from release 0.1.0 failed and changed nothing", async () => {
     for (const step of steps.slice(applied.length - released.length)) await connection.script(step.text);
     await connection.query({ text: "delete from schema_migration" });
     await record(connection, baseline);
@@ -121,7 +120,7 @@ async function record(connection: SqlConnection, migrations: readonly AppliedMig
   });
 }
 
-async function inTransaction(connection: SqlConnection, failure: string, work: () => Promise<void>): Promise<void> {
+async function inTransaction(connection: SqlConnection, work: () => Promise<void>): Promise<void> {
   await connection.query({ text: "begin" });
   try {
     await work();
@@ -129,6 +128,14 @@ async function inTransaction(connection: SqlConnection, failure: string, work: (
   } catch (error) {
     // Fails on a broken connection, which the server rolls back. The first error says more.
     await connection.query({ text: "rollback" }).catch(() => {});
+    throw error;
+  }
+}
+
+async function explained(failure: string, work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (error) {
     throw new Error(`${failure}: ${(error as Error).message}`, { cause: error });
   }
 }

@@ -41,6 +41,62 @@ export function isUndone(error: unknown): boolean {
   return ["40P01", "40001"].includes(codeOf(error));
 }
 
+/** disk_full */
+export function isDiskFull(error: unknown): boolean {
+  return codeOf(error) === "53100";
+}
+
+/** read_only_sql_transaction: a standby, or a primary that was replaced. */
+export function isReadOnlyServer(error: unknown): boolean {
+  return codeOf(error) === "25006";
+}
+
+/** invalid_authorization, invalid_catalog_name: waiting does not help. */
+export function isUnusable(error: unknown): boolean {
+  return (
+    /^(28|3D)/.test(codeOf(error)) || (error instanceof Error && error.cause !== undefined && isUnusable(error.cause))
+  );
+}
+
+/** transaction_rollback, query_canceled: they concern one statement. */
+const ONE_STATEMENT = /^(40|57014)/;
+
+/** A value that cannot be sent or read. */
+function isProgramError(error: unknown): boolean {
+  return error instanceof TypeError || error instanceof RangeError;
+}
+
+/** Whether the error shows that the database as a whole does not work now. */
+export function isOutage(error: unknown): boolean {
+  return !isRefusal(error) && !isProgramError(error) && !ONE_STATEMENT.test(codeOf(error));
+}
+
+/**
+ * The database could not do a statement, and the statement may be repeated. `code` is the SQLSTATE or the system's
+ * error code, if there is one.
+ */
+export class DatabaseAwayError extends Error {
+  readonly code: string | undefined;
+  constructor(cause: Error) {
+    super(cause.message, { cause });
+    this.name = "DatabaseAwayError";
+    this.code = codeOf(cause) || undefined;
+  }
+}
+
+/** Marks an error of the database adapter that is not about the statement itself. Returns other errors unchanged. */
+export function asDatabaseError(error: unknown): unknown {
+  if (isRefusal(error) || isProgramError(error) || error instanceof DatabaseAwayError) return error;
+  return new DatabaseAwayError(error as Error);
+}
+
+/** Whether the error, or a cause of it, is a database that could not do its work. */
+export function isDatabaseAway(error: unknown): boolean {
+  if (error instanceof DatabaseAwayError) return true;
+  if (error instanceof AggregateError) return error.errors.every(isDatabaseAway);
+  return error instanceof Error && error.cause !== undefined && isDatabaseAway(error.cause);
+}
+
 /** unique_violation */
 export function isUniqueViolation(error: unknown): boolean {
   return codeOf(error) === "23505";

@@ -33,9 +33,7 @@ export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) 
     if (busy.has(source.name)) return;
     const work = source
       .carryOut()
-      .catch((error: Error) =>
-        log.error({ source: source.name, error: error.message }, "a sweep failed; the next one retries"),
-      )
+      .catch((error: Error) => log.error({ source: source.name, error }, "a sweep failed; the next one retries"))
       .finally(() => busy.delete(source.name));
     busy.set(source.name, work);
   };

@@ -41,7 +41,7 @@ export function responseRoutes(deps: {
         if (asked.store === false) return;
         // The answer is paid for. A later request that refers to a lost item is told so.
         await items.keep(user_id, output).catch((error: Error) => {
-          log.warn({ request_id: c.get("request_id"), error: error.message }, "output items were not kept");
+          log.warn({ request_id: c.get("request_id"), error }, "output items were not kept");
         });
       },
     });

@@ -47,7 +47,7 @@ export function createFollowedRuns({ runs, log }: { runs: Pick<Runs, "follow" | 
   async function refresh(run_id: string): Promise<void> {
     const run = followed.get(run_id);
     if (run === undefined || run.over) return;
-    await read(run).catch((error: Error) => log.warn({ run_id, error: error.message }, "a run's events were not read"));
+    await read(run).catch((error: Error) => log.warn({ run_id, error }, "a run's events were not read"));
   }
 
   async function poll(): Promise<void> {
@@ -62,7 +62,7 @@ export function createFollowedRuns({ runs, log }: { runs: Pick<Runs, "follow" | 
         run.fingerprint = fingerprint;
       }
     } catch (error) {
-      log.warn({ error: (error as Error).message }, "changes of followed runs were not read");
+      log.warn({ error }, "changes of followed runs were not read");
     } finally {
       polling = false;
     }

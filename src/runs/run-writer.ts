@@ -35,7 +35,7 @@ export function createRetry(deps: { log: Pick<Log, "warn">; stopping: AbortSigna
         if (pause_ms === undefined || (tries > 0 && stopping.aborted)) {
           throw new DatabaseUnavailableError(message, { cause: error });
         }
-        log.warn({ error: message }, "a query of a run failed, it is retried");
+        log.warn({ error }, "a query of a run failed, it is retried");
         await delay(pause_ms, undefined, { signal: stopping }).catch(() => {});
       }
     }

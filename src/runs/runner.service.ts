@@ -81,7 +81,7 @@ export function createRunner(deps: RunnerDeps) {
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
       // The lease expires and another worker resumes the run.
-      log.error({ run_id, error: (error as Error).message }, "a run was left, it is resumed when its lease expires");
+      log.error({ run_id, error }, "a run was left, it is resumed when its lease expires");
       listener?.onEnd(null);
     }
     followers.happened(run_id);

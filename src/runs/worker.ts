@@ -58,9 +58,7 @@ export function createWorker(deps: {
     if (!draining) return;
     await runs
       .handBackOne(worker_id, lease)
-      .catch((error: Error) =>
-        log.error({ run_id: lease.run_id, error: error.message }, "a run was not handed back yet"),
-      );
+      .catch((error: Error) => log.error({ run_id: lease.run_id, error }, "a run was not handed back yet"));
   };
   const begin = (run: ClaimedRun) => {
     const { run_id, epoch } = run.lease;
@@ -100,7 +98,7 @@ export function createWorker(deps: {
     filling = claim()
       .catch((error: Error) => {
         unsure = true;
-        log.error({ error: error.message }, "no runs could be claimed");
+        log.error({ error }, "no runs could be claimed");
       })
       .finally(() => {
         filling = null;
@@ -136,10 +134,7 @@ export function createWorker(deps: {
     for (const [index, state] of states.entries()) if (state !== "running") end(leases[index]?.run_id ?? "", state);
   };
   const repeat = (work: () => Promise<void>, every_ms: number) =>
-    setInterval(
-      () => work().catch((error: Error) => log.error({ error: error.message }, "a worker's turn failed")),
-      every_ms,
-    );
+    setInterval(() => work().catch((error: Error) => log.error({ error }, "a worker's turn failed")), every_ms);
 
   return {
     /** Starts to claim runs. */
@@ -175,7 +170,7 @@ export function createWorker(deps: {
       await stopWatching();
       await runs.handBack(worker_id).catch((error: Error) => {
         // An unavailable database must not block the shutdown or the settling of calls in flight.
-        log.error({ error: error.message }, "runs were not given back; they go on when their leases are over");
+        log.error({ error }, "runs were not given back; they go on when their leases are over");
       });
       runs.endWaits();
     },

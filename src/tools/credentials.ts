@@ -200,10 +200,7 @@ export async function reflected(
     try {
       await vault.setReflected({ user_id, id: secret.id, version: secret.version, run_id });
     } catch (error) {
-      log.error(
-        { user_id, secret_id: secret.id, error: (error as Error).message },
-        "a secret that came back is in use",
-      );
+      log.error({ user_id, secret_id: secret.id, error }, "a secret that came back is in use");
       outcome = "the secret could not be taken out of use: change its value";
     }
   }

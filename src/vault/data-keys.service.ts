@@ -149,7 +149,7 @@ async function wrapChecked(kek: Kek, bytes: Uint8Array, context: string): Promis
 function unavailable(log: Log) {
   return (error: unknown): never => {
     if (!(error instanceof KekUnavailableError)) throw error;
-    log.error({ error: error.message }, "The vault cannot be used.");
+    log.error({ error }, "The vault cannot be used.");
     throw errors.vaultUnavailable();
   };
 }

@@ -174,7 +174,7 @@ describe("bad input (contract 2)", () => {
 });
 
 describe("objects that are not the caller's (contract 2: 404, never 403)", () => {
-  const strange = ["5", NOBODY, "not-a-uuid", "%00", "%2e%2e", "'%20or%201=1--", "%F0%9F%92%A9", "x".repeat(300)];
+  const strange = ["5", NOBODY, "not-a-uuid", "%2e%2e", "'%20or%201=1--", "%F0%9F%92%A9", "x".repeat(300)];
 
   it("ids of nobody, and ids that are none, are 404 to every endpoint", async () => {
     await expectNothingWritten(async () => {
@@ -183,6 +183,26 @@ describe("objects that are not the caller's (contract 2: 404, never 403)", () =>
           const ids = Object.fromEntries(Object.keys({ ...own, models: 1 }).map((name) => [name, id]));
           const answer = await send(operation, BODIES[operation.route]?.valid, ids);
           expect.soft(refusal(answer), `${operation.route} with ${id}`).toEqual([404, "not_found", null]);
+        }
+      }
+    });
+  });
+
+  it("a NUL in any parameter of a path is 400 to every endpoint, with or without a key", async () => {
+    await expectNothingWritten(async () => {
+      for (const operation of operations.filter(({ path }) => path.includes("{"))) {
+        const parameters = [...operation.path.matchAll(/\{\w+\}/g)].map(([name]) => name);
+        for (const parameter of parameters) {
+          for (const nul of ["%00", "a%00b", `${NOBODY}%00`]) {
+            const path = pathOf(operation.path.replace(parameter, nul), own);
+            const body = BODIES[operation.route]?.valid;
+            const answers = [clientOf(operation.path), service.as("none")].map((client) =>
+              client.request(operation.method, path, body),
+            );
+            for (const answer of await Promise.all(answers)) {
+              expect.soft(refusal(answer), `${operation.method} ${path}`).toEqual([400, "invalid_value", null]);
+            }
+          }
         }
       }
     });

@@ -1,0 +1,56 @@
+import { monotonicMs } from "./clock.ts";
+import type { DatabaseState } from "./db.ts";
+import type { Log } from "./log.ts";
+import { isDiskFull, isOutage } from "./sql-state.ts";
+
+const PROBE_MS = 500;
+/** An outage ends after this time without a failure, so that one that comes and goes is reported once. */
+const QUIET_MS = 1_000;
+
+/**
+ * The state of the database as this node sees it. Logs one line when the database becomes unavailable and one when it
+ * is back; failed statements are not logged. `probe` resolves when the database works again.
+ */
+export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseState): Promise<unknown> }) {
+  let state: DatabaseState = "up";
+  let since_ms = 0;
+  let failed_ms = 0;
+  let failures = 0;
+  let timer: NodeJS.Timeout | undefined;
+
+  const end = () => {
+    log.warn({ ms: Math.round(monotonicMs() - since_ms), failures }, "the database is back");
+    state = "up";
+    timer = undefined;
+  };
+  const check = async () => {
+    const works = await probe(state).then(
+      () => true,
+      () => false,
+    );
+    if (timer === undefined) return;
+    if (works && monotonicMs() - failed_ms >= QUIET_MS) end();
+    else timer = setTimeout(check, PROBE_MS).unref();
+  };
+  return {
+    state: () => state,
+    /** Counts a failed statement or connection. Errors of the statement itself are no outage. */
+    failed(error: unknown): void {
+      if (!isOutage(error)) return;
+      failed_ms = monotonicMs();
+      failures += 1;
+      const was_up = state === "up";
+      state = isDiskFull(error) ? "disk_full" : "away";
+      if (!was_up) return;
+      since_ms = failed_ms;
+      failures = 1;
+      const { code, message } = error as Error & { code?: string };
+      log.error({ state, code, reason: message }, "the database is unavailable: requests get 503 until it is back");
+      timer = setTimeout(check, PROBE_MS).unref();
+    },
+    close(): void {
+      clearTimeout(timer);
+      timer = undefined;
+    },
+  };
+}

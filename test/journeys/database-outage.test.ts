@@ -1,0 +1,183 @@
+import { randomBytes } from "node:crypto";
+import { expect, inject, test } from "vitest";
+import { createLog } from "../../src/platform/log.ts";
+import { openPostgres } from "../../src/platform/postgres.adapter.ts";
+import { BODIES } from "../support/bad-bodies.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { runSql, startPostgres } from "../support/postgres-server.ts";
+import { startProcess } from "../support/process.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+
+const storage = inject("storage");
+const onPostgres = test.skipIf(storage.kind === "embedded");
+const NOBODY = "01900000-0000-7000-8000-000000000000";
+/** They read nothing without a cookie, or before the database. */
+const WITHOUT_DATABASE = [
+  "GET /api/v1/auth/get-session",
+  "POST /api/v1/auth/sign-out",
+  "POST /api/v1/auth/sign-out-everywhere",
+  "POST /api/v1/auth/change-password",
+  "POST /api/v1/auth/delete-account",
+  "POST /api/v1/auth/sign-up/email",
+  "POST /api/v1/auth/verify-email",
+  "POST /api/v1/auth/request-password-reset",
+  "POST /api/v1/auth/reset-password",
+  "POST /api/v1/api-keys/revoke-leaked",
+  "POST /api/v1/admin/reload",
+  "PUT /api/v1/admin/clock",
+  "GET /api/v1/admin/clock",
+  "GET /api/v1/admin/plans",
+  "POST /api/v1/billing/stripe/webhook",
+];
+
+interface Line {
+  level: number;
+  msg: string;
+  state?: string;
+}
+const linesOf = (text: string): Line[] =>
+  text
+    .split("\n")
+    .filter((line) => line.startsWith("{"))
+    .map((line) => JSON.parse(line));
+
+/** A database whose server can be made to reject every connection. */
+async function createSwitchedDatabase() {
+  const database = await createTestDatabase();
+  const url = database.database_url ?? "";
+  const name = new URL(url).pathname.slice(1);
+  const admin = storage.kind === "postgres" ? storage.url : "";
+  const goAway = async () => {
+    await runSql(admin, `alter database ${name} allow_connections false`);
+    await runSql(admin, `select pg_terminate_backend(pid) from pg_stat_activity where datname = '${name}'`);
+  };
+  const comeBack = () => runSql(admin, `alter database ${name} allow_connections true`);
+  const env = {
+    PORT: "0",
+    DATABASE_URL: url,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: `k1:${randomBytes(32).toString("base64")}`,
+  };
+  return { url, env, goAway, comeBack, drop: database.drop };
+}
+
+const bearer = (key: string) => ({ Authorization: `Bearer ${key}`, "Content-Type": "application/json" });
+
+async function newKey(url: string): Promise<string> {
+  const made = await fetch(`${url}/api/v1/admin/users`, {
+    method: "POST",
+    headers: bearer(ADMIN_KEY),
+    body: JSON.stringify({ email: "user@example.com" }),
+  });
+  return (await made.json()).api_key.key;
+}
+
+/** Every documented operation below /api/v1, with a valid body and ids of no object. */
+async function operationsOf(url: string) {
+  const { paths } = await (await fetch(`${url}/openapi.json`)).json();
+  const routes = Object.entries<object>(paths).flatMap(([path, methods]) =>
+    Object.keys(methods).map((method) => [method.toUpperCase(), path] as const),
+  );
+  return routes
+    .filter(([, path]) => path.startsWith("/api/v1/"))
+    .map(([method, path]) => ({
+      route: `${method} ${path}`,
+      method,
+      path: path.replaceAll(/\{\w+\}/g, NOBODY),
+      body: BODIES[`${method} ${path}`]?.valid,
+    }));
+}
+
+onPostgres(
+  "while the database is away every route answers 503 with Retry-After, and the log has one line for it",
+  async () => {
+    const { env, goAway, comeBack, drop } = await createSwitchedDatabase();
+    const service = startProcess(env);
+    const url = await service.listening;
+    const key = await newKey(url);
+    const call = (method: string, path: string, body?: unknown) =>
+      fetch(`${url}${path}`, {
+        method,
+        headers: bearer(path.startsWith("/api/v1/admin/") ? ADMIN_KEY : key),
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+    expect((await call("GET", "/api/v1/models")).status).toBe(200);
+    const operations = await operationsOf(url);
+    expect(operations.length).toBeGreaterThan(60);
+
+    await goAway();
+    const answers = await Promise.all(
+      operations.map(async ({ route, method, path, body }) => {
+        const { status, headers } = await call(method, path, body);
+        return { route, status, retry_after: headers.get("Retry-After") };
+      }),
+    );
+    for (const { route, status, retry_after } of answers) {
+      expect.soft(status, route).not.toBe(500);
+      if (!WITHOUT_DATABASE.includes(route)) expect.soft([status, retry_after], route).toEqual([503, "1"]);
+    }
+    expect((await call("GET", "/readyz")).status).toBe(503);
+    expect((await call("GET", "/livez")).status).toBe(200);
+
+    await comeBack();
+    const warnings = () => linesOf(service.stderr()).filter(({ level }) => level >= 40);
+    const about = (text: RegExp) => warnings().filter(({ msg }) => text.test(msg));
+    await expect.poll(() => about(/database is back/).length, { timeout: 20_000 }).toBe(1);
+    await expect.poll(async () => (await call("GET", "/api/v1/models")).status).toBe(200);
+    expect(about(/the database is unavailable/)).toMatchObject([{ state: "away" }]);
+    expect(warnings().filter(({ msg }) => !/the database is (unavailable|back)|no users|PURSER_/.test(msg))).toEqual(
+      [],
+    );
+
+    service.signal("SIGTERM");
+    expect((await service.ended).code).toBe(0);
+    await drop();
+  },
+);
+
+onPostgres("a node that starts while the database is away waits for it and then serves", async () => {
+  const { env, goAway, comeBack, drop } = await createSwitchedDatabase();
+  await goAway();
+  const service = startProcess(env);
+  await expect.poll(() => service.stderr(), { timeout: 20_000 }).toContain("the database is unavailable");
+  await comeBack();
+  expect((await fetch(`${await service.listening}/readyz`)).status).toBe(200);
+  service.signal("SIGTERM");
+  expect((await service.ended).code).toBe(0);
+  await drop();
+});
+
+onPostgres("a node whose database stays away gives up after PURSER_DB_WAIT_SECONDS and says why", async () => {
+  const { env, goAway, drop } = await createSwitchedDatabase();
+  await goAway();
+  const { code, stderr } = await startProcess({ ...env, PURSER_DB_WAIT_SECONDS: "1" }).ended;
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/the database did not answer within 1 s \(PURSER_DB_WAIT_SECONDS\)/);
+  await drop();
+});
+
+/** A URL whose connections write although the server's default is to reject that. */
+const writing = (url: string) => `${url}?options=-c%20default_transaction_read_only%3Doff`;
+
+onPostgres("with several hosts, connections go to the one that accepts writes", async () => {
+  const { url, drop } = await createSwitchedDatabase();
+  const standby = await startPostgres({ settings: ["default_transaction_read_only=on"] });
+  const { host, pathname, username } = new URL(url);
+  const hosts = `127.0.0.1:1,${new URL(standby.url("postgres")).host},${host}`;
+  await runSql(writing(standby.url("postgres")), `create database ${pathname.slice(1)}`);
+  const db = await openPostgres({
+    url: `postgres://${username}@${hosts}${pathname}?target_session_attrs=read-write`,
+    log: createLog("silent"),
+  });
+  const [row] = await db.query<{ port: number }>({ text: "select inet_server_port() as port" });
+  expect(row?.port).toBe(Number(new URL(url).port));
+  let heard = "";
+  await db.listen("hosts", (payload) => {
+    heard = payload;
+  });
+  await db.notify("hosts", "hello");
+  await expect.poll(() => heard).toBe("hello");
+  await db.close();
+  await standby.stop();
+  await drop();
+});

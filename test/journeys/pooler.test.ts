@@ -1,0 +1,99 @@
+import { spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, inject, test } from "vitest";
+import { createTestDatabase } from "../support/database.ts";
+import { runSql } from "../support/postgres-server.ts";
+import { startProcess } from "../support/process.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+
+/** Debian's package installs it there. */
+const PGBOUNCER = "/usr/sbin/pgbouncer";
+const withPooler = test.skipIf(inject("storage").kind === "embedded" || !existsSync(PGBOUNCER));
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as { port: number };
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+/** PgBouncer in front of the server of `url`. */
+async function startPooler(url: string, pool_mode: "session" | "transaction") {
+  const { hostname, port, pathname, username } = new URL(url);
+  const folder = mkdtempSync(join(tmpdir(), "purser-pooler-"));
+  const listen_port = await freePort();
+  const settings = [
+    "[databases]",
+    `* = host=${hostname} port=${port} user=${username}`,
+    "[pgbouncer]",
+    "listen_addr = 127.0.0.1",
+    `listen_port = ${listen_port}`,
+    "unix_socket_dir =",
+    "auth_type = any",
+    `pool_mode = ${pool_mode}`,
+    "default_pool_size = 40",
+  ];
+  const file = join(folder, "pgbouncer.ini");
+  writeFileSync(file, settings.join("\n"));
+  chmodSync(folder, 0o755);
+  // It refuses to run as root.
+  const user = process.getuid?.() === 0 ? ["-u", "postgres"] : [];
+  const pooler = spawn(PGBOUNCER, [...user, "-q", file], { stdio: "ignore" });
+  const ended = new Promise((resolve) => pooler.once("exit", resolve));
+  const pooled = `postgres://${username}@127.0.0.1:${listen_port}${pathname}`;
+  await expect
+    .poll(() =>
+      runSql(pooled, "select 1").then(
+        () => true,
+        () => false,
+      ),
+    )
+    .toBe(true);
+  const stop = async () => {
+    pooler.kill("SIGKILL");
+    await ended;
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return { url: pooled, stop };
+}
+
+const envOf = (url: string) => ({
+  PORT: "0",
+  DATABASE_URL: url,
+  PURSER_ADMIN_KEY: ADMIN_KEY,
+  PURSER_KEK: `k1:${randomBytes(32).toString("base64")}`,
+});
+
+withPooler("a start through PgBouncer in transaction mode is refused with the reason", async () => {
+  const database = await createTestDatabase();
+  const pooler = await startPooler(database.database_url ?? "", "transaction");
+  const { code, stdout, stderr } = await startProcess(envOf(pooler.url)).ended;
+  expect([code, stdout]).toEqual([2, ""]);
+  expect(stderr.trim().split("\n").at(-1)).toMatch(/^DATABASE_URL: a notification \(NOTIFY\).*pool_mode = session/);
+  await pooler.stop();
+  await database.drop();
+});
+
+withPooler("through PgBouncer in session mode the service starts, and hears of a revoked key", async () => {
+  const database = await createTestDatabase();
+  const pooler = await startPooler(database.database_url ?? "", "session");
+  const service = startProcess(envOf(pooler.url));
+  const url = await service.listening;
+  const headers = (key: string) => ({ Authorization: `Bearer ${key}`, "Content-Type": "application/json" });
+  const body = JSON.stringify({ email: "user@example.com" });
+  const made = await fetch(`${url}/api/v1/admin/users`, { method: "POST", headers: headers(ADMIN_KEY), body });
+  const { user, api_key } = await made.json();
+  const status = async () => (await fetch(`${url}/api/v1/models`, { headers: headers(api_key.key) })).status;
+  expect(await status()).toBe(200);
+  await fetch(`${url}/api/v1/admin/users/${user.id}/suspend`, { method: "POST", headers: headers(ADMIN_KEY) });
+  await expect.poll(status, { timeout: 2_000 }).toBe(403);
+  service.signal("SIGTERM");
+  expect((await service.ended).code).toBe(0);
+  await pooler.stop();
+  await database.drop();
+});
