@@ -3,6 +3,7 @@ import { isListedHost } from "../hosts.ts";
 import { addressSchema, authSchema, maxCalls, requireList, type SecretBinding, type ToolContract } from "./fields.ts";
 
 const MAX_CALLS = 20;
+const MAX_TIMEOUT_SECONDS = 600;
 
 const serverSchema = z.strictObject({
   name: z
@@ -25,6 +26,9 @@ const serverSchema = z.strictObject({
     .enum(["none", "any"])
     .optional()
     .openapi({ description: "`none`: its tools only read. Default any: refused once outside content is in the run" }),
+  timeout_seconds: z.number().int().min(1).max(MAX_TIMEOUT_SECONDS).optional().openapi({
+    description: "for one call, from its start or from the last progress that the server reports; default 60",
+  }),
 });
 
 const settings = z
