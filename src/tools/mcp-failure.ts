@@ -34,7 +34,7 @@ export async function failedOperation(
     server: McpServer;
     asked: Asked;
     credentials: readonly OpenedCredential[];
-    operation: Pick<Operation, "failure" | "status">;
+    operation: Operation;
   },
   deps: CredentialsDeps,
 ): Promise<ToolResult> {
@@ -53,7 +53,7 @@ export async function failedOperation(
 
 function reasonOf(
   error: ClientError,
-  { server, asked, operation }: { server: McpServer; asked: Asked; operation: Pick<Operation, "status"> },
+  { server, asked, operation }: { server: McpServer; asked: Asked; operation: Operation },
 ): string {
   const status = operation.status();
   if (status === 401) return unauthorized(server);
@@ -68,7 +68,7 @@ function reasonOf(
   if (/protocol version/i.test(error.message) || error.code === -32_022) {
     return "it speaks no version of the protocol that Purser knows (2024-10-07 to 2026-07-28)";
   }
-  if (error.code === "CLIENT_HTTP_UNEXPECTED_CONTENT") {
+  if (status === null && operation.isPage()) {
     return "it answers with something other than JSON or an event stream; its url may be that of a web page";
   }
   if (status !== null) return `it answers with the status ${status}`;

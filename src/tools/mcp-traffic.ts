@@ -31,6 +31,8 @@ export interface Operation {
   readonly broken: Promise<never>;
   /** The status of the last answer; null if it was a success. */
   status(): number | null;
+  /** Whether the last answer was neither JSON nor a stream. */
+  isPage(): boolean;
   /** Closes the operation's streams. */
   end(): void;
 }
@@ -51,6 +53,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
       const answer = await send(outbound, { url, input, init, turn });
       if (answer === null) return new Response(null, { status: 405 });
       turn.status = answer.status < 400 ? null : answer.status;
+      turn.is_page = answer.body.length > 0 && !answer.content_type.toLowerCase().includes("json");
       return asResponse(answer, turn);
     } catch (error) {
       throw turn.failed(error);
@@ -68,6 +71,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
         failure: () => turn.failure,
         broken: turn.broken.promise,
         status: () => turn.status,
+        isPage: () => turn.is_page,
         end() {
           for (const close of turn.streams) close();
           setTimeout(() => turn.abort.abort(), LINGER_MS).unref();
@@ -94,6 +98,7 @@ interface Turn {
   sent: number;
   received: number;
   status: number | null;
+  is_page: boolean;
   failure: unknown;
   /** Notes a failure, and returns it in the server's terms. */
   failed(error: unknown): unknown;
@@ -106,7 +111,7 @@ function newTurn({ credentials, max_bytes }: Allotment): Turn {
     credentials,
     broken,
     ...{ abort: new AbortController(), streams: new Set(), left_bytes: max_bytes },
-    ...{ sent: 0, received: 0, status: null, failure: null },
+    ...{ sent: 0, received: 0, status: null, is_page: false, failure: null },
     failed(thrown) {
       const is_large = thrown instanceof OutboundError && thrown.code === "too_large";
       const error = is_large

@@ -7,7 +7,7 @@ import { raceAbort } from "../platform/race-abort.ts";
 import { leakIn } from "./credentials.ts";
 import { isServersError } from "./mcp-failure.ts";
 import { type ArgumentHeader, argumentHeaders, headersOf } from "./mcp-headers.ts";
-import { isMcpName, mcpToolName, serverOf } from "./mcp-names.ts";
+import { effectsOf, isMcpName, mcpToolName, serverOf } from "./mcp-names.ts";
 import { type CallAnswer, callAnswerSchema, resultOf } from "./mcp-result.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
 import { type Asked, createMcpSessions, type McpAccess } from "./mcp-session.ts";
@@ -55,7 +55,8 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
   owns: isMcpName,
   effect({ name }, settings) {
     if (!settings?.enabled) return "unknown";
-    return serverOf(settings, name)?.effects === "none" ? "none" : "unknown";
+    const server = serverOf(settings, name);
+    return server !== undefined && effectsOf(server, name) === "none" ? "none" : "unknown";
   },
   create: createMcpTools,
 };
@@ -126,10 +127,10 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
     async call(given, call, settings) {
       const server = serverOf(settings, call.name);
       if (server === undefined) return unknownTool(call.name);
-      if (call.taint.tainted && server.effects !== "none") {
+      if (call.taint.tainted && effectsOf(server, call.name) !== "none") {
         return failedCall(
           "egress_refused",
-          `after outside content was read, only servers that the owner says have no effects are called; ${server.name} is not one`,
+          `this run has read outside content, such as an earlier tool's answer, and that content could have asked for this call. So ${call.name} is blocked: its effects are "any". If it only reads data, its owner can set effects (or tool_effects for this tool) of the server ${server.name} to "none"`,
         );
       }
       const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
