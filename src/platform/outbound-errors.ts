@@ -15,6 +15,8 @@ export type OutboundCode =
   | "secret_reflected"
   /** The answer could not be searched for secrets within the limits. It is discarded. */
   | "unsearched"
+  /** The answer is within the client's limits and exceeds one of the caller's. */
+  | "limit_exceeded"
   | "aborted";
 
 /**

@@ -13,6 +13,8 @@ import { monotonicMs } from "./clock.ts";
 import { type Credential, withCredentials } from "./credentials.ts";
 import { ACCEPT_ENCODING, readBody } from "./outbound-body.ts";
 import { OutboundError } from "./outbound-errors.ts";
+import { eventsOf, isEventStream } from "./outbound-events.ts";
+import { assertSendable, flattened, lowerCased } from "./outbound-headers.ts";
 import { raceAbort } from "./race-abort.ts";
 import { createResolver, type Resolve } from "./resolver.ts";
 import { isScrubbed } from "./scrub.ts";
@@ -59,12 +61,23 @@ export interface OutboundResponse {
   readonly withheld: boolean;
 }
 
+/** An answer whose events are read as they come. */
+export interface OutboundStream extends OutboundResponse {
+  /**
+   * The events of a `text/event-stream`, searched for secrets one by one; null for every other answer, which is read
+   * whole. The caller must read to the end or leave the loop. Errors: OutboundError.
+   */
+  readonly events: AsyncGenerator<Buffer, void> | null;
+}
+
 /** The only client for destinations that a user or a model may name. */
 export interface Outbound {
   /**
    * Errors: OutboundError; its `code` is the reason. `egress_refused` means that nothing was sent to that destination.
    */
   request(request: OutboundRequest): Promise<OutboundResponse>;
+  /** The same, for an answer that may be a stream of events. `timeout_ms` and `signal` also end the stream. */
+  stream(request: OutboundRequest): Promise<OutboundStream>;
   /** Whether a secret may be sent to `url`: over https, or to a host that the operator allowed by name. */
   isConfidential(url: URL): boolean;
   /** The names of the secrets in the bytes. null: the search exceeded its limits, and the bytes must be discarded. */
@@ -87,12 +100,6 @@ const AHEAD_MS = 5_000;
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /** Matches a space or an ASCII control character. */
 const SPACE_OR_CONTROL = /[^!-~\u0080-\u{10ffff}]/u;
-const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
-const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
-/** Headers that set a request's destination and length. Only this client writes them, to prevent request smuggling. */
-const OWN_HEADERS =
-  /^(host|connection|content-length|transfer-encoding|accept-encoding|te|trailer|upgrade|keep-alive|expect|proxy-.*)$/i;
-
 /**
  * Creates the guarded client. It uses no proxy from the environment, because undici's Client does not support that.
  * @param options.allow entries of PURSER_EGRESS_ALLOW. A wrong entry throws an Error that names it.
@@ -163,39 +170,61 @@ export function createOutbound(options: {
       }
       return null;
     },
-    async request(request) {
-      const timer = AbortSignal.timeout(request.timeout_ms);
-      const signal = request.signal === undefined ? timer : AbortSignal.any([timer, request.signal]);
-      const { max_bytes, permits = () => true, credentials = [] } = request;
-      let hop = firstHop(request);
-      const { origin } = hop.url;
-      let is_home = true;
-      for (let hops = 0; ; hops++) {
-        if (!permits(hop.url))
-          throw new OutboundError("egress_refused", "the host is not one that may be reached", at(hop.url));
-        // After a redirect to another origin, a redirect back does not count as the first origin.
-        is_home &&= hop.url.origin === origin;
-        const carried = is_home ? credentials.filter((each) => each.isFor(hop.url, hop.method)) : [];
-        if (carried.length > 0 && !isConfidential(hop.url)) {
-          throw new OutboundError("egress_refused", "secrets are sent over https only", at(hop.url));
-        }
-        const sent = { ...hop, ...withCredentials(hop, carried) };
-        const addresses = await checkedAddresses(hop.url, { allowance, resolve: resolveOnce, signal });
-        const answer = await send(sent, addresses, { signal, max_bytes });
-        if (carried.some(({ value }) => !isScrubbed(value))) {
-          return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true };
-        }
-        // Also searches for secrets of earlier hops: a host that got one may have told the host that answers now.
-        await refuseReflection(answer, credentials, { url: hop.url, signal });
-        const next = redirectTarget(hop, answer);
-        if (next === null) return { ...answer, final_url: hop.url.href, hops, withheld: false };
-        if (hops === request.max_redirects) {
-          throw new OutboundError("too_many_redirects", `more than ${hops} redirects`, at(hop.url, answer.status));
-        }
-        hop = next;
-      }
-    },
+    request: (request) => follow(request, false),
+    stream: (request) => follow(request, true),
   };
+
+  async function follow(request: OutboundRequest, streamed: boolean): Promise<OutboundStream> {
+    const timer = AbortSignal.timeout(request.timeout_ms);
+    const signal = request.signal === undefined ? timer : AbortSignal.any([timer, request.signal]);
+    const { max_bytes, permits = () => true, credentials = [] } = request;
+    let hop = firstHop(request);
+    const { origin } = hop.url;
+    let is_home = true;
+    for (let hops = 0; ; hops++) {
+      if (!permits(hop.url))
+        throw new OutboundError("egress_refused", "the host is not one that may be reached", at(hop.url));
+      // After a redirect to another origin, a redirect back does not count as the first origin.
+      is_home &&= hop.url.origin === origin;
+      const carried = is_home ? credentials.filter((each) => each.isFor(hop.url, hop.method)) : [];
+      if (carried.length > 0 && !isConfidential(hop.url)) {
+        throw new OutboundError("egress_refused", "secrets are sent over https only", at(hop.url));
+      }
+      const sent = { ...hop, ...withCredentials(hop, carried) };
+      const addresses = await checkedAddresses(hop.url, { allowance, resolve: resolveOnce, signal });
+      const { events, leave, ...answer } = await send(sent, addresses, { signal, max_bytes, streamed });
+      if (carried.some(({ value }) => !isScrubbed(value))) {
+        leave();
+        return { ...answer, ...NOTHING, final_url: hop.url.href, hops, withheld: true, events: null };
+      }
+      // Also searches for secrets of earlier hops: a host that got one may have told the host that answers now.
+      const place = { url: hop.url, signal };
+      await refuseReflection(answer, credentials, place).catch((error: unknown) => {
+        leave();
+        throw error;
+      });
+      const next = redirectTarget(hop, answer);
+      if (next === null) {
+        const searched = events === null ? null : searchedEvents(events, credentials, place);
+        return { ...answer, final_url: hop.url.href, hops, withheld: false, events: searched };
+      }
+      if (hops === request.max_redirects) {
+        throw new OutboundError("too_many_redirects", `more than ${hops} redirects`, at(hop.url, answer.status));
+      }
+      hop = next;
+    }
+  }
+  /** Yields each event once it has been searched. */
+  async function* searchedEvents(
+    events: AsyncGenerator<Buffer, void>,
+    credentials: readonly Credential[],
+    place: { url: URL; signal: AbortSignal },
+  ): AsyncGenerator<Buffer, void> {
+    for await (const body of events) {
+      await refuseReflection({ status: 200, headers: {}, content_type: "", body }, credentials, place);
+      yield body;
+    }
+  }
 }
 
 /** Replaces headers and body of an answer that may hold a secret too short to search for. */
@@ -204,12 +233,7 @@ const NOTHING = { headers: {}, content_type: "", body: Buffer.alloc(0) } as cons
 function firstHop({ url, method, headers, body }: OutboundRequest): Hop {
   if (!METHODS.has(method))
     throw new OutboundError("invalid_request", `the method is not one of ${[...METHODS].join(", ")}`);
-  for (const [name, value] of Object.entries(headers)) {
-    if (!HEADER_NAME.test(name) || !HEADER_VALUE.test(value) || OWN_HEADERS.test(name)) {
-      // The value stays out of the message: it may be a credential.
-      throw new OutboundError("invalid_request", `the header ${JSON.stringify(name)} cannot be sent`);
-    }
-  }
+  assertSendable(headers);
   return { url: destination(url), method, headers, body };
 }
 
@@ -263,16 +287,20 @@ async function resolved(url: URL, resolve: Resolve, signal: AbortSignal): Promis
 
 type Answer = Omit<OutboundResponse, "final_url" | "hops" | "withheld">;
 
-/** Sends one hop over a new connection, to `addresses` only. */
+/** Sends one hop over a new connection, to `addresses` only. With `streamed`, the events keep the connection. */
 async function send(
   hop: Hop,
   addresses: readonly string[],
-  { signal, max_bytes }: { signal: AbortSignal; max_bytes: number },
-): Promise<Answer> {
+  { signal, max_bytes, streamed }: { signal: AbortSignal; max_bytes: number; streamed: boolean },
+): Promise<Answer & Pick<OutboundStream, "events"> & { leave(): void }> {
   // Set explicitly: NODE_TLS_REJECT_UNAUTHORIZED, set for another purpose, must not send secrets to unverified hosts.
   const connect = { lookup: pinned(addresses), rejectUnauthorized: true };
-  const client = new Client(hop.url.origin, { allowH2: false, pipelining: 0, connect });
+  // `signal` ends a request in time, so a stream needs no timeouts of its own.
+  const timeouts = streamed ? { headersTimeout: 0, bodyTimeout: 0 } : {};
+  const client = new Client(hop.url.origin, { allowH2: false, pipelining: 0, connect, ...timeouts });
+  const leave = () => void client.destroy().catch(() => {});
   let status: number | null = null;
+  let events: OutboundStream["events"] = null;
   try {
     const response = await client.request({
       path: hop.url.pathname + hop.url.search,
@@ -281,7 +309,8 @@ async function send(
         "user-agent": "Purser",
         accept: "*/*",
         ...lowerCased(hop.headers),
-        "accept-encoding": ACCEPT_ENCODING,
+        // A compressed stream could not be split into events.
+        "accept-encoding": streamed ? "identity" : ACCEPT_ENCODING,
       },
       body: hop.body ?? null,
       signal,
@@ -289,16 +318,22 @@ async function send(
     status = response.statusCode;
     const headers = flattened(response.headers);
     const limit = { max_bytes, host: hop.url.host, status };
-    const unread = isRedirect(status, headers) || hop.method === "HEAD";
+    if (streamed && isEventStream(headers)) {
+      events = eventsOf(response.body.on("error", leave), limit, {
+        leave,
+        broken: () => ended(signal, hop.url) ?? new OutboundError("bad_response", "the answer broke off", limit),
+      });
+    }
+    const unread = events !== null || isRedirect(status, headers) || hop.method === "HEAD";
     const body = unread ? Buffer.alloc(0) : await readBody(response.body, headers["content-encoding"] ?? "", limit);
-    return { status, headers, content_type: headers["content-type"] ?? "", body };
+    return { status, headers, content_type: headers["content-type"] ?? "", body, events, leave };
   } catch (error) {
     if (error instanceof OutboundError) throw error;
     const code = status === null ? "connect_failed" : "bad_response";
     const message = status === null ? "the host could not be reached" : "the answer broke off";
     throw ended(signal, hop.url) ?? new OutboundError(code, message, at(hop.url, status));
   } finally {
-    client.destroy().catch(() => {});
+    if (events === null) leave();
   }
 }
 
@@ -310,18 +345,6 @@ function pinned(addresses: readonly string[]): LookupFunction {
     if (options.all || first === undefined) done(null, answers);
     else done(null, first.address, first.family);
   };
-}
-
-function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
-}
-
-function flattened(headers: Record<string, string | string[] | undefined>): Record<string, string> {
-  const flat: Record<string, string> = Object.create(null);
-  for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined) flat[name] = typeof value === "string" ? value : value.join(", ");
-  }
-  return flat;
 }
 
 function isRedirect(status: number, headers: Readonly<Record<string, string>>): boolean {

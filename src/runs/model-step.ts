@@ -113,7 +113,8 @@ export function createModelStep(deps: EngineDeps) {
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
-    const messages = transcript(config, input, steps);
+    const known = models.find((config.auto_route ? model_id : config.model_id) ?? "");
+    const messages = transcript(config, input, steps, { vision: known?.supports.vision === true });
     const request: ChatRequest = { model, messages, ...settingsOf(config.model_settings) };
     const with_tools = { ...request, ...offeredTools(work, definitions) };
     return {

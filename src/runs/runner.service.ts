@@ -83,6 +83,8 @@ export function createRunner(deps: RunnerDeps) {
       // The lease expires and another worker resumes the run.
       log.error({ run_id, error }, "a run was left, it is resumed when its lease expires");
       listener?.onEnd(null);
+    } finally {
+      void deps.tools.endRun(run_id);
     }
     followers.happened(run_id);
   }

@@ -36,8 +36,9 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         signal: work.signal,
         until_ms: work.until_ms,
       });
-      const { status, result, error = null, safety, links } = answer;
-      const finish = { status, result, error, safety, internal: { links } };
+      const { status, result, error = null, safety, links, pictures = [] } = answer;
+      const internal = pictures.length === 0 ? { links } : { links, pictures };
+      const finish = { status, result, error, safety, internal };
       if (!(await runs.finishStep(run.lease, { index: step.index, ...finish }))) return "lost";
       steps[step.index] = { ...step, ...finish };
       return null;

@@ -28,3 +28,12 @@ export function serverOf({ servers = [] }: McpSettings, name: string): McpServer
   const server = name.slice(0, Math.max(0, name.indexOf(BETWEEN)));
   return servers.find((each) => each.name === server);
 }
+
+/** The effects of the tool that a call names, as the owner set them. The server's own claims do not count. */
+export function effectsOf(
+  { name: server, effects = "any", tool_effects = {} }: McpServer,
+  call: string,
+): "none" | "any" {
+  const [, of_tool] = Object.entries(tool_effects).find(([tool]) => mcpToolName(server, tool) === call) ?? [];
+  return of_tool ?? effects;
+}

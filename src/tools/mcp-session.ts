@@ -1,164 +1,192 @@
-import type { Client } from "@modelcontextprotocol/client";
+import type { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { mcp } from "../contract/tools/mcp.ts";
 import type { McpServer } from "../contract/tools.ts";
-import type { Outbound, OutboundResponse } from "../platform/outbound.ts";
-import { OutboundError } from "../platform/outbound-errors.ts";
-import {
-  type Binding,
-  type CredentialsDeps,
-  type OpenedCredential,
-  openCredentials,
-  reflected,
-} from "./credentials.ts";
-import { oddityOf } from "./mcp-answer.ts";
-import { failedCall, type RunRef, type ToolResult } from "./tools.types.ts";
+import type { Outbound } from "../platform/outbound.ts";
+import { raceAbort } from "../platform/race-abort.ts";
+import { type Binding, type CredentialsDeps, type OpenedCredential, openCredentials } from "./credentials.ts";
+import { failedOperation, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
+import { createTraffic, isReflection } from "./mcp-traffic.ts";
+import type { RunRef, ToolResult } from "./tools.types.ts";
 
-/** Limits of one message and its answer. A server's stream is read to its end before any of it is used. */
-const LIMITS = { timeout_ms: 60_000, max_redirects: 3 } as const;
 const CLIENT = { name: "purser", version: "1" };
-/**
- * Limit of one session, whose own work takes at most a dozen messages. Each request from the server, such as a ping,
- * costs one more message, and one answer of a server has room for a hundred thousand pings.
- */
-const MAX_MESSAGES = 50;
-/**
- * The methods that the protocol sends with. It also listens with GET; `send` skips that, as no code reads such events.
- */
-const METHODS: NonNullable<Binding["methods"]> = ["POST", "DELETE"];
-/** Answers without a body (Fetch standard, "null body status"), and 202, with which servers accept a notification. */
-const BODILESS = new Set([202, 204, 205, 304]);
+/** Time to end a session at its server, and to ask which version it speaks. */
+const CLOSE_MS = 3_000;
+const CLOSE_BYTES = 65_536;
+/** Waits between two attempts to resume a stream. A server may ask for another wait. */
+const RECONNECTION = {
+  initialReconnectionDelay: 500,
+  maxReconnectionDelay: 5_000,
+  reconnectionDelayGrowFactor: 2,
+  maxRetries: 3,
+};
+/** The methods that the protocol sends with. GET resumes a stream that broke off. */
+const METHODS: NonNullable<Binding["methods"]> = ["GET", "POST", "DELETE"];
 
 export interface McpDeps extends CredentialsDeps {
   outbound: Outbound;
 }
 
-export interface McpSession {
+/** What one listing or call works with. */
+export interface McpAccess {
   readonly client: Client;
   readonly credentials: readonly OpenedCredential[];
 }
 
-/**
- * Opens a session with an MCP server over streamable HTTP, only for `work`. Outbound sends every message, only to the
- * server's own origin. Failures are returned as a failed step; only an abort of `signal` throws.
- * @param max_bytes limit for all answers of the session together.
- */
-export async function withMcpServer<T>(
-  server: McpServer,
-  { run, signal, max_bytes }: { run: RunRef; signal: AbortSignal; max_bytes: number },
-  deps: McpDeps,
-  work: (session: McpSession) => Promise<T>,
-): Promise<T | ToolResult> {
-  const url = new URL(server.url);
-  const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
-  const credentials = await openCredentials(bindings, { url, method: "POST", tool: mcp.name, run, signal }, deps);
-  if (!Array.isArray(credentials)) return credentials;
-  let failure: unknown = null;
-  let messages = 0;
-  let left_bytes = max_bytes;
-  const guarded = async (input: string | URL, init: RequestInit = {}): Promise<Response> => {
+/** One operation: a listing or a call. */
+export interface Asked {
+  readonly run: RunRef;
+  readonly signal: AbortSignal;
+  /** How long the server may take to answer the handshake. */
+  readonly timeout_ms: number;
+  /** Limit for all answers of the operation together. */
+  readonly max_bytes: number;
+}
+
+/** A connection as the MCP project's client keeps it, with or without a session at the server. */
+interface Connection {
+  readonly traffic: ReturnType<typeof createTraffic>;
+  client: Client;
+  transport: StreamableHTTPClientTransport;
+  is_open: boolean;
+}
+
+/** A run's use of one server. Operations take turns. */
+interface Session {
+  /** Ends with the latest operation. Never rejects. */
+  turn: Promise<void>;
+  connection: Connection | null;
+  credentials: readonly OpenedCredential[];
+}
+
+/** The sessions with MCP servers over streamable HTTP: one for each run and server, closed at the run's end. */
+export function createMcpSessions(deps: McpDeps) {
+  const sessions = new Map<string, Session>();
+
+  /**
+   * Does `work` in the run's session with the server. Failures are returned as a failed step, and end the session; only
+   * an abort of `signal` throws.
+   */
+  async function use<T>(server: McpServer, asked: Asked, work: Work<T>): Promise<T | ToolResult> {
+    const key = `${asked.run.run_id} ${JSON.stringify(server)}`;
+    const session = sessions.get(key) ?? { turn: Promise.resolve(), connection: null, credentials: [] };
+    sessions.set(key, session);
+    const before = session.turn;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    session.turn = promise;
     try {
-      messages += 1;
-      if (messages > MAX_MESSAGES) throw askedTooMuch();
-      const answer = await send(deps.outbound, { url, input, init, credentials, signal, max_bytes: left_bytes });
-      left_bytes -= answer?.body.length ?? 0;
-      return answer === null ? new Response(null, { status: 405 }) : asResponse(answer);
-    } catch (error) {
-      // A later failure must not hide a reflected secret.
-      if (!isReflection(failure)) failure = isTooLarge(error) ? answeredTooMuch(max_bytes) : error;
-      // Without the close, pending requests would wait until their timeout.
-      if (messages > MAX_MESSAGES) client.close().catch(() => {});
-      throw error;
+      await raceAbort(before, asked.signal);
+      return await operate(session, { server, asked, work });
+    } finally {
+      resolve();
     }
-  };
-  // Loaded on first use: it costs 36 MB and a tenth of a second, and not every node has agents that use MCP.
-  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
-  const client = new Client(CLIENT, { capabilities: {} });
-  const transport = new StreamableHTTPClientTransport(url, { fetch: guarded, redirectPolicy: "follow" });
-  try {
-    await client.connect(transport, { timeout: LIMITS.timeout_ms, signal });
-    const result = await work({ client, credentials });
-    await transport.terminateSession().catch(() => {});
-    return isReflection(failure) ? await failed(failure, { server, credentials, run }, deps) : result;
-  } catch (error) {
-    signal.throwIfAborted();
-    return await failed(failure ?? error, { server, credentials, run }, deps);
-  } finally {
-    await client.close().catch(() => {});
   }
+
+  async function operate<T>(session: Session, given: Given<T>): Promise<T | ToolResult> {
+    const { server, asked, work } = given;
+    const { run, signal, max_bytes } = asked;
+    const url = new URL(server.url);
+    const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
+    // Opened for each operation: a secret may have been changed or taken out of use meanwhile.
+    const credentials = await openCredentials(bindings, { url, method: "POST", tool: mcp.name, run, signal }, deps);
+    if (!Array.isArray(credentials)) return credentials;
+    session.credentials = credentials;
+    session.connection ??= await newConnection(deps.outbound, url);
+    const { connection } = session;
+    const { client, transport, traffic, is_open } = connection;
+    const operation = traffic.begin({ credentials, max_bytes });
+    const done = async () => {
+      if (!is_open) await client.connect(transport, { timeout: asked.timeout_ms, signal });
+      connection.is_open = true;
+      return await work({ client, credentials });
+    };
+    try {
+      // The client does not watch the signal while it asks for the version.
+      const result = await raceAbort(Promise.race([done(), operation.broken]), signal);
+      if (!isReflection(operation.failure())) return result;
+      throw operation.failure();
+    } catch (error) {
+      drop(session);
+      signal.throwIfAborted();
+      // The server no longer knows the session, so it has not carried out the message.
+      if (is_open && isSessionLost(error)) return await operate(session, given);
+      return await failedOperation(error, { server, asked, credentials, operation }, deps);
+    } finally {
+      operation.end();
+    }
+  }
+
+  /** Ends the session at its server. The next operation begins a new one. */
+  function drop(session: Session): Promise<void> {
+    const { connection, credentials } = session;
+    session.connection = null;
+    return connection === null ? Promise.resolve() : close(connection, credentials);
+  }
+
+  return {
+    use,
+    /** Ends the sessions of a run. Resolves when their servers know, or after some seconds. */
+    async endRun(run_id: string): Promise<void> {
+      const ended = [...sessions].filter(([key]) => key.startsWith(`${run_id} `));
+      for (const [key] of ended) sessions.delete(key);
+      await Promise.all(ended.map(([, session]) => session.turn.then(() => drop(session))));
+    },
+  };
 }
 
-/** The failed step of a session that broke off. It does not repeat the server's own error text. */
-async function failed(
-  error: unknown,
-  { server, credentials, run }: { server: McpServer; credentials: readonly OpenedCredential[]; run: RunRef },
-  deps: McpDeps,
-): Promise<ToolResult> {
-  if (isReflection(error)) return await reflected(error.secrets, { credentials, run }, deps);
-  const why = error instanceof OutboundError ? error.message : "it does not answer as an MCP server does";
-  const is_refused = error instanceof OutboundError && error.code === "egress_refused";
-  return failedCall(
-    is_refused ? "egress_refused" : "mcp_failed",
-    `the MCP server ${server.name} could not be used: ${why}`,
-  );
-}
-
-function askedTooMuch(): OutboundError {
-  return new OutboundError(
-    "bad_response",
-    `it asks back so much that a session takes more than ${MAX_MESSAGES} messages`,
-  );
-}
-
-function answeredTooMuch(max_bytes: number): OutboundError {
-  return new OutboundError("too_large", `its answers are larger than ${max_bytes} bytes`);
-}
-
-function isTooLarge(error: unknown): boolean {
-  return error instanceof OutboundError && error.code === "too_large";
-}
-
-function isReflection(error: unknown): error is OutboundError {
-  return error instanceof OutboundError && error.code === "secret_reflected";
+type Work<T> = (access: McpAccess) => Promise<T>;
+interface Given<T> {
+  readonly server: McpServer;
+  readonly asked: Asked;
+  readonly work: Work<T>;
 }
 
 function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
   return { ...auth, hosts: auth.hosts ?? [url.host], methods: auth.methods ?? METHODS };
 }
 
-/** The server's answer to one message, checked but not parsed; null for a GET, which is not sent. */
-async function send(
-  outbound: Outbound,
-  message: {
-    url: URL;
-    input: string | URL;
-    init: RequestInit;
-    credentials: readonly OpenedCredential[];
-    signal: AbortSignal;
-    max_bytes: number;
-  },
-): Promise<OutboundResponse | null> {
-  const { url, input, init, credentials, signal, max_bytes } = message;
-  const method = init.method ?? "GET";
-  if (method === "GET") return null;
-  const answer = await outbound.request({
-    url: String(input),
-    method,
-    headers: Object.fromEntries(new Headers(init.headers)),
-    body: typeof init.body === "string" ? init.body : undefined,
-    permits: (to) => to.origin === url.origin,
-    credentials,
-    signal: init.signal == null ? signal : AbortSignal.any([signal, init.signal]),
-    max_bytes,
-    ...LIMITS,
+/** A client that speaks the newest version that its server knows. It declares no abilities: a run has no person to ask. */
+async function newConnection(outbound: Outbound, url: URL): Promise<Connection> {
+  // Loaded on first use: it costs 36 MB and a tenth of a second, and not every node has agents that use MCP.
+  const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
+  const traffic = createTraffic(outbound, url);
+  const client = new Client(CLIENT, { capabilities: {}, versionNegotiation: { mode: "auto" } });
+  const transport = new StreamableHTTPClientTransport(url, {
+    fetch: traffic.fetch,
+    redirectPolicy: "follow",
+    reconnectionOptions: RECONNECTION,
   });
-  const oddity = await oddityOf(answer.body, answer.content_type);
-  if (oddity !== null) throw new OutboundError("bad_response", oddity);
-  return answer;
+  answerEndedStreams(transport);
+  return { traffic, client, transport, is_open: false };
 }
 
-function asResponse({ status, headers, content_type, body }: OutboundResponse): Response {
-  const shown = new Headers({ "content-type": content_type });
-  const session = headers["mcp-session-id"];
-  if (session !== undefined) shown.set("mcp-session-id", session);
-  return new Response(BODILESS.has(status) ? null : new Uint8Array(body), { status, headers: shown });
+/** The client waits for its timeout when a stream ends without the answer. This gives it an error as the answer. */
+function answerEndedStreams(transport: StreamableHTTPClientTransport): void {
+  const send = transport.send.bind(transport);
+  transport.send = (message, options) => {
+    const id = !Array.isArray(message) && "method" in message && "id" in message ? message.id : undefined;
+    if (id === undefined) return send(message, options);
+    const onRequestStreamEnd = () => {
+      options?.onRequestStreamEnd?.();
+      transport.onmessage?.({ jsonrpc: "2.0", id, error: { code: STREAM_ENDED, message: "the stream ended" } });
+    };
+    return send(message, { ...options, onRequestStreamEnd });
+  };
+}
+
+/** Ends the session at its server, after a cancellation that is still being sent. */
+async function close(
+  { client, transport, traffic }: Connection,
+  credentials: readonly OpenedCredential[],
+): Promise<void> {
+  await traffic.settled();
+  if (transport.sessionId !== undefined) {
+    const operation = traffic.begin({ credentials, max_bytes: CLOSE_BYTES });
+    await Promise.race([transport.terminateSession(), operation.broken, timeout(CLOSE_MS)]).catch(() => {});
+    operation.end();
+  }
+  await client.close().catch(() => {});
+}
+
+function timeout(after_ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, after_ms).unref());
 }

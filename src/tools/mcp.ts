@@ -4,13 +4,13 @@ import type { McpServer, McpSettings } from "../contract/tools.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { raceAbort } from "../platform/race-abort.ts";
-import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn } from "./credentials.ts";
-import { textKind } from "./fetched-text.ts";
-import { isMcpName, mcpToolName, serverOf } from "./mcp-names.ts";
+import { isServersError } from "./mcp-failure.ts";
+import { type ArgumentHeader, argumentHeaders, headersOf } from "./mcp-headers.ts";
+import { effectsOf, isMcpName, mcpToolName, serverOf } from "./mcp-names.ts";
+import { type CallAnswer, callAnswerSchema, resultOf } from "./mcp-result.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
-import { type McpSession, withMcpServer } from "./mcp-session.ts";
-import { MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
+import { type Asked, createMcpSessions, type McpAccess } from "./mcp-session.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import {
   failedCall,
@@ -30,8 +30,8 @@ const LISTING_MS = 10_000;
 /** Limits of one server. */
 const MAX_PAGES = 10;
 const MAX_TOOLS = 100;
-const CALL_MS = 60_000;
-/** Limits for all answers of one session, which lists tools or calls one. */
+const CALL_SECONDS = 60;
+/** Limits for all answers to one listing, or to one call. */
 const LISTING_BYTES = 262_144;
 const CALL_BYTES = 2_000_000;
 
@@ -42,17 +42,12 @@ const listSchema = z.object({
         name: z.string().min(1).max(200),
         description: z.string().optional(),
         inputSchema: z.record(z.string(), z.unknown()),
+        annotations: z.looseObject({ readOnlyHint: z.boolean().optional() }).optional().catch(undefined),
       }),
     )
     .max(1000),
   nextCursor: z.string().optional(),
 });
-const resultSchema = z.object({
-  content: z.array(z.looseObject({ type: z.string() })).default([]),
-  structuredContent: z.unknown().optional(),
-  isError: z.boolean().optional(),
-});
-
 /** The tools of the MCP servers that an agent's owner configured. */
 export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
   contract: mcp,
@@ -60,7 +55,8 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
   owns: isMcpName,
   effect({ name }, settings) {
     if (!settings?.enabled) return "unknown";
-    return serverOf(settings, name)?.effects === "none" ? "none" : "unknown";
+    const server = serverOf(settings, name);
+    return server !== undefined && effectsOf(server, name) === "none" ? "none" : "unknown";
   },
   create: createMcpTools,
 };
@@ -68,6 +64,7 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
 /** A tool with its definition for the model and its name on the server. */
 interface Known extends ListedTool {
   readonly definition: ToolDefinition;
+  readonly headers: readonly ArgumentHeader[];
 }
 /** A server's tools. `failure` is the reason why the server could not be asked, and then there are no tools. */
 interface Listing {
@@ -78,12 +75,13 @@ interface Listing {
 /** Caches the listing of each server for some minutes. */
 function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string, unknown>> {
   const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
+  const sessions = createMcpSessions(deps);
 
   function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
     const key = `${run.user_id} ${JSON.stringify(server)}`;
     const kept = listings.get(key);
     if (kept !== undefined && kept.until_ms > monotonicMs()) return kept.listing;
-    const listing = list(server, run, deps);
+    const listing = list(server, run, { ...deps, use: sessions.use });
     const entry = { until_ms: monotonicMs() + LISTED_MS, listing };
     listings.delete(key);
     listings.set(key, entry);
@@ -129,10 +127,10 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
     async call(given, call, settings) {
       const server = serverOf(settings, call.name);
       if (server === undefined) return unknownTool(call.name);
-      if (call.taint.tainted && server.effects !== "none") {
+      if (call.taint.tainted && effectsOf(server, call.name) !== "none") {
         return failedCall(
           "egress_refused",
-          `after outside content was read, only servers that the owner says have no effects are called; ${server.name} is not one`,
+          `this run has read outside content, such as an earlier tool's answer, and that content could have asked for this call. So ${call.name} is blocked: its effects are "any". If it only reads data, its owner can set effects (or tool_effects for this tool) of the server ${server.name} to "none"`,
         );
       }
       const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
@@ -143,25 +141,52 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       if (listing.failure !== null) return listing.failure;
       const tool = listing.tools.find(({ definition }) => definition.function.name === call.name);
       if (tool === undefined) return failedCall("unknown_tool", `${server.name} has no such tool now`);
-      const params = { name: tool.name, arguments: given };
-      const { run, signal } = call;
-      return await withMcpServer(server, { run, signal, max_bytes: CALL_BYTES }, deps, async (session) => {
-        const options = { signal, timeout: CALL_MS };
-        const answer = await session.client.request({ method: "tools/call", params }, resultSchema, options);
-        return await resultOf(answer, { call, session, deps });
-      });
+      return await callTool(tool, given, { call, server, deps, use: sessions.use });
     },
+
+    endRun: sessions.endRun,
   };
 }
 
+type Use = ReturnType<typeof createMcpSessions>["use"];
+
+/** Calls the tool in the run's session. Progress that the server reports extends the timeout. */
+async function callTool(
+  tool: Known,
+  given: Record<string, unknown>,
+  { call, server, deps, use }: { call: ToolCall; server: McpServer; deps: ToolDeps; use: Use },
+): Promise<ToolResult> {
+  const { run, signal } = call;
+  const timeout_ms = (server.timeout_seconds ?? CALL_SECONDS) * 1000;
+  const asked: Asked = { run, signal, timeout_ms, max_bytes: CALL_BYTES };
+  return await use(server, asked, async ({ client, credentials }) => {
+    const options = {
+      ...{ signal, timeout: timeout_ms, resetTimeoutOnProgress: true, onprogress: () => {} },
+      headers: headersOf(tool.headers, given),
+    };
+    const params = { name: tool.name, arguments: given };
+    const answer = await client
+      .request({ method: "tools/call", params }, callAnswerSchema, options)
+      .catch((error: Error): CallAnswer => {
+        // The model can mend its call by the server's message.
+        if (signal.aborted || !isServersError(error)) throw error;
+        return { content: [{ type: "text", text: error.message }], isError: true };
+      });
+    return await resultOf(answer, { call, credentials, deps });
+  });
+}
+
 /** The tools that the owner allows, with safe texts; none when the server cannot be used. Throws `secret_reflected`. */
-async function list(server: McpServer, run: RunRef, deps: ToolDeps): Promise<Listing> {
+async function list(server: McpServer, run: RunRef, deps: ToolDeps & { use: Use }): Promise<Listing> {
   // Other runs may wait for this listing: it does not end with the run that started it.
   const signal = AbortSignal.timeout(LISTING_MS);
-  const asked = await withMcpServer(server, { run, signal, max_bytes: LISTING_BYTES }, deps, async (session) => ({
-    listed: await pagesOf(session, signal),
-    credentials: session.credentials,
-  })).catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
+  const given: Asked = { run, signal, timeout_ms: LISTING_MS, max_bytes: LISTING_BYTES };
+  const asked = await deps
+    .use(server, given, async (access) => ({
+      listed: await pagesOf(access, signal),
+      credentials: access.credentials,
+    }))
+    .catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
   if ("status" in asked) {
     const { error } = asked;
     if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
@@ -169,12 +194,14 @@ async function list(server: McpServer, run: RunRef, deps: ToolDeps): Promise<Lis
     return { tools: [], failure: asked };
   }
   const { listed, credentials } = asked;
-  const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true).slice(0, MAX_TOOLS);
+  const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true);
   const { sanitize } = deps.sanitizer.of(run.user_id);
   const tools: Known[] = [];
-  for (const tool of wanted) {
-    const safe = await safeTool(tool, sanitize);
-    if (safe !== null) tools.push({ ...safe, definition: definitionOf(server, safe) });
+  for (const tool of wanted.slice(0, MAX_TOOLS)) {
+    const headers = argumentHeaders(tool.inputSchema);
+    const safe = headers === null ? null : await safeTool(tool, sanitize);
+    if (safe !== null && headers !== null)
+      tools.push({ ...safe, ...{ headers, definition: definitionOf(server, safe) } });
   }
   // The safety layer joins text that the server had split, so a secret may appear only now.
   const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
@@ -182,7 +209,7 @@ async function list(server: McpServer, run: RunRef, deps: ToolDeps): Promise<Lis
   return leak === null ? { tools, failure: null } : { tools: [], failure: leak };
 }
 
-async function pagesOf({ client }: McpSession, signal: AbortSignal): Promise<ListedTool[]> {
+async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<ListedTool[]> {
   const tools: ListedTool[] = [];
   let cursor: string | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
@@ -198,52 +225,4 @@ async function pagesOf({ client }: McpSession, signal: AbortSignal): Promise<Lis
 function definitionOf(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {
   const definition = { name: mcpToolName(server.name, name), description, parameters: inputSchema };
   return { type: "function", function: definition };
-}
-
-async function resultOf(
-  answer: z.infer<typeof resultSchema>,
-  { call, session, deps }: { call: ToolCall; session: McpSession; deps: ToolDeps },
-): Promise<ToolResult> {
-  const content = textOf(answer);
-  const sanitized = await deps.sanitizer.of(call.run.user_id).sanitize({
-    content,
-    kind: textKind(content),
-    level: "balanced",
-    mark: call.mark,
-    max_chars: MAX_TEXT_CHARS,
-  });
-  if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
-  if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
-  const { text, verdict, removed } = sanitized;
-  const safety = { verdict, removed };
-  const { credentials } = session;
-  const leak = await leakIn([content, ...textsOf({ text, safety, links: [] })], { credentials, run: call.run }, deps);
-  if (leak !== null) return leak;
-  if (!answer.isError) return { status: "succeeded", result: text, safety, links: [] };
-  const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
-  return { status: "failed", result: text, error, safety, links: [] };
-}
-
-/** The text of an answer; a placeholder for each part that is not text. */
-function textOf({ content, structuredContent }: z.infer<typeof resultSchema>): string {
-  if (content.length === 0 && structuredContent !== undefined) return JSON.stringify(structuredContent);
-  return content.map(partText).join("\n");
-}
-
-function partText(part: Record<string, unknown>): string {
-  switch (part.type) {
-    case "text":
-      return String(part.text);
-    case "resource": {
-      const { uri, text } = (part.resource ?? {}) as { uri?: unknown; text?: unknown };
-      return typeof text === "string" ? text : `[a resource that is no text: ${String(uri)}]`;
-    }
-    case "resource_link":
-      return `[a resource: ${String(part.name)}, ${String(part.uri)}]`;
-    case "image":
-    case "audio":
-      return `[${part.type}: cannot be read]`;
-    default:
-      return "[cannot be read]";
-  }
 }

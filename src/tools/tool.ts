@@ -47,4 +47,6 @@ export interface RunningTool<Settings = unknown, Arguments = unknown> {
   call(given: Arguments, call: ToolCall, settings: Settings): Promise<ToolResult>;
   /** The servers that cannot be used now. Throws when `signal` is aborted. */
   unusableServers?(settings: Settings, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
+  /** Ends what the tool keeps open for a run. Never rejects. */
+  endRun?(run_id: string): Promise<void>;
 }

@@ -24,6 +24,8 @@ export interface Tools {
    * the model what to do; only an abort of `signal` throws.
    */
   call(call: ToolCall): Promise<ToolResult>;
+  /** Ends what the tools keep open for a run, such as sessions with MCP servers. Nothing needs to wait for it. */
+  endRun(run_id: string): Promise<void>;
 }
 
 /** Creates the tools of `registry.ts`. */
@@ -62,6 +64,9 @@ export function createTools(deps: ToolDeps): Tools {
         return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
       }
       return strictly(settings.safety, await called.call(given.arguments, call, settings));
+    },
+    async endRun(run_id) {
+      await Promise.all([...running.values()].map((each) => each.endRun?.(run_id)));
     },
   };
 }

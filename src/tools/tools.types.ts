@@ -56,6 +56,13 @@ export type ToolErrorCode =
   | "http_error"
   | "unsupported_content";
 
+/** A picture for models that read pictures. */
+export interface Picture {
+  readonly media_type: "image/png" | "image/jpeg" | "image/gif" | "image/webp";
+  /** base64 */
+  readonly data: string;
+}
+
 export interface ToolResult {
   readonly status: "succeeded" | "failed";
   /** The text for the model: fenced content, or a sentence about the error. */
@@ -65,6 +72,7 @@ export interface ToolResult {
   readonly safety: { readonly verdict: Sanitized["verdict"]; readonly removed: readonly Removal[] } | null;
   /** Links in the fetched content, for the run's taint. Content came in exactly when `safety` is not null. */
   readonly links: readonly string[];
+  readonly pictures?: readonly Picture[];
 }
 
 /** A configured server whose tools the agent cannot use, by its name. */

@@ -174,7 +174,8 @@ describe("an MCP server that answers what is costly to parse", { retry: 2 }, () 
     ["500,000 empty arrays", inAnswerTo("tools/call", `[${"[],".repeat(500_000)}[]]`), "values"],
     ["300,000 keys", inAnswerTo("tools/call", `{${'"a":1,'.repeat(300_000)}"b":1}`), "values"],
     ["40,000 notifications", inStream(() => 'data: {"jsonrpc":"2.0","method":"a"}\n\n'.repeat(40_000)), "messages"],
-    ["900,000 comments", inStream(() => ":\n".repeat(900_000)), "values"],
+    ["900,000 comments", inStream(() => ":\n".repeat(900_000)), "stream ended"],
+    ["900,000 comments before a message", inStream(() => `${":\n".repeat(900_000)}\n`), "values"],
     [
       "5 MB of results",
       inAnswerTo("tools/call", `{"content":[{"type":"text","text":"${"a".repeat(5_000_000)}"}]}`),

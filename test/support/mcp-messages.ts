@@ -25,10 +25,15 @@ export function answerAsMcp(response: ServerResponse, body: string, { tools, onC
     response.writeHead(200, { "content-type": "application/json" });
     response.end(JSON.stringify({ jsonrpc: "2.0", id, result }));
   };
-  if (id === undefined) response.writeHead(202).end();
+  // Without a body it is the end of a session, which this server does not know.
+  if (body === "") response.writeHead(405).end();
+  else if (id === undefined) response.writeHead(202).end();
   else if (method === "tools/list") answer({ tools });
   else if (method === "tools/call") onCall(answer);
-  else {
+  else if (method !== "initialize") {
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ jsonrpc: "2.0", id, error: { code: -32601, message: "Method not found" } }));
+  } else {
     const serverInfo = { name: "test", version: "1" };
     answer({ protocolVersion: params.protocolVersion, capabilities: { tools: {} }, serverInfo });
   }

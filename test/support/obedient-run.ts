@@ -139,22 +139,23 @@ function answered(wishes: readonly Wish[]): RunStep {
 function watched({ allow, resolve, dialled, loot, secrets }: Ordeal, sent: Sent[]): Outbound {
   const real = createOutbound({ allow, ...(resolve === undefined ? {} : { resolve }) });
   const values = [...loot.data, ...Object.values(secrets)];
+  async function noted(request: OutboundRequest): Promise<void> {
+    const { url, method, headers, body = "" } = request;
+    const target = new URL(url);
+    if (request.permits?.(target) ?? true) {
+      const credentials = (request.credentials ?? []).filter(
+        (each) => each.inject !== null && each.isFor(target, method),
+      );
+      const bytes = Buffer.from([url, decodeURI(target.pathname), JSON.stringify(headers), String(body)].join("\n"));
+      sent.push({ url, method, carried: leaksIn(bytes, values), secrets: credentials.map(({ name }) => name) });
+      if (!dialled(target)) throw new OutboundError("connect_failed", "the host could not be reached");
+    }
+  }
   return {
     isConfidential: (url) => real.isConfidential(url),
     secretsIn: (pieces, credentials) => real.secretsIn(pieces, credentials),
     refusal: (url, signal) => real.refusal(url, signal),
-    async request(request: OutboundRequest) {
-      const { url, method, headers, body = "" } = request;
-      const target = new URL(url);
-      if (request.permits?.(target) ?? true) {
-        const credentials = (request.credentials ?? []).filter(
-          (each) => each.inject !== null && each.isFor(target, method),
-        );
-        const bytes = Buffer.from([url, decodeURI(target.pathname), JSON.stringify(headers), String(body)].join("\n"));
-        sent.push({ url, method, carried: leaksIn(bytes, values), secrets: credentials.map(({ name }) => name) });
-        if (!dialled(target)) throw new OutboundError("connect_failed", "the host could not be reached");
-      }
-      return await real.request(request);
-    },
+    request: (request) => noted(request).then(() => real.request(request)),
+    stream: (request) => noted(request).then(() => real.stream(request)),
   };
 }

@@ -3,6 +3,9 @@ import { isListedHost } from "../hosts.ts";
 import { addressSchema, authSchema, maxCalls, requireList, type SecretBinding, type ToolContract } from "./fields.ts";
 
 const MAX_CALLS = 20;
+const MAX_TIMEOUT_SECONDS = 600;
+const MAX_TOOLS = 200;
+const toolName = z.string().min(1).max(200);
 
 const serverSchema = z.strictObject({
   name: z
@@ -16,15 +19,23 @@ const serverSchema = z.strictObject({
     .optional()
     .openapi({ description: "hosts: default the server's; methods: default all that the protocol uses" }),
   tools: z
-    .array(z.string().min(1).max(200))
+    .array(toolName)
     .min(1)
-    .max(200)
+    .max(MAX_TOOLS)
     .optional()
     .openapi({ description: "only these; absent: all that the server has" }),
   effects: z
     .enum(["none", "any"])
     .optional()
     .openapi({ description: "`none`: its tools only read. Default any: refused once outside content is in the run" }),
+  tool_effects: z
+    .record(toolName, z.enum(["none", "any"]))
+    .refine((effects) => Object.keys(effects).length <= MAX_TOOLS, `${MAX_TOOLS} tools at most`)
+    .optional()
+    .openapi({ description: "the effects of single tools, by the server's names for them; the others have `effects`" }),
+  timeout_seconds: z.number().int().min(1).max(MAX_TIMEOUT_SECONDS).optional().openapi({
+    description: "for one call, from its start or from the last progress that the server reports; default 60",
+  }),
 });
 
 const settings = z

@@ -2,6 +2,7 @@ import type { RequestListener } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { McpServer, ToolsConfig } from "../../../src/contract/tools.ts";
 import { mcpToolName } from "../../../src/tools/mcp-names.ts";
+import { effectOf } from "../../../src/tools/registry.ts";
 import { leaksIn } from "../../support/encodings.ts";
 import { answerAsMcp, mcpTool } from "../../support/mcp-messages.ts";
 import { type McpServerProcess, startMcpServer } from "../../support/mcp-server.ts";
@@ -54,6 +55,16 @@ describe("the MCP project's own server", () => {
     expect(
       await harmless.tools.call(aCall("every__echo", call, { tools_config: harmless.tools_config, taint: TAINTED })),
     ).toMatchObject({ status: "succeeded" });
+  });
+
+  it("has its second call blocked with the way out, and single tools can be set to read only", async () => {
+    const { tools, tools_config } = setUp({ tool_effects: { echo: "none" } });
+    const call = (name: string) => tools.call(aCall(name, { message: "a" }, { tools_config, taint: TAINTED }));
+    expect((await call("every__echo")).status).toBe("succeeded");
+    const { error } = await call("every__get-sum");
+    expect(error).toMatchObject({ code: "egress_refused", message: expect.stringContaining('to "none"') });
+    const effect = (name: string) => effectOf({ name, arguments: {} }, tools_config);
+    expect([effect("every__echo"), effect("every__get-sum")]).toEqual(["none", "unknown"]);
   });
 
   it("that sends the secret back ends the run, and gets it no more", async () => {

@@ -1,0 +1,31 @@
+import { OutboundError } from "./outbound-errors.ts";
+
+/** Headers of guarded requests and their answers. Pure. */
+
+const HEADER_NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]+$/;
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/;
+/** Headers that set a request's destination and length. Only this client writes them, to prevent request smuggling. */
+const OWN_HEADERS =
+  /^(host|connection|content-length|transfer-encoding|accept-encoding|te|trailer|upgrade|keep-alive|expect|proxy-.*)$/i;
+
+/** Throws `invalid_request` if callers may not send one of these headers. */
+export function assertSendable(headers: Readonly<Record<string, string>>): void {
+  for (const [name, value] of Object.entries(headers)) {
+    if (!HEADER_NAME.test(name) || !HEADER_VALUE.test(value) || OWN_HEADERS.test(name)) {
+      // The value stays out of the message: it may be a credential.
+      throw new OutboundError("invalid_request", `the header ${JSON.stringify(name)} cannot be sent`);
+    }
+  }
+}
+
+export function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
+}
+
+export function flattened(headers: Record<string, string | string[] | undefined>): Record<string, string> {
+  const flat: Record<string, string> = Object.create(null);
+  for (const [name, value] of Object.entries(headers)) {
+    if (value !== undefined) flat[name] = typeof value === "string" ? value : value.join(", ");
+  }
+  return flat;
+}

@@ -1,0 +1,107 @@
+import { z } from "@hono/zod-openapi";
+import { BUSY } from "../safety/sanitizer.ts";
+import { leakIn, type OpenedCredential } from "./credentials.ts";
+import { textKind } from "./fetched-text.ts";
+import { MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
+import type { ToolDeps } from "./tool.ts";
+import { failedCall, type Picture, type ToolCall, type ToolResult } from "./tools.types.ts";
+
+/** The result of an MCP server's tool. Parts of unknown types are no error: they are left out. */
+export const callAnswerSchema = z.object({
+  content: z.array(z.looseObject({ type: z.string() })).default([]),
+  structuredContent: z.unknown().optional(),
+  isError: z.boolean().optional(),
+});
+export type CallAnswer = z.infer<typeof callAnswerSchema>;
+
+/** Limits of the pictures of one result: its step keeps them, and each costs its model some thousand tokens. */
+const MAX_PICTURES = 5;
+const MAX_PICTURE_BYTES = 1_000_000;
+/** The first bytes of the types that every provider takes. A server may name a type that the data does not have. */
+const SIGNATURES: readonly [media_type: Picture["media_type"], at: number, signature: string][] = [
+  ["image/png", 0, "89504e470d0a1a0a"],
+  ["image/jpeg", 0, "ffd8ff"],
+  ["image/gif", 0, "47494638"],
+  ["image/webp", 8, "57454250"],
+];
+
+/** Passes an answer's text through the safety layer. Its pictures cannot be judged: they are handed on as data. */
+export async function resultOf(
+  answer: CallAnswer,
+  { call, credentials, deps }: { call: ToolCall; credentials: readonly OpenedCredential[]; deps: ToolDeps },
+): Promise<ToolResult> {
+  const pictures = picturesOf(answer);
+  const content = textOf(answer, pictures);
+  const sanitized = await deps.sanitizer.of(call.run.user_id).sanitize({
+    content,
+    kind: textKind(content),
+    level: "balanced",
+    mark: call.mark,
+    max_chars: MAX_TEXT_CHARS,
+  });
+  if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
+  if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
+  const { text, verdict, removed } = sanitized;
+  const safety = { verdict, removed };
+  const leak = await leakIn([content, ...textsOf({ text, safety, links: [] })], { credentials, run: call.run }, deps);
+  if (leak !== null) return leak;
+  const outcome = { result: text, safety, links: [], pictures: [...pictures.values()] };
+  if (!answer.isError) return { status: "succeeded", ...outcome };
+  const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
+  return { status: "failed", error, ...outcome };
+}
+
+/** The pictures that models can read, by the part that holds them. */
+function picturesOf({ content }: CallAnswer): Map<Record<string, unknown>, Picture> {
+  const pictures = new Map<Record<string, unknown>, Picture>();
+  for (const part of content) {
+    const picture = part.type === "image" && pictures.size < MAX_PICTURES ? pictureOf(part) : null;
+    if (picture !== null) pictures.set(part, picture);
+  }
+  return pictures;
+}
+
+function pictureOf({ data }: Record<string, unknown>): Picture | null {
+  if (typeof data !== "string" || data.length > Math.ceil((MAX_PICTURE_BYTES * 4) / 3)) return null;
+  const bytes = Buffer.from(data, "base64");
+  const start = bytes.subarray(0, 16).toString("hex");
+  const [media_type] = SIGNATURES.find(([, at, signature]) => start.startsWith(signature, 2 * at)) ?? [];
+  // Written again, because the server's text may hold characters that are no base64.
+  return media_type === undefined ? null : { media_type, data: bytes.toString("base64") };
+}
+
+/** The text of an answer; a placeholder for each part that is not text. */
+function textOf({ content, structuredContent }: CallAnswer, pictures: ReadonlyMap<unknown, Picture>): string {
+  const lines = content.map((part) => (pictures.has(part) ? "[image: see below]" : partText(part)));
+  if (structuredContent === undefined) return lines.join("\n");
+  const structured = JSON.stringify(structuredContent);
+  // Many servers send the same data as a text, for clients that know no structured content.
+  const is_repeated = lines.some((line) => line === structured || sameJson(line, structured));
+  return is_repeated ? lines.join("\n") : [...lines, structured].join("\n");
+}
+
+function sameJson(text: string, json: string): boolean {
+  try {
+    return /^\s*[[{]/.test(text) && JSON.stringify(JSON.parse(text)) === json;
+  } catch {
+    return false;
+  }
+}
+
+function partText(part: Record<string, unknown>): string {
+  switch (part.type) {
+    case "text":
+      return String(part.text);
+    case "resource": {
+      const { uri, text } = (part.resource ?? {}) as { uri?: unknown; text?: unknown };
+      return typeof text === "string" ? text : `[a resource that is no text: ${String(uri)}]`;
+    }
+    case "resource_link":
+      return `[a resource: ${String(part.name)}, ${String(part.uri)}]`;
+    case "image":
+    case "audio":
+      return `[${part.type}: cannot be read]`;
+    default:
+      return "[cannot be read]";
+  }
+}

@@ -1,0 +1,51 @@
+import type { McpServer, ToolsConfig } from "../../src/contract/tools.ts";
+import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
+
+// The client under test, as the MCP project's conformance suite calls it: `client.ts <url of a server>`. It does with
+// Purser's own tools what a run does: lists the server's tools, calls each once, and ends the run.
+
+const url = process.argv.at(-1) ?? "";
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+const { tools } = toolsWith({ allow: [new URL(url).host] });
+const server: McpServer = { name: "suite", url, timeout_seconds: 20 };
+const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [server] } };
+const { run } = aCall("", {});
+
+const definitions = await tools.definitions(tools_config, run, UNSTOPPED);
+console.log("tools", definitions.map(({ function: { name } }) => name).join(", "));
+for (const { name } of await tools.unusableServers(tools_config, run, UNSTOPPED)) console.log("unusable", name);
+for (const [name, given] of callsOf()) console.log(name, JSON.stringify(await calling(name, given)));
+await tools.endRun(run.run_id);
+
+/** The suite's own calls, or one call of each tool. */
+function callsOf(): [name: string, given: unknown][] {
+  const wanted = (context.toolCalls ?? []) as { name: string; arguments: unknown }[];
+  if (wanted.length > 0) return wanted.map((each) => [`suite__${each.name}`, each.arguments]);
+  return definitions.map(({ function: { name, parameters } }) => [name, exampleOf(parameters)]);
+}
+
+async function calling(name: string, given: unknown): Promise<unknown> {
+  const { status, result, error } = await tools.call(aCall(name, given, { tools_config, run }));
+  return { status, result, error };
+}
+
+function exampleOf(schema: Record<string, unknown>): unknown {
+  switch (schema.type) {
+    case "object":
+      return Object.fromEntries(
+        Object.entries((schema.properties ?? {}) as Record<string, Record<string, unknown>>).map(([name, property]) => [
+          name,
+          exampleOf(property),
+        ]),
+      );
+    case "array":
+      return [];
+    case "number":
+    case "integer":
+      return 2;
+    case "boolean":
+      return true;
+    default:
+      return "text";
+  }
+}

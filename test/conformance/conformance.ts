@@ -1,0 +1,88 @@
+import { spawn, spawnSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+import { parse } from "yaml";
+import { clientException } from "./scenarios.ts";
+
+// `npm run conformance [-- --only tools_call] [--folder path]`: installs the MCP project's conformance suite into a
+// temporary folder, runs each scenario that a version of the protocol requires, and prints a table. `--folder`: keep the
+// packages there for the next time. The scenarios run one after the other: a busy machine makes them time out.
+
+const { values } = parseArgs({ options: { only: { type: "string" }, folder: { type: "string" } } });
+const SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
+const VERSIONS = ["2025-11-25", "2026-07-28"] as const;
+const TIMEOUT_MS = 60_000;
+const CLIENT = fileURLToPath(import.meta.resolve("./client.ts"));
+
+interface Requirements {
+  client: string[];
+  not_scored: { scenario: string; leg: "client" | "server" }[];
+}
+
+const folder = values.folder ?? mkdtempSync(join(tmpdir(), "purser-conformance-"));
+install(SUITE);
+const suite = join(folder, "node_modules/@modelcontextprotocol/conformance");
+const rows: string[] = [];
+let is_well = true;
+for (const version of VERSIONS) {
+  for (const scenario of scenariosOf(version)) {
+    if (!scenario.includes(values.only ?? "")) continue;
+    const outcome = await run(
+      ["client", "--command", `${process.execPath} ${CLIENT}`, "--scenario", scenario],
+      version,
+    );
+    note({ side: "client", version, scenario, outcome, exception: clientException(scenario) });
+  }
+}
+console.log(["| side | version | scenario | outcome |", "|---|---|---|---|", ...rows].join("\n"));
+if (values.folder === undefined) rmSync(folder, { recursive: true, force: true });
+process.exitCode = is_well ? 0 : 1;
+
+function install(name: string): void {
+  mkdirSync(folder, { recursive: true });
+  if (!existsSync(join(folder, "package.json"))) writeFileSync(join(folder, "package.json"), '{"private": true}');
+  const args = ["install", "--no-audit", "--no-fund", "--loglevel=error", name];
+  const { status, stderr } = spawnSync("npm", args, { cwd: folder, encoding: "utf8", timeout: 300_000 });
+  if (status !== 0) throw new Error(`${name} could not be installed: ${stderr.trim()}`);
+}
+
+function scenariosOf(version: string): string[] {
+  const required: Requirements = parse(readFileSync(join(suite, `requirements/${version}.yaml`), "utf8"));
+  const others = required.not_scored.filter(({ leg }) => leg === "client").map(({ scenario }) => scenario);
+  return [...required.client, ...others];
+}
+
+/** `passed/checks` of one scenario, and whether it passed. */
+function run(args: readonly string[], version: string): Promise<{ text: string; passed: boolean }> {
+  return new Promise((resolve) => {
+    const more = ["--spec-version", version, "--timeout", "30000"];
+    const child = spawn(process.execPath, [join(suite, "dist/index.js"), ...args, ...more], { cwd: folder });
+    let text = "";
+    for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (text += bytes));
+    const timer = setTimeout(() => child.kill("SIGKILL"), TIMEOUT_MS);
+    child.on("close", (code) => {
+      clearTimeout(timer);
+      const [, checks] = /Passed: (\d+\/\d+)/.exec(text) ?? [];
+      resolve({ text: checks ?? (code === 0 ? "does not apply" : "no result"), passed: code === 0 });
+    });
+  });
+}
+
+/** A scenario with a reason may fail; one that passes in spite of its reason has a reason that is out of date. */
+function note(each: {
+  side: string;
+  version: string;
+  scenario: string;
+  outcome: { text: string; passed: boolean };
+  exception: string | null;
+}): void {
+  const { side, version, scenario, outcome, exception } = each;
+  const is_expected = outcome.passed || exception !== null;
+  is_well &&= is_expected;
+  const says = outcome.passed ? "passes" : is_expected ? `not passed: ${exception}` : "FAILED";
+  rows.push(`| ${side} | ${version} | ${scenario} | ${says} (${outcome.text}) |`);
+  console.error(rows.at(-1));
+}
