@@ -783,6 +783,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_refusal(posted bigint, overage_cap bigint, overage bigint, least_tokens bigint) returns text
 -- function ledger_reinstate(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_sweep(instant timestamp with time zone, after uuid, most integer) returns TABLE(account_id uuid, failure text)
+-- function ledger_thresholds() returns integer[]
 -- function ledger_used_percent(granted bigint, posted bigint) returns integer
 -- function ledger_write_accounts(accounts account[], owners uuid[], ids uuid[], remaining bigint[], held bigint[], recalled bigint[], endings text[]) returns void
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void

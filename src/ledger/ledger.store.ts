@@ -2,7 +2,20 @@ import { HOLD_SECONDS } from "../constants.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import type { AccountFigures } from "./account-status.ts";
-import type { Bucket, Charge, Crossing, GrantRequest, HoldOutcome, HoldRequest, Progress, Reversal, ReversalOutcome, RiderAnswer, SettleOutcome, SettleRequest } from "./ledger.types.ts";
+import type {
+  Bucket,
+  Charge,
+  Crossing,
+  GrantRequest,
+  HoldOutcome,
+  HoldRequest,
+  Progress,
+  Reversal,
+  ReversalOutcome,
+  RiderAnswer,
+  SettleOutcome,
+  SettleRequest,
+} from "./ledger.types.ts";
 
 /** One operation of a batch, in the form that `ledger_apply_batch` reads. */
 export type Operation =

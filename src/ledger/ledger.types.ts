@@ -1,3 +1,4 @@
+import type { AlertPercent } from "../constants.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type { UsageLine, UsageSummary } from "./usage.types.ts";
@@ -174,7 +175,7 @@ export type Crossing = {
   seq: number;
   /** null: no charge crossed it. */
   hold_id: string | null;
-  percent: 50 | 80 | 100;
+  percent: AlertPercent;
 } & (
   | {
       kind: "balance";

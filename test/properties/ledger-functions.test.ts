@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ALERT_PERCENTS } from "../../src/constants.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -36,6 +37,15 @@ test.each([
 });
 
 describe("thresholds", () => {
+  test("are those of constants.ts, also where a function has them as fractions", async () => {
+    expect(await call("ledger_thresholds()")).toEqual([...ALERT_PERCENTS]);
+    const reached = (used: number) => call("ledger_used_percent(100, $1)", 100 - used);
+    const reached_at = await Promise.all(Array.from({ length: 101 }, (_, used) => reached(used)));
+    expect(reached_at).toEqual(
+      Array.from({ length: 101 }, (_, used) => ALERT_PERCENTS.findLast((percent) => used >= percent) ?? 0),
+    );
+  });
+
   const percents = (crossings: unknown) => ((crossings ?? []) as { percent: number }[]).map(({ percent }) => percent);
 
   test.each([
