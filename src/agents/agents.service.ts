@@ -18,7 +18,14 @@ import type { Runs } from "../runs/runs.service.ts";
 import { upcomingRuns } from "../schedules/due.ts";
 import type { NextRun, ScheduleState, Schedules } from "../schedules/schedules.service.ts";
 import { createConfigCache } from "./agent-caches.ts";
-import { type AgentConfig, changedConfig, type NamedChanges, newConfig, sameConfig, scheduleOf } from "./agent-config.ts";
+import {
+  type AgentConfig,
+  changedConfig,
+  type NamedChanges,
+  newConfig,
+  sameConfig,
+  scheduleOf,
+} from "./agent-config.ts";
 import { createAgentRuns } from "./agent-runs.service.ts";
 import type { AgentRow } from "./agents.store.ts";
 import { type AgentsStore, createAgentsStore } from "./agents.store.ts";

@@ -1,11 +1,22 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { AGENT_LIMITS } from "../constants.ts";
 import { needs } from "./caller.ts";
-import { errorSchema, failures, instantSchema, json, jsonBody, listQuerySchema, nextCursorSchema, textSchema, uuidSchema } from "./common.ts";
+import {
+  errorSchema,
+  failures,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  timeZoneSchema,
+  uuidSchema,
+} from "./common.ts";
 import { chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
-import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, timeZoneSchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
+import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
 
