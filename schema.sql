@@ -776,7 +776,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
 -- function ledger_key_use(of_user uuid, of_key uuid, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
--- function ledger_lock_riders(operations json, instant timestamp with time zone) returns jsonb
+-- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
 -- function ledger_post(of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint, of_description text, instant timestamp with time zone) returns void
 -- function ledger_progress(calls json, hold_seconds integer) returns void

@@ -1,6 +1,6 @@
 -- Does a batch of holds, settles, releases and expiries of holds. Each operation is done whole; the function returns
--- one JSON outcome per operation, in order. `verdicts` has the riders' answers by the place of the operation, such as
--- {"1": {"done": true}}; null: no operation has a rider.
+-- one JSON outcome per operation, in order. `verdicts` has the hooks' answers by the place of the operation, such as
+-- {"1": {"done": true}}; null: no operation has a hook.
 --
 -- It locks the accounts, reads their rows, decides the operations one by one in memory, and writes each table once. The
 -- order matters: an operation can take only tokens that earlier operations left. A batch with two operations on one
@@ -160,7 +160,7 @@ begin
         continue;
       end if;
       if not (op.verdict ->> 'done')::boolean then
-        outcomes := outcomes || json_build_object('status', 'superseded', 'rider', op.verdict);
+        outcomes := outcomes || json_build_object('status', 'superseded', 'hook', op.verdict);
         continue;
       end if;
       amount := op.amount_tokens;
@@ -231,7 +231,7 @@ begin
       continue;
     end if;
 
-    -- A release pays nothing, and neither does a settle whose rider is not done. A hold with an expired lease is
+    -- A release pays nothing, and neither does a settle whose hook is not done. A hold with an expired lease is
     -- settled at the progress of its call, if any; a later settle pays the rest. If the progress was estimated above
     -- the real cost, nothing is refunded.
     if op.kind = 'expire' and op.is_dead is not true then
@@ -420,7 +420,7 @@ begin
         'overage_tokens', overage + case when is_rest then op.overage else 0 end,
         'absorbed_tokens', unmet + case when is_rest then op.absorbed else 0 end);
       if op.verdict is not null then
-        settled := settled || jsonb_build_object('rider', op.verdict);
+        settled := settled || jsonb_build_object('hook', op.verdict);
       end if;
       outcomes := outcomes || settled::json;
     else
