@@ -269,6 +269,13 @@ describe("the style", () => {
     );
   });
 
+  it("uses the field's terms: transaction hook, token bucket, retry, notice mappers", () => {
+    const old = /(?<!ove|Ove)[rR]ider|createAllowance|createInsist|\binsistent\b|\boccasions\.ts\b/;
+    // Functions that later releases drop keep their names.
+    const named = files.filter((file) => /^src\/.*\.(ts|sql|md)$/.test(file) && !file.endsWith("/sql-functions.ts"));
+    expect(named.filter((file) => old.test(text(file)))).toEqual([]);
+  });
+
   it("has a docstring on every export of a service or a pure file", () => {
     const documented = source.filter(
       (file) =>
