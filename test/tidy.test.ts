@@ -271,8 +271,7 @@ describe("the style", () => {
 
   it("uses the field's terms: transaction hook, token bucket, retry, notice mappers", () => {
     const old = /(?<!ove|Ove)[rR]ider|createAllowance|createInsist|\binsistent\b|\boccasions\.ts\b/;
-    // Functions that later releases drop keep their names.
-    const named = files.filter((file) => /^src\/.*\.(ts|sql|md)$/.test(file) && !file.endsWith("/sql-functions.ts"));
+    const named = files.filter((file) => /^src\/.*\.(ts|sql|md)$/.test(file));
     expect(named.filter((file) => old.test(text(file)))).toEqual([]);
   });
 
