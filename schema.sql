@@ -778,13 +778,14 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
 -- function ledger_key_use(of_user uuid, of_key uuid, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
--- function ledger_lock_riders(operations json, instant timestamp with time zone) returns jsonb
+-- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
 -- function ledger_post(of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint, of_description text, instant timestamp with time zone) returns void
 -- function ledger_progress(calls json, hold_seconds integer) returns void
 -- function ledger_refusal(posted bigint, overage_cap bigint, overage bigint, least_tokens bigint) returns text
 -- function ledger_reinstate(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_sweep(instant timestamp with time zone, after uuid, most integer) returns TABLE(account_id uuid, failure text)
+-- function ledger_thresholds() returns integer[]
 -- function ledger_used_percent(granted bigint, posted bigint) returns integer
 -- function ledger_write_accounts(accounts account[], owners uuid[], ids uuid[], remaining bigint[], held bigint[], recalled bigint[], endings text[]) returns void
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void

@@ -23,6 +23,9 @@ export const OVERAGE_INVOICE_CENTS = 10_000;
 export const RATE_SCALE = 1_000_000;
 /** seed, Limits: default of `days` in the usage query; contract 5: its bounds. */
 export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
+/** contract 5.13: the used share of a balance, an overage cap or a key's budget that gives an alert, in per cent. */
+export const ALERT_PERCENTS = [50, 80, 100] as const;
+export type AlertPercent = (typeof ALERT_PERCENTS)[number];
 /** contract 2: bounds and default of `limit` in lists. */
 export const LIST_LIMIT = { default: 20, min: 1, max: 100 } as const;
 /** contract 2: how long an idempotency key replays its first answer. */

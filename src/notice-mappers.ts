@@ -1,11 +1,11 @@
-import type { Renewal } from "./billing/periods.service.ts";
+import type { Renewal } from "./billing/payments.types.ts";
 import type { Crossing } from "./ledger/ledger.types.ts";
 import type { Notices } from "./notices/notices.service.ts";
 import type { NewNotice } from "./notices/notices.types.ts";
 import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { RunFailed } from "./runs/runs.types.ts";
-import type { SchedulePaused } from "./schedules/schedules.service.ts";
+import type { SchedulePaused } from "./schedules/schedules.types.ts";
 import type { SecretLeak } from "./vault/vault.types.ts";
 
 /** Maps module events to notices, so that no module has to import notices. */

@@ -75,7 +75,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     db,
     clock,
     invariants: PAYMENT_INVARIANTS,
-    with_riders: APPLY_WITH_STEPS,
+    with_hooks: APPLY_WITH_STEPS,
     onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
   });

@@ -269,6 +269,12 @@ describe("the style", () => {
     );
   });
 
+  it("uses the field's terms: transaction hook, token bucket, retry, notice mappers", () => {
+    const old = /(?<!ove|Ove)[rR]ider|createAllowance|createInsist|\binsistent\b|\boccasions\.ts\b/;
+    const named = files.filter((file) => /^src\/.*\.(ts|sql|md)$/.test(file));
+    expect(named.filter((file) => old.test(text(file)))).toEqual([]);
+  });
+
   it("has a docstring on every export of a service or a pure file", () => {
     const documented = source.filter(
       (file) =>

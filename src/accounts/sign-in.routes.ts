@@ -5,8 +5,8 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { createRouter } from "../contract/router.ts";
 import * as contract from "../contract/sign-in.ts";
 import { errors, PurserError } from "../errors.ts";
-import { createAllowances } from "../platform/allowance.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
+import { createTokenBuckets } from "../platform/token-bucket.ts";
 import type { Begun, SignIn } from "./sign-in.service.ts";
 
 /** contract 3: sign-ups are limited by network address. Offices share one, so the limits are generous. */
@@ -22,15 +22,15 @@ interface SignInRoutesOptions {
 
 export function signInRoutes({ signIn, address, eraseUser }: SignInRoutesOptions) {
   const router = createRouter();
-  const sign_ups = createAllowances(SIGN_UPS);
-  const resets = createAllowances(RESETS);
-  const attempts = createAllowances(ATTEMPTS);
+  const sign_ups = createTokenBuckets(SIGN_UPS);
+  const resets = createTokenBuckets(RESETS);
+  const attempts = createTokenBuckets(ATTEMPTS);
   const cookie = contract.sessionCookieName(address.secure);
   const attributes = { httpOnly: true, secure: address.secure, sameSite: "Lax", path: "/" } as const;
 
   /** Only well-formed requests count against the sender's limit. */
-  const limit = (c: Context<HttpEnv>, allowances = attempts) => {
-    const { retry_after_s } = allowances.take(c.get("client_address"));
+  const limit = (c: Context<HttpEnv>, buckets = attempts) => {
+    const { retry_after_s } = buckets.take(c.get("client_address"));
     if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
   };
   const enter = <Entered extends Begun>(c: Context<HttpEnv>, { token, signed_in }: Entered): Entered["signed_in"] => {

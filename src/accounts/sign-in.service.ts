@@ -1,12 +1,12 @@
 import { RESET_LINK_HOURS, SIGN_UP_LINK_HOURS } from "../constants.ts";
 import type { SignedIn, SignedUp } from "../contract/sign-in.ts";
 import { errors } from "../errors.ts";
-import { createAllowances } from "../platform/allowance.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Mail, Mailer } from "../platform/mail.ts";
+import { createTokenBuckets } from "../platform/token-bucket.ts";
 import type { Passwords } from "./password.ts";
 import { createSessions } from "./sessions.ts";
 import { createSignInStore } from "./sign-in.store.ts";
@@ -227,7 +227,7 @@ export type SignIn = Awaited<ReturnType<typeof createSignIn>>;
 const deadLink = () =>
   errors.invalidValue("token", "This link was used already or is too old. Ask for a new one and open the latest.");
 
-interface Allowance {
+interface TokenBucket {
   size: number;
   refill_s: number;
 }
@@ -236,12 +236,12 @@ interface Allowance {
  * Limits attempts at an account by a token bucket per client and account, and a larger one per account. So one client
  * cannot lock the owner out, and many clients cannot guess without limit. Throws 429 with `message`.
  */
-export function createAttemptLimit(allowances: { by_client: Allowance; by_account: Allowance; message?: string }) {
-  const by_client = createAllowances(allowances.by_client);
-  const by_account = createAllowances(allowances.by_account);
+export function createAttemptLimit(buckets: { by_client: TokenBucket; by_account: TokenBucket; message?: string }) {
+  const by_client = createTokenBuckets(buckets.by_client);
+  const by_account = createTokenBuckets(buckets.by_account);
   return ({ client, account }: { client: string; account: string }): void => {
     const { retry_after_s } = by_client.take(`${client} ${account}`);
     const wait_s = retry_after_s ?? by_account.take(account).retry_after_s;
-    if (wait_s !== null) throw errors.rateLimited(wait_s, allowances.message);
+    if (wait_s !== null) throw errors.rateLimited(wait_s, buckets.message);
   };
 }

@@ -170,3 +170,11 @@ export type PaymentEvent = EventBase &
 
 /** The effect of an event: `waiting` for its payment, or `ignored` because it concerns no object of Purser's. */
 export type EventOutcome = "applied" | "duplicate" | "waiting" | "ignored";
+
+/** A subscription that continues into its next period. */
+export interface Renewal {
+  user_id: string;
+  plan_id: string;
+  period_start: Instant;
+  period_end: Instant;
+}

@@ -6,7 +6,7 @@ import type { BillingContext } from "./context.ts";
 import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { Billed } from "./payments.types.ts";
+import type { Billed, Renewal } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { periodOf } from "./plan.ts";
 import { paidCents } from "./simulated-payments.ts";
@@ -19,14 +19,6 @@ export interface PaidPeriod {
   period_end: Instant;
   reference: string;
   paid_cents: number;
-}
-
-/** A subscription that continues into its next period. */
-export interface Renewal {
-  user_id: string;
-  plan_id: string;
-  period_start: Instant;
-  period_end: Instant;
 }
 
 /** Listener for renewals. It runs in the renewal's transaction and may await only SQL. */

@@ -195,8 +195,8 @@ export function createCompletions(options: {
     });
     if (attempt.hung_up !== null) return endedStream(await settleInput(charges, call, attempt.hung_up));
     const { value, reservation, routing } = attempt;
-    // With a rider, only its transaction may charge. An unrecorded call is repeated.
-    if (call.rider === undefined) {
+    // With a hook, only its transaction may charge. An unrecorded call is repeated.
+    if (call.hook === undefined) {
       watch(call.hold_id, () => {
         const counts = value.stream.counts();
         return counts.output_tokens === 0 ? null : chargeOf(call, reservation, counts);

@@ -1,6 +1,6 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
-import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts";
+import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../ledger/ledger.types.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./embeddings.ts";
 
 /** One model call by a person, an API key or an agent's run. */
@@ -20,9 +20,9 @@ export interface CompletionCall {
   /** Called if `signal` is aborted before any output: true if the service itself will repeat this call. */
   isHandedBack?: () => boolean;
   /** A statement in the hold's transaction. If it does not agree, the call throws the ledger's HoldSupersededError. */
-  intent?: { rider: Rider; onWritten(): void };
+  intent?: { hook: TransactionHook; onWritten(): void };
   /** Creates the statement that runs in the settle's transaction, from the answer that is settled. */
-  rider?: (answer: CompletionAnswer) => Rider;
+  hook?: (answer: CompletionAnswer) => TransactionHook;
   /** The most that the call may cost, independent of the balance; null or absent: no such limit. */
   max_cost_tokens?: number | null;
   /** The most that all calls of `agent_id` may cost from a given day on; null or absent: no such limit. */
@@ -49,10 +49,10 @@ export interface CompletionAnswer {
 
 /** The result of a finished call. */
 export interface CompletionOutcome extends Omit<CompletionAnswer, "response"> {
-  /** `superseded`: the rider refused, no charge was made and the answer must not be used. */
+  /** `superseded`: the hook refused, no charge was made and the answer must not be used. */
   settlement: "settled" | "superseded";
-  /** The rider's answer. */
-  rider?: RiderAnswer;
+  /** The hook's answer. */
+  hook?: TransactionHookAnswer;
 }
 
 export interface CompletionResult extends CompletionOutcome {

@@ -81,9 +81,9 @@ export function createHoldKeepAlive(ledger: ChargingLedger & Pick<Ledger, "progr
         return outcome;
       },
       settle(request) {
-        // While a settle waits for an unavailable database, the hold is renewed. With a rider, only the rider's
+        // While a settle waits for an unavailable database, the hold is renewed. With a hook, only the hook's
         // transaction may charge.
-        if (request.rider === undefined) watch(request.hold_id, () => request);
+        if (request.hook === undefined) watch(request.hold_id, () => request);
         return end(request.hold_id, ledger.settle(request));
       },
       release: (hold) => end(hold.hold_id, ledger.release(hold)),

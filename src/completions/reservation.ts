@@ -84,7 +84,7 @@ export async function reserve(
       max_output_tokens: cap * choices,
       ...{ ...dearestRates(model, input), price_version: model.price_version },
     },
-    ...(call.intent === undefined ? {} : { rider: call.intent.rider }),
+    ...(call.intent === undefined ? {} : { hook: call.intent.hook }),
   });
   call.intent?.onWritten();
   if (hold.status === "refused") {
@@ -129,10 +129,10 @@ export async function settle(
   };
   const settled = await ledger.settle({
     ...chargeOf(call, reservation, counts),
-    ...(call.rider === undefined ? {} : { rider: call.rider({ ...answer, response }) }),
+    ...(call.hook === undefined ? {} : { hook: call.hook({ ...answer, response }) }),
   });
-  const rider = settled.status === "settled" ? settled.rider : undefined;
-  return { ...answer, settlement: settled.status, ...(rider === undefined ? {} : { rider }) };
+  const hook = settled.status === "settled" ? settled.hook : undefined;
+  return { ...answer, settlement: settled.status, ...(hook === undefined ? {} : { hook }) };
 }
 
 /**

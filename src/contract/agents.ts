@@ -10,19 +10,13 @@ import {
   listQuerySchema,
   nextCursorSchema,
   textSchema,
+  timeZoneSchema,
   uuidSchema,
 } from "./common.ts";
 import { chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
-import {
-  dayOfMonthSchema,
-  intervalSchema,
-  timeOfDaySchema,
-  timeZoneSchema,
-  upcomingRunSchema,
-  weekdaySchema,
-} from "./schedules.ts";
+import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
 import { threadIdSchema } from "./threads.ts";
 import { toolsConfigSchema } from "./tools.ts";
 

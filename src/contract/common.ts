@@ -48,6 +48,24 @@ export function json<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { "application/json": { schema } } };
 }
 
+/**
+ * Whether `name` is an IANA time zone or one of its links, spelled as the database spells it. Offsets such as +05:30 are
+ * not: they know no daylight saving.
+ */
+export function isTimeZone(name: string): boolean {
+  if (!/^[A-Z]/.test(name)) return false;
+  try {
+    return Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(name).timeZoneId === name;
+  } catch {
+    return false;
+  }
+}
+
+export const timeZoneSchema = z
+  .string()
+  .refine(isTimeZone, "an IANA time zone such as Europe/Berlin, spelled as the database of zones spells it")
+  .openapi({ description: "IANA name", example: "Asia/Kolkata" });
+
 /** A request body of JSON. An empty one counts as `{}`. */
 export function jsonBody<S extends z.ZodType>(schema: S) {
   return { body: { required: true, content: { "application/json": { schema } } } };

@@ -5,19 +5,6 @@ import { failures, instantSchema, json, listQuerySchema, nextCursorSchema, uuidS
 
 /** Schedules and their occurrences: contract 6. The schedule itself is set through the agent's fields. */
 
-/**
- * Whether `name` is an IANA time zone or one of its links, spelled as the database spells it. Offsets such as +05:30 are
- * not: they know no daylight saving.
- */
-export function isTimeZone(name: string): boolean {
-  if (!/^[A-Z]/.test(name)) return false;
-  try {
-    return Temporal.Instant.fromEpochMilliseconds(0).toZonedDateTimeISO(name).timeZoneId === name;
-  } catch {
-    return false;
-  }
-}
-
 export const intervalSchema = z.enum(["daily", "weekly", "monthly"]);
 export const timeOfDaySchema = z
   .string()
@@ -27,11 +14,6 @@ export const weekdaySchema = z.enum(WEEKDAYS);
 export const dayOfMonthSchema = z
   .union([z.number().int().min(1).max(31), z.literal("last")])
   .openapi({ description: "clamped to the month's end" });
-export const timeZoneSchema = z
-  .string()
-  .refine(isTimeZone, "an IANA time zone such as Europe/Berlin, spelled as the database of zones spells it")
-  .openapi({ description: "IANA name", example: "Asia/Kolkata" });
-
 /** One entry of `upcoming_runs`. */
 export const upcomingRunSchema = z
   .object({ at: instantSchema, note: z.string().optional().openapi({ description: "where clocks change" }) })

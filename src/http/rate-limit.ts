@@ -1,7 +1,7 @@
 import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { errors } from "../errors.ts";
-import { createAllowances } from "../platform/allowance.ts";
+import { createTokenBuckets } from "../platform/token-bucket.ts";
 
 /**
  * A token bucket per caller on this node: bursts up to `perMinute()`, refilled evenly. A new limit begins with full
@@ -9,13 +9,13 @@ import { createAllowances } from "../platform/allowance.ts";
  */
 export function rateLimit(perMinute: () => number, whoOf: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
   let per_minute = perMinute();
-  let allowances = createAllowances({ size: per_minute, refill_s: 60 });
+  let buckets = createTokenBuckets({ size: per_minute, refill_s: 60 });
   return async (c, next) => {
     if (perMinute() !== per_minute) {
       per_minute = perMinute();
-      allowances = createAllowances({ size: per_minute, refill_s: 60 });
+      buckets = createTokenBuckets({ size: per_minute, refill_s: 60 });
     }
-    const { left, full_in_s, retry_after_s } = allowances.take(whoOf(c));
+    const { left, full_in_s, retry_after_s } = buckets.take(whoOf(c));
     c.header("RateLimit-Limit", String(per_minute));
     c.header("RateLimit-Remaining", String(Math.floor(left)));
     c.header("RateLimit-Reset", String(Math.ceil(full_in_s)));

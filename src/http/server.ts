@@ -3,12 +3,12 @@ import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
-import { createAllowances } from "../platform/allowance.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
+import { createTokenBuckets } from "../platform/token-bucket.ts";
 import { jsonBodies, LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
 import { createClientAddress, rejectForwardedWrites } from "./client-address.ts";
 import { compressJson } from "./compress.ts";
@@ -138,11 +138,11 @@ const rejectNul: MiddlewareHandler<HttpEnv> = async (c, next) => {
 
 /** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
-  const wrong_keys = createAllowances({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
-  const unknown_keys = createAllowances({ size: UNKNOWN_KEYS_PER_MINUTE, refill_s: 60 });
+  const wrong_keys = createTokenBuckets({ size: WRONG_KEYS_PER_MINUTE, refill_s: 60 });
+  const unknown_keys = createTokenBuckets({ size: UNKNOWN_KEYS_PER_MINUTE, refill_s: 60 });
   /** Counts only wrong keys, so a stranger cannot lock out the operator or a user. */
-  const limited = (c: Context<HttpEnv>, error: unknown, allowances: typeof wrong_keys) => {
-    const { retry_after_s } = allowances.take(clientAddress(c));
+  const limited = (c: Context<HttpEnv>, error: unknown, buckets: typeof wrong_keys) => {
+    const { retry_after_s } = buckets.take(clientAddress(c));
     return retry_after_s === null ? error : errors.rateLimited(retry_after_s);
   };
   const operatorOf = (c: Context<HttpEnv>) => {

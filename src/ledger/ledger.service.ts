@@ -52,8 +52,8 @@ export interface LedgerDeps {
   clock: Clock;
   /** Invariants of other modules that the audit checks too. */
   invariants?: readonly Invariant[];
-  /** The statement for batches with riders: see applyOperations. */
-  with_riders?: string | null;
+  /** The statement for batches with hooks: see applyOperations. */
+  with_hooks?: string | null;
   /** Called after the commit of a refill. A crash loses the call, so `refills` is authoritative. */
   onGrant?(user_id: string): Promise<void>;
   /**
@@ -66,13 +66,13 @@ export interface LedgerDeps {
 
 /** The ledger over a migrated database. */
 export function createLedger(deps: LedgerDeps): Ledger {
-  const { db, clock, invariants = [], with_riders = null } = deps;
+  const { db, clock, invariants = [], with_hooks = null } = deps;
   const keySpends: Ledger["keySpends"] = async (user_ids, sql = db) =>
     new Map((await listKeySpend(sql, user_ids)).map(({ api_key_id, spent }) => [api_key_id, spent]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
     async apply(operations) {
       await markEstimated(db, operations);
-      return applyOperations(db, operations, clock.now(), with_riders);
+      return applyOperations(db, operations, clock.now(), with_hooks);
     },
     size_limit: BATCH_LIMIT,
     retry_ms: RETRY_MS,
@@ -100,7 +100,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
         throw isRefusal(error) ? error : errors.databaseAway(error);
       });
       const outcome = (await held) as HoldOutcome | Superseded;
-      if (outcome.status === "superseded") throw new HoldSupersededError(outcome.rider);
+      if (outcome.status === "superseded") throw new HoldSupersededError(outcome.hook);
       return outcome;
     },
     settle: (request) => commit({ kind: "settle", ...request }) as Promise<SettleOutcome>,

@@ -12,9 +12,9 @@ import type {
   Progress,
   Reversal,
   ReversalOutcome,
-  RiderAnswer,
   SettleOutcome,
   SettleRequest,
+  TransactionHookAnswer,
 } from "./ledger.types.ts";
 
 /** One operation of a batch, in the form that `ledger_apply_batch` reads. */
@@ -27,29 +27,29 @@ export type Operation =
 /** A hold whose lease has expired. It is settled at its last progress, or released without one. */
 type DeadHold = { kind: "expire"; user_id: string; hold_id: string } & Partial<Charge>;
 
-/** The outcome of a hold whose rider did not answer `done`. */
-export type Superseded = { status: "superseded"; rider: RiderAnswer };
+/** The outcome of a hold whose hook did not answer `done`. */
+export type Superseded = { status: "superseded"; hook: TransactionHookAnswer };
 
 export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "released" };
 
 const APPLY = "select ledger_apply_batch($1, $2, $3, null) as outcomes";
 
 /**
- * Does all `operations` or none, in one round trip; returns the outcomes in the same order. `with_riders` is the
- * statement for a batch with riders: it takes the same values, carries the riders out and returns `outcomes`.
+ * Does all `operations` or none, in one round trip; returns the outcomes in the same order. `with_hooks` is the
+ * statement for a batch with hooks: it takes the same values, carries the hooks out and returns `outcomes`.
  */
 export async function applyOperations(
   sql: Sql,
   operations: Operation[],
   now: Instant,
-  with_riders: string | null = null,
+  with_hooks: string | null = null,
 ): Promise<Outcome[]> {
-  const has_riders = operations.some((operation) => "rider" in operation && operation.rider !== undefined);
-  if (has_riders && with_riders === null) throw new Error("the ledger was given no statement for riders");
+  const has_hooks = operations.some((operation) => "hook" in operation && operation.hook !== undefined);
+  if (has_hooks && with_hooks === null) throw new Error("the ledger was given no statement for hooks");
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
-    name: has_riders ? "ledger_apply_with_riders" : "ledger_apply_batch",
+    name: has_hooks ? "ledger_apply_with_hooks" : "ledger_apply_batch",
     hot_path: true,
-    text: has_riders ? (with_riders ?? APPLY) : APPLY,
+    text: has_hooks ? (with_hooks ?? APPLY) : APPLY,
     values: [jsonbText(operations), now, HOLD_SECONDS],
   });
   return row?.outcomes ?? [];

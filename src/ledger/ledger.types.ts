@@ -1,3 +1,4 @@
+import type { AlertPercent } from "../constants.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type { UsageLine, UsageSummary } from "./usage.types.ts";
@@ -46,7 +47,7 @@ export interface HoldRequest {
   /**
    * Runs before the hold, also when the hold is refused. If its answer is not `done`, HoldSupersededError is thrown.
    */
-  rider?: Rider;
+  hook?: TransactionHook;
 }
 
 /** A cap on the cost of an agent's calls. `from_day`: YYYY-MM-DD, UTC. */
@@ -88,10 +89,10 @@ export type HoldOutcome =
       held: number;
     };
 
-/** The answer of the hold's rider was not `done`, so nothing is held. */
+/** The answer of the hold's hook was not `done`, so nothing is held. */
 export class HoldSupersededError extends Error {
-  readonly answer: RiderAnswer;
-  constructor(answer: RiderAnswer) {
+  readonly answer: TransactionHookAnswer;
+  constructor(answer: TransactionHookAnswer) {
     super("what was to be done with a hold was refused, and so nothing is held");
     this.answer = answer;
   }
@@ -109,15 +110,15 @@ export interface TokenCounts {
 
 /**
  * Work of another module in the transaction of a hold or a settle. The statement given to `createLedger` carries out
- * the riders of a batch. If an answer is not `done`, nothing is held or charged, and a settle's hold is released.
+ * the hooks of a batch. If an answer is not `done`, nothing is held or charged, and a settle's hold is released.
  */
-export interface Rider {
+export interface TransactionHook {
   /** The type of work, for that statement. */
   kind: string;
   argument: unknown;
 }
 
-export interface RiderAnswer {
+export interface TransactionHookAnswer {
   done: boolean;
   [more: string]: unknown;
 }
@@ -142,7 +143,7 @@ export interface Charge extends TokenCounts, ChargedRates {
 }
 
 export interface SettleRequest extends Charge {
-  rider?: Rider;
+  hook?: TransactionHook;
 }
 
 /** A running call; its hold's lease is renewed. If the lease expires, the hold is settled at `charge`. */
@@ -162,8 +163,8 @@ export type SettleOutcome =
       absorbed_tokens: number;
       /** true: this hold_id was settled before. Nothing changed, and these are the amounts of the earlier charge. */
       replayed: boolean;
-      /** The rider's answer; absent without a rider, or if the settle was replayed. */
-      rider?: RiderAnswer;
+      /** The hook's answer; absent without a hook, or if the settle was replayed. */
+      hook?: TransactionHookAnswer;
     }
   | { status: "superseded" };
 
@@ -174,7 +175,7 @@ export type Crossing = {
   seq: number;
   /** null: no charge crossed it. */
   hold_id: string | null;
-  percent: 50 | 80 | 100;
+  percent: AlertPercent;
 } & (
   | {
       kind: "balance";

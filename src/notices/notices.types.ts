@@ -1,8 +1,6 @@
+import type { AlertPercent } from "../constants.ts";
 import type { NoticeEvent } from "../contract/notices.ts";
 import type { Instant } from "../platform/db.ts";
-
-/** The alert thresholds of a balance, cap or budget, in percent. */
-export type AlertPercent = 50 | 80 | 100;
 
 /** The data of each event: flat, small, without personal data. */
 export interface NoticeData {

@@ -5,7 +5,7 @@ import type {
   Completions,
 } from "../completions/completions.types.ts";
 import type { FinishReason } from "../contract/completions.ts";
-import type { Rider } from "../ledger/ledger.types.ts";
+import type { TransactionHook } from "../ledger/ledger.types.ts";
 import { createAnswerReader } from "./answer-reader.ts";
 import type { AssistantMessage } from "./transcript.ts";
 
@@ -15,9 +15,9 @@ export interface ModelAnswer extends CompletionAnswer {
   finish_reason: FinishReason;
 }
 
-/** One model call of a run. `record` makes the rider that records the answer in the transaction of its charge. */
-export interface ModelCall extends Omit<CompletionCall, "rider"> {
-  record(answer: ModelAnswer): Rider;
+/** One model call of a run. `record` makes the hook that records the answer in the transaction of its charge. */
+export interface ModelCall extends Omit<CompletionCall, "hook"> {
+  record(answer: ModelAnswer): TransactionHook;
 }
 
 /** `thrown` is the error that ended an incomplete answer. */
@@ -43,7 +43,7 @@ async function whole(completions: Completions, { record, ...call }: ModelCall): 
   let said: Pick<ModelAnswer, "message" | "finish_reason"> | undefined;
   const outcome = await completions.complete({
     ...call,
-    rider: (answer) => {
+    hook: (answer) => {
       const choice = answer.response?.choices[0];
       said = {
         message: choice?.message ?? { role: "assistant", content: null },
@@ -52,7 +52,7 @@ async function whole(completions: Completions, { record, ...call }: ModelCall): 
       return record({ ...answer, ...said });
     },
   });
-  if (said === undefined) throw new Error("a model call was settled without its rider");
+  if (said === undefined) throw new Error("a model call was settled without its hook");
   return { ...outcome, ...said, thrown: null };
 }
 
@@ -63,7 +63,7 @@ async function streamed(
 ): Promise<ModelOutcome | null> {
   const reader = createAnswerReader();
   const said = () => ({ message: reader.message(), finish_reason: reader.finishReason() });
-  const stream = await completions.stream({ ...call, rider: (answer) => record({ ...answer, ...said() }) });
+  const stream = await completions.stream({ ...call, hook: (answer) => record({ ...answer, ...said() }) });
   let thrown: unknown = null;
   try {
     for await (const events of stream) {

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import type { CompletionCall } from "../completions/completions.types.ts";
 import type { ChatMessage, ChatRequest, FunctionTool, Usage } from "../contract/completions.ts";
 import { errors, PurserError } from "../errors.ts";
-import { HoldSupersededError, type Rider } from "../ledger/ledger.types.ts";
+import { HoldSupersededError, type TransactionHook } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
@@ -56,7 +56,7 @@ export function createModelStep(deps: EngineDeps) {
       deps.onStepStarted(work.run.lease.run_id);
     };
     try {
-      const intent = is_written ? null : { rider: runs.startStepRider(work.run.lease, begun), onWritten };
+      const intent = is_written ? null : { hook: runs.startStepHook(work.run.lease, begun), onWritten };
       const call = await callOf(work, past, { hold_id: begun.internal.hold_id, intent });
       const outcome = await callModel(completions, call, {
         in_one_piece: isWithoutStream(work),
@@ -130,11 +130,11 @@ export function createModelStep(deps: EngineDeps) {
       isHandedBack: () => signal.aborted && ["stopping", "lost"].includes(signal.reason as string),
       sticky_model_id: model_id,
       ...budgetOf(config.limits, { spent_tokens, now: clock.now() }),
-      record: (answer: ModelAnswer): Rider => {
+      record: (answer: ModelAnswer): TransactionHook => {
         const { usage } = answer;
         const outcome = { ...outcomeOf(work, answer), result: resultOf(answer) };
         const chosen = chosenBy(work, answer);
-        return runs.finishStepRider(run.lease, {
+        return runs.finishStepHook(run.lease, {
           index: past.index,
           ...outcome,
           usage: stepUsage(usage),
@@ -179,11 +179,11 @@ function takeBegun({ run }: Work): ReturnType<typeof modelCallStart> | null {
 
 /** Adds the cost of an answer to the run, and notes the model once it is known. */
 function noteAnswer(work: Work, outcome: ModelOutcome): void {
-  const { usage, finish_reason, rider } = outcome;
+  const { usage, finish_reason, hook } = outcome;
   work.spent_tokens += usage.cost_tokens;
   work.result.usages.push(usage);
   work.result.finish_reason = finish_reason;
-  work.result.end = rider?.ended === true ? rider : null;
+  work.result.end = hook?.ended === true ? hook : null;
   const chosen = chosenBy(work, outcome);
   if (chosen !== null) {
     work.model_id = chosen.model_id;

@@ -23,17 +23,17 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
     finishStep(lease: RunLease, step: StepFinish): Promise<boolean> {
       return runStore.finishStep(db, runStore.finishStepArgument(lease, step, clock.now()));
     },
-    /** `startStep` of a model call as a rider of the ledger's hold: its answer is `{done, state}`. */
-    startStepRider(lease: RunLease, step: StepStart): { kind: "start_step"; argument: unknown } {
+    /** `startStep` of a model call as a hook of the ledger's hold: its answer is `{done, state}`. */
+    startStepHook(lease: RunLease, step: StepStart): { kind: "start_step"; argument: unknown } {
       return { kind: "start_step", argument: runStore.startStepArgument({ lease, step, now: clock.now() }) };
     },
     /**
-     * `finishStep` as a rider of the ledger's settle: the step and its charge commit together. With `output`, it is the
+     * `finishStep` as a hook of the ledger's settle: the step and its charge commit together. With `output`, it is the
      * run's last step and its success ends the run in the same transaction, if that changes nothing outside the run.
      *
      * Pass its answer, `{done, ended}`, to `noteEnd`.
      */
-    finishStepRider(
+    finishStepHook(
       lease: RunLease,
       step: StepFinish & { output?: string | null },
     ): { kind: "finish_step"; argument: unknown } {
@@ -44,7 +44,7 @@ export function createRunSteps(deps: { db: Db; clock: Clock; signals: RunSignals
         argument: runStore.finishStepArgument(lease, ending, clock.now()),
       };
     },
-    /** Notifies waiters on this node that a settle's rider has ended a run. Takes the rider's answer. */
+    /** Notifies waiters on this node that a settle's hook has ended a run. Takes the hook's answer. */
     noteEnd({ run_id }: RunLease, { run }: Readonly<Record<string, unknown>>): void {
       signals.finished(run_id, run === undefined ? null : detailOf(history.detailsOf(run as history.DetailJson)));
     },

@@ -1,6 +1,6 @@
 import type { Completions } from "../completions/completions.types.ts";
 import type { FinishReason, Usage } from "../contract/completions.ts";
-import type { Ledger, RiderAnswer } from "../ledger/ledger.types.ts";
+import type { Ledger, TransactionHookAnswer } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
@@ -24,8 +24,8 @@ export interface RunResult {
   /** The usages of the model calls made on this node, in order. */
   usages: Usage[];
   finish_reason: FinishReason;
-  /** Not null: the transaction that charged the last model call recorded the end. This is the answer of its rider. */
-  end: RiderAnswer | null;
+  /** Not null: the transaction that charged the last model call recorded the end. This is the answer of its hook. */
+  end: TransactionHookAnswer | null;
 }
 
 export interface RunControl {
@@ -41,7 +41,7 @@ export interface EngineDeps {
   clock: Clock;
   completions: Completions;
   tools: Tools;
-  runs: RunWriter & Pick<Runs, "startStepRider" | "finishStepRider">;
+  runs: RunWriter & Pick<Runs, "startStepHook" | "finishStepHook">;
   ledger: Pick<Ledger, "release">;
   models: Models;
   log: Log;

@@ -40,10 +40,10 @@ export function createRunner(deps: RunnerDeps) {
   const stopping = new AbortController();
   const retry = createRetry({ log, stopping: stopping.signal });
   const writer = createRunWriter(runs, { retry, onStep: followers.happened });
-  const { startStepRider, finishStepRider } = runs;
+  const { startStepHook, finishStepHook } = runs;
   const engine = createEngine({
     ...deps,
-    runs: { ...writer, startStepRider, finishStepRider },
+    runs: { ...writer, startStepHook, finishStepHook },
     onStepStarted: followers.happened,
   });
   const worker = createWorker({ ...deps, carryOut, inProgress: metrics.runsInProgress });

@@ -22,7 +22,7 @@ export interface RunsDeps extends RunEndDeps {
   run_now_statements: RunNowStatements | null;
   /**
    * Whether the statement that records a run's last step may end the run, without `onRunEnd`. The statement that
-   * executes the riders then removes `ends` from steps whose run `onRunEnd` must see.
+   * executes the hooks then removes `ends` from steps whose run `onRunEnd` must see.
    */
   ends_with_step: boolean;
 }

@@ -4,6 +4,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { nextRun, type ScheduleSpec } from "./next-run.ts";
 import * as scheduleStore from "./schedule.store.ts";
+import type { SchedulePaused } from "./schedules.types.ts";
 import { type DueRuns, recordPassed, tick } from "./tick.service.ts";
 
 /** The current state of a schedule. */
@@ -16,12 +17,6 @@ export interface ScheduleState {
 
 /** The next run of an agent. */
 export type NextRun = scheduleStore.NextRun;
-
-/** A schedule that was active and has been paused. */
-export interface SchedulePaused extends AgentKey {
-  kind: "schedule_paused";
-  reason: string;
-}
 
 /** Occurrences deleted in one statement. */
 const PRUNE_BATCH = 200;

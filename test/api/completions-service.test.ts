@@ -7,7 +7,7 @@ import { createModels } from "../../src/models/models.service.ts";
 import { addDays, createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
-import { applyWithRiders } from "../properties/ledger-fixture.ts";
+import { applyWithHooks } from "../properties/ledger-fixture.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { completion, delta, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -24,12 +24,12 @@ beforeAll(async () => {
   database = await createTestDatabase();
   db = await database.open();
   await db.query({
-    text: `create function rider_of_test(jsonb) returns jsonb language sql as $$
+    text: `create function hook_of_test(jsonb) returns jsonb language sql as $$
       select jsonb_agg(jsonb_build_object('done', (argument->>'agrees')::boolean)) from jsonb_array_elements($1) as argument
     $$`,
   });
   upstream = await startUpstream();
-  ledger = createLedger({ db, clock: createSystemClock(), with_riders: applyWithRiders("rider_of_test") });
+  ledger = createLedger({ db, clock: createSystemClock(), with_hooks: applyWithHooks("hook_of_test") });
   const provider = { name: "lab", kind: "openai-compatible" as const, base_url: upstream.url, api_key_env: null };
   const model = {
     id: "lab/small",
@@ -96,15 +96,15 @@ const callOf = (fields: Partial<CompletionCall> = {}): CompletionCall => ({
   signal: new AbortController().signal,
   ...fields,
 });
-const riderOf = (agrees: boolean) => () => ({ kind: "rider", argument: { agrees } });
+const hookOf = (agrees: boolean) => () => ({ kind: "hook", argument: { agrees } });
 
-it("a rider is made from the answer and what it costs, and settles with it", async () => {
+it("a hook is made from the answer and what it costs, and settles with it", async () => {
   let seen: unknown;
-  const rider: NonNullable<CompletionCall["rider"]> = (answer) => {
+  const hook: NonNullable<CompletionCall["hook"]> = (answer) => {
     seen = { text: answer.response?.choices[0]?.message.content, cost: answer.usage.cost_tokens };
-    return riderOf(true)();
+    return hookOf(true)();
   };
-  const { settlement } = await completions.complete(callOf({ rider }));
+  const { settlement } = await completions.complete(callOf({ hook }));
   expect(settlement).toBe("settled");
   expect(seen).toEqual({ text: "hello from upstream", cost: 8 });
   expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000 - 8, held: 0 });
@@ -134,9 +134,9 @@ it("each usage event has what the call cost the operator, by the provider's pric
   expect(await ledger.audit()).toMatchObject({ ok: true });
 });
 
-it("a rider that refuses leaves nothing charged and says so", async () => {
-  expect((await completions.complete(callOf({ rider: riderOf(false) }))).settlement).toBe("superseded");
-  const stream = await completions.stream(callOf({ rider: riderOf(false) }));
+it("a hook that refuses leaves nothing charged and says so", async () => {
+  expect((await completions.complete(callOf({ hook: hookOf(false) }))).settlement).toBe("superseded");
+  const stream = await completions.stream(callOf({ hook: hookOf(false) }));
   for await (const _ of stream);
   expect(stream.outcome()?.settlement).toBe("superseded");
   expect(await ledger.accountStatus(user_id)).toMatchObject({ posted: 100_000, held: 0 });

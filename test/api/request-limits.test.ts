@@ -174,7 +174,7 @@ describe("a flood from one address", () => {
       for (const answer of answers) statuses.add(answer.status);
     }
     expect([...statuses].sort()).toEqual([400, 429]);
-    // Allowances refill by five a second: one of a few requests is refused in any case.
+    // Token buckets refill by five a second: one of a few requests is refused in any case.
     const first = await Promise.any(Array.from({ length: 60 }, () => answerWithoutBody(path)));
     expect(first).toBe("HTTP/1.1 429 Too Many Requests");
   });

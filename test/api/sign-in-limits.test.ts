@@ -55,7 +55,7 @@ describe("limits on signing in (contract 3)", () => {
     expect(statuses(wrong).filter((status) => status === 401)).toHaveLength(30);
     expect(statuses(wrong).filter((status) => status === 429)).toHaveLength(10);
     expect((await signIn("192.0.2.3", email, PASSWORD)).status).toBe(200);
-    // The stranger's mails to this address leave the owner's own allowance alone too.
+    // The stranger's mails to this address leave the owner's own token bucket alone too.
     for (let index = 0; index < 7; index += 1) await reset("192.0.2.66", email);
     for (let index = 0; index < 7; index += 1) await signUp("192.0.2.66", email);
     expect((await reset("192.0.2.66", email)).status).toBe(429);
@@ -75,7 +75,7 @@ describe("limits on signing in (contract 3)", () => {
     expect((await owner.post("/auth/change-password", change)).status).toBe(200);
   });
 
-  it("mails, resets and sign-ins have separate allowances", async () => {
+  it("mails, resets and sign-ins have separate token buckets", async () => {
     const email = "mary@example.org";
     await person("192.0.2.5", email);
     for (let index = 0; index < 30; index += 1) await signIn("192.0.2.5", email, "wrong password");

@@ -162,7 +162,7 @@ describe("signing up by mail (contract 3)", () => {
     await expect.poll(() => [mails.to(known).length, mails.to(unknown).length]).toEqual([10, 5]);
   });
 
-  it("flooding a mailbox through its other spellings uses up the same allowance", async () => {
+  it("flooding a mailbox through its other spellings uses up the same token bucket", async () => {
     const name = `flooded${sequence}`;
     for (let index = 0; index < 5; index += 1) {
       expect((await signUp(`${name}+${index}@example.org`)).status).toBe(202);

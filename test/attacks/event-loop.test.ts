@@ -3,9 +3,9 @@ import type { AuthSettings, ToolsConfig } from "../../src/contract/tools.ts";
 import { createSecretScanner } from "../../src/platform/secret-scanner.ts";
 import { newMark } from "../../src/safety/fence.ts";
 import { createSanitizer } from "../../src/safety/sanitizer.ts";
-import { measureEventLoopDelay } from "../support/event-loop-delay.ts";
 import { heldDuring } from "../support/held.ts";
 import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
+import { measureEventLoopDelay } from "../support/measure-loop-delay.ts";
 import { type Site, startSite } from "../support/sites.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
 

@@ -52,7 +52,7 @@ beforeEach(async () => {
     db,
     clock: createStandingClock("2026-03-03T00:00:00.000Z"),
     invariants: [],
-    with_riders: null,
+    with_hooks: null,
   });
 });
 

@@ -27,10 +27,10 @@ export function createLedgerFixture(
   db: Db,
   start: Instant = "2026-03-01T12:00:00.000Z",
   invariants: readonly Invariant[] = [],
-  with_riders: string | null = null,
+  with_hooks: string | null = null,
 ) {
   const clock = createStandingClock(start);
-  const calls: LedgerDeps = { db, clock, invariants, with_riders };
+  const calls: LedgerDeps = { db, clock, invariants, with_hooks };
   const ledger = createLedger(calls);
   return {
     db,
@@ -90,13 +90,13 @@ export function settleOf(
   };
 }
 
-/** The statement for a batch whose riders are all carried out by one SQL function, jsonb array to jsonb array. */
-export function applyWithRiders(procedure: string): string {
-  return `with riders as materialized (select ledger_lock_riders($1::json, $2) as list),
+/** The statement for a batch whose hooks are all carried out by one SQL function, jsonb array to jsonb array. */
+export function applyWithHooks(procedure: string): string {
+  return `with hooks as materialized (select ledger_lock_hooks($1::json, $2) as list),
     carried_out as materialized (
       select array_agg(place order by place) as places,
           case when count(*) > 0 then ${procedure}(jsonb_agg(argument order by place)) end as answers
-        from riders cross join jsonb_to_recordset(riders.list) as rider(place integer, argument jsonb)
+        from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, argument jsonb)
     ),
     verdict as (select unnest(places) as place, jsonb_array_elements(answers) as answer from carried_out)
     select ledger_apply_batch($1::json, $2, $3, (select jsonb_object_agg(place, answer) from verdict)) as outcomes`;

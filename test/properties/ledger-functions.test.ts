@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { ALERT_PERCENTS } from "../../src/constants.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -36,6 +37,15 @@ test.each([
 });
 
 describe("thresholds", () => {
+  test("are those of constants.ts, also where a function has them as fractions", async () => {
+    expect(await call("ledger_thresholds()")).toEqual([...ALERT_PERCENTS]);
+    const reached = (used: number) => call("ledger_used_percent(100, $1)", 100 - used);
+    const reached_at = await Promise.all(Array.from({ length: 101 }, (_, used) => reached(used)));
+    expect(reached_at).toEqual(
+      Array.from({ length: 101 }, (_, used) => ALERT_PERCENTS.findLast((percent) => used >= percent) ?? 0),
+    );
+  });
+
   const percents = (crossings: unknown) => ((crossings ?? []) as { percent: number }[]).map(({ percent }) => percent);
 
   test.each([
@@ -84,19 +94,19 @@ test("ledger_lock closes what has expired, and answers the accounts in the order
   expect(accounts).toMatchObject(users.toSorted().map((user_id) => ({ user_id, posted: 0, seq: 2 })));
 });
 
-test("ledger_lock_riders answers the riders of operations that were not done before, by their places", async () => {
+test("ledger_lock_hooks answers the hooks of operations that were not done before, by their places", async () => {
   const user_id = await fixture.account(1_000);
   const done = await fixture.hold(user_id, 10);
   if (done.status !== "held") throw new Error(done.code);
-  const rider = (argument: number) => ({ rider: { kind: "step", argument } });
+  const hook = (argument: number) => ({ hook: { kind: "step", argument } });
   const operations = [
-    { kind: "hold", ...holdOf(user_id, 10, { hold_id: done.hold_id }), ...rider(1) },
+    { kind: "hold", ...holdOf(user_id, 10, { hold_id: done.hold_id }), ...hook(1) },
     { kind: "hold", ...holdOf(user_id, 10) },
-    { kind: "settle", ...settleOf(user_id, newId(), 5), ...rider(3) },
+    { kind: "settle", ...settleOf(user_id, newId(), 5), ...hook(3) },
   ];
-  const text = "ledger_lock_riders($1::json, $2)";
-  const riders = await call(text, JSON.stringify(operations), "2026-03-01T12:00:00.000Z");
-  expect(riders).toEqual([{ place: 3, kind: "step", argument: 3 }]);
+  const text = "ledger_lock_hooks($1::json, $2)";
+  const hooks = await call(text, JSON.stringify(operations), "2026-03-01T12:00:00.000Z");
+  expect(hooks).toEqual([{ place: 3, kind: "step", argument: 3 }]);
 });
 
 test("a batch of many calls with one key holds no more than the key's budget, and tells of each threshold once", async () => {

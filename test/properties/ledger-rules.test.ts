@@ -4,7 +4,7 @@ import { addSeconds } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { applyWithRiders, createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
+import { applyWithHooks, createLedgerFixture, holdOf, settleOf } from "./ledger-fixture.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -229,27 +229,27 @@ test("a dead hold is let go by the sweep, and its late settle is still charged (
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 30 });
 });
 
-test("a rider that says no undoes the charge and lets the hold go; one that says yes is written with it", async () => {
-  await db.query({ text: "create table ridden (step text primary key)" });
+test("a hook that says no undoes the charge and lets the hold go; one that says yes is written with it", async () => {
+  await db.query({ text: "create table carried_out (step text primary key)" });
   await db.query({
-    text: `create function ride(arguments jsonb) returns jsonb language sql as $$
-      insert into ridden select argument ->> 'step' from jsonb_array_elements(arguments) as argument where argument ->> 'step' <> 'stale';
+    text: `create function carry_out(arguments jsonb) returns jsonb language sql as $$
+      insert into carried_out select argument ->> 'step' from jsonb_array_elements(arguments) as argument where argument ->> 'step' <> 'stale';
       select jsonb_agg(jsonb_build_object('done', argument ->> 'step' <> 'stale')) from jsonb_array_elements(arguments) as argument
     $$`,
   });
-  const fixture = createLedgerFixture(db, undefined, [], applyWithRiders("ride"));
+  const fixture = createLedgerFixture(db, undefined, [], applyWithHooks("carry_out"));
   const user_id = await fixture.account(100);
   const stale = await heldBy(fixture.hold(user_id, 40));
-  const rider = (step: string) => ({ rider: { kind: "ride", argument: { step } } });
-  expect(await fixture.settle(user_id, stale, 40, rider("stale"))).toEqual({ status: "superseded" });
+  const hook = (step: string) => ({ hook: { kind: "carry_out", argument: { step } } });
+  expect(await fixture.settle(user_id, stale, 40, hook("stale"))).toEqual({ status: "superseded" });
   expect(await fixture.ledger.accountStatus(user_id)).toMatchObject({ posted: 100, held: 0 });
   const good = await heldBy(fixture.hold(user_id, 40));
-  expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ charged_tokens: 40 });
-  expect(await fixture.settle(user_id, good, 40, rider("good"))).toMatchObject({ replayed: true });
-  expect(await db.query({ text: "select step from ridden" })).toEqual([{ step: "good" }]);
+  expect(await fixture.settle(user_id, good, 40, hook("good"))).toMatchObject({ charged_tokens: 40 });
+  expect(await fixture.settle(user_id, good, 40, hook("good"))).toMatchObject({ replayed: true });
+  expect(await db.query({ text: "select step from carried_out" })).toEqual([{ step: "good" }]);
 });
 
-test("a hold whose rider says no holds nothing; one whose rider says yes is refused all the same, with what the rider did", async () => {
+test("a hold whose hook says no holds nothing; one whose hook says yes is refused all the same, with what the hook did", async () => {
   await db.query({ text: "create table begun (step text primary key)" });
   await db.query({
     text: `create function begin_of_test(arguments jsonb) returns jsonb language sql as $$
@@ -258,13 +258,13 @@ test("a hold whose rider says no holds nothing; one whose rider says yes is refu
         from jsonb_array_elements(arguments) as argument
     $$`,
   });
-  const fixture = createLedgerFixture(db, undefined, [], applyWithRiders("begin_of_test"));
+  const fixture = createLedgerFixture(db, undefined, [], applyWithHooks("begin_of_test"));
   const user_id = await fixture.account(100);
-  const rider = (step: string) => ({ rider: { kind: "begin", argument: { step } } });
+  const hook = (step: string) => ({ hook: { kind: "begin", argument: { step } } });
   const holds = [
-    fixture.hold(user_id, 40, rider("good")),
-    fixture.hold(user_id, 30, rider("stale")),
-    fixture.hold(user_id, 90, { minimum_tokens: 90, ...rider("dear") }),
+    fixture.hold(user_id, 40, hook("good")),
+    fixture.hold(user_id, 30, hook("stale")),
+    fixture.hold(user_id, 90, { minimum_tokens: 90, ...hook("dear") }),
   ];
   const [good, stale, dear] = await Promise.allSettled(holds);
   expect(good).toMatchObject({ value: { status: "held", held_tokens: 40 } });

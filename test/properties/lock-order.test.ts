@@ -55,9 +55,9 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
       await scheduling.startStep(lease, MODEL_CALL);
       const held = (await hold(user_id, 10, { run_id: lease.run_id })) as { hold_id: string };
       const step = { index: 0, status: "succeeded" as const };
-      const rider = { kind: "finish_step", argument: finishStepArgument(lease, step, NOW) };
+      const hook = { kind: "finish_step", argument: finishStepArgument(lease, step, NOW) };
       const charge = settleOf(user_id, held.hold_id, 4, { run_id: lease.run_id });
-      settles.push({ kind: "settle", ...charge, rider });
+      settles.push({ kind: "settle", ...charge, hook });
     }
     return { ledger, user_id, runs, settles };
   };

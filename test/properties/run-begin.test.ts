@@ -33,7 +33,7 @@ async function worker(most: number, limits = LIMITS): Promise<ClaimedRun[]> {
 }
 
 async function ride(lease: ClaimedRun["lease"], output: string | null) {
-  const { argument } = queue.scheduling.finishStepRider(lease, {
+  const { argument } = queue.scheduling.finishStepHook(lease, {
     index: 0,
     status: "succeeded",
     result: { role: "assistant", content: "done\0" },

@@ -136,12 +136,12 @@ describe("a run's way", () => {
     expect((await queue.scheduling.getRun(queue.agent, id)).usage.cost_tokens).toBe(9);
   });
 
-  test("the rider of a settle records the step as finishStep does, and says false once the lease is lost", async () => {
+  test("the hook of a settle records the step as finishStep does, and says false once the lease is lost", async () => {
     const { id } = await queue.enqueue();
     const first = await queue.claimOne();
     await queue.scheduling.startStep(first.lease, MODEL_CALL);
     const ride = async () => {
-      const { argument } = queue.scheduling.finishStepRider(first.lease, {
+      const { argument } = queue.scheduling.finishStepHook(first.lease, {
         index: 0,
         status: "succeeded",
         result: "a\0",

@@ -5,17 +5,17 @@
 -- sees the writes of the one before it, because it takes that function's result.
 --
 -- Functions of two modules meet only in a statement like this one. A function never calls a function of another module.
-with riders as materialized (
-  select ledger_lock_riders($1::json, $2) as list
+with hooks as materialized (
+  select ledger_lock_hooks($1::json, $2) as list
 ), finished as materialized (
   select array_agg(place order by place) as places,
       case when count(*) > 0 then finish_steps(leave_failing_ends(jsonb_agg(argument order by place))) end as answers
-    from riders cross join jsonb_to_recordset(riders.list) as rider(place integer, kind text, argument jsonb)
+    from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, kind text, argument jsonb)
     where kind = 'finish_step'
 ), started as materialized (
   select array_agg(place order by place) as places,
       case when count(*) > 0 then start_steps(jsonb_agg(argument order by place)) end as answers
-    from riders cross join finished cross join jsonb_to_recordset(riders.list) as rider(place integer, kind text, argument jsonb)
+    from hooks cross join finished cross join jsonb_to_recordset(hooks.list) as hook(place integer, kind text, argument jsonb)
     where kind = 'start_step'
 ), verdict as (
   select unnest(places) as place, jsonb_array_elements(answers) as answer from finished

@@ -1,6 +1,6 @@
 -- Does a batch of holds, settles, releases and expiries of holds. Each operation is done whole; the function returns
--- one JSON outcome per operation, in order. `verdicts` has the riders' answers by the place of the operation, such as
--- {"1": {"done": true}}; null: no operation has a rider.
+-- one JSON outcome per operation, in order. `verdicts` has the hooks' answers by the place of the operation, such as
+-- {"1": {"done": true}}; null: no operation has a hook.
 --
 -- It locks the accounts, reads their rows, decides the operations one by one in memory, and writes each table once. The
 -- order matters: an operation can take only tokens that earlier operations left. A batch with two operations on one
@@ -12,6 +12,9 @@
 -- 128; 3,582 instead of 2,988 us one by one). It did 0.67 to 0.94 of the pairs per second (1 to 256 callers). A call
 -- that passes records costs 3 to 5 us, and a settle made seven. Separate functions do work that runs once per batch, or
 -- rarely: ledger_lock, ledger_write_*, budgets, refusals, thresholds.
+--
+-- Sections, each with its name in the body: LOAD; then for each operation ACCOUNT, KEY, and either HOLD (amount, slices,
+-- refusal) or END OF A HOLD (sources of the payment, entries, thresholds, outcome); then WRITE.
 --
 -- The planner settings make each join look up rows by primary key, independent of the table sizes at planning time.
 -- They also prevent a new plan for every batch.
@@ -91,6 +94,7 @@ declare
   key_use record;
   changed bigint;
 begin
+  -- LOAD: lock the accounts in the order of their ids, and read their open buckets, oldest first.
   select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id) into account_ids, is_twice
     from json_to_recordset(operations) as o(user_id uuid, hold_id uuid);
   if is_twice then
@@ -124,6 +128,7 @@ begin
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
       order by o.ordinality
   loop
+    -- ACCOUNT: the account of this operation is in a, its buckets are first to last.
     if op.user_id is distinct from a.user_id then
       if a_place > 0 then
         accounts[a_place] := a;
@@ -137,6 +142,7 @@ begin
       last := first - 1 + coalesce(cardinality(array_positions(bucket_owners, op.user_id)), 0);
     end if;
 
+    -- KEY: the place of its API key, with the key's use if it has a budget.
     if op.api_key_id is not null then
       key := array_position(key_ids, op.api_key_id);
       if key is null then
@@ -153,6 +159,7 @@ begin
       end if;
     end if;
 
+    -- HOLD. Answered as before if it was done before; not done if its hook is not.
     if op.kind = 'hold' then
       if op.is_held or op.is_settled then
         outcomes := outcomes || json_build_object('status', 'held', 'hold_id', op.hold_id,
@@ -160,9 +167,10 @@ begin
         continue;
       end if;
       if not (op.verdict ->> 'done')::boolean then
-        outcomes := outcomes || json_build_object('status', 'superseded', 'rider', op.verdict);
+        outcomes := outcomes || json_build_object('status', 'superseded', 'hook', op.verdict);
         continue;
       end if;
+      -- Amount: what the request asks for, and at most the rest of the budgets of its key and its agent.
       amount := op.amount_tokens;
       minimum := greatest(op.minimum_tokens, least(1, amount));
       refusal := null;
@@ -187,6 +195,7 @@ begin
         refusal := 'trial_ended';
       end if;
 
+      -- Slices: free tokens of the oldest buckets, then overage.
       unmet := amount;
       slice_places := '{}';
       slice_buckets := '{}';
@@ -204,6 +213,7 @@ begin
       overage := least(unmet, greatest(0, coalesce(a.overage_cap - a.overage - a.overage_held, 0)));
       amount := amount - unmet + overage;
 
+      -- Refusal, with the figures of the 402.
       if refusal is not null or amount < minimum then
         select coalesce(sum(b.remaining), 0), coalesce(sum(b.held), 0) into posted_live, held_live
           from unnest(bucket_owners, bucket_live, bucket_remaining, bucket_held) as b(owner, live, remaining, held)
@@ -231,7 +241,8 @@ begin
       continue;
     end if;
 
-    -- A release pays nothing, and neither does a settle whose rider is not done. A hold with an expired lease is
+    -- END OF A HOLD: a settle, a release or an expiry.
+    -- A release pays nothing, and neither does a settle whose hook is not done. A hold with an expired lease is
     -- settled at the progress of its call, if any; a later settle pays the rest. If the progress was estimated above
     -- the real cost, nothing is refunded.
     if op.kind = 'expire' and op.is_dead is not true then
@@ -259,6 +270,7 @@ begin
     leg_places := '{}';
     leg_tokens := '{}';
 
+    -- Sources of the payment, in this order.
     -- 1. held slices; the unspent part of a slice goes to a claw-back that waits for it, or expires with its bucket
     if op.is_held then
       for leg in 1 .. cardinality(op.slice_buckets) loop
@@ -356,6 +368,7 @@ begin
       leg_tokens := leg_tokens || unmet;
     end if;
 
+    -- Entries: one for each leg, each with the hash of the entry before it.
     for leg in 1 .. cardinality(leg_types) loop
       signed := -leg_tokens[leg];
       a.seq := a.seq + 1;
@@ -389,6 +402,7 @@ begin
         a.told_percent, reached, a.granted, a.posted);
       a.told_percent := reached;
     end if;
+    -- The usage event with its thresholds, and the outcome.
     if is_charge then
       charge := row(op.user_id, op.hold_id, op.request_id, op.api_key_id, op.agent_id, op.run_id, op.model,
         op.input_tokens, op.cached_input_tokens, op.output_tokens, op.input_rate_micro, op.cached_input_rate_micro,
@@ -420,7 +434,7 @@ begin
         'overage_tokens', overage + case when is_rest then op.overage else 0 end,
         'absorbed_tokens', unmet + case when is_rest then op.absorbed else 0 end);
       if op.verdict is not null then
-        settled := settled || jsonb_build_object('rider', op.verdict);
+        settled := settled || jsonb_build_object('hook', op.verdict);
       end if;
       outcomes := outcomes || settled::json;
     else
@@ -429,6 +443,7 @@ begin
   end loop;
   accounts[a_place] := a;
 
+  -- WRITE: each table once.
   perform ledger_write_accounts(accounts, bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled,
     bucket_ends);
   if new_holds is not null then

@@ -5,5 +5,5 @@ create or replace function ledger_balance_crossings(
 ) returns crossing[] language sql stable as $$
   select array_agg(row(of_user, seq, 'balance', percent, of_hold,
       jsonb_build_object('granted_tokens', granted, 'remaining_tokens', posted))::crossing)
-    from unnest(array[50, 80, 100]) as percent where percent > told and percent <= reached
+    from unnest(ledger_thresholds()) as percent where percent > told and percent <= reached
 $$;

@@ -10,7 +10,7 @@ begin
     insert into crossing (user_id, seq, kind, percent, hold_id, detail)
       select of_user, a.seq, 'balance', percent, null,
           jsonb_build_object('granted_tokens', a.granted, 'remaining_tokens', a.posted)
-        from unnest(array[50, 80, 100]) as percent where percent > a.told_percent and percent <= reached;
+        from unnest(ledger_thresholds()) as percent where percent > a.told_percent and percent <= reached;
     update account set told_percent = reached where user_id = of_user;
   end if;
 end $$;

@@ -4,7 +4,7 @@
 -- Returns for each step, in order: {"done", "ended"}. Not done, and nothing written, if another worker has claimed the
 -- run or the step already has an outcome. With `told`, the answer of a step that ended its run also has the `run`.
 --
--- Also a rider of the ledger's settles, so the step and its charge commit together.
+-- Also a hook of the ledger's settles, so the step and its charge commit together.
 create or replace function finish_steps(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off

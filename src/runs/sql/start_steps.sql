@@ -1,5 +1,5 @@
 -- Writes the intents of steps, again if a resumed run repeats one. Nothing is written for a run that is being cancelled
--- or that another worker has claimed. Returns for each step, in order: {"done", "state"}. Also a rider of the ledger's
+-- or that another worker has claimed. Returns for each step, in order: {"done", "state"}. Also a hook of the ledger's
 -- holds.
 create or replace function start_steps(steps jsonb) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan

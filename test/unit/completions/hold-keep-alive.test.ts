@@ -80,7 +80,7 @@ it("lets a call live on while its charge waits for the database, and notes the c
   for (const hold_id of ["one", "two"]) await hold(keep_alive, hold_id);
   const whole = { ...charge(9), hold_id: "one" };
   const settling = keep_alive.charges.settle(whole);
-  void keep_alive.charges.settle({ ...charge(9), hold_id: "two", rider: { kind: "record", argument: 1 } });
+  void keep_alive.charges.settle({ ...charge(9), hold_id: "two", hook: { kind: "record", argument: 1 } });
   fails = true;
   await vi.advanceTimersByTimeAsync(180_000);
   fails = false;
@@ -88,7 +88,7 @@ it("lets a call live on while its charge waits for the database, and notes the c
   expect(noted.splice(0)).toEqual([
     [
       { user_id: "u", hold_id: "one", charge: whole },
-      { user_id: "u", hold_id: "two", charge: null }, // nothing may be charged without its rider
+      { user_id: "u", hold_id: "two", charge: null }, // nothing may be charged without its hook
     ],
   ]);
   settled.resolve({ status: "settled" });

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { jsonBytes } from "../../../src/platform/json.ts";
-import { measureEventLoopDelay } from "../../support/event-loop-delay.ts";
 import { heldDuring } from "../../support/held.ts";
+import { measureEventLoopDelay } from "../../support/measure-loop-delay.ts";
 
 const LONG = 'a"\\\n\u0001é€😀\ud800'.repeat(30_000);
 

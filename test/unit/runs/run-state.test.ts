@@ -2,7 +2,14 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { runStatusSchema } from "../../../src/contract/runs.ts";
-import { CLAIMED, type RunTransition, sqlNext, TRANSITIONS, UNFINISHED } from "../../../src/runs/run-state.ts";
+import {
+  CLAIMED,
+  FINISHED,
+  type RunTransition,
+  sqlNext,
+  TRANSITIONS,
+  UNFINISHED,
+} from "../../../src/runs/run-state.ts";
 
 const RUNS = join(import.meta.dirname, "../../../src/runs");
 const next = (transition: RunTransition): Record<string, string> => TRANSITIONS[transition].next;
@@ -22,6 +29,15 @@ test("a final status never changes, and every other status leads to a final one"
     for (const from of reached) for (const [start, to] of edges) if (start === from) reached.add(to);
     expect([...reached].some(is_final)).toBe(true);
   }
+});
+
+test("the final statuses are those that the database requires a time of end for", () => {
+  const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
+  const constraint = /alter table run add constraint.*\(\(finished_at IS NOT NULL\) = \(status = ANY \((.*)\)\)\)/.exec(
+    schema,
+  );
+  const statuses = [...(constraint?.[1] ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
+  expect(statuses.sort()).toEqual([...FINISHED].sort());
 });
 
 test("only a claimed run is changed by its lease", () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isTimeZone } from "../../../src/contract/schedules.ts";
+import { isTimeZone } from "../../../src/contract/common.ts";
 import { nextRun, type ScheduleSpec, upcoming } from "../../../src/schedules/next-run.ts";
 
 const daily = (time: string, timezone: string): ScheduleSpec => ({ interval: "daily", time, timezone });

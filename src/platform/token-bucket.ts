@@ -20,7 +20,7 @@ interface Taken {
  * A token bucket per key, on this node only and in real time. Allows bursts up to `size`, and refills evenly over
  * `refill_s`.
  */
-export function createAllowances({ size, refill_s }: { size: number; refill_s: number }) {
+export function createTokenBuckets({ size, refill_s }: { size: number; refill_s: number }) {
   // In order of last use, the least recently used key first.
   const kept = new Map<string, { tokens: number; at_ms: number }>();
   const per_s = size / refill_s;
@@ -35,8 +35,8 @@ export function createAllowances({ size, refill_s }: { size: number; refill_s: n
   return {
     take(key: string): Taken {
       const now = monotonicMs();
-      const allowance = kept.get(key) ?? { tokens: size, at_ms: now };
-      const tokens = Math.min(size, allowance.tokens + ((now - allowance.at_ms) / 1000) * per_s);
+      const bucket = kept.get(key) ?? { tokens: size, at_ms: now };
+      const tokens = Math.min(size, bucket.tokens + ((now - bucket.at_ms) / 1000) * per_s);
       const granted = tokens >= 1;
       if (!kept.delete(key) && kept.size >= MAX_KEPT) forgetOldest(now);
       kept.set(key, { tokens: granted ? tokens - 1 : tokens, at_ms: now });

@@ -1,22 +1,22 @@
--- Locks the accounts of a batch with riders, and returns the riders of all operations that were not done before, as
+-- Locks the accounts of a batch with hooks, and returns the hooks of all operations that were not done before, as
 -- [{"place", "kind", "argument"}].
 --
--- The composing statement carries the riders out, and passes their answers to ledger_apply_batch. So the ledger calls
+-- The composing statement carries the hooks out, and passes their answers to ledger_apply_batch. So the ledger calls
 -- no function of another module.
-create or replace function ledger_lock_riders(operations json, instant timestamptz) returns jsonb language plpgsql
+create or replace function ledger_lock_hooks(operations json, instant timestamptz) returns jsonb language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
 begin
   perform ledger_lock(array_agg(distinct user_id), instant) from json_to_recordset(operations) as o(user_id uuid);
   return (
-    select jsonb_agg(o.rider || jsonb_build_object('place', o.ordinality) order by o.ordinality)
+    select jsonb_agg(o.hook || jsonb_build_object('place', o.ordinality) order by o.ordinality)
       from rows from (json_to_recordset(operations) as (
-        kind text, user_id uuid, hold_id uuid, cost_tokens bigint, rider jsonb
+        kind text, user_id uuid, hold_id uuid, cost_tokens bigint, hook jsonb
       )) with ordinality as o
       left join hold h on h.user_id = o.user_id and h.id = o.hold_id
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
-      where o.rider is not null and case o.kind
+      where o.hook is not null and case o.kind
         when 'hold' then h.id is null and e.hold_id is null
         else e.hold_id is null or (e.from_progress and o.cost_tokens > e.cost)
       end

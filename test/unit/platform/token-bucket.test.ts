@@ -1,0 +1,24 @@
+import { describe, expect, it } from "vitest";
+import { createTokenBuckets } from "../../../src/platform/token-bucket.ts";
+
+describe("a flood of new clients", () => {
+  it("costs each request no look through all that are kept", () => {
+    const buckets = createTokenBuckets({ size: 100, refill_s: 3_600 });
+    for (let n = 0; n < 40_000; n += 1) buckets.take(`client ${n}`);
+    const before = process.threadCpuUsage();
+    for (let n = 40_000; n < 42_000; n += 1) buckets.take(`client ${n}`);
+    const { user } = process.threadCpuUsage(before);
+    console.log(`2,000 new clients beside 40,000: ${(user / 1_000).toFixed(1)} ms`);
+    // A look through all took over 500 ms.
+    expect(user / 1_000).toBeLessThan(100);
+  });
+
+  it("does not give a client that is at its limit a new bucket", () => {
+    const buckets = createTokenBuckets({ size: 2, refill_s: 3_600 });
+    for (let n = 0; n < 20_000; n += 1) {
+      if (n % 5_000 === 0) buckets.take("the attacker");
+      buckets.take(`client ${n}`);
+    }
+    expect(buckets.take("the attacker").retry_after_s).not.toBeNull();
+  });
+});
