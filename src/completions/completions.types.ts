@@ -1,6 +1,7 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts";
+import type { NativeRequest } from "../models/models.types.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./embeddings.ts";
 
 /** One model call by a person, an API key or an agent's run. */
@@ -9,6 +10,8 @@ export interface CompletionCall {
   caller: Pick<Caller, "user_id" | "api_key_id" | "key_budget_tokens">;
   /** Headers of the caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. */
   provider_headers?: Readonly<Record<string, string>>;
+  /** The caller's own request, for a provider with the same API as the caller's endpoint. */
+  native?: NativeRequest;
   agent_id: string | null;
   run_id: string | null;
   /** Permanent id of the charge, so that it is made once: new for each call, or a run step's recorded id. */
