@@ -264,7 +264,7 @@ describe("Responses to OpenAI", () => {
       event({ type: "response.output_item.added", output_index: 0, item: { ...call, input: "" } } as never);
       event({ type: "response.custom_tool_call_input.delta", ...at, delta: 'say "' } as never);
       event({ type: "response.custom_tool_call_input.delta", ...at, delta: 'a"' } as never);
-      event({ type: "response.output_item.done", output_index: 0, item: call } as never);
+      event({ type: "response.output_item.done", output_index: 0, item: { ...call, status: "completed" } } as never);
       event({ type: "response.completed", response: whole } as never);
       response.end();
     });
