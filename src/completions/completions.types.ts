@@ -1,8 +1,10 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
+import type { EmbeddingRequest, EmbeddingUsage } from "../contract/embeddings.ts";
 import type { AgentBudget, Rider, RiderAnswer } from "../ledger/ledger.types.ts";
 import type { NativeRequest } from "../models/models.types.ts";
-import type { EmbeddingsAnswer, EmbeddingsCall } from "./embeddings.ts";
+
+export type { NativeRequest };
 
 /** One model call by a person, an API key or an agent's run. */
 export interface CompletionCall {
@@ -69,6 +71,16 @@ export interface CompletionStream extends AsyncIterableIterator<string> {
   return(): Promise<IteratorResult<string, undefined>>;
   /** Null until settled, and if no charge was made. */
   outcome(): CompletionOutcome | null;
+}
+
+/** A call for vectors by a person or an API key. */
+export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id"> & { request: EmbeddingRequest };
+
+export interface EmbeddingsAnswer {
+  model_id: string;
+  /** The JSON text of each input's vector. */
+  vectors: readonly string[];
+  usage: EmbeddingUsage;
 }
 
 export interface Completions {

@@ -1,9 +1,9 @@
+import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
 import { MESSAGE_FIELDS, type MessagesRequest } from "../contract/messages.ts";
 import { errors } from "../errors.ts";
-import type { NativeRequest } from "../models/models.types.ts";
 import { conversationOf } from "./content-blocks.ts";
 
 /** Converts a request of Anthropic's Messages API to a chat completion. Pure. */

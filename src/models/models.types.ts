@@ -197,10 +197,7 @@ export interface Counts {
   estimated: boolean;
 }
 
-/**
- * The caller's own request, for a provider with the same API: fields of the body in place of those that the conversion
- * would build. Nothing of them is lost.
- */
+/** The caller's own request, for a provider with the same API. Its fields replace the converted ones in the body. */
 export interface NativeRequest {
   readonly kind: ProviderKind;
   /** `model_id`: the model that is called. It gets only its own reasoning back. */

@@ -1,7 +1,7 @@
+import type { NativeRequest } from "../completions/completions.types.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ReasoningDetail } from "../contract/completions.ts";
 import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
-import type { NativeRequest } from "../models/models.types.ts";
 import { customArguments, functionName, offeredTools } from "./tool-names.ts";
 
 /**

@@ -1,9 +1,9 @@
+import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
-import type { NativeRequest } from "../models/models.types.ts";
 import { conversationOf } from "./input-items.ts";
 import { nativeRequest } from "./native-request.ts";
 import { type Callee, functionName, offeredTools } from "./tool-names.ts";
