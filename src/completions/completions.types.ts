@@ -1,7 +1,10 @@
 import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
+import type { EmbeddingRequest, EmbeddingUsage } from "../contract/embeddings.ts";
 import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../ledger/ledger.types.ts";
-import type { EmbeddingsAnswer, EmbeddingsCall } from "./embeddings.ts";
+import type { NativeRequest } from "../models/models.types.ts";
+
+export type { NativeRequest };
 
 /** One model call by a person, an API key or an agent's run. */
 export interface CompletionCall {
@@ -9,6 +12,8 @@ export interface CompletionCall {
   caller: Pick<Caller, "user_id" | "api_key_id" | "key_budget_tokens">;
   /** Headers of the caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. */
   provider_headers?: Readonly<Record<string, string>>;
+  /** The caller's own request, for a provider with the same API as the caller's endpoint. */
+  native?: NativeRequest;
   agent_id: string | null;
   run_id: string | null;
   /** Permanent id of the charge, so that it is made once: new for each call, or a run step's recorded id. */
@@ -68,6 +73,16 @@ export interface CompletionStream extends AsyncIterableIterator<string> {
   return(): Promise<IteratorResult<string, undefined>>;
   /** Null until settled, and if no charge was made. */
   outcome(): CompletionOutcome | null;
+}
+
+/** A call for vectors by a person or an API key. */
+export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id"> & { request: EmbeddingRequest };
+
+export interface EmbeddingsAnswer {
+  model_id: string;
+  /** The JSON text of each input's vector. */
+  vectors: readonly string[];
+  usage: EmbeddingUsage;
 }
 
 export interface Completions {

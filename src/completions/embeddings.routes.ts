@@ -1,8 +1,7 @@
 import { createEmbeddingsRoute, type EmbeddingRequest } from "../contract/embeddings.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { newId } from "../platform/ids.ts";
-import type { Completions } from "./completions.types.ts";
-import type { EmbeddingsAnswer } from "./embeddings.ts";
+import type { Completions, EmbeddingsAnswer } from "./completions.types.ts";
 
 /** The part of an answer that is written at one time. */
 const WRITTEN_CHARS = 262_144;

@@ -1,4 +1,4 @@
-import { type EmbeddingInput, type EmbeddingRequest, type EmbeddingUsage, inputsOf } from "../contract/embeddings.ts";
+import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../contract/embeddings.ts";
 import { errors, type MeansOf } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
@@ -10,7 +10,7 @@ import { checkedCounts, estimateTokens, heldTextTokens } from "../models/token-c
 import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
-import type { CompletionCall } from "./completions.types.ts";
+import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
 import { chargeOf, release } from "./reservation.ts";
 
 /** The timeout of a call, in all requests to the provider that it takes. */
@@ -18,16 +18,6 @@ const CALL_MS = 600_000;
 /** Tokens that a provider may add to each input, to mark its beginning and its end. */
 const MARKS_PER_INPUT = 2;
 const NO_OTHER_CLASS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
-
-/** A call for vectors by a person or an API key. */
-export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id"> & { request: EmbeddingRequest };
-
-export interface EmbeddingsAnswer {
-  model_id: string;
-  /** The JSON text of each input's vector. */
-  vectors: readonly string[];
-  usage: EmbeddingUsage;
-}
 
 /** Vectors with their charge: hold the worst case of the input, call the provider, settle its count. */
 export function createEmbeddings(deps: {

@@ -34,11 +34,11 @@ export async function answerCall(
   {
     request,
     writer,
-    provider_headers,
-  }: { request: ChatRequest; writer: AnswerWriter | null; provider_headers?: Record<string, string> },
+    ...of_provider
+  }: { request: ChatRequest; writer: AnswerWriter | null } & Pick<CompletionCall, "provider_headers" | "native">,
 ): Promise<Response> {
   const live = request.stream === true || agentIdOf(request.model) !== null ? c.get("live_caller")() : null;
-  const call = { ...callOf(c, request, live), ...(provider_headers === undefined ? {} : { provider_headers }) };
+  const call = { ...callOf(c, request, live), ...of_provider };
   try {
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);

@@ -52,6 +52,7 @@ export async function reserve(
     max_output_tokens: Math.min(asked ?? model.max_output_tokens, model.max_output_tokens),
     stream: call.request.stream === true,
     ...(call.provider_headers === undefined ? {} : { headers: call.provider_headers }),
+    ...(call.native === undefined ? {} : { native: call.native }),
   });
   refuseTooLong(first);
   const input: InputBound = first;

@@ -56,7 +56,11 @@ export function createBlockEvents(seal: (found: Envelope) => string) {
     return deltaOf({ type: "signature_delta", signature: block.signature });
   }
   function think(): object[] {
-    return open?.kind === "thinking" ? [] : start("thinking", { type: "thinking", thinking: "", signature: "" });
+    // Anthropic signs each block by itself, and sends the signature when its text is whole.
+    const is_signed = details.some(({ format }) => format === "anthropic-claude-v1");
+    return open?.kind === "thinking" && !is_signed
+      ? []
+      : start("thinking", { type: "thinking", thinking: "", signature: "" });
   }
   function append(text: string): object[] {
     if (open === null || text === "") return [];

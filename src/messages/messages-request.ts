@@ -1,3 +1,4 @@
+import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ToolChoice } from "../contract/completions.ts";
@@ -11,6 +12,8 @@ export interface TranslatedMessage {
   request: ChatRequest;
   dropped_tools: string[];
   paramOf(param: string): string;
+  /** For a provider with Anthropic's API; absent when the request has thinking that we sealed for another model. */
+  native?: NativeRequest;
 }
 
 /** Fields with another form in chat completions. Other fields are passed on, thinking and betas unchanged. */
@@ -47,7 +50,29 @@ export function chatRequestOf(
       : { response_format: { type: "json_schema", json_schema: { name: "answer", schema: format.schema } } }),
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
-  return { request, dropped_tools, paramOf: (param) => paramOf(param, origins) };
+  const native = hasSealed(asked, openEnvelope) ? {} : { native: nativeOf(asked, own) };
+  return { request, dropped_tools, paramOf: (param) => paramOf(param, origins), ...native };
+}
+
+/** The conversation and the tools as the caller wrote them, without the tools that were dropped. */
+function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest {
+  const { messages, system, tool_choice, output_config } = asked;
+  // The conversion of a schema may be a tool of its own.
+  const is_converted = tools.length === 0 || output_config?.format != null;
+  const with_tools = is_converted ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
+  const fields = { messages, ...(system === undefined || system.length === 0 ? {} : { system }), ...with_tools };
+  return { kind: "anthropic", fields: () => fields };
+}
+
+function hasSealed({ messages }: MessagesRequest, openEnvelope: (signature: string) => Envelope | null): boolean {
+  return messages.some(
+    ({ role, content }) =>
+      role === "assistant" &&
+      Array.isArray(content) &&
+      (content as { signature?: unknown; data?: unknown }[]).some(
+        ({ signature, data }) => openEnvelope(String(signature ?? data ?? "")) !== null,
+      ),
+  );
 }
 
 function functionOf(tool: Tool): object {

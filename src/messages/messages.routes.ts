@@ -18,7 +18,9 @@ export function messageRoutes(deps: { completions: Completions; envelopes: Envel
   router.openapi(createMessageRoute, async (c) => {
     const { user_id } = c.get("caller");
     const asked = c.req.valid("json");
-    const { request, dropped_tools, paramOf } = chatRequestOf(asked, (sealed) => envelopes.open(user_id, sealed));
+    const { request, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
+      envelopes.open(user_id, sealed),
+    );
     if (dropped_tools.length > 0) {
       const request_id = c.get("request_id");
       log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
@@ -29,7 +31,8 @@ export function messageRoutes(deps: { completions: Completions; envelopes: Envel
       const value = c.req.header(name);
       return value === undefined ? [] : [[name, value] as const];
     });
-    return (await answerCall(c, completions, { request, writer, provider_headers: Object.fromEntries(sent) })) as never;
+    const of_provider = { provider_headers: Object.fromEntries(sent), ...(native === undefined ? {} : { native }) };
+    return (await answerCall(c, completions, { request, writer, ...of_provider })) as never;
   });
   router.openapi(countTokensRoute, async (c) => {
     const { user_id } = c.get("caller");

@@ -25,7 +25,7 @@ const ANTHROPIC: Dialect = {
   format: "anthropic-claude-v1",
   hoists_system: false,
   takes_custom_tools: false,
-  settings: { temperature: "temperature", top_p: "top_p" },
+  settings: { temperature: "temperature", top_p: "top_p", top_k: "top_k" },
   settings_in: null,
   effort: effortOf,
   options(request) {

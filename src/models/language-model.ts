@@ -74,9 +74,12 @@ export function createLanguageModelProvider(
   });
   return {
     async prepare(call) {
-      const { length } = await jsonBytes(call.request);
-      const cache_writes = dialect.name === "anthropic" ? { cache_writes: longestCache(call.request) } : {};
-      return { ...call, ...heldInput(call, length), ...cache_writes };
+      const native_fields = call.native?.kind === dialect.name ? call.native.fields(call.model.id) : undefined;
+      const sizes = [call.request, native_fields ?? {}].map(async (sent) => (await jsonBytes(sent)).length);
+      const length = Math.max(...(await Promise.all(sizes)));
+      const held = { ...call, ...heldInput(call, length), ...(native_fields === undefined ? {} : { native_fields }) };
+      if (dialect.name !== "anthropic") return held;
+      return { ...held, cache_writes: longestCache([...hintsOf(call.request), ...nativeHints(native_fields)]) };
     },
 
     async complete(request, options) {
@@ -193,11 +196,29 @@ function newIdentity(): { id: string; created: number } {
   return { id: `chatcmpl-${newId()}`, created: Math.floor(realNowMs() / 1000) };
 }
 
-/** The longest time to live among the cache hints of a request, which decides the price of a cache write. */
-function longestCache({ messages, tools, cache_control }: ChatRequest): NonNullable<ProviderRequest["cache_writes"]> {
+interface Hinted {
+  cache_control?: unknown;
+  content?: unknown;
+}
+
+/** The cache hints of a request. */
+function hintsOf({ messages, tools, cache_control }: ChatRequest): unknown[] {
   const parts = messages.flatMap(({ content }) => (Array.isArray(content) ? content : []));
-  const hinted = [{ cache_control }, ...(tools ?? []), ...messages, ...parts] as { cache_control?: unknown }[];
-  const hints = hinted.flatMap((each) => each.cache_control ?? []);
+  const hinted = [{ cache_control }, ...(tools ?? []), ...messages, ...parts] as Hinted[];
+  return hinted.flatMap((each) => each.cache_control ?? []);
+}
+
+/** The cache hints of Anthropic's own fields: of tools, of the system prompt, of blocks, and of blocks in blocks. */
+function nativeHints(fields: Readonly<Record<string, unknown>> = {}): unknown[] {
+  const listed = (value: unknown) => (Array.isArray(value) ? (value as (Hinted | null)[]) : []);
+  const inside = (list: (Hinted | null)[]) => list.flatMap((each) => listed(each?.content));
+  const blocks = inside(listed(fields.messages));
+  const all = [...listed(fields.tools), ...listed(fields.system), ...blocks, ...inside(blocks)];
+  return all.flatMap((each) => each?.cache_control ?? []);
+}
+
+/** The longest time to live among cache hints, which decides the price of a cache write. */
+function longestCache(hints: readonly unknown[]): NonNullable<ProviderRequest["cache_writes"]> {
   if (hints.length === 0) return "none";
   return hints.some((hint) => fieldsOf(hint).ttl === "1h") ? "1h" : "5m";
 }
@@ -209,20 +230,23 @@ function answerOptions({ request, model }: ProviderRequest, dialect: Dialect): A
 
 /** The `fetch` of one call. It corrects the body that the SDK built. */
 function fetchFor(call: ProviderRequest, dialect: Dialect): typeof fetch {
-  const { request, model } = call;
+  const { request, model, native_fields } = call;
   const settings = Object.keys(dialect.settings).filter((field) => isSet(field, request[field]));
   // A body is parsed only where that can matter: a large one takes long.
-  const is_changed = settings.length > 0 || [...ADJUSTED, ...model.forward].some((field) => request[field] != null);
-  if (!is_changed) return boundedFetch;
-  return (input, init = {}) => {
-    const body = dialect.adjust(JSON.parse(String(init.body)) as Body, call);
+  const is_adjusted = settings.length > 0 || [...ADJUSTED, ...model.forward].some((field) => request[field] != null);
+  if (!is_adjusted && native_fields === undefined) return boundedFetch;
+  return async (input, init = {}) => {
+    const built = JSON.parse(String(init.body)) as Body;
+    const body = dialect.adjust({ ...built, ...native_fields }, call);
     const given = Object.fromEntries(settings.map((field) => [dialect.settings[field], request[field]]));
     const { settings_in } = dialect;
     const sent =
       settings_in === null
         ? { ...body, ...given }
         : { ...body, [settings_in]: { ...fieldsOf(body[settings_in]), ...given } };
-    return boundedFetch(input, { ...init, body: JSON.stringify(sent) });
+    if (native_fields === undefined) return boundedFetch(input, { ...init, body: JSON.stringify(sent) });
+    // The caller's own fields have the data of its files.
+    return boundedFetch(input, { ...init, ...inParts([await jsonBytes(sent)], init.headers) } as never);
   };
 }
 

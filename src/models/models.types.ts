@@ -222,6 +222,13 @@ export interface Counts {
   estimated: boolean;
 }
 
+/** The caller's own request, for a provider with the same API. Its fields replace the converted ones in the body. */
+export interface NativeRequest {
+  readonly kind: ProviderKind;
+  /** `model_id`: the model that is called. It gets only its own reasoning back. */
+  fields(model_id: string): Record<string, unknown>;
+}
+
 /** A request and the model that should answer it. */
 export interface ModelRequest {
   readonly model: Model;
@@ -231,6 +238,7 @@ export interface ModelRequest {
   readonly stream: boolean;
   /** Headers of the caller for a provider with Anthropic's API. */
   readonly headers?: Readonly<Record<string, string>>;
+  readonly native?: NativeRequest;
 }
 
 /** One request in a provider's own terms. It is built before the hold, because its size determines the hold. */
@@ -252,6 +260,8 @@ export interface ProviderRequest extends ModelRequest {
   readonly cache_writes?: "none" | "5m" | "1h";
   /** The service checks the answer against this schema, because the provider does not. */
   readonly checked_schema?: Record<string, unknown>;
+  /** The fields of `native` for this model, if its provider has that API. */
+  readonly native_fields?: Readonly<Record<string, unknown>>;
   /** For providers that get our JSON: the body without its last fields, which depend on `max_output_tokens`. */
   readonly body_start?: Buffer;
 }

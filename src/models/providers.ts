@@ -65,7 +65,7 @@ export const PROVIDER_KINDS = {
     api_key_env: "ANTHROPIC_API_KEY",
     forwarded_fields: [
       ...REASONING_SETTINGS,
-      ...["parallel_tool_calls", "thinking", "cache_control", "context_management", "metadata"],
+      ...["parallel_tool_calls", "thinking", "cache_control", "context_management", "metadata", "top_k"],
     ],
     lacked_fields: ["seed", "presence_penalty", "frequency_penalty"],
     takes_image_addresses: true,

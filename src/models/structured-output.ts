@@ -28,7 +28,8 @@ export function withStructuredOutput(provider: Provider): Provider {
       if (schema === null) return provider.prepare(call);
       // One answer is checked and corrected; more would be billed and dropped.
       if ((call.request.n ?? 1) > 1) throw errors.unsupportedParameter("n");
-      const first = await provider.prepare({ ...call, request: instructed(call.request, schema) });
+      const { native: _, ...converted } = call;
+      const first = await provider.prepare({ ...converted, request: instructed(call.request, schema) });
       // The second call sends the first one again, with its answer and the fault.
       const input_tokens = 2 * first.input_tokens + WORDS_TOKENS;
       const held = { input_tokens, call_input_tokens: first.input_tokens, resends_output: true as const };

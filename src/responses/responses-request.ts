@@ -1,9 +1,11 @@
+import type { NativeRequest } from "../completions/completions.types.ts";
 import { passedFields } from "../completions/passed-fields.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ChatRequest, ResponseFormat, ToolChoice } from "../contract/completions.ts";
 import { RESPONSE_FIELDS, type ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
 import { conversationOf } from "./input-items.ts";
+import { nativeRequest } from "./native-request.ts";
 import { type Callee, functionName, offeredTools } from "./tool-names.ts";
 
 /** Converts a request of the Responses API to a chat completion. Pure. */
@@ -14,6 +16,8 @@ export interface TranslatedRequest {
   callees: ReadonlyMap<string, Callee>;
   dropped_tools: string[];
   paramOf(param: string): string;
+  /** For a provider with the Responses API. */
+  native: NativeRequest;
 }
 
 /** Fields with a form of their own in chat completions, or without effect there. Other fields are passed on. */
@@ -56,7 +60,7 @@ export function chatRequestOf(
   const { tools, callees, dropped } = offeredTools(asked.tools);
   const { messages, origins } = conversationOf(asked, openEnvelope);
   const chosen = toolChoiceOf(asked.tool_choice, tools as NamedTool[]);
-  const { effort } = asked.reasoning ?? {};
+  const { effort, summary } = asked.reasoning ?? {};
   const { format, verbosity } = asked.text ?? {};
   const request = {
     ...passedFields(asked, { validated: RESPONSE_FIELDS, converted: CONVERTED }),
@@ -64,11 +68,14 @@ export function chatRequestOf(
     ...(chosen.tools.length === 0 ? {} : { tools: chosen.tools, ...chosen.choice }),
     ...(asked.max_output_tokens === undefined ? {} : { max_tokens: asked.max_output_tokens }),
     ...(effort == null ? {} : { reasoning_effort: effort }),
+    ...(summary == null ? {} : { reasoning: { summary } }),
     ...(verbosity == null ? {} : { verbosity }),
     ...(format == null || format.type === "text" ? {} : { response_format: responseFormat(format) }),
     ...(asked.stream === true ? { stream_options: { include_usage: true } } : {}),
   } as unknown as ChatRequest;
-  return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, origins) };
+  const offered = new Set(chosen.tools.map((tool) => tool.function.name));
+  const native = nativeRequest(asked, offered, openEnvelope);
+  return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, origins), native };
 }
 
 const PARAMS: Readonly<Record<string, string>> = {

@@ -23,7 +23,7 @@ export function responseRoutes(deps: {
   router.openapi(createResponseRoute, async (c) => {
     const { user_id } = c.get("caller");
     const asked = await withReferences(c.req.valid("json"), (ids) => items.find(user_id, ids));
-    const { request, callees, dropped_tools, paramOf } = chatRequestOf(asked, (sealed) =>
+    const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
       envelopes.open(user_id, sealed),
     );
     if (dropped_tools.length > 0) {
@@ -45,7 +45,7 @@ export function responseRoutes(deps: {
         });
       },
     });
-    return (await answerCall(c, completions, { request, writer })) as never;
+    return (await answerCall(c, completions, { request, writer, native })) as never;
   });
   return router;
 }

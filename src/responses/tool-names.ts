@@ -82,8 +82,10 @@ export function customArguments(input: string): string {
 /** The input in these arguments. A model that answers without JSON gave the input itself. */
 export function customInput(arguments_text: string): string {
   try {
-    const { input } = JSON.parse(arguments_text) as { input?: unknown };
-    return typeof input === "string" ? input : arguments_text;
+    const given = JSON.parse(arguments_text) as string | { input?: unknown } | null;
+    // OpenAI's own custom tools answer with the text itself.
+    if (typeof given === "string") return given;
+    return typeof given?.input === "string" ? given.input : arguments_text;
   } catch {
     return arguments_text;
   }

@@ -62,6 +62,7 @@ describe("an agent", () => {
       auto_route: false,
       is_active: true,
       tools_config: {},
+      client_tools: "ignore",
       schedule_enabled: false,
       schedule_interval: null,
       schedule_time: null,

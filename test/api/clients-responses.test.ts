@@ -346,6 +346,7 @@ describe("failures", () => {
     ["previous_response_id", "resp_1"],
     ["conversation", "conv_1"],
     ["background", true],
+    ["prompt", { id: "pmpt_1" }],
   ])("%s is 400 and names the alternative", async (field, value) => {
     const { status, body } = await user.post(RESPONSES, { model: "lab/plain", input: "hi", [field]: value });
     expect([status, body.error.param]).toEqual([400, field]);

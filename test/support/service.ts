@@ -36,6 +36,8 @@ export interface Service {
   as(key: string): Omit<Client, "user_id">;
   /** The last link that the service wrote to its log for an address; undefined without one. */
   linkTo(email: string): string | undefined;
+  /** The fields of the log's lines of level info with this text. */
+  noted(text: string): Record<string, unknown>[];
   /** Stops the service but keeps its database, and starts it anew. */
   restart(env?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
@@ -60,8 +62,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     ...(options.config === undefined ? {} : { PURSER_CONFIG: writeConfig(database.data_dir, options.config) }),
     ...options.env,
   };
-  const links = new Map<string, string>();
-  let running = await run(fixed, links);
+  const kept: Kept = { links: new Map(), lines: [] };
+  let running = await run(fixed, kept);
   let sequence = 0;
 
   const service: Service = {
@@ -72,7 +74,8 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     get admin() {
       return clientOf(() => running.url, ADMIN_KEY);
     },
-    linkTo: (email) => links.get(email),
+    linkTo: (email) => kept.links.get(email),
+    noted: (text) => kept.lines.filter((line) => line.text.includes(text)).map(({ fields }) => fields),
     as: (key) => ({ key, ...clientOf(() => running.url, key) }),
     async newUser({ trial = true, tokens = 0 } = {}) {
       sequence += 1;
@@ -86,7 +89,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     },
     async restart(env = {}) {
       await running.stop();
-      running = await run({ ...fixed, ...env }, links);
+      running = await run({ ...fixed, ...env }, kept);
     },
     async stop() {
       await running.stop();
@@ -96,8 +99,15 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
   return service;
 }
 
-async function run(env: Record<string, string>, links: Map<string, string>) {
-  const log = keepingLinks(createLog(env.LOG_LEVEL ?? "silent"), links);
+/** What a log keeps for the tests. */
+interface Kept {
+  /** By the address that each link is for. */
+  links: Map<string, string>;
+  lines: { fields: Record<string, unknown>; text: string }[];
+}
+
+async function run(env: Record<string, string>, kept: Kept) {
+  const log = keeping(createLog(env.LOG_LEVEL ?? "silent"), kept);
   const app = await createApp(readConfig(env), log, cheapPasswords());
   const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
   app.listeningAt(server.url);
@@ -109,13 +119,17 @@ async function run(env: Record<string, string>, links: Map<string, string>) {
   return { url: server.url, stop };
 }
 
-/** A log that also keeps the links written to it, by the address that each is for. */
-function keepingLinks(log: Log, links: Map<string, string>): Log {
+/** A log that also keeps the links and the lines of level info written to it. */
+function keeping(log: Log, { links, lines }: Kept): Log {
   const warn = (fields: { to?: string; link?: string } | string, text?: string) => {
     if (typeof fields === "object" && fields.to !== undefined) links.set(fields.to, fields.link ?? "");
     log.warn(fields, text);
   };
-  return Object.assign(Object.create(log), { warn });
+  const info = (fields: Record<string, unknown> | string, text?: string) => {
+    if (typeof fields === "object") lines.push({ fields, text: text ?? "" });
+    log.info(fields as object, text);
+  };
+  return Object.assign(Object.create(log), { warn, info });
 }
 
 function writeConfig(folder: string, config: unknown): string {

@@ -1,0 +1,90 @@
+import type { NativeRequest } from "../completions/completions.types.ts";
+import type { Envelope } from "../completions/reasoning-envelope.ts";
+import type { ReasoningDetail } from "../contract/completions.ts";
+import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
+import { customArguments, functionName, offeredTools } from "./tool-names.ts";
+
+/**
+ * The parts of a request that a provider with the Responses API gets as the caller wrote them. Namespaces are functions
+ * with longer names, as for other providers; ids of items are ours, and reasoning is opened. Pure.
+ */
+
+type Fields = Record<string, unknown>;
+
+/** `offered`: the names of the functions and custom tools that may be called. */
+export function nativeRequest(
+  asked: ResponseRequest,
+  offered: ReadonlySet<string>,
+  openEnvelope: (sealed: string) => Envelope | null,
+): NativeRequest {
+  const { input, instructions, tools, tool_choice: choice } = asked;
+  const native_tools = (tools ?? []).flatMap(nativeTools).filter(({ name }) => offered.has(String(name)));
+  const is_custom = typeof choice === "object" && choice.type === "custom" && choice.namespace == null;
+  const fixed = {
+    ...(instructions === undefined ? {} : { instructions }),
+    ...(native_tools.length === 0 ? {} : { tools: native_tools }),
+    ...(is_custom ? { tool_choice: choice } : {}),
+  };
+  const itemsFor = createItems(openEnvelope);
+  const items = typeof input === "string" ? [{ role: "user", content: input }] : input;
+  return { kind: "openai", fields: (model_id) => ({ ...fixed, input: itemsFor(items as InputItem[], model_id) }) };
+}
+
+function nativeTools(tool: ResponseTool): Fields[] {
+  if (tool.type === "function" || tool.type === "custom") return [tool as Fields];
+  if (tool.type !== "namespace") return [];
+  const { tools } = offeredTools([tool]) as { tools: { function: Fields }[] };
+  return tools.map((each) => ({ type: "function", ...each.function }));
+}
+
+function createItems(openEnvelope: (sealed: string) => Envelope | null) {
+  return (items: readonly InputItem[], model_id: string): Fields[] => {
+    /** The calls of custom tools in a namespace, which are functions for the provider. */
+    const as_functions = new Set<unknown>();
+    return items.flatMap((item): Fields[] => {
+      const { id: _, ...given } = item as Fields;
+      const fields = { ...given, ...withoutReferences(given) };
+      const { type, namespace, name, call_id } = fields;
+      if (type === "reasoning") return reasoningItem(fields, model_id, openEnvelope);
+      if (type === "custom_tool_call_output" && as_functions.has(call_id)) {
+        return [{ ...fields, type: "function_call_output" }];
+      }
+      if (namespace == null || namespace === "") return [fields];
+      const { namespace: _namespace, input, ...call } = fields;
+      const called = { ...call, name: functionName(String(name), String(namespace)) };
+      if (type !== "custom_tool_call") return [called];
+      as_functions.add(call_id);
+      return [{ ...called, type: "function_call", arguments: customArguments(String(input)) }];
+    });
+  };
+}
+
+/** Parts with their data alone: a file's id names a file of the operator, and an address any file. */
+function withoutReferences({ content, output }: Fields): Fields {
+  const parts = (list: unknown) => (list as Fields[]).map(({ file_id: _id, file_url: _url, ...part }) => part);
+  return {
+    ...(Array.isArray(content) ? { content: parts(content) } : {}),
+    ...(Array.isArray(output) ? { output: parts(output) } : {}),
+  };
+}
+
+/** The provider's own reasoning items, in the order in which the model made them. Of another model: none. */
+function reasoningItem(
+  { encrypted_content }: Fields,
+  model_id: string,
+  openEnvelope: (sealed: string) => Envelope | null,
+): Fields[] {
+  const opened = openEnvelope(typeof encrypted_content === "string" ? encrypted_content : "");
+  if (opened === null || (opened.model !== undefined && opened.model !== model_id)) return [];
+  const details = ((opened.reasoning_details ?? []) as ReasoningDetail[]).filter(
+    ({ format, model }) => format === "openai-responses-v1" && (model == null || model === model_id),
+  );
+  const items = Map.groupBy(details, ({ id }) => id ?? null);
+  return [...items].flatMap(([id, pieces]) => {
+    const sealed = pieces.find(({ type }) => type === "reasoning.encrypted")?.data;
+    if (sealed === undefined) return [];
+    const texts = pieces.flatMap(({ summary }) => summary ?? []);
+    const summary = texts.map((text) => ({ type: "summary_text", text }));
+    return [{ type: "reasoning", ...(id === null ? {} : { id }), summary, encrypted_content: sealed }];
+  });
+}

@@ -1,0 +1,42 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ask, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+
+// Tools that the service cannot execute are dropped, and the operator's log says which (contract 4.11, 4.12, 4.13).
+
+let lab: Lab;
+let user: Client;
+beforeAll(async () => {
+  lab = await startLab();
+  user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+});
+afterAll(() => lab.stop());
+
+it("the log has the types of tools that OpenAI executes, few and short ones, with the request's id", async () => {
+  const types = ["web_search", "x".repeat(1_000), ...Array.from({ length: 40 }, (_, n) => `hosted_${n}`)];
+  const tools = types.map((type) => ({ type }));
+  const { headers } = await user.post("/api/v1/responses", { model: "lab/plain", input: "go", tools });
+  const shown = ["web_search", "x".repeat(40), ...Array.from({ length: 8 }, (_, n) => `hosted_${n}`)];
+  expect(lab.service.noted("tools that OpenAI executes itself were dropped")).toEqual([
+    { request_id: headers.get("x-request-id"), tools: shown },
+  ]);
+});
+
+it("the log has the types of tools that Anthropic executes", async () => {
+  const tools = [{ type: "web_search_20250305", name: "web_search" }];
+  const messages = [{ role: "user", content: "go" }];
+  const { headers } = await user.post("/api/v1/messages", { model: "lab/plain", max_tokens: 9, messages, tools });
+  expect(lab.service.noted("tools that Anthropic executes itself were dropped")).toEqual([
+    { request_id: headers.get("x-request-id"), tools: ["web_search_20250305"] },
+  ]);
+});
+
+it("the log has the number of tools that an agent ignores, and a request without them leaves no line", async () => {
+  const agent_id = (await user.post("/api/v1/agents", { name: "Sailor", model_id: "lab/plain" })).body.id;
+  const tools = [{ type: "function", function: { name: "shell" } }];
+  const { headers } = await user.post("/api/v1/chat/completions", ask(`agent/${agent_id}`, { tools }));
+  await user.post("/api/v1/chat/completions", ask(`agent/${agent_id}`));
+  expect(lab.service.noted("tools of the caller were dropped")).toEqual([
+    { request_id: headers.get("x-request-id"), agent_id, tools: 1 },
+  ]);
+});
