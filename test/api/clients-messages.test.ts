@@ -323,27 +323,10 @@ describe("an upstream of Anthropic's kind", () => {
   });
 });
 
-describe("the header anthropic-beta", () => {
-  const betas = (value: string) => user.post("/api/v1/messages", hello, { "anthropic-beta": value });
-
-  it.each<[attack: string, value: string]>([
-    ["33 names", Array.from({ length: 33 }, (_, n) => `beta-${n}`).join(",")],
-    ["thousands of names", "b,".repeat(4_000)],
-    ["a name of 101 characters", "b".repeat(101)],
-    ["another header's syntax", "a; q=1"],
-    ["characters outside ASCII", "b\u00e9ta"],
-    ["spaces in a name", "one two"],
-  ])("with %s is rejected by its name, and nothing is sent", async (_attack, value) => {
-    lab.upstream.requests.length = 0;
-    const { status, body } = await betas(value);
-    expect([status, body.error.param]).toEqual([400, "anthropic-beta"]);
-    expect(lab.upstream.requests).toHaveLength(0);
-  });
-
-  it("takes 32 names, in any spacing", async () => {
-    expect((await betas(Array.from({ length: 32 }, (_, n) => `beta_${n}.x`).join(" , "))).status).toBe(200);
-    expect((await betas(" , ")).status).toBe(200);
-  });
+it("a header anthropic-beta that is no list of names is rejected by its name, and nothing is sent", async () => {
+  const { status, body } = await user.post("/api/v1/messages", hello, { "anthropic-beta": "b,".repeat(4_000) });
+  expect([status, body.error.param]).toEqual([400, "anthropic-beta"]);
+  expect(lab.upstream.requests).toHaveLength(0);
 });
 
 describe("counting tokens", () => {
