@@ -3,4 +3,4 @@ alter table run
   drop constraint run_check2,
   add constraint run_error_check check (
     case when error is null then status <> 'failed' else status in ('failed', 'cancelling', 'cancelled') end
-  );
+  ) not valid;

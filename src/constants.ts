@@ -52,6 +52,9 @@ export const AGENT_LIMITS = {
   max_cost_tokens_per_month: null,
   max_consecutive_failures: 5,
 } as const;
+/** The efforts of reasoning, in the words of the providers. A provider may lack some. */
+export const REASONING_EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
+
 /** contract 6: an agent's `model_settings` that are not set. Null: as the model does by default. */
 export const MODEL_SETTINGS = {
   temperature: null,

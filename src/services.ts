@@ -97,6 +97,10 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     meansOf,
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
+    onProviderFailure: ({ id: model, owned_by: provider }, { code, cause }) => {
+      metrics.providerFailed(model, provider);
+      log.warn({ model, provider, code, cause: (cause as Error | undefined)?.message }, "a model's provider failed");
+    },
   });
   const vault = createVault({ db, clock, keys: base.keys, log, notify: notify.vault });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });

@@ -58,6 +58,8 @@ export function createCompletions(options: {
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
+  /** A provider failed before its first output. The caller may not notice, because another one answers. */
+  onProviderFailure?(model: Model, error: PurserError): void;
 }): Completions {
   const { models, meansOf, resolveAgent } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
@@ -138,7 +140,10 @@ export function createCompletions(options: {
           return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
         }
         if (reservation !== null) await release(charges, call);
-        if (isProviderFailure(error)) models.health.failed(model, error.shape.retry_after_s);
+        if (isProviderFailure(error)) {
+          models.health.failed(model, error.shape.retry_after_s);
+          options.onProviderFailure?.(model, error);
+        }
         failures.push(error);
         if (is_last || !mayFallBack(error)) break;
         fallbacks.push({

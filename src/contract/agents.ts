@@ -1,5 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { AGENT_LIMITS } from "../constants.ts";
+import { AGENT_LIMITS, REASONING_EFFORTS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
   errorSchema,
@@ -40,7 +40,7 @@ const limitsInput = z.strictObject({
 const modelSettingsInput = z.strictObject({
   temperature: z.number().min(0).max(2).nullable().optional(),
   top_p: z.number().min(0).max(1).nullable().optional(),
-  reasoning_effort: z.enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]).nullable().optional(),
+  reasoning_effort: z.enum(REASONING_EFFORTS).nullable().optional(),
   max_output_tokens: positive(10_000_000).nullable().optional().openapi({
     description: "the cap of one answer; without it, the model's cap, lowered to what the balance affords",
   }),

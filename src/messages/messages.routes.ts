@@ -7,9 +7,7 @@ import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import { createMessageWriter } from "./messages-answer.ts";
 import { chatRequestOf } from "./messages-request.ts";
-
-/** Headers that a provider with Anthropic's API gets as the caller sent them. */
-const PROVIDER_HEADERS = ["anthropic-version", "anthropic-beta"];
+import { providerHeaders } from "./provider-headers.ts";
 
 /** POST /api/v1/messages and /count_tokens: Anthropic's Messages API over chat completions. */
 export function messageRoutes(deps: { completions: Completions; envelopes: Envelopes; log: Log }): HttpRouter {
@@ -18,6 +16,7 @@ export function messageRoutes(deps: { completions: Completions; envelopes: Envel
   router.openapi(createMessageRoute, async (c) => {
     const { user_id } = c.get("caller");
     const asked = c.req.valid("json");
+    const provider_headers = providerHeaders((name) => c.req.header(name));
     const { request, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
       envelopes.open(user_id, sealed),
     );
@@ -27,11 +26,7 @@ export function messageRoutes(deps: { completions: Completions; envelopes: Envel
     }
     const seal = envelopes.seal.bind(null, user_id);
     const writer = createMessageWriter({ model: asked.model, newId, paramOf, seal });
-    const sent = PROVIDER_HEADERS.flatMap((name) => {
-      const value = c.req.header(name);
-      return value === undefined ? [] : [[name, value] as const];
-    });
-    const of_provider = { provider_headers: Object.fromEntries(sent), ...(native === undefined ? {} : { native }) };
+    const of_provider = { provider_headers, ...(native === undefined ? {} : { native }) };
     return (await answerCall(c, completions, { request, writer, ...of_provider })) as never;
   });
   router.openapi(countTokensRoute, async (c) => {

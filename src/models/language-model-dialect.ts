@@ -1,4 +1,5 @@
 import type { createAnthropic } from "@ai-sdk/anthropic";
+import { REASONING_EFFORTS } from "../constants.ts";
 import type { ChatRequest, ReasoningDetail, ReasoningFormat } from "../contract/completions.ts";
 import type { Counts, Model, ProviderRequest } from "./models.types.ts";
 
@@ -48,12 +49,10 @@ export interface Dialect {
   adjust(body: Body, request: ProviderRequest): Body;
 }
 
-const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const;
-
 /** The effort that a request names in any of the usual fields; undefined: none, or an unknown one. */
-export function effortOf(request: ChatRequest): (typeof EFFORTS)[number] | undefined {
+export function effortOf(request: ChatRequest): (typeof REASONING_EFFORTS)[number] | undefined {
   const named = [request.reasoning_effort, fieldsOf(request.reasoning).effort, fieldsOf(request.output_config).effort];
-  return EFFORTS.find((each) => named.includes(each));
+  return REASONING_EFFORTS.find((each) => named.includes(each));
 }
 
 /** The fields of a value; none when it is no object. */

@@ -57,8 +57,27 @@ export async function migrate(source: SqlSource, folder = FOLDER): Promise<void>
         await applyDefinitions(connection);
       });
     });
+    await validateConstraints(connection);
   } finally {
     connection.release();
+  }
+}
+
+/**
+ * Checks the rows that are older than a constraint. Migrations add checks of existing tables as not valid, because a
+ * check under their exclusive lock would stop all nodes while it reads the table. This lock lets them read and write.
+ */
+async function validateConstraints(connection: SqlConnection): Promise<void> {
+  const { rows } = await connection.query<{ table: string; name: string }>({
+    text: `select conrelid::regclass::text as table, quote_ident(conname) as name from pg_constraint
+      where not convalidated and contype in ('c', 'f') and connamespace = 'public'::regnamespace order by 1, 2`,
+  });
+  for (const { table, name } of rows) {
+    await connection.script(`alter table ${table} validate constraint ${name}`).catch((error: Error) => {
+      throw new Error(`the rows of ${table} were not checked against the constraint ${name}: ${error.message}`, {
+        cause: error,
+      });
+    });
   }
 }
 

@@ -323,6 +323,12 @@ describe("an upstream of Anthropic's kind", () => {
   });
 });
 
+it("a header anthropic-beta that is no list of names is rejected by its name, and nothing is sent", async () => {
+  const { status, body } = await user.post("/api/v1/messages", hello, { "anthropic-beta": "b,".repeat(4_000) });
+  expect([status, body.error.param]).toEqual([400, "anthropic-beta"]);
+  expect(lab.upstream.requests).toHaveLength(0);
+});
+
 describe("counting tokens", () => {
   it("estimates the input and costs nothing", async () => {
     const { input_tokens } = await client.messages.countTokens({ ...hello, system: "be brief" });

@@ -41,7 +41,7 @@ function configOf(): object {
       model("lab/keyless", { routes: [{ provider: "closed" }, { provider: "far", weight: 0 }] }),
       model("lab/unreachable", { routes: [{ provider: "closed" }] }),
       model("lab/mixed", { routes: [{ provider: "near" }, { provider: "claude-far", weight: 0 }] }),
-      ...["relayed", "streamed"].map((name) =>
+      ...["relayed", "streamed", "keyed"].map((name) =>
         model(`lab/${name}`, { routes: [{ provider: "near" }, { provider: "far", weight: 0 }] }),
       ),
       model("lab/reasons", {
@@ -168,6 +168,14 @@ test("the list has a model with routes once, with the parameters that each route
   expect(found[0].supported_parameters).toContain("temperature");
   expect(found[0].supported_parameters).not.toContain("logit_bias");
   expect(found[0].supported_parameters).not.toContain("seed");
+});
+
+test("the operator sees the failures of a route behind the answers of another one", async () => {
+  near.answer(json({ error: { message: "no such key" } }, 401));
+  expect((await chat("lab/keyed")).status).toBe(200);
+  expect(calls()).toEqual([1, 1]);
+  const text = await (await fetch(`${service.url}/metrics`)).text();
+  expect(text).toContain('purser_provider_failures_total{model="lab/keyed",provider="near"} 1');
 });
 
 test("a fault of the request itself is not sent by another route", async () => {

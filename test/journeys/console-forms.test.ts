@@ -169,6 +169,46 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
   await page.getByRole("heading", { name: "Reader", level: 1 }).waitFor();
 });
 
+it("an agent's model settings are set and cleared in the editor, and a fault in one is told at its field", async () => {
+  await signUp(page, service, "model-settings@example.com");
+  const kept = { temperature: 0.7, top_p: 0.9, reasoning_effort: "low", max_output_tokens: 500 };
+  const { id } = await person("POST", "/agents", { name: "Tuned", auto_route: true, model_settings: kept });
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  const save = page.getByRole("button", { name: "Save agent" });
+  expect(await page.getByLabel("Temperature").inputValue()).toBe("0.7");
+  expect(await page.getByLabel("Reasoning effort").textContent()).toContain("low");
+  const slips = [
+    ["Temperature", "2.5", "1.5"],
+    ["Top p", "1.5", ""],
+    ["Most output tokens per call", "0.5", "4000"],
+  ] as const;
+  for (const [label, wrong, right] of slips) {
+    const field = page.getByLabel(label);
+    await field.fill(wrong);
+    await save.click();
+    await expect.poll(() => field.getAttribute("aria-invalid"), { timeout: 20_000 }).toBe("true");
+    expect(await page.locator(`#${await field.getAttribute("id")}-error`).textContent()).not.toBe("");
+    expect(await field.evaluate((element) => element === document.activeElement), `${label} has the focus`).toBe(true);
+    await field.fill(right);
+  }
+  await choose(page.getByLabel("Reasoning effort"), "high");
+  await save.click();
+  await page.getByRole("heading", { name: "Tuned", exact: true, level: 1 }).waitFor();
+  const set = { temperature: 1.5, top_p: null, reasoning_effort: "high", max_output_tokens: 4000 };
+  expect((await person("GET", `/agents/${id}`)).model_settings).toEqual(set);
+  await page.getByRole("link", { name: "Settings", exact: true }).click();
+  await shows(page, "high reasoning effort, temperature 1.5, at most 4,000 output tokens a call");
+
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.getByLabel("Temperature").fill("");
+  await page.getByLabel("Most output tokens per call").fill("");
+  await choose(page.getByLabel("Reasoning effort"), "The model's default");
+  await save.click();
+  await page.getByRole("heading", { name: "Tuned", exact: true, level: 1 }).waitFor();
+  const none = { temperature: null, top_p: null, reasoning_effort: null, max_output_tokens: null };
+  expect((await person("GET", `/agents/${id}`)).model_settings).toEqual(none);
+});
+
 it("the preview of a schedule says what happens where the clocks change", async () => {
   await signUp(page, service, "clocks@example.com");
   await page.clock.setFixedTime("2026-03-27T12:00:00Z");

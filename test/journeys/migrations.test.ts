@@ -2,7 +2,9 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { Statement } from "../../src/platform/db.ts";
 import { migrate } from "../../src/platform/migrate.ts";
+import type { SqlConnection } from "../../src/platform/sql-connection.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
 import { createFilledDatabase, hashOf, migrationsOf, recording, stateOf } from "../upgrades/fixture.ts";
@@ -133,6 +135,55 @@ describe("a migration after the baseline", () => {
     expect((await stateOf(database)).rows).toMatchObject({ of_the_test: [], users: [] });
   });
 
+  const constraint = "alter table usage_event add constraint of_the_test check (cost < 1000000000) not valid";
+
+  it("has the rows of a new constraint checked after the commit, so that other nodes go on writing meanwhile", async () => {
+    database = await createTestDatabase(filled.baseline);
+    write(constraint);
+    const said: string[] = [];
+    await withoutNode(database, async (connection) => {
+      const recording = {
+        ...connection,
+        query: <Row>(statement: Statement) => {
+          said.push(statement.text);
+          return connection.query<Row>(statement);
+        },
+        script: (text: string) => {
+          said.push(text);
+          return connection.script(text);
+        },
+      };
+      await migrate({ connect: async () => recording }, folder);
+    });
+    const at = (text: string) => said.findIndex((each) => each.includes(text));
+    expect(at("validate constraint of_the_test")).toBeGreaterThan(at("commit"));
+    expect(said.slice(0, at("commit")).join()).not.toContain("validate constraint");
+    expect((await stateOf(database)).schema).not.toContain("NOT VALID");
+  });
+
+  it("whose check of the rows did not end has them checked by the next start", async () => {
+    database = await createTestDatabase(filled.baseline);
+    write(constraint);
+    const dying = (connection: SqlConnection) => ({
+      ...connection,
+      script: async (text: string) => {
+        if (text.includes("validate constraint")) throw new Error("the connection is lost");
+        await connection.script(text);
+      },
+    });
+    const first = withoutNode(database, (connection) => migrate({ connect: async () => dying(connection) }, folder));
+    await expect(first).rejects.toThrow("the connection is lost");
+    expect((await stateOf(database)).schema).toContain("NOT VALID");
+    await startNext();
+    expect((await stateOf(database)).schema).not.toContain("NOT VALID");
+  });
+
+  it("whose constraint old rows break says which table and constraint", async () => {
+    database = await createTestDatabase(filled.baseline);
+    write(constraint.replace("cost < 1000000000", "cost < 0"));
+    await expect(startNext()).rejects.toThrow(/rows of usage_event .* constraint of_the_test: .*violated/);
+  });
+
   it("leaves the database as it was when it fails", async () => {
     database = await createTestDatabase();
     write("create table of_the_test (id integer); select 1 / 0");
@@ -156,3 +207,12 @@ describe("a migration after the baseline", () => {
     await expect(start()).rejects.toThrow(`${NEXT}, which this version does not know`);
   });
 });
+
+it.each(["1001_price_classes.sql", "1004_cancelled_runs.sql"])(
+  "%s checks no row of a large table under its exclusive lock",
+  async (name) => {
+    database = await createTestDatabase();
+    const text = readFileSync(join(FOLDER, name), "utf8").replaceAll(/^--.*$/gm, "");
+    expect(text.match(/ not valid\b/g)).toHaveLength(text.match(/\bcheck \(/g)?.length ?? 0);
+  },
+);

@@ -1,10 +1,10 @@
 import { useMutation, useQuery, useSuspenseQuery } from "@tanstack/react-query";
 import { Link, useBlocker, useNavigate, useParams } from "@tanstack/react-router";
 import { useCallback, useRef, useState } from "react";
-import { AGENT_LIMITS } from "../../../src/constants.ts";
+import { AGENT_LIMITS, REASONING_EFFORTS } from "../../../src/constants.ts";
 import { call } from "../api/client.ts";
 import { type Agent, agentQuery, modelsQuery, queryClient, stale } from "../api/queries.ts";
-import { bodyOf, type Draft, draftOf, EMPTY_DRAFT, type LimitName } from "../parts/draft.ts";
+import { bodyOf, type Draft, draftOf, EMPTY_DRAFT, type LimitName, type ModelSettingName } from "../parts/draft.ts";
 import { ScheduleFields } from "../parts/schedule-fields.tsx";
 import { ToolFields } from "../parts/tool-fields.tsx";
 import { Button, buttonClass, Card, PageHeader } from "../ui/basics.tsx";
@@ -56,6 +56,7 @@ function Editor({ agent }: { agent: Agent | null }) {
         <NameFields draft={draft} change={change} />
         <InstructionFields draft={draft} change={change} />
         <ModelFields draft={draft} change={change} />
+        <ModelSettingFields draft={draft} change={change} />
         <ToolFields draft={draft} change={change} />
         <ScheduleFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
@@ -193,6 +194,45 @@ function ModelFields({ draft, change }: { draft: Draft; change: Change }) {
           ]}
           hint="For programs that use this agent as a model, such as coding assistants. The program runs its own tools."
         />
+      </div>
+    </Card>
+  );
+}
+
+const MODEL_NUMBERS: [Exclude<ModelSettingName, "reasoning_effort">, string, string][] = [
+  ["temperature", "Temperature", "From 0 (always alike) to 2 (varied). Many models that reason take none."],
+  ["top_p", "Top p", "From 0 to 1. Change this or the temperature, not both."],
+  ["max_output_tokens", "Most output tokens per call", "Reasoning counts. A longer answer is cut off."],
+];
+
+function ModelSettingFields({ draft, change }: { draft: Draft; change: Change }) {
+  const set = (name: ModelSettingName, value: string) =>
+    change({ model_settings: { ...draft.model_settings, [name]: value } });
+  return (
+    <Card title="Model settings" note="An empty field leaves the choice to the model.">
+      <div className="grid items-start gap-4 sm:grid-cols-2">
+        <SelectField
+          label="Reasoning effort"
+          param="model_settings.reasoning_effort"
+          value={draft.model_settings.reasoning_effort}
+          onValue={(value) => set("reasoning_effort", value)}
+          options={[["", "The model's default"], ...REASONING_EFFORTS.map((each) => [each, each] as const)]}
+          hint="How long the model thinks before it answers."
+        />
+        {MODEL_NUMBERS.map(([name, label, hint]) => (
+          <TextField
+            key={name}
+            label={label}
+            param={`model_settings.${name}`}
+            type="number"
+            step="any"
+            inputMode="decimal"
+            placeholder="the model's default"
+            hint={hint}
+            value={draft.model_settings[name]}
+            onValue={(value) => set(name, value)}
+          />
+        ))}
       </div>
     </Card>
   );

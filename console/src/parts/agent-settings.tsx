@@ -18,6 +18,17 @@ function toolsInWords({ web_fetch, send_webhook, mcp, ...others }: Agent["tools_
   return tools;
 }
 
+function settingsInWords(settings: Agent["model_settings"]): string {
+  const { temperature, top_p, reasoning_effort, max_output_tokens } = settings;
+  const set = [
+    reasoning_effort === null ? [] : `${reasoning_effort} reasoning effort`,
+    temperature === null ? [] : `temperature ${temperature}`,
+    top_p === null ? [] : `top p ${top_p}`,
+    max_output_tokens === null ? [] : `at most ${count(max_output_tokens, "output token")} a call`,
+  ].flat();
+  return set.length === 0 ? "the model's defaults" : set.join(", ");
+}
+
 function isEnabled(settings: unknown): boolean {
   return (settings as { enabled?: boolean } | undefined)?.enabled === true;
 }
@@ -43,6 +54,7 @@ export function AgentSettings({ agent }: { agent: Agent }) {
         <Facts
           facts={[
             ["Model", agent.auto_route ? "chosen for each run" : agent.model_id],
+            ["Model settings", settingsInWords(agent.model_settings)],
             [
               "Tools",
               tools.length === 0 ? (

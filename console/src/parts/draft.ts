@@ -50,8 +50,10 @@ export interface Draft extends ScheduleFields {
   /** The saved tool settings. Settings without a field in the editor stay unchanged. */
   tools_kept: Agent["tools_config"];
   limits: Record<LimitName, string>;
+  model_settings: Record<ModelSettingName, string>;
 }
 export type LimitName = keyof Agent["limits"];
+export type ModelSettingName = keyof Agent["model_settings"];
 
 export const EMPTY_DRAFT: Draft = {
   name: "",
@@ -90,6 +92,7 @@ export const EMPTY_DRAFT: Draft = {
     max_cost_tokens_per_month: "",
     max_consecutive_failures: "",
   },
+  model_settings: { temperature: "", top_p: "", reasoning_effort: "", max_output_tokens: "" },
 };
 
 export const NO_SERVER: McpServer = { name: "", url: "", tools: "", reads_only: false, auth: null };
@@ -182,6 +185,12 @@ export function draftOf(agent: Agent): Draft {
       max_cost_tokens_per_month: text(agent.limits.max_cost_tokens_per_month),
       max_consecutive_failures: text(agent.limits.max_consecutive_failures),
     },
+    model_settings: {
+      temperature: text(agent.model_settings.temperature),
+      top_p: text(agent.model_settings.top_p),
+      reasoning_effort: agent.model_settings.reasoning_effort ?? "",
+      max_output_tokens: text(agent.model_settings.max_output_tokens),
+    },
   };
 }
 
@@ -265,5 +274,12 @@ export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
       scheduled && interval === "weekly" ? (draft.schedule_day_of_week as Agent["schedule_day_of_week"]) : null,
     schedule_day_of_month: scheduled && interval === "monthly" ? draft.schedule_day_of_month : null,
     limits,
+    model_settings: modelSettingsOf(draft.model_settings),
   };
+}
+
+/** An empty field is the model's default. */
+function modelSettingsOf({ reasoning_effort, ...numbers }: Draft["model_settings"]): Agent["model_settings"] {
+  const entries = Object.entries(numbers).map(([name, text]) => [name, numberOf(text) ?? null]);
+  return { ...Object.fromEntries(entries), reasoning_effort: orNull(reasoning_effort) } as Agent["model_settings"];
 }

@@ -13,7 +13,7 @@ import { createGeminiApi } from "../../support/native-apis/gemini.ts";
 import { createMessagesApi } from "../../support/native-apis/messages.ts";
 import { createResponsesApi } from "../../support/native-apis/responses.ts";
 import type { Script } from "../../support/native-apis/turn.ts";
-import { hanging, startUpstream, type Upstream } from "../../support/upstream.ts";
+import { startUpstream, type Upstream } from "../../support/upstream.ts";
 import { callerOf, modelOf, requestOf, textOfStream } from "./model-fixture.ts";
 
 /** The native APIs, with the model that each is asked for. */
@@ -82,52 +82,6 @@ const failureOf = (promise: Promise<unknown>) =>
     () => expect.unreachable(),
     (error: PurserError) => error,
   );
-
-describe("a stream that is stopped", () => {
-  const options = () => ({ signal: new AbortController().signal, deadline_ms: monotonicMs() + 20_000 });
-
-  it("of Claude is counted by the classes of input that the provider has reported", async () => {
-    const usage = {
-      ...{ input_tokens: 100, cache_read_input_tokens: 600, cache_creation_input_tokens: 300, output_tokens: 1 },
-      cache_creation: { ephemeral_5m_input_tokens: 200, ephemeral_1h_input_tokens: 100 },
-    };
-    const message = { id: "m", type: "message", role: "assistant", model: "c", content: [], stop_reason: null, usage };
-    const named = (fields: { type: string; [field: string]: unknown }) =>
-      `event: ${fields.type}\ndata: ${JSON.stringify(fields)}\n\n`;
-    upstream.answer(
-      hanging(
-        named({ type: "message_start", message }),
-        named({ type: "content_block_start", index: 0, content_block: { type: "text", text: "" } }),
-        named({ type: "content_block_delta", index: 0, delta: { type: "text_delta", text: "12345678" } }),
-      ),
-    );
-    const model = modelOfKind("anthropic");
-    const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key" });
-    const prepared = await provider.prepare({ model, request: requestOf(), max_output_tokens: 50, stream: true });
-    const stream = await provider.stream(prepared, options());
-    while (!String((await stream.blocks.next()).value).includes("12345678"));
-    stream.cancel();
-    expect(stream.counts()).toEqual({
-      ...{ input_tokens: 1_000, cached_input_tokens: 600, cache_write_tokens: 300, cache_write_1h_tokens: 100 },
-      ...{ output_tokens: 2, reasoning_tokens: 0, estimated: true },
-    });
-  });
-
-  it("of Gemini is counted by the cached part that the provider has reported", async () => {
-    const body = {
-      candidates: [{ content: { role: "model", parts: [{ text: "12345678" }] }, index: 0 }],
-      usageMetadata: { promptTokenCount: 1_000, cachedContentTokenCount: 600, candidatesTokenCount: 1 },
-    };
-    upstream.answer(hanging(`data: ${JSON.stringify(body)}\n\n`));
-    const model = modelOfKind("google");
-    const provider = createGoogleProvider({ base_url: upstream.url, api_key: "key" });
-    const prepared = await provider.prepare({ model, request: requestOf(), max_output_tokens: 50, stream: true });
-    const stream = await provider.stream(prepared, options());
-    while (!String((await stream.blocks.next()).value).includes("12345678"));
-    stream.cancel();
-    expect(stream.counts()).toMatchObject({ input_tokens: 1_000, cached_input_tokens: 600, output_tokens: 2 });
-  });
-});
 
 describe.each(KINDS)("reasoning of %s", (kind) => {
   it.each(["complete", "stream"] as const)("goes back unchanged over three tool steps: %s", async (way) => {
