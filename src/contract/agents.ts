@@ -3,6 +3,7 @@ import { AGENT_LIMITS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
   errorSchema,
+  eventContent,
   failures,
   instantSchema,
   json,
@@ -12,7 +13,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
-import { chatResponseSchema } from "./completions.ts";
+import { chatEventSchema, chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
 import {
@@ -241,7 +242,7 @@ export const chatWithAgent = createRoute({
       description: "the answer; with `stream: true`, its events",
       content: {
         "application/json": { schema: agentAnswerSchema },
-        "text/event-stream": { schema: z.string() },
+        ...eventContent(chatEventSchema),
       },
     },
     ...failures(400, 402, 403, 404, 409, 503),

@@ -48,6 +48,24 @@ export function json<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { "application/json": { schema } } };
 }
 
+/** The error of an event stream that broke off, or whose caller lost access. */
+export const streamErrorSchema = z
+  .looseObject({
+    error: z.looseObject({
+      type: z.string(),
+      code: z.string(),
+      message: z.string(),
+      param: z.string().nullable(),
+      request_id: z.string(),
+    }),
+  })
+  .openapi("StreamError");
+
+/** A stream of server-sent events. `schema` is the data of one event, which is how generators of clients read it. */
+export function eventContent<S extends z.ZodType>(schema: S) {
+  return { "text/event-stream": { schema } };
+}
+
 /** A request body of JSON. An empty one counts as `{}`. */
 export function jsonBody<S extends z.ZodType>(schema: S) {
   return { body: { required: true, content: { "application/json": { schema } } } };
