@@ -235,11 +235,9 @@ const chunkSchema = z
         finish_reason: text.nullish(),
       }),
     ),
-    usage: usageSchema
-      .nullish()
-      .openapi({
-        description: "on the chunk with the finish reason, or with `include_usage` on a last one without choices",
-      }),
+    usage: usageSchema.nullish().openapi({
+      description: "on the chunk with the finish reason, or with `include_usage` on a last one without choices",
+    }),
     routing: routingSchema.optional(),
     run_id: text.optional().openapi({ description: "of an agent's answer: its run" }),
     thread_id: text.optional().openapi({ description: "of an agent's answer in a thread" }),

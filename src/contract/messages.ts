@@ -184,7 +184,7 @@ export const messageRecordSchema = z
 export type MessageRecord = z.infer<typeof messageRecordSchema>;
 
 const problemSchema = z.looseObject({ type: text, message: text, code: text, param: text.nullable() });
-const errorSchema = z
+export const messagesErrorSchema = z
   .object({
     type: z.literal("error"),
     error: problemSchema,
@@ -218,7 +218,7 @@ const eventSchema = z
 const failures = Object.fromEntries(
   [400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 502, 503, 504].map((status) => [
     status,
-    json(errorSchema, "the error in Anthropic's shape"),
+    json(messagesErrorSchema, "the error in Anthropic's shape"),
   ]),
 );
 
