@@ -26,8 +26,14 @@ export interface FuzzOutcome {
   limited: number;
 }
 
+interface Plan {
+  count: number;
+  seed: number;
+  onProgress?: (sent: number, outcome: FuzzOutcome) => void;
+}
+
 /** Sends `count` requests to a new service and compares every answer with openapi.json. */
-export async function fuzz({ count, seed }: { count: number; seed: number }): Promise<FuzzOutcome> {
+export async function fuzz({ count, seed, onProgress = () => {} }: Plan): Promise<FuzzOutcome> {
   const env = { PURSER_TRUSTED_PROXIES: "127.0.0.0/8", PURSER_PAYMENTS: "sandbox" };
   const lab = await startLab(undefined, { env });
   const reply: Reply = (response, request) =>
@@ -46,6 +52,7 @@ export async function fuzz({ count, seed }: { count: number; seed: number }): Pr
     const { faultOf } = createDeclared(document);
     for (let sent = 0; sent < count; sent += AT_ONCE) {
       if (Math.floor(sent / USERS_FOR) > Math.floor((sent - AT_ONCE) / USERS_FOR)) {
+        onProgress(sent, outcome);
         world.keys = await newKeys(service);
         world.ids.clear();
         await addAgents(service, world);

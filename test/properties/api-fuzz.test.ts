@@ -1,5 +1,5 @@
 import { expect, inject, test } from "vitest";
-import { fuzz, statusTable } from "../fuzz/fuzz-run.ts";
+import { type FuzzOutcome, fuzz, statusTable } from "../fuzz/fuzz-run.ts";
 
 // `npm run fuzz -- --requests 20000 --seed 7` for a long run.
 
@@ -14,10 +14,16 @@ test.runIf(IS_LONG || inject("storage").kind === "postgres")(
   `${REQUESTS} requests made from openapi.json (seed ${SEED}): no 5xx, no answer outside its schema, no hang`,
   async () => {
     const began = performance.now();
-    const outcome = await fuzz({ count: REQUESTS, seed: SEED });
+    const elapsed = () => Math.round((performance.now() - began) / 1000);
+    const onProgress = (sent: number, { faults }: FuzzOutcome) => {
+      const last = faults.at(-1);
+      const shown = last === undefined ? "" : `, the last: ${last.fault}`;
+      if (IS_LONG) console.log(`${sent} requests, ${faults.length} faults, ${elapsed()} s${shown}`);
+    };
+    const outcome = await fuzz({ count: REQUESTS, seed: SEED, onProgress });
     const faults = outcome.faults.map(({ request, fault }) => `${fault}\n    ${request}`);
     if (IS_LONG) {
-      const seconds = Math.round((performance.now() - began) / 1000);
+      const seconds = elapsed();
       console.log(statusTable(outcome));
       console.log(
         `${REQUESTS} requests, seed ${SEED}, ${seconds} s: ${faults.length} faults, ${outcome.limited} at a limit`,
