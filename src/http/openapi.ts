@@ -10,6 +10,7 @@ const ANSWERS = {
   413: "the body is too large",
   415: "the body is not JSON",
   422: "the Idempotency-Key was used with another request",
+  431: "the address or the headers are too large",
   503: "the service is at its limit, or its database does not answer",
 } as const;
 
@@ -82,7 +83,7 @@ function completed(method: string, operation: Operation): Operation {
   const { security, requestBody, parameters = [], responses = {} } = operation;
   const is_keyed = security?.some((each) => "api_key" in each) === true;
   const is_idempotent = method === "post" && (is_keyed || security?.some((each) => "operator_key" in each) === true);
-  const statuses: (keyof typeof ANSWERS)[] = [503];
+  const statuses: (keyof typeof ANSWERS)[] = [431, 503];
   if (is_keyed) statuses.push(403);
   if (requestBody !== undefined) statuses.push(400, 413, 415);
   if (is_idempotent) statuses.push(409, 422);

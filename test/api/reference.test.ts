@@ -111,7 +111,7 @@ describe("the reference (contract 1)", () => {
         const expected = [
           ...(is_keyed ? [403] : []),
           ...(operation.requestBody === undefined ? [] : [400, 413, 415]),
-          503,
+          ...[431, 503],
           ...(is_idempotent ? [409, 422] : []),
         ];
         expect(declared, `${method} ${path}`).toEqual(expect.arrayContaining(expected));
