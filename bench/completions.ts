@@ -1,5 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { startPostgres } from "../test/support/postgres-server.ts";
+import { endpoints } from "./endpoints.ts";
 import { startNginx } from "./peers/nginx.ts";
 import { portkeyHeaders, startPortkey } from "./peers/portkey.ts";
 import { closedLoop, type LoadMeasure, openLoop, type Target } from "./support/load.ts";
@@ -115,6 +116,15 @@ async function underLoad(
   return { ...measure, processor_ms: (processorMs(route.process.pid) - before_ms) / measure.answers };
 }
 
+/** The same call by each endpoint, on the same process. */
+function measureEndpoints(route: Route | undefined, { rounds, scale }: Effort) {
+  if (route === undefined) throw new Error("no Purser on PostgreSQL");
+  const { headers, process } = route;
+  return endpoints({ port: process.port, headers, model: "bench/instant", rounds }, (name, target) =>
+    checked(name, closedLoop(target, { callers: STREAM_CALLERS, seconds: LOAD_SECONDS * scale })),
+  );
+}
+
 async function measure(routes: Map<string, Route>, effort: Effort): Promise<Outcome> {
   const seconds = LOAD_SECONDS * effort.scale;
   const contenders = (measureOf: (name: string, route: Route) => Promise<LoadSample>) =>
@@ -139,6 +149,8 @@ async function measure(routes: Map<string, Route>, effort: Effort): Promise<Outc
   const paced = new Map<string, LoadMeasure>();
   const pace = { per_second: PACED_PER_SECOND, seconds: PACED_SECONDS * effort.scale };
   for (const [name, route] of routes) paced.set(name, await checked(name, openLoop(targetOf(route, "slow"), pace)));
+
+  const shapes = await measureEndpoints(routes.get(PURSER_ON_POSTGRES), effort);
 
   const names = [...routes.keys()];
   const table = (caption: string, columns: readonly string[], values: (name: string) => number[]): Table => ({
@@ -200,8 +212,9 @@ async function measure(routes: Map<string, Route>, effort: Effort): Promise<Outc
         idle_mb.get(name) ?? Number.NaN,
         residentMb(routes.get(name)?.process.pid ?? 0),
       ]),
+      shapes.table,
     ],
-    ratios: [BARE, NGINX, PORTKEY].filter((name) => routes.has(name)).flatMap(ratiosTo),
+    ratios: [...[BARE, NGINX, PORTKEY].filter((name) => routes.has(name)).flatMap(ratiosTo), ...shapes.ratios],
   };
 
   function ratiosTo(to: string): Ratio[] {

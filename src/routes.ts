@@ -8,6 +8,7 @@ import { chatRoutes } from "./chat/chat.routes.ts";
 import { completionRoutes } from "./completions/completions.routes.ts";
 import { embeddingRoutes } from "./completions/embeddings.routes.ts";
 import type { HttpRouter } from "./contract/router.ts";
+import { sessionCookieName } from "./contract/sign-in.ts";
 import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
 import { createHttp } from "./http/server.ts";
@@ -99,7 +100,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       }),
     ],
   );
-  serveReference(http);
+  serveReference(http, sessionCookieName(address.secure));
   http.route("/", consoleRoutes());
   return http;
 }

@@ -149,11 +149,17 @@ function textMessage({ role, content, tool_calls }: ChatMessage, index: number):
   if (content == null && tool_calls != null && tool_calls.length > 0) return { role, content: null };
   const parts = typeof content === "string" ? [{ type: "text", text: content }] : (content ?? []);
   const texts = parts.map(({ type, text }, at) => {
-    if (type === "text" && text !== undefined) return text;
+    if (type === "text" && text !== undefined) return stored(text, `messages[${index}].content`);
     throw errors.invalidValue(
       `messages[${index}].content[${at}]`,
       "An agent reads text. Send parts of type text only.",
     );
   });
   return { role: role === "developer" ? "system" : role, content: texts.join("\n") };
+}
+
+/** A turn is stored, and PostgreSQL stores neither. */
+function stored(text: string, param: string): string {
+  if (!text.includes("\0") && text.isWellFormed()) return text;
+  throw errors.invalidValue(param, `${param} must be text without U+0000 and halves of surrogate pairs.`);
 }

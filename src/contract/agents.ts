@@ -3,6 +3,7 @@ import { AGENT_LIMITS, REASONING_EFFORTS } from "../constants.ts";
 import { needs } from "./caller.ts";
 import {
   errorSchema,
+  eventContent,
   failures,
   instantSchema,
   json,
@@ -13,7 +14,7 @@ import {
   timeZoneSchema,
   uuidSchema,
 } from "./common.ts";
-import { chatResponseSchema } from "./completions.ts";
+import { chatEventSchema, chatResponseSchema } from "./completions.ts";
 import { countedFields } from "./request-limits.ts";
 import { runStatusSchema } from "./runs.ts";
 import { dayOfMonthSchema, intervalSchema, timeOfDaySchema, upcomingRunSchema, weekdaySchema } from "./schedules.ts";
@@ -239,7 +240,7 @@ export const chatWithAgent = createRoute({
       description: "the answer; with `stream: true`, its events",
       content: {
         "application/json": { schema: agentAnswerSchema },
-        "text/event-stream": { schema: z.string() },
+        ...eventContent(chatEventSchema),
       },
     },
     ...failures(400, 402, 403, 404, 409, 503),

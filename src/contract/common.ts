@@ -66,6 +66,24 @@ export const timeZoneSchema = z
   .refine(isTimeZone, "an IANA time zone such as Europe/Berlin, spelled as the database of zones spells it")
   .openapi({ description: "IANA name", example: "Asia/Kolkata" });
 
+/** The error of an event stream that broke off, or whose caller lost access. */
+export const streamErrorSchema = z
+  .looseObject({
+    error: z.looseObject({
+      type: z.string(),
+      code: z.string(),
+      message: z.string(),
+      param: z.string().nullable(),
+      request_id: z.string(),
+    }),
+  })
+  .openapi("StreamError");
+
+/** A stream of server-sent events. `schema` is the data of one event, which is how generators of clients read it. */
+export function eventContent<S extends z.ZodType>(schema: S) {
+  return { "text/event-stream": { schema } };
+}
+
 /** A request body of JSON. An empty one counts as `{}`. */
 export function jsonBody<S extends z.ZodType>(schema: S) {
   return { body: { required: true, content: { "application/json": { schema } } } };

@@ -2,7 +2,7 @@ import { createRoute, z } from "@hono/zod-openapi";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { needs } from "./caller.ts";
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
-import { failures, json, jsonBody, tokensSchema } from "./common.ts";
+import { errorSchema, eventContent, failures, json, jsonBody, streamErrorSchema, tokensSchema } from "./common.ts";
 import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
 
 export type * from "./chat-completion.types.ts";
@@ -210,6 +210,45 @@ export const chatResponseSchema = z
   })
   .openapi("ChatCompletion");
 
+const callDeltaSchema = z.looseObject({
+  index: z.number().int().optional().openapi({ description: "which call of the answer this is a piece of" }),
+  id: text.nullish(),
+  type: text.nullish(),
+  function: z.looseObject({ name: text.nullish(), arguments: text.nullish() }).nullish(),
+  custom: z.looseObject({ name: text.nullish(), input: text.nullish() }).nullish(),
+});
+const chunkSchema = z
+  .looseObject({
+    id: text,
+    object: z.literal("chat.completion.chunk"),
+    created: z.number().int(),
+    model: text,
+    choices: z.array(
+      z.looseObject({
+        index: z.number().int(),
+        delta: z.looseObject({
+          role: text.nullish(),
+          content: text.nullish(),
+          refusal: text.nullish(),
+          reasoning_content: text.nullish(),
+          tool_calls: z.array(callDeltaSchema).nullish(),
+        }),
+        finish_reason: text.nullish(),
+      }),
+    ),
+    usage: usageSchema.nullish().openapi({
+      description: "on the chunk with the finish reason, or with `include_usage` on a last one without choices",
+    }),
+    routing: routingSchema.optional(),
+    run_id: text.optional().openapi({ description: "of an agent's answer: its run" }),
+    thread_id: text.optional().openapi({ description: "of an agent's answer in a thread" }),
+  })
+  .openapi("ChatCompletionChunk");
+/** An event of a streamed chat completion. */
+export const chatEventSchema = z
+  .union([chunkSchema, streamErrorSchema])
+  .openapi("ChatCompletionStreamEvent", { description: "the data of one event; the last event's data is `[DONE]`" });
+
 export const createCompletionRoute = createRoute({
   method: "post",
   path: "/api/v1/chat/completions",
@@ -217,7 +256,8 @@ export const createCompletionRoute = createRoute({
   summary: "Complete a conversation",
   description:
     "OpenAI's request and response, streaming included. With `stream: true` the answer is server-sent events: chunks, " +
-    "one last chunk with empty `choices` that carries `usage`, then `data: [DONE]`. Null counts as absent. A field that " +
+    "then `data: [DONE]`. The chunk with the finish reason carries `usage`; with `include_usage` a last chunk with empty " +
+    "`choices` does. Null counts as absent. A field that " +
     "is not sent to the model's provider is 400 `unsupported_parameter`; the guide for developers lists what is sent. A " +
     "caller that hangs up pays for the input, and for what was generated, once the request was sent to the provider.",
   ...needs("chat:write"),
@@ -227,11 +267,11 @@ export const createCompletionRoute = createRoute({
       description: "the completion; with `stream: true`, its events",
       content: {
         "application/json": { schema: chatResponseSchema },
-        "text/event-stream": { schema: z.string() },
+        ...eventContent(chatEventSchema),
       },
     },
     ...failures(400, 402, 403, 404, 409, 503),
-    502: json(z.unknown(), "the model's provider failed; nothing was charged"),
-    504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
+    502: json(errorSchema, "the model's provider failed; nothing was charged"),
+    504: json(errorSchema, "the model did not answer in time; nothing was charged"),
   },
 });

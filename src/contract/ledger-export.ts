@@ -161,6 +161,6 @@ export const explainCharge = createRoute({
   request: { params: z.object({ request_id: z.string().min(1).max(255) }) },
   responses: {
     200: json(explanationSchema, "estimate, hold, slices, rates, rounding and the ledger's lines"),
-    ...failures(403, 404),
+    ...failures(400, 403, 404),
   },
 });

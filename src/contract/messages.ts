@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
-import { json, jsonBody } from "./common.ts";
+import { eventContent, json, jsonBody } from "./common.ts";
 import { limitSchema, routingSchema, toolNameSchema } from "./completions.ts";
 import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
 
@@ -167,6 +167,7 @@ const answerBlockSchema = z.discriminatedUnion("type", [
   z.looseObject({ type: z.literal("tool_use"), id: text, name: text, input: z.unknown() }),
 ]);
 export type AnswerBlock = z.infer<typeof answerBlockSchema>;
+const stopSchema = z.enum(["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]).nullable();
 export const messageRecordSchema = z
   .looseObject({
     id: text,
@@ -174,7 +175,7 @@ export const messageRecordSchema = z
     role: z.literal("assistant"),
     model: text,
     content: z.array(answerBlockSchema),
-    stop_reason: z.enum(["end_turn", "max_tokens", "stop_sequence", "tool_use", "refusal"]).nullable(),
+    stop_reason: stopSchema,
     stop_sequence: text.nullable(),
     usage: usageSchema,
     routing: routingSchema.optional(),
@@ -182,25 +183,42 @@ export const messageRecordSchema = z
   .openapi("Message");
 export type MessageRecord = z.infer<typeof messageRecordSchema>;
 
-const eventSchema = z
-  .looseObject({
-    type: text.openapi({ description: "such as `content_block_delta`; also the event's name" }),
-    index: z.number().int().optional(),
-    message: messageRecordSchema.optional(),
-  })
-  .openapi("MessageStreamEvent");
-
-const errorSchema = z
+const problemSchema = z.looseObject({ type: text, message: text, code: text, param: text.nullable() });
+export const messagesErrorSchema = z
   .object({
     type: z.literal("error"),
-    error: z.looseObject({ type: text, message: text, code: text, param: text.nullable() }),
+    error: problemSchema,
     request_id: text,
   })
   .openapi("MessagesError");
+const count = z.number().int();
+const deltaSchema = z.discriminatedUnion("type", [
+  z.looseObject({ type: z.literal("text_delta"), text }),
+  z.looseObject({ type: z.literal("thinking_delta"), thinking: text }),
+  z.looseObject({ type: z.literal("signature_delta"), signature: text }),
+  z.looseObject({ type: z.literal("input_json_delta"), partial_json: text }),
+]);
+const eventSchema = z
+  .discriminatedUnion("type", [
+    z.looseObject({ type: z.literal("message_start"), message: messageRecordSchema }),
+    z.looseObject({ type: z.literal("content_block_start"), index: count, content_block: answerBlockSchema }),
+    z.looseObject({ type: z.literal("content_block_delta"), index: count, delta: deltaSchema }),
+    z.looseObject({ type: z.literal("content_block_stop"), index: count }),
+    z.looseObject({
+      type: z.literal("message_delta"),
+      delta: z.looseObject({ stop_reason: stopSchema, stop_sequence: text.nullable() }),
+      usage: usageSchema,
+      routing: routingSchema.optional(),
+    }),
+    z.looseObject({ type: z.literal("message_stop") }),
+    z.looseObject({ type: z.literal("error"), error: problemSchema }),
+  ])
+  .openapi("MessageStreamEvent", { description: "the data of one event; `type` is also the event's name" });
+
 const failures = Object.fromEntries(
   [400, 401, 402, 403, 404, 409, 413, 415, 422, 429, 502, 503, 504].map((status) => [
     status,
-    json(errorSchema, "the error in Anthropic's shape"),
+    json(messagesErrorSchema, "the error in Anthropic's shape"),
   ]),
 );
 
@@ -219,7 +237,7 @@ export const createMessageRoute = createRoute({
   responses: {
     200: {
       description: "the message; with `stream: true`, its events",
-      content: { "application/json": { schema: messageRecordSchema }, "text/event-stream": { schema: eventSchema } },
+      content: { "application/json": { schema: messageRecordSchema }, ...eventContent(eventSchema) },
     },
     ...failures,
   },

@@ -1,6 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
-import { failures, json, uuidSchema } from "./common.ts";
+import { errorSchema, failures, json, uuidSchema } from "./common.ts";
+import { messagesErrorSchema } from "./messages.ts";
 
 const rate = z.number().min(0);
 const rateFields = {
@@ -63,6 +64,28 @@ export const modelSchema = z
   .openapi("Model");
 export type ModelRecord = z.infer<typeof modelSchema>;
 
+const listSchema = z.object({ object: z.literal("list"), data: z.array(modelSchema) });
+const anthropicListSchema = z
+  .object({
+    data: z.array(
+      z.object({ type: z.literal("model"), id: z.string(), display_name: z.string(), created_at: z.string() }),
+    ),
+    has_more: z.literal(false),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+  })
+  .openapi("AnthropicModelList");
+/** Callers without the header get the first shape, so only that one is the type of the answer. */
+const eitherListSchema = z.union([listSchema, anthropicListSchema]) as unknown as typeof listSchema;
+/** Errors have Anthropic's shape too if the header `anthropic-version` is sent. */
+const eitherFailures = (...statuses: (403 | 404)[]) =>
+  Object.fromEntries(
+    Object.entries(failures(...statuses)).map(([status, { description }]) => [
+      status,
+      json(z.union([errorSchema, messagesErrorSchema]), description),
+    ]),
+  );
+
 export const listModelsRoute = createRoute({
   method: "get",
   path: "/api/v1/models",
@@ -71,10 +94,10 @@ export const listModelsRoute = createRoute({
   ...needs(),
   responses: {
     200: json(
-      z.object({ object: z.literal("list"), data: z.array(modelSchema) }),
+      eitherListSchema,
       "the chat models, the cheapest first, then `auto`, the caller's agents and the embedding models; with the header `anthropic-version` in Anthropic's shape",
     ),
-    ...failures(403),
+    ...eitherFailures(403),
   },
 });
 
@@ -85,5 +108,5 @@ export const getModelRoute = createRoute({
   summary: "Get one model by its id or UUID",
   ...needs(),
   request: { params: z.object({ model: z.string().openapi({ example: "purser/rehearsal" }) }) },
-  responses: { 200: json(modelSchema, "the model"), ...failures(403, 404) },
+  responses: { 200: json(modelSchema, "the model"), ...eitherFailures(403, 404) },
 });

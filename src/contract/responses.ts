@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
-import { failures, json, jsonBody } from "./common.ts";
+import { errorSchema, eventContent, failures, json, jsonBody } from "./common.ts";
 import { limitSchema, routingSchema, toolNameSchema, usageSchema } from "./completions.ts";
 import { countedFields, MAX_PIECES, mapSchema, upToFault } from "./request-limits.ts";
 
@@ -229,16 +229,42 @@ export const responseSchema = z
   .openapi("Response");
 export type ResponseRecord = z.infer<typeof responseSchema>;
 
-export const responseEventSchema = z
-  .looseObject({
-    type: text.openapi({ description: "such as `response.output_text.delta`; also the event's name" }),
-    sequence_number: z.number().int(),
-    response: responseSchema.optional(),
-    item: outputItemSchema.optional(),
-    output_index: z.number().int().optional(),
-    delta: text.optional(),
-  })
-  .openapi("ResponseStreamEvent");
+/** Positions of a piece within the response. */
+const count = z.number().int();
+const IN_ITEM = { item_id: text, output_index: count };
+const IN_CONTENT = { ...IN_ITEM, content_index: count };
+const IN_SUMMARY = { ...IN_ITEM, summary_index: count };
+const summaryPartSchema = z.looseObject({ type: z.literal("summary_text"), text });
+const RESPONSE = { response: responseSchema };
+const ITEM = { output_index: count, item: outputItemSchema };
+const event = <const Type extends string, Fields extends z.ZodRawShape>(type: Type, fields: Fields) =>
+  z.looseObject({ type: z.literal(type), sequence_number: count, ...fields });
+
+const responseEventSchema = z
+  .discriminatedUnion("type", [
+    event("response.created", RESPONSE),
+    event("response.in_progress", RESPONSE),
+    event("response.output_item.added", ITEM),
+    event("response.content_part.added", { ...IN_CONTENT, part: outputPartSchema }),
+    event("response.output_text.delta", { ...IN_CONTENT, delta: text }),
+    event("response.output_text.done", { ...IN_CONTENT, text }),
+    event("response.refusal.delta", { ...IN_CONTENT, delta: text }),
+    event("response.refusal.done", { ...IN_CONTENT, refusal: text }),
+    event("response.content_part.done", { ...IN_CONTENT, part: outputPartSchema }),
+    event("response.function_call_arguments.delta", { ...IN_ITEM, delta: text }),
+    event("response.function_call_arguments.done", { ...IN_ITEM, name: text, arguments: text }),
+    event("response.custom_tool_call_input.delta", { ...IN_ITEM, delta: text }),
+    event("response.custom_tool_call_input.done", { ...IN_ITEM, input: text }),
+    event("response.reasoning_summary_part.added", { ...IN_SUMMARY, part: summaryPartSchema }),
+    event("response.reasoning_summary_text.delta", { ...IN_SUMMARY, delta: text }),
+    event("response.reasoning_summary_text.done", { ...IN_SUMMARY, text }),
+    event("response.reasoning_summary_part.done", { ...IN_SUMMARY, part: summaryPartSchema }),
+    event("response.output_item.done", ITEM),
+    event("response.completed", RESPONSE),
+    event("response.incomplete", RESPONSE),
+    event("response.failed", RESPONSE),
+  ])
+  .openapi("ResponseStreamEvent", { description: "the data of one event; `type` is also the event's name" });
 
 export const createResponseRoute = createRoute({
   method: "post",
@@ -258,11 +284,11 @@ export const createResponseRoute = createRoute({
       description: "the response; with `stream: true`, its events",
       content: {
         "application/json": { schema: responseSchema },
-        "text/event-stream": { schema: responseEventSchema },
+        ...eventContent(responseEventSchema),
       },
     },
     ...failures(400, 402, 403, 404, 409, 503),
-    502: json(z.unknown(), "the model's provider failed; nothing was charged"),
-    504: json(z.unknown(), "the model did not answer in time; nothing was charged"),
+    502: json(errorSchema, "the model's provider failed; nothing was charged"),
+    504: json(errorSchema, "the model did not answer in time; nothing was charged"),
   },
 });

@@ -3,11 +3,13 @@ import { needs } from "./caller.ts";
 import {
   boundInput,
   emptyBody,
+  eventContent,
   failures,
   instantSchema,
   json,
   listQuerySchema,
   nextCursorSchema,
+  streamErrorSchema,
   uuidSchema,
 } from "./common.ts";
 
@@ -86,6 +88,34 @@ export const runDetailSchema = runSchema
   .extend({ output: z.string().nullable(), steps: z.array(stepSchema) })
   .openapi("RunDetail");
 export type RunDetail = z.infer<typeof runDetailSchema>;
+
+const ofRun = { run_id: uuidSchema };
+/** The data of a run's events. The event's name tells which one it is. */
+const runEventSchema = z
+  .union([
+    z
+      .object({
+        ...ofRun,
+        ...runSchema.pick({ agent_id: true, trigger: true, scheduled_for: true, queued_at: true }).shape,
+      })
+      .openapi("RunQueued"),
+    z.object({ ...ofRun, started_at: instantSchema }).openapi("RunStarted"),
+    z
+      .object({
+        ...ofRun,
+        ...stepSchema.pick({ index: true, type: true, name: true, arguments: true, started_at: true }).shape,
+      })
+      .openapi("StepStarted"),
+    z.object({ ...ofRun, ...stepSchema.shape }).openapi("StepFinished"),
+    z.object({ ...ofRun, cancel_requested_at: instantSchema }).openapi("RunCancelling"),
+    z.object({ ...ofRun, ...runSchema.shape, output: z.string().nullish() }).openapi("RunFinished"),
+    z.object({ text: z.string() }).openapi("RunText"),
+    streamErrorSchema,
+  ])
+  .openapi("RunEvent", {
+    description:
+      "the data of one event. The event's name tells its kind: run.queued, run.started, step.started, step.finished, run.cancelling, run.finished, text or error",
+  });
 
 const tags = ["Runs"];
 const agentParams = z.object({ id: z.string() });
@@ -179,7 +209,7 @@ export const runEvents = createRoute({
     }),
   },
   responses: {
-    200: { description: "the run's events", content: { "text/event-stream": { schema: z.string() } } },
+    200: { description: "the run's events", content: eventContent(runEventSchema) },
     204: { description: "the run has ended and `Last-Event-ID` is its last event" },
     ...failures(400, 403, 404),
   },

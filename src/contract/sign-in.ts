@@ -59,6 +59,11 @@ const tags = ["Sign-in"];
 const signedIn = json(signedInSchema, "signed in: the cookie is set");
 const linkSent = json(linkSentSchema, "a mail is on its way: the answer is the same for each address");
 
+/** Operations that end or change the session of the caller. */
+const needsSession = { security: [{ session: [] as string[] }] };
+/** Operations that also answer without a session. */
+const takesSession = { security: [{ session: [] as string[] }, {}] };
+
 function authPost<const Path extends string, S extends z.ZodType>(path: Path, summary: string, body: S) {
   return { method: "post", path: `/api/v1/auth/${path}`, tags, summary, request: jsonBody(body) } as const;
 }
@@ -115,6 +120,7 @@ export const resetPassword = createRoute({
 });
 
 export const changePassword = createRoute({
+  ...needsSession,
   ...authPost(
     "change-password",
     "Change the password of who is signed in; all other sessions end",
@@ -124,6 +130,7 @@ export const changePassword = createRoute({
 });
 
 export const deleteAccount = createRoute({
+  ...needsSession,
   ...authPost(
     "delete-account",
     "Erase who is signed in: keys, secrets, agents and personal data; the ledger is kept without a name",
@@ -133,6 +140,7 @@ export const deleteAccount = createRoute({
 });
 
 export const signOut = createRoute({
+  ...takesSession,
   method: "post",
   path: "/api/v1/auth/sign-out",
   tags,
@@ -142,6 +150,7 @@ export const signOut = createRoute({
 });
 
 export const signOutEverywhere = createRoute({
+  ...needsSession,
   method: "post",
   path: "/api/v1/auth/sign-out-everywhere",
   tags,
@@ -151,9 +160,10 @@ export const signOutEverywhere = createRoute({
 });
 
 export const getSession = createRoute({
+  ...takesSession,
   method: "get",
   path: "/api/v1/auth/get-session",
   tags,
   summary: "Who is signed in, and what signing up takes here",
-  responses: { 200: json(currentSchema, "user and session are null for who is not signed in") },
+  responses: { 200: json(currentSchema, "user and session are null for who is not signed in"), ...failures(403) },
 });

@@ -8,6 +8,8 @@ import type { Log } from "../platform/log.ts";
 import { isDatabaseAway } from "../platform/sql-state.ts";
 
 const MESSAGES = "/api/v1/messages";
+/** Answers in Anthropic's shape to its clients only. */
+const MODELS = "/api/v1/models";
 /** `false` stops retries by OpenAI's clients, which otherwise repeat 409 and 5xx. */
 export const SHOULD_RETRY = "X-Should-Retry";
 
@@ -19,7 +21,8 @@ export function errorBody(error: PurserError, request_id: string) {
 
 /** Anthropic's clients read errors in the shape of its API. */
 function isForAnthropic({ req }: Context<HttpEnv>): boolean {
-  return req.path.startsWith(MESSAGES) || req.header("anthropic-version") !== undefined;
+  if (req.path.startsWith(MESSAGES)) return true;
+  return req.path.startsWith(MODELS) && req.header("anthropic-version") !== undefined;
 }
 
 /** Converts a thrown value to an expected failure. Others become `internal` and keep their cause for the log. */

@@ -4,11 +4,14 @@ import type { OpenApiDocument, Operation } from "./reference.ts";
 /** Adds the rules of all endpoints, which no route's contract repeats: scopes, bodies, idempotency keys. Pure. */
 
 const ANSWERS = {
+  400: "the request is not valid; `param` names the field",
   403: "not permitted: a scope that the key lacks, or a suspended account",
   409: "`idempotency_in_flight`: the first request with this Idempotency-Key is still running",
   413: "the body is too large",
   415: "the body is not JSON",
   422: "the Idempotency-Key was used with another request",
+  431: "the address or the headers are too large",
+  503: "the service is at its limit, or its database does not answer",
 } as const;
 
 const IDEMPOTENCY_KEY = {
@@ -25,6 +28,39 @@ const REPLAYED = {
   },
 };
 
+const RETRY_AFTER = {
+  "Retry-After": { description: "seconds until a retry may succeed", schema: { type: "integer", minimum: 1 } },
+};
+/** Other ways to send a credential. The console's session has the rights of a key with every scope. */
+const ALSO: Readonly<Record<string, readonly Record<string, string[]>[]>> = {
+  api_key: [{ x_api_key: [] }, { session: [] }],
+  operator_key: [{ operator_x_api_key: [] }],
+};
+
+/** The security schemes. `session_cookie`: the name of the console's cookie, which depends on the address. */
+export function securitySchemes(session_cookie: string): Readonly<Record<string, Scheme>> {
+  return {
+    api_key: { type: "http", scheme: "bearer", description: "an API key" },
+    x_api_key: {
+      type: "apiKey",
+      in: "header",
+      name: "x-api-key",
+      description: "an API key, as Anthropic's clients send it",
+    },
+    session: {
+      type: "apiKey",
+      in: "cookie",
+      name: session_cookie,
+      description: "the session of a person, accepted from the console's own pages only",
+    },
+    operator_key: { type: "http", scheme: "bearer", description: "PURSER_ADMIN_KEY" },
+    operator_x_api_key: { type: "apiKey", in: "header", name: "x-api-key", description: "PURSER_ADMIN_KEY" },
+  };
+}
+type Scheme =
+  | { type: "http"; scheme: "bearer"; description: string }
+  | { type: "apiKey"; in: "header" | "cookie"; name: string; description: string };
+
 /** Returns the document with the common parameters and answers of each operation. */
 export function withConventions(document: OpenApiDocument): OpenApiDocument {
   const paths = Object.entries(document.paths ?? {}).map(([path, methods]) => {
@@ -37,20 +73,19 @@ export function withConventions(document: OpenApiDocument): OpenApiDocument {
   return { ...document, paths: Object.fromEntries(paths) };
 }
 
-/** `x-api-key` is another way to send a key. An operation without a key says so. */
+/** Adds the other ways to send a credential. An operation without a credential says so. */
 function secured(operation: Operation): Operation {
-  const security = (operation.security ?? []).flatMap((each) =>
-    "api_key" in each ? [each, { x_api_key: [] }] : [each],
-  );
+  const security = (operation.security ?? []).flatMap((each) => [each, ...(ALSO[Object.keys(each)[0] ?? ""] ?? [])]);
   return { ...operation, security };
 }
 
 function completed(method: string, operation: Operation): Operation {
   const { security, requestBody, parameters = [], responses = {} } = operation;
-  const is_idempotent = method === "post" && security !== undefined;
-  const statuses: (keyof typeof ANSWERS)[] = [];
-  if (security?.some((each) => "api_key" in each)) statuses.push(403);
-  if (requestBody !== undefined) statuses.push(413, 415);
+  const is_keyed = security?.some((each) => "api_key" in each) === true;
+  const is_idempotent = method === "post" && (is_keyed || security?.some((each) => "operator_key" in each) === true);
+  const statuses: (keyof typeof ANSWERS)[] = [431, 503];
+  if (is_keyed) statuses.push(403);
+  if (requestBody !== undefined) statuses.push(400, 413, 415);
   if (is_idempotent) statuses.push(409, 422);
   const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };
   const added = Object.fromEntries(statuses.map((status) => [status, { description: ANSWERS[status], content }]));
@@ -58,6 +93,7 @@ function completed(method: string, operation: Operation): Operation {
   // the route's own description of a status is more exact
   const all = { ...added, ...responses };
   if (is_idempotent && said !== undefined) all[409] = { ...all[409], description: `${said}, or ${ANSWERS[409]}` };
+  for (const status of [429, 503]) all[status] = { ...all[status], headers: RETRY_AFTER };
   if (!is_idempotent) return { ...operation, responses: all };
   const replayable = Object.entries(all).map(([status, response]) => [
     status,

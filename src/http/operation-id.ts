@@ -1,8 +1,9 @@
 /** The name of an operation for generated clients, from its method and path: `listAgents`, `getAgent`. Pure. */
 
 const SIGN_IN = "/api/v1/auth/";
-const ROOT = /^\/api\/v1\//;
-/** Paths that are no resource: the last part says what the operation does. */
+/** The area `billing` is left out of names: `listPurchases`. */
+const ROOT = /^\/api\/v1\/(billing\/)?/;
+/** Irregular names: the last part of the path is no resource, or another verb says it better. */
 const NAMES: Readonly<Record<string, string>> = {
   "POST /api/v1/chat/completions": "createChatCompletion",
   "GET /api/v1/users/me": "getProfile",
@@ -10,16 +11,27 @@ const NAMES: Readonly<Record<string, string>> = {
   "GET /api/v1/users/me/usage": "getUsage",
   "GET /api/v1/users/me/buckets": "listBuckets",
   "GET /api/v1/users/me/transactions": "listTransactions",
+  "POST /api/v1/agents/{id}/runs": "runAgent",
   "POST /api/v1/agents/{id}/chat": "chatWithAgent",
   "GET /api/v1/agents/{id}/runs/{run_id}/events": "followAgentRun",
   "GET /api/v1/billing/explain/{request_id}": "explainCharge",
-  "GET /api/v1/billing/subscription": "getSubscription",
   "POST /api/v1/billing/subscription": "subscribe",
   "DELETE /api/v1/billing/subscription": "cancelSubscription",
   "POST /api/v1/billing/purchase": "createPurchase",
   "POST /api/v1/billing/stripe/webhook": "receiveStripeEvent",
+  "DELETE /api/v1/api-keys/{id}": "revokeApiKey",
   "POST /api/v1/safety/sanitize": "sanitizeText",
-  "POST /api/v1/admin/users/{id}/subscription": "subscribeAdminUser",
+  "POST /api/v1/admin/users": "createUser",
+  "GET /api/v1/admin/users": "listUsers",
+  "GET /api/v1/admin/users/{id}": "getUser",
+  "DELETE /api/v1/admin/users/{id}": "eraseUser",
+  "POST /api/v1/admin/users/{id}/suspend": "suspendUser",
+  "POST /api/v1/admin/users/{id}/resume": "resumeUser",
+  "POST /api/v1/admin/users/{id}/grants": "grantTokens",
+  "POST /api/v1/admin/users/{id}/subscription": "subscribeUser",
+  "GET /api/v1/admin/audit": "auditLedger",
+  "GET /api/v1/admin/clock": "getClock",
+  "PUT /api/v1/admin/clock": "setClock",
   "POST /api/v1/admin/reload": "reloadConfiguration",
   "GET /api/v1/auth/get-session": "getSession",
   "POST /api/v1/auth/sign-in/email": "signIn",

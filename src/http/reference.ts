@@ -27,7 +27,10 @@ export interface Operation {
   tags?: string[];
   parameters?: { name: string; in: string; required?: boolean; schema?: Schema; description?: string }[];
   requestBody?: { content?: Record<string, { schema?: Schema }> };
-  responses?: Record<string, { description?: string; content?: Record<string, { schema?: Schema }> }>;
+  responses?: Record<
+    string,
+    { description?: string; content?: Record<string, { schema?: Schema }>; headers?: Record<string, object> }
+  >;
   security?: Record<string, string[]>[];
   "x-required-scope"?: string;
 }

@@ -1,7 +1,7 @@
 import type { HttpRouter } from "../contract/router.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import { withConventions } from "./openapi.ts";
+import { securitySchemes, withConventions } from "./openapi.ts";
 import type { OpenApiDocument } from "./reference.ts";
 import { REFERENCE_PAGE_POLICY, referencePage } from "./reference-page.ts";
 
@@ -18,14 +18,10 @@ const ABOUT = {
 };
 
 /** Registers the security schemes and serves the OpenAPI 3.1 document and its page. Call it on the joined application. */
-export function serveReference(app: HttpRouter): void {
-  app.openAPIRegistry.registerComponent("securitySchemes", "api_key", { type: "http", scheme: "bearer" });
-  app.openAPIRegistry.registerComponent("securitySchemes", "x_api_key", {
-    type: "apiKey",
-    in: "header",
-    name: "x-api-key",
-  });
-  app.openAPIRegistry.registerComponent("securitySchemes", "operator_key", { type: "http", scheme: "bearer" });
+export function serveReference(app: HttpRouter, session_cookie: string): void {
+  for (const [name, scheme] of Object.entries(securitySchemes(session_cookie))) {
+    app.openAPIRegistry.registerComponent("securitySchemes", name, scheme);
+  }
   // Both need no key and take tens of milliseconds, so they are built once.
   const documentOf = once(() => withConventions(app.getOpenAPI31Document(ABOUT) as unknown as OpenApiDocument));
   const jsonOf = once(() => JSON.stringify(documentOf()));

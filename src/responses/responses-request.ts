@@ -88,7 +88,11 @@ const PARAMS: Readonly<Record<string, string>> = {
 
 function paramOf(param: string, origins: readonly string[]): string {
   const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
-  if (index !== undefined) return `${origins[Number(index)] ?? "input"}${rest}`;
+  if (index !== undefined) {
+    const origin = origins[Number(index)] ?? "input";
+    // `input` and `instructions` as text have no parts.
+    return origin.includes("[") ? `${origin}${rest}` : origin;
+  }
   return PARAMS[param] ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
 }
 

@@ -192,3 +192,19 @@ it("is in the caller's list of models with its name, unless it is disabled or th
   await user.request("PUT", `/api/v1/agents/${agent}`, { is_active: false });
   expect(await listed(user)).toEqual([]);
 });
+
+it.each([
+  [CHAT, (text: string) => ({ messages: [{ role: "user", content: text }] }), "messages[0].content"],
+  ["/api/v1/responses", (text: string) => ({ input: text }), "input"],
+  [
+    "/api/v1/messages",
+    (text: string) => ({ max_tokens: 100, messages: [{ role: "user", content: text }] }),
+    "messages[0].content",
+  ],
+])("%s: text that PostgreSQL cannot store is 400 and names its field", async (path, bodyOf, param) => {
+  for (const text of ["a\u0000b", "\ud800"]) {
+    const answer = await user.post(path, { model: `agent/${agent}`, ...bodyOf(text) });
+    expect([answer.status, answer.body.error.code, answer.body.error.param]).toEqual([400, "invalid_value", param]);
+  }
+  expect(await runs()).toEqual([]);
+});

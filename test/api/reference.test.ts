@@ -105,11 +105,13 @@ describe("the reference (contract 1)", () => {
     for (const [path, methods] of Object.entries<Record<string, Operation>>(paths)) {
       for (const [method, operation] of Object.entries(methods)) {
         const is_keyed = operation.security?.some((each) => "api_key" in each) ?? false;
-        const is_idempotent = method === "post" && (operation.security ?? []).length > 0;
+        const is_operator = operation.security?.some((each) => "operator_key" in each) ?? false;
+        const is_idempotent = method === "post" && (is_keyed || is_operator);
         const declared = Object.keys(operation.responses).map(Number);
         const expected = [
           ...(is_keyed ? [403] : []),
-          ...(operation.requestBody === undefined ? [] : [413, 415]),
+          ...(operation.requestBody === undefined ? [] : [400, 413, 415]),
+          ...[431, 503],
           ...(is_idempotent ? [409, 422] : []),
         ];
         expect(declared, `${method} ${path}`).toEqual(expect.arrayContaining(expected));
