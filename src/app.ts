@@ -3,7 +3,7 @@ import { startBackground } from "./background.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
 import { createProbesHttp, createWorkerHttp } from "./http/server.ts";
-import { probeRoutes } from "./http/system.routes.ts";
+import { type NotReady, probeRoutes } from "./http/system.routes.ts";
 import type { Log } from "./platform/log.ts";
 import { serveApi } from "./routes.ts";
 import { createServices } from "./services.ts";
@@ -29,9 +29,11 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
   const { metrics, db, settable, address, mailer, completions, accounts, signIn } = services;
   const background = await startBackground(services);
   let stopping = false;
-  const ready = async () => {
-    if (stopping) throw new Error("stopping");
+  const ready = async (): Promise<NotReady | null> => {
+    if (stopping) return "stopping";
+    if (db.state() === "disk_full") return "database_disk_full";
     await db.query({ text: "select 1" });
+    return null;
   };
   const probes = probeRoutes({ metrics, ready });
   const public_probes = config.metrics_address === null ? [probes] : [];

@@ -307,6 +307,15 @@ export const errors = {
       },
       cause,
     ),
+  diskFull: () =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message:
+        "The service's database has no space left, so nothing can be saved. Retry later; if it stays, tell the operator of this service.",
+      retry_after_s: 5,
+    }),
   noWorker: () =>
     failure({
       status: 503,

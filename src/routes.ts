@@ -64,6 +64,7 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       address,
       admin_key: config.admin_key,
       idempotency,
+      databaseState: db.state,
       limits: () => live.limits,
       trusted_proxies: config.trusted_proxies,
       local_writes: localWrites(config),

@@ -5,6 +5,7 @@ import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { createAllowances } from "../platform/allowance.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import type { DatabaseState } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
@@ -38,6 +39,7 @@ const WRONG_KEYS_PER_MINUTE = 60;
 const UNKNOWN_KEYS_PER_MINUTE = 600;
 /** Errors of credentials that do not exist. An expired or revoked key is known, and cached. */
 const UNKNOWN_KEY = new Set(["invalid_api_key", "session_expired"]);
+const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
@@ -59,6 +61,7 @@ export interface HttpOptions {
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
+  databaseState(): DatabaseState;
   /** Paths that only people on this machine may write to. */
   local_writes: readonly string[];
   log: Log;
@@ -76,6 +79,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
   const clientAddress = createClientAddress(options.trusted_proxies);
   for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
+  app.use("/api/v1/*", rejectWritesWhenFull(options.databaseState));
   app.use("/api/v1/*", guard(options, clientAddress));
   app.use(
     "/api/v1/*",
@@ -138,6 +142,14 @@ const rejectNul: MiddlewareHandler<HttpEnv> = async (c, next) => {
   if (path.includes("%00")) throw errors.nulInPath();
   await next();
 };
+
+/** Rejects writes at once while the database's disk is full. Otherwise each would wait for its retries. */
+function rejectWritesWhenFull(databaseState: HttpOptions["databaseState"]): MiddlewareHandler<HttpEnv> {
+  return async (c, next) => {
+    if (databaseState() === "disk_full" && !READS.has(c.req.method)) throw errors.diskFull();
+    await next();
+  };
+}
 
 /** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
