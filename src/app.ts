@@ -2,6 +2,7 @@ import type { Passwords } from "./accounts/password.ts";
 import { startBackground } from "./background.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
+import { errors } from "./errors.ts";
 import { createProbesHttp, createWorkerHttp } from "./http/server.ts";
 import { type NotReady, probeRoutes } from "./http/system.routes.ts";
 import type { Log } from "./platform/log.ts";
@@ -19,6 +20,8 @@ export interface App {
   reload(): Promise<void>;
   /** Ends readiness and the execution of runs. */
   beginStop(): void;
+  /** Ends calls that are still in flight at the end of the drain: streams with an error event, others with 503. */
+  cutOff(): void;
   /** Ends background work and closes the database. Call it once no request is in flight. */
   stop(): Promise<void>;
 }
@@ -28,9 +31,11 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
   const services = await createServices(config, log, passwords);
   const { metrics, db, settable, address, mailer, completions, accounts, signIn } = services;
   const background = await startBackground(services);
+  const cut_off = new AbortController();
   let stopping = false;
   const ready = async (): Promise<NotReady | null> => {
     if (stopping) return "stopping";
+    if (background.isClockWrong()) return "clock_skew";
     if (db.state() === "disk_full") return "database_disk_full";
     await db.query({ text: "select 1" });
     return null;
@@ -40,7 +45,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
   const http =
     config.role === "worker"
       ? createWorkerHttp({ log, metrics }, public_probes)
-      : serveApi(services, public_probes, background.sources);
+      : serveApi(services, { probes: public_probes, sources: background.sources, cut_off: cut_off.signal });
 
   return {
     http,
@@ -54,6 +59,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       // A chat waits for its run while requests in flight finish.
       void background.stopRuns();
     },
+    cutOff: () => cut_off.abort(errors.stopping()),
     async stop() {
       stopping = true;
       await background.stop();

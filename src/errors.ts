@@ -316,6 +316,14 @@ export const errors = {
         "The service's database has no space left, so nothing can be saved. Retry later; if it stays, tell the operator of this service.",
       retry_after_s: 5,
     }),
+  stopping: () =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message: "This node stops and could not wait for the end of the answer. Send the request again.",
+      retry_after_s: 1,
+    }),
   noWorker: () =>
     failure({
       status: 503,

@@ -1,5 +1,6 @@
 import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
+import { SHUTDOWN_SECONDS } from "./constants.ts";
 import type { listen as Listen } from "./http/listen.ts";
 import { createLog } from "./platform/log.ts";
 import { NotificationsLostError } from "./platform/postgres-channels.ts";
@@ -60,12 +61,21 @@ async function main(): Promise<void> {
   if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);
 
   let stopping = false;
+  const { drain_seconds } = config;
   const stop = async (signal: string) => {
     if (stopping) return;
     stopping = true;
-    log.info({ signal }, "stopping: requests in flight may settle");
+    log.info({ signal, drain_seconds }, "stopping: calls in flight may end");
+    setTimeout(app.cutOff, drain_seconds * 1000).unref();
+    const close_s = drain_seconds + SHUTDOWN_SECONDS.streams;
+    // A stuck database, for example, must not keep the process.
+    const exit = () => {
+      log.error("the process exits although not everything has ended: the drain is over");
+      process.exit(1);
+    };
+    setTimeout(exit, (close_s + SHUTDOWN_SECONDS.exit) * 1000).unref();
     app.beginStop();
-    await server.stop();
+    await server.stop(close_s * 1000);
     await app.stop();
     // Closed last, so that monitors see the service until its end.
     await metrics_server?.stop();

@@ -215,6 +215,7 @@ function createAgentWork(deps: AgentWorkDeps) {
     ...{ newMark, worker_id },
     limits: () => deps.live.limits,
     chats_only: config.role === "api",
+    drain_seconds: config.drain_seconds,
     configOf: agents.configOf,
     withHistory: threads.withHistory,
     listenerOf: chat.listenerOf,

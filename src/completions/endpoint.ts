@@ -11,8 +11,6 @@ import type { CompletionCall, CompletionStream, Completions } from "./completion
 /** The status that proxies use after a caller has hung up; the caller does not receive it. */
 const CLIENT_CLOSED_REQUEST = 499;
 
-const NEVER = new AbortController().signal;
-
 /** Writes chat completions in the shape of another API. One per request. */
 export interface AnswerWriter {
   whole(response: ChatResponse): object | Promise<object>;
@@ -57,12 +55,13 @@ export async function answerCall(
     // A revoked key cancels the runs of an agent too, and that may come first.
     await live?.check();
     live?.refused.throwIfAborted();
+    c.get("cut_off").throwIfAborted();
     if (call.signal.aborted) return new Response(null, { status: CLIENT_CLOSED_REQUEST });
     throw writer === null ? error : renamed(error, writer);
   }
 }
 
-/** `live`: null for an answer in one piece, which is completed even if its caller hangs up. */
+/** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
 function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
   const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
   return {
@@ -74,7 +73,7 @@ function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: L
     request_id: c.get("request_id"),
     // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
     // provider charges for it too; a retry with an Idempotency-Key gets it.
-    signal: live === null ? NEVER : AbortSignal.any([c.req.raw.signal, live.refused]),
+    signal: live === null ? c.get("cut_off") : AbortSignal.any([c.req.raw.signal, live.refused]),
   };
 }
 

@@ -62,6 +62,8 @@ export interface HttpOptions {
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
   databaseState(): DatabaseState;
+  /** Aborted at the end of a shutdown's drain, with the error for callers. */
+  cut_off: AbortSignal;
   /** Paths that only people on this machine may write to. */
   local_writes: readonly string[];
   log: Log;
@@ -83,7 +85,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   app.use("/api/v1/*", guard(options, clientAddress));
   app.use(
     "/api/v1/*",
-    watchCallers((c) => credentialOf(c, options)),
+    watchCallers((c) => credentialOf(c, options), options.cut_off),
   );
   app.use(
     `${SIGN_IN}*`,

@@ -145,7 +145,7 @@ function lockDirectory(directory: string): DatabaseSync {
   }
 }
 
-/** A thread without an answer for so long is stuck: as long as a PostgreSQL server may be silent. */
+/** A thread that answers nothing for this time is stuck. A PostgreSQL server may be silent for the same time. */
 const STUCK_MS = 300_000;
 /** On a full disk, PGlite loops without end after a failed checkpoint. */
 const STUCK_ON_FULL_DISK_MS = 10_000;

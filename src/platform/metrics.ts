@@ -25,6 +25,8 @@ export interface Metrics {
   /** Sets the function that reads the queue at each scrape of the metrics. */
   watchQueue(look: () => Promise<QueueFigures>): void;
   runsInProgress(count: number): void;
+  /** How far this node's clock is ahead of the database's. */
+  clockSkew(seconds: number): void;
   noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
   text(): Promise<string>;
   readonly content_type: string;
@@ -68,6 +70,11 @@ export function createMetrics(): Metrics {
   });
   const queue = queueMetrics(registers);
   const inProgress = new Gauge({ name: "purser_runs_in_progress", help: "Runs that this node works on", registers });
+  const skew = new Gauge({
+    name: "purser_clock_skew_seconds",
+    help: "By how much this node's clock is ahead of the database's",
+    registers,
+  });
   const notices = new Counter({
     name: "purser_notice_tries_total",
     help: "Tries to deliver a notice, by outcome",
@@ -89,6 +96,7 @@ export function createMetrics(): Metrics {
     runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),
     ...queue,
     runsInProgress: (count) => inProgress.set(count),
+    clockSkew: (seconds) => skew.set(seconds),
     noticeTry: (outcome) => notices.inc({ outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,

@@ -7,7 +7,8 @@ import { isDiskFull, isOutage } from "./sql-state.ts";
 export const PROBES: Record<DatabaseState, string> = {
   up: "select 1",
   away: "select 1",
-  disk_full: "create table purser_space_probe as select repeat('x', 2000) from generate_series(1, 64); drop table purser_space_probe",
+  disk_full:
+    "create table purser_space_probe as select repeat('x', 2000) from generate_series(1, 64); drop table purser_space_probe",
 };
 const PROBE_MS = 500;
 /** An outage ends after this time without a failure, so that one that comes and goes is reported once. */

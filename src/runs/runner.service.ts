@@ -23,6 +23,8 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   limits(): ClaimLimits;
   /** This node executes only the chats that its own callers wait for. */
   chats_only: boolean;
+  /** The time at shutdown for chats, which are calls in flight. */
+  drain_seconds: number;
   /** The configuration of an agent's version; absent when the agent was deleted. */
   configOf(version: { user_id: string; agent_id: string; version: number }): Promise<RunConfig | undefined>;
   /** The run with its thread's earlier turns in its input. */
