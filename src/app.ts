@@ -14,6 +14,8 @@ export interface App {
   http: HttpRouter;
   /** Health and metrics for PURSER_METRICS_ADDRESS. Null: `http` serves them. */
   probes: HttpRouter | null;
+  /** For the line of the start. */
+  about: { storage: string; models: number };
   /** Sets the address that the server listens on, before any request. */
   listeningAt(url: string): void;
   /** Reads PURSER_CONFIG and the catalogue again. Rejects with the reason, and then nothing has changed. */
@@ -49,6 +51,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
 
   return {
     http,
+    about: { storage: db.kind, models: services.models.list().length },
     probes: config.metrics_address === null ? null : createProbesHttp({ log, metrics }, probes),
     listeningAt: address.listeningAt,
     async reload() {

@@ -127,7 +127,8 @@ const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_
 export const errors = {
   invalidJson: (detail = "The body is not valid JSON") =>
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
-  invalidValue: (param: string, message: string) => invalid("invalid_value", message, param),
+  /** `param`: undefined if the field is not known. */
+  invalidValue: (param: string | undefined, message: string) => invalid("invalid_value", message, param),
   nulInPath: () =>
     invalid("invalid_value", "The path contains a NUL character (%00). Remove it and send the request again."),
   missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),

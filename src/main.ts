@@ -1,9 +1,11 @@
+import { hostname } from "node:os";
 import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
 import { SHUTDOWN_SECONDS } from "./constants.ts";
 import type { listen as Listen } from "./http/listen.ts";
 import { createLog } from "./platform/log.ts";
 import { NotificationsLostError } from "./platform/postgres-channels.ts";
+import { RELEASE } from "./platform/release.ts";
 import { KeyringError } from "./vault/keyring.ts";
 
 /** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
@@ -33,7 +35,8 @@ function configuration() {
 
 async function main(): Promise<void> {
   const config = configuration();
-  const log = createLog(config.log_level);
+  const node = `${hostname()}-${process.pid}`;
+  const log = createLog(config.log_level, { node, role: config.role, version: RELEASE });
   for (const warning of config.warnings) log.warn(warning);
   // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
   const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
@@ -58,6 +61,7 @@ async function main(): Promise<void> {
   });
   app.listeningAt(server.url);
   process.stdout.write(`listening on ${server.url}\n`);
+  log.info({ ...app.about, url: server.url, metrics_url: metrics_server?.url }, "started");
   if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);
 
   let stopping = false;

@@ -33,6 +33,8 @@ export interface CompletionCall {
 /** An answer that is about to be charged. */
 export interface CompletionAnswer {
   model_id: string;
+  /** The model's provider. */
+  provider?: string;
   usage: Usage;
   /** False for a stream that ended early: its provider broke off, or its caller left. */
   complete: boolean;

@@ -116,6 +116,7 @@ export async function settle(
   const usage = usageOf(model, counts);
   const answer = {
     model_id: model.id,
+    provider: model.owned_by,
     usage,
     complete,
     ...(routing === undefined ? {} : { routing }),

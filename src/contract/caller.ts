@@ -36,10 +36,23 @@ export interface LiveCaller {
   leave(): void;
 }
 
+/** What a request's log line says beside its route and status. */
+export interface RequestFacts {
+  /** The error's code. */
+  code?: string;
+  /** What the provider said of its error. */
+  provider_error?: { status: number; code: string | null } | undefined;
+  /** The model that answered and what it cost. Null: not known yet, or no charge. */
+  answered?: () => { model: string; provider: string | null; tokens: number; cost_tokens: number } | null;
+  /** Resolves at the end of a stream. */
+  ended?: Promise<void>;
+}
+
 /** What the HTTP layer sets on each request's context. */
 export interface HttpEnv {
   Variables: {
     request_id: string;
+    facts: RequestFacts;
     caller: Caller;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;

@@ -84,8 +84,14 @@ export function watchCallers(
     const watched: LiveCaller[] = [];
     c.set("live_caller", () => {
       const live = callers.watch(credentialOf(c));
-      watched.push(live);
-      return live;
+      const ended = Promise.withResolvers<void>();
+      const leave = () => {
+        live.leave();
+        ended.resolve();
+      };
+      watched.push({ ...live, leave });
+      c.get("facts").ended = ended.promise;
+      return { ...live, leave };
     });
     await next();
     if (watched.length === 0 || isEventStream(c.res)) return;

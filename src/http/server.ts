@@ -22,6 +22,7 @@ import { watchCallers } from "./live-callers.ts";
 import { rejectForwardedWrites } from "./local-only.ts";
 import { rejectOtherOrigins, sessionToken } from "./origin-check.ts";
 import { rateLimit } from "./rate-limit.ts";
+import { createRequestLog } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
@@ -133,7 +134,7 @@ function createBareHttp(
   const app = createRouter();
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
   app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
-  app.use(identify(metrics));
+  app.use(identify({ log, metrics }));
   app.use(rejectNul);
   return app;
 }
@@ -229,17 +230,19 @@ function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<Ht
   return (c, next) => (isPublic(c.req) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
 }
 
-function identify(metrics: Metrics): MiddlewareHandler<HttpEnv> {
+function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<HttpEnv> {
+  const logRequest = createRequestLog(options);
   return async (c, next) => {
     const sent = c.req.header("X-Request-Id");
     const request_id = sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
     c.set("request_id", request_id);
+    c.set("facts", {});
     const started_ms = monotonicMs();
     await next();
     const { headers } = c.res;
     headers.set("X-Request-Id", request_id);
     for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
-    metrics.request(c.req.method, c.res.status, monotonicMs() - started_ms);
+    logRequest(c, started_ms);
     // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
   };

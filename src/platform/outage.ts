@@ -51,8 +51,8 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
       if (!was_up) return;
       since_ms = failed_ms;
       failures = 1;
-      const { code, message } = error as Error & { code?: string };
-      log.error({ state, code, reason: message }, "the database is unavailable: requests get 503 until it is back");
+      const { code } = error as Error & { code?: string };
+      log.error({ state, code }, "the database is unavailable: requests get 503 until it is back");
       timer = setTimeout(check, PROBE_MS).unref();
     },
     close(): void {
