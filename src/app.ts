@@ -2,8 +2,9 @@ import type { Passwords } from "./accounts/password.ts";
 import { startBackground } from "./background.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
+import { errors } from "./errors.ts";
 import { createProbesHttp, createWorkerHttp } from "./http/server.ts";
-import { probeRoutes } from "./http/system.routes.ts";
+import { type NotReady, probeRoutes } from "./http/system.routes.ts";
 import type { Log } from "./platform/log.ts";
 import { serveApi } from "./routes.ts";
 import { createServices } from "./services.ts";
@@ -13,12 +14,16 @@ export interface App {
   http: HttpRouter;
   /** Health and metrics for PURSER_METRICS_ADDRESS. Null: `http` serves them. */
   probes: HttpRouter | null;
+  /** For the line of the start. */
+  about: { storage: string; models: number };
   /** Sets the address that the server listens on, before any request. */
   listeningAt(url: string): void;
   /** Reads PURSER_CONFIG and the catalogue again. Rejects with the reason, and then nothing has changed. */
   reload(): Promise<void>;
   /** Ends readiness and the execution of runs. */
   beginStop(): void;
+  /** Ends calls that are still in flight at the end of the drain: streams with an error event, others with 503. */
+  cutOff(): void;
   /** Ends background work and closes the database. Call it once no request is in flight. */
   stop(): Promise<void>;
 }
@@ -28,20 +33,25 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
   const services = await createServices(config, log, passwords);
   const { metrics, db, settable, address, mailer, completions, accounts, signIn } = services;
   const background = await startBackground(services);
+  const cut_off = new AbortController();
   let stopping = false;
-  const ready = async () => {
-    if (stopping) throw new Error("stopping");
+  const ready = async (): Promise<NotReady | null> => {
+    if (stopping) return "stopping";
+    if (background.isClockWrong()) return "clock_skew";
+    if (db.state() === "disk_full") return "database_disk_full";
     await db.query({ text: "select 1" });
+    return null;
   };
   const probes = probeRoutes({ metrics, ready });
   const public_probes = config.metrics_address === null ? [probes] : [];
   const http =
     config.role === "worker"
       ? createWorkerHttp({ log, metrics }, public_probes)
-      : serveApi(services, public_probes, background.sources);
+      : serveApi(services, { probes: public_probes, sources: background.sources, cut_off: cut_off.signal });
 
   return {
     http,
+    about: { storage: db.kind, models: services.models.list().length },
     probes: config.metrics_address === null ? null : createProbesHttp({ log, metrics }, probes),
     listeningAt: address.listeningAt,
     async reload() {
@@ -52,6 +62,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       // A chat waits for its run while requests in flight finish.
       void background.stopRuns();
     },
+    cutOff: () => cut_off.abort(errors.stopping()),
     async stop() {
       stopping = true;
       await background.stop();

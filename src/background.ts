@@ -1,3 +1,4 @@
+import { startClockCheck, systemClocks } from "./platform/clock-skew.ts";
 import { type DueSource, startSweeper } from "./platform/timeline.ts";
 import type { Services } from "./services.ts";
 
@@ -36,7 +37,11 @@ export async function startBackground(services: Services) {
   const old: DueSource = { name: "old runs", nextDueAt: async () => null, carryOut: agents.pruneOld };
   const sources = [expiries, ...billing.sources, waiting, due, old];
   const swept = config.role === "api" ? sources.filter((source) => source !== due) : sources;
-  const sweeper = startSweeper({ sources: swept, log });
+  // An embedded database has this machine's clock.
+  const clock_check =
+    db.kind === "embedded" ? null : await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
+  const isClockWrong = () => clock_check?.isExcessive() ?? false;
+  const sweeper = startSweeper({ sources: swept, log, isPaused: isClockWrong });
   // Embedded storage has one process, so no worker executes the runs of the process before.
   if (db.kind === "embedded") await runs.takeBackAll();
   await runner.start();
@@ -55,9 +60,11 @@ export async function startBackground(services: Services) {
   return {
     sources,
     stopRuns,
+    isClockWrong,
     async stop(): Promise<void> {
       await stopRuns();
       clearInterval(housekeeping);
+      clock_check?.stop();
       await sweeper.stop();
       await notices.stop();
     },

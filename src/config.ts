@@ -21,6 +21,7 @@ import {
   parseUrlWithScheme,
   parseWhole,
 } from "./config-values.ts";
+import { SHUTDOWN_SECONDS } from "./constants.ts";
 import { CATALOGUE, CatalogueError, extendedCatalogue, parseCatalogue } from "./models/catalogue.ts";
 import type { CatalogueEntry } from "./models/models.types.ts";
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "./models/providers.ts";
@@ -99,7 +100,6 @@ const MOST_KEPT_DAYS = 36_500;
 const SHORT_ADMIN_KEY = 16;
 /** contract 1.2 */
 const DB_WAIT_SECONDS = 60;
-const DRAIN_SECONDS = 120;
 const MOST_SECONDS = 3_600;
 /**
  * The settings of contract sections 1 and 9 from environment variables and the file that PURSER_CONFIG names. An
@@ -141,7 +141,7 @@ export function readConfig(env: Env): Config {
       read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
     database_url,
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
-    drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? DRAIN_SECONDS,
+    drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? SHUTDOWN_SECONDS.drain,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
     admin_key,
     keyring: readKeyring(env, database_url),

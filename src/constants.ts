@@ -72,9 +72,9 @@ export const SESSION_DAYS = 30;
 export const SIGN_UP_LINK_HOURS = 24;
 export const RESET_LINK_HOURS = 1;
 /**
- * contract 1, SIGTERM: running work may take at most 30 s. Runs are released before requests end, so that callers who
- * wait for a run still get an answer.
+ * contract 1.5, SIGTERM: calls in flight have PURSER_DRAIN_SECONDS (`drain`). A run goes on elsewhere, so its step has at
+ * most `runs`. Streams that are cut have `streams` to write their last event, and `exit` after that the process exits.
  */
-export const SHUTDOWN_SECONDS = { runs: 25, requests: 28 } as const;
+export const SHUTDOWN_SECONDS = { drain: 120, runs: 25, streams: 3, exit: 5 } as const;
 
 if (TOKENS_PER_CENT * 100 !== TOKENS_PER_USD) throw new Error("TOKENS_PER_CENT and TOKENS_PER_USD disagree");

@@ -127,7 +127,8 @@ const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_
 export const errors = {
   invalidJson: (detail = "The body is not valid JSON") =>
     invalid("invalid_json", `${detail}. Send a JSON object with Content-Type: application/json.`),
-  invalidValue: (param: string, message: string) => invalid("invalid_value", message, param),
+  /** `param`: undefined if the field is not known. */
+  invalidValue: (param: string | undefined, message: string) => invalid("invalid_value", message, param),
   nulInPath: () =>
     invalid("invalid_value", "The path contains a NUL character (%00). Remove it and send the request again."),
   missingField: (param: string) => invalid("missing_field", `${param} is required. Add it to the request.`, param),
@@ -357,6 +358,23 @@ export const errors = {
       },
       cause,
     ),
+  diskFull: () =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message:
+        "The service's database has no space left, so nothing can be saved. Retry later; if it stays, tell the operator of this service.",
+      retry_after_s: 5,
+    }),
+  stopping: () =>
+    failure({
+      status: 503,
+      type: "api_error",
+      code: "overloaded",
+      message: "This node stops and could not wait for the end of the answer. Send the request again.",
+      retry_after_s: 1,
+    }),
   noWorker: () =>
     failure({
       status: 503,

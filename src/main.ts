@@ -1,8 +1,11 @@
+import { hostname } from "node:os";
 import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
+import { SHUTDOWN_SECONDS } from "./constants.ts";
 import type { listen as Listen } from "./http/listen.ts";
 import { createLog } from "./platform/log.ts";
 import { NotificationsLostError } from "./platform/postgres-channels.ts";
+import { RELEASE } from "./platform/release.ts";
 import { KeyringError } from "./vault/keyring.ts";
 
 /** The process: configuration, signals, exit codes. 2: it was told something it cannot use; 1: it could not start. */
@@ -32,7 +35,8 @@ function configuration() {
 
 async function main(): Promise<void> {
   const config = configuration();
-  const log = createLog(config.log_level);
+  const node = `${hostname()}-${process.pid}`;
+  const log = createLog(config.log_level, { node, role: config.role, version: RELEASE });
   for (const warning of config.warnings) log.warn(warning);
   // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
   const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);
@@ -57,15 +61,25 @@ async function main(): Promise<void> {
   });
   app.listeningAt(server.url);
   process.stdout.write(`listening on ${server.url}\n`);
+  log.info({ ...app.about, url: server.url, metrics_url: metrics_server?.url }, "started");
   if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);
 
   let stopping = false;
+  const { drain_seconds } = config;
   const stop = async (signal: string) => {
     if (stopping) return;
     stopping = true;
-    log.info({ signal }, "stopping: requests in flight may settle");
+    log.info({ signal, drain_seconds }, "stopping: calls in flight may end");
+    setTimeout(app.cutOff, drain_seconds * 1000).unref();
+    const close_s = drain_seconds + SHUTDOWN_SECONDS.streams;
+    // A stuck database, for example, must not keep the process.
+    const exit = () => {
+      log.error("the process exits although not everything has ended: the drain is over");
+      process.exit(1);
+    };
+    setTimeout(exit, (close_s + SHUTDOWN_SECONDS.exit) * 1000).unref();
     app.beginStop();
-    await server.stop();
+    await server.stop(close_s * 1000);
     await app.stop();
     // Closed last, so that monitors see the service until its end.
     await metrics_server?.stop();

@@ -34,7 +34,10 @@ function localWrites({ local_only, payments }: Services["config"]): string[] {
 }
 
 /** The public API, the reference and the console. `sources`: what a settable clock carries out on its way. */
-export function serveApi(services: Services, probes: readonly HttpRouter[], sources: readonly DueSource[]): HttpRouter {
+export function serveApi(
+  services: Services,
+  { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
+): HttpRouter {
   const { response_items, envelopes } = services;
   const {
     config,
@@ -66,6 +69,8 @@ export function serveApi(services: Services, probes: readonly HttpRouter[], sour
       address,
       admin_key: config.admin_key,
       idempotency,
+      databaseState: db.state,
+      cut_off,
       limits: () => live.limits,
       trusted_proxies: config.trusted_proxies,
       local_writes: localWrites(config),

@@ -134,12 +134,17 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   };
 }
 
+/** Nothing can be saved any more. The supervisor starts a new process, which recovers the database. */
+function exitStuck(): void {
+  process.exit(1);
+}
+
 /** What every module needs: storage, the service's own key, the clock, the guarded HTTP client and metrics. */
 async function openBase(config: Config, log: Log) {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const { database_url, data_dir, db_wait_seconds: wait_seconds } = config;
-  const db = await openDb({ database_url, data_dir, log, wait_seconds });
+  const db = await openDb({ database_url, data_dir, log, wait_seconds, onStuck: exitStuck });
   const keys = createDataKeys({ db, keyring, log });
   const service_key = await keys
     .check()
@@ -214,6 +219,7 @@ function createAgentWork(deps: AgentWorkDeps) {
     ...{ newMark, worker_id },
     limits: () => deps.live.limits,
     chats_only: config.role === "api",
+    drain_seconds: config.drain_seconds,
     configOf: agents.configOf,
     withHistory: threads.withHistory,
     listenerOf: chat.listenerOf,

@@ -41,6 +41,8 @@ export interface CompletionAnswer {
   model_id: string;
   /** The route that the model was called by, if it has several. */
   route?: string;
+  /** The model's provider. */
+  provider?: string;
   usage: Usage;
   /** False for a stream that ended early: its provider broke off, or its caller left. */
   complete: boolean;

@@ -6,7 +6,7 @@ import { type EventFeed, eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type Chunk, chunksOf } from "./answer-pieces.ts";
-import type { CompletionCall, CompletionStream, Completions } from "./completions.types.ts";
+import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
 
 /** The status that proxies use after a caller has hung up; the caller does not receive it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -42,6 +42,7 @@ export async function answerCall(
   try {
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);
+      noteAnswer(c, () => events.outcome());
       const feed = writer === null ? feedOf(events) : translated(events, writer);
       const failure = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
       if (!call.signal.aborted) return eventStream(feed, { live, request_id: call.request_id, ...failure });
@@ -49,18 +50,20 @@ export async function answerCall(
       live.refused.throwIfAborted();
       return new Response(null, { status: CLIENT_CLOSED_REQUEST });
     }
-    const { response } = await completions.complete(call);
+    const { response, ...outcome } = await completions.complete(call);
+    noteAnswer(c, () => outcome);
     return c.json(writer === null ? response : await writer.whole(response), 200);
   } catch (error) {
     // A revoked key cancels the runs of an agent too, and that may come first.
     await live?.check();
     live?.refused.throwIfAborted();
+    c.get("cut_off").throwIfAborted();
     if (call.signal.aborted) return new Response(null, { status: CLIENT_CLOSED_REQUEST });
     throw writer === null ? error : renamed(error, writer);
   }
 }
 
-/** `live`: null for an answer in one piece, which is completed even if its caller hangs up. */
+/** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
 function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
   const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
   return {
@@ -72,7 +75,17 @@ function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: L
     request_id: c.get("request_id"),
     // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
     // provider charges for it too; a retry with an Idempotency-Key gets it.
-    signal: live === null ? new AbortController().signal : AbortSignal.any([c.req.raw.signal, live.refused]),
+    signal: live === null ? c.get("cut_off") : AbortSignal.any([c.req.raw.signal, live.refused]),
+  };
+}
+
+/** The charge for the request's log line. */
+function noteAnswer(c: Context<HttpEnv>, outcomeOf: () => Omit<CompletionOutcome, "complete"> | null): void {
+  c.get("facts").answered = () => {
+    const outcome = outcomeOf();
+    if (outcome === null) return null;
+    const { model_id, provider = null, usage } = outcome;
+    return { model: model_id, provider, tokens: usage.total_tokens, cost_tokens: usage.cost_tokens };
   };
 }
 

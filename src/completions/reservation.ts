@@ -123,6 +123,7 @@ export async function settle(
   const answer = {
     model_id: model.id,
     ...(model.route === null ? {} : { route: model.route }),
+    provider: model.owned_by,
     usage,
     complete,
     ...(routing === undefined ? {} : { routing }),

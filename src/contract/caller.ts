@@ -28,7 +28,7 @@ export interface Caller {
 
 /** The caller of a running stream, who may be suspended, erased or revoked meanwhile. */
 export interface LiveCaller {
-  /** Aborts with the 401 or 403 that a new request of the caller would get. */
+  /** Aborts with the 401 or 403 that a new request of the caller would get, or with the 503 of a shutdown. */
   readonly refused: AbortSignal;
   /** Checks now instead of at the next interval. */
   check(): Promise<void>;
@@ -36,13 +36,28 @@ export interface LiveCaller {
   leave(): void;
 }
 
+/** What a request's log line says beside its route and status. */
+export interface RequestFacts {
+  /** The error's code. */
+  code?: string;
+  /** What the provider said of its error. */
+  provider_error?: { status: number; code: string | null } | undefined;
+  /** The model that answered and what it cost. Null: not known yet, or no charge. */
+  answered?: () => { model: string; provider: string | null; tokens: number; cost_tokens: number } | null;
+  /** Resolves at the end of a stream. */
+  ended?: Promise<void>;
+}
+
 /** What the HTTP layer sets on each request's context. */
 export interface HttpEnv {
   Variables: {
     request_id: string;
+    facts: RequestFacts;
     caller: Caller;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
+    /** Aborted at the end of a shutdown's drain, with the error for the caller. */
+    cut_off: AbortSignal;
     /** Watches the caller until the answer ends. */
     live_caller: () => LiveCaller;
     /** Under /api/v1/auth/ only: the session cookie, if one of our own pages sent it, and who sent it. */

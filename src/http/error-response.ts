@@ -4,8 +4,9 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { HttpEnv } from "../contract/caller.ts";
 import { anthropicError } from "../contract/messages-error.ts";
 import { errors, PurserError } from "../errors.ts";
-import type { Log } from "../platform/log.ts";
+import { describeError, type Log } from "../platform/log.ts";
 import { isDatabaseAway } from "../platform/sql-state.ts";
+import { traceIdOf } from "./request-log.ts";
 
 const MESSAGES = "/api/v1/messages";
 /** Answers in Anthropic's shape to its clients only. */
@@ -32,15 +33,27 @@ export function expected(thrown: unknown): PurserError {
   return isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown);
 }
 
+/**
+ * An unexpected error's message may quote what a caller wrote, so the log gets its kind and its place. The causes of
+ * expected errors are our own words.
+ */
+function causeOf(cause: Error, code: string) {
+  if (code !== "internal") return { cause: describeError(cause) };
+  const frames = (cause.stack ?? "").split("\n").filter((line) => /^ {4}at /.test(line));
+  const { code: reason } = cause as Error & { code?: unknown };
+  return { cause: cause.name, reason: typeof reason === "string" ? reason : undefined, stack: frames.join("\n") };
+}
+
 /** Answers with the error's status and body. Logs internal errors, never the caller's data. */
 export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
   const error = expected(thrown);
   const request_id = c.get("request_id");
-  const { status, retry_after_s, has_acted } = error.shape;
+  const { status, retry_after_s, has_acted, metadata } = error.shape;
+  Object.assign(c.get("facts"), { code: error.code, provider_error: metadata?.provider });
   // One line for the whole outage says that the database is away (platform/outage.ts).
   if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
-    const cause = error.cause instanceof Error ? { cause: error.cause.message, stack: error.cause.stack } : {};
-    log.error({ request_id, code: error.code, path: c.req.path, ...cause }, error.message);
+    const cause = error.cause instanceof Error ? causeOf(error.cause, error.code) : {};
+    log.error({ request_id, trace_id: traceIdOf(c), code: error.code, ...cause }, error.message);
   }
   if (retry_after_s !== undefined) c.header("Retry-After", String(Math.max(1, Math.ceil(retry_after_s))));
   if (has_acted) c.header(SHOULD_RETRY, "false");

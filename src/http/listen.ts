@@ -9,8 +9,8 @@ import { refusal, refuse } from "./client-error.ts";
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
 export interface Listening {
   url: string;
-  /** Accepts no more requests, waits for running ones (SHUTDOWN_SECONDS at most), then closes. */
-  stop(): Promise<void>;
+  /** Accepts no more requests, waits for running ones (`limit_ms` at most), then closes. */
+  stop(limit_ms?: number): Promise<void>;
 }
 
 /** Idle connections stay open longer than in usual proxies, so that a proxy never uses a closed one. */
@@ -65,7 +65,7 @@ export async function listen(
   await bind(server, address);
   const { port } = server.address() as AddressInfo;
   const host = address.host.includes(":") ? `[${address.host}]` : address.host;
-  return { url: `http://${host}:${port}`, stop: () => drain(server) };
+  return { url: `http://${host}:${port}`, stop: (limit_ms = SHUTDOWN_SECONDS.drain * 1000) => drain(server, limit_ms) };
 }
 
 /**
@@ -95,11 +95,11 @@ function inTurn(begin: RequestListener): RequestListener {
   };
 }
 
-async function drain(server: Server): Promise<void> {
+async function drain(server: Server, limit_ms: number): Promise<void> {
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // close() keeps a busy keep-alive connection after its request, so end each one when it becomes idle.
   const idle = setInterval(() => server.closeIdleConnections(), 50);
-  const late = setTimeout(() => server.closeAllConnections(), SHUTDOWN_SECONDS.requests * 1000);
+  const late = setTimeout(() => server.closeAllConnections(), limit_ms);
   await closed;
   clearInterval(idle);
   clearTimeout(late);

@@ -24,7 +24,7 @@ interface Watched {
  * Authenticates the callers of running streams again and again. It reads a cache that notifications invalidate, so a
  * check costs no query.
  */
-function createLiveCallers() {
+function createLiveCallers(cut_off: AbortSignal) {
   const watched = new Map<string, Watched>();
   let timer: NodeJS.Timeout | undefined;
 
@@ -44,9 +44,15 @@ function createLiveCallers() {
     }
   };
 
+  const cutAll = () => {
+    for (const { streams } of watched.values()) for (const stream of [...streams]) stream.abort(cut_off.reason);
+  };
+  cut_off.addEventListener("abort", cutAll, { once: true });
+
   return {
     watch(credential: Credential): LiveCaller {
       const stream = new AbortController();
+      if (cut_off.aborted) stream.abort(cut_off.reason);
       const entry = watched.get(credential.name) ?? { credential, streams: new Set(), checking: null };
       entry.streams.add(stream);
       watched.set(credential.name, entry);
@@ -64,15 +70,28 @@ function createLiveCallers() {
   };
 }
 
-/** Lets routes watch their caller through `live_caller`. Answers that are not event streams are watched no longer. */
-export function watchCallers(credentialOf: (c: Context<HttpEnv>) => Credential): MiddlewareHandler<HttpEnv> {
-  const callers = createLiveCallers();
+/**
+ * Lets routes watch their caller through `live_caller`. Answers that are not event streams are watched no longer.
+ * `cut_off` ends all of them.
+ */
+export function watchCallers(
+  credentialOf: (c: Context<HttpEnv>) => Credential,
+  cut_off: AbortSignal,
+): MiddlewareHandler<HttpEnv> {
+  const callers = createLiveCallers(cut_off);
   return async (c, next) => {
+    c.set("cut_off", cut_off);
     const watched: LiveCaller[] = [];
     c.set("live_caller", () => {
       const live = callers.watch(credentialOf(c));
-      watched.push(live);
-      return live;
+      const ended = Promise.withResolvers<void>();
+      const leave = () => {
+        live.leave();
+        ended.resolve();
+      };
+      watched.push({ ...live, leave });
+      c.get("facts").ended = ended.promise;
+      return { ...live, leave };
     });
     await next();
     if (watched.length === 0 || isEventStream(c.res)) return;

@@ -4,6 +4,7 @@ import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import type { DatabaseState } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
@@ -18,6 +19,7 @@ import { idempotency } from "./idempotency.ts";
 import { watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
 import { rateLimit } from "./rate-limit.ts";
+import { createRequestLog } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
@@ -35,6 +37,7 @@ const WRONG_KEYS_PER_MINUTE = 60;
 const UNKNOWN_KEYS_PER_MINUTE = 600;
 /** Errors of credentials that do not exist. An expired or revoked key is known, and cached. */
 const UNKNOWN_KEY = new Set(["invalid_api_key", "session_expired"]);
+const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
@@ -56,6 +59,9 @@ export interface HttpOptions {
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
+  databaseState(): DatabaseState;
+  /** Aborted at the end of a shutdown's drain, with the error for callers. */
+  cut_off: AbortSignal;
   /** Paths that only people on this machine may write to. */
   local_writes: readonly string[];
   log: Log;
@@ -73,10 +79,11 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
   const clientAddress = createClientAddress(options.trusted_proxies);
   for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
+  app.use("/api/v1/*", rejectWritesWhenFull(options.databaseState));
   app.use("/api/v1/*", guard(options, clientAddress));
   app.use(
     "/api/v1/*",
-    watchCallers((c) => credentialOf(c, options)),
+    watchCallers((c) => credentialOf(c, options), options.cut_off),
   );
   app.use(
     `${SIGN_IN}*`,
@@ -124,7 +131,7 @@ function createBareHttp(
   const app = createRouter();
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
   app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
-  app.use(identify(metrics));
+  app.use(identify({ log, metrics }));
   app.use(rejectNul);
   return app;
 }
@@ -135,6 +142,14 @@ const rejectNul: MiddlewareHandler<HttpEnv> = async (c, next) => {
   if (path.includes("%00")) throw errors.nulInPath();
   await next();
 };
+
+/** Rejects writes at once while the database's disk is full. Otherwise each would wait for its retries. */
+function rejectWritesWhenFull(databaseState: HttpOptions["databaseState"]): MiddlewareHandler<HttpEnv> {
+  return async (c, next) => {
+    if (databaseState() === "disk_full" && !READS.has(c.req.method)) throw errors.diskFull();
+    await next();
+  };
+}
 
 /** Identifies the caller: a user, the operator, or no one on public paths. */
 function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => string): MiddlewareHandler<HttpEnv> {
@@ -212,17 +227,19 @@ function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<Ht
   return (c, next) => (isPublic(c.req) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
 }
 
-function identify(metrics: Metrics): MiddlewareHandler<HttpEnv> {
+function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<HttpEnv> {
+  const logRequest = createRequestLog(options);
   return async (c, next) => {
     const sent = c.req.header("X-Request-Id");
     const request_id = sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
     c.set("request_id", request_id);
+    c.set("facts", {});
     const started_ms = monotonicMs();
     await next();
     const { headers } = c.res;
     headers.set("X-Request-Id", request_id);
     for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
-    metrics.request(c.req.method, c.res.status, monotonicMs() - started_ms);
+    logRequest(c, started_ms);
     // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
   };

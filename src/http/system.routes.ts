@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { HttpRouter } from "../contract/router.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Metrics } from "../platform/metrics.ts";
@@ -38,17 +39,20 @@ function once<Value>(make: () => Value): () => Value {
   };
 }
 
-/** Health and metrics of every node. `ready` resolves when the node can work. */
-export function probeRoutes(deps: { metrics: Metrics; ready(): Promise<void> }): HttpRouter {
+/** contract 1.6: `/readyz` answers within this time, also when the database does not. */
+const READY_MS = 2_000;
+
+/** Why a node cannot work. */
+export type NotReady = "stopping" | "database_away" | "database_disk_full" | "clock_skew";
+
+/** Health and metrics of every node. `ready` resolves to null when the node can work. */
+export function probeRoutes(deps: { metrics: Metrics; ready(): Promise<NotReady | null> }): HttpRouter {
   const router = createRouter();
   router.get("/livez", (c) => c.json({ status: "ok" }));
   router.get("/readyz", async (c) => {
-    try {
-      await deps.ready();
-      return c.json({ status: "ready" });
-    } catch {
-      return c.json({ status: "not ready" }, 503);
-    }
+    const late = delay(READY_MS, "database_away" as const, { ref: false });
+    const reason = await Promise.race([deps.ready().catch(() => "database_away" as const), late]);
+    return reason === null ? c.json({ status: "ready" }) : c.json({ status: "not ready", reason }, 503);
   });
   router.get("/metrics", async (c) =>
     c.body(await deps.metrics.text(), 200, { "Content-Type": deps.metrics.content_type }),

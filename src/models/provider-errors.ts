@@ -2,8 +2,8 @@ import { errors, PurserError } from "../errors.ts";
 import type { Model } from "./models.types.ts";
 
 /**
- * A provider's failures in our words. The message never contains the provider's text, address or request, which may
- * hold the operator's key or another customer's text. The log gets a short description of the cause.
+ * A provider's failures in our words. `metadata.provider` has the provider's own code and message for the caller who
+ * sent the request, without keys. The log gets the status and the code only, because messages may quote prompts.
  */
 
 const CONTEXT_LENGTH = /context.?length|context.?window|maximum context|too long|too many (input )?tokens/i;
@@ -16,6 +16,20 @@ const SETTINGS = [
   ...["reasoning_effort", "parallel_tool_calls", "thinking", "stop_sequences", "dimensions"],
 ];
 const MAX_MESSAGE = 2_000;
+const MAX_SHOWN = 500;
+const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
+/** Keys and accounts by their usual beginnings, also half masked, everything after Bearer, and addresses. */
+const KEYS =
+  /\bBearer\s+\S+|\b(?:sk|pk|rk|gsk|xai|key|api|org|proj)[-_][\w*.-]{4,}|\bAIza[\w-]{8,}|\bhttps?:\/\/\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
+/** Any other text that is as long and as mixed as a key. */
+const LONG = /[\w*-]{20,}/g;
+
+/** What the provider said of its error. */
+export interface ProviderError {
+  status: number;
+  code: string | null;
+  message: string | null;
+}
 
 /** A provider's answer that is not a completion. Only the code and the field name in `body` are read. */
 export interface Refusal {
@@ -25,13 +39,37 @@ export interface Refusal {
   retry_after_s: number | undefined;
 }
 
-/** The failure for an HTTP status other than 200. `main`: the field that a rejection is about if it names none. */
-export function failureOfStatus(
+/** The failure for an HTTP status other than 200. `main`: the field with the prompt. */
+export function failureOfStatus(refused: Refusal, model: Model, main: "messages" | "input" = "messages"): PurserError {
+  const provider = providerError(refused, model);
+  return withProvider(failureInOurWords(refused, { model, main, code: provider.code }), provider);
+}
+
+function withProvider(failure: PurserError, provider: ProviderError): PurserError {
+  const shape = { ...failure.shape, metadata: { ...failure.shape.metadata, provider } };
+  return new PurserError(shape, failure.cause === undefined ? {} : { cause: failure.cause });
+}
+
+function providerError({ status, body }: Pick<Refusal, "status" | "body">, model: Model): ProviderError {
+  const { code, type, message } = errorFields(body);
+  const named = [code, type].find((text) => CODE.test(text)) ?? null;
+  return { status, code: named, message: message === "" ? null : withoutKeys(message, model).slice(0, MAX_SHOWN) };
+}
+
+/** The provider's message without anything that may be a key of the operator. */
+function withoutKeys(message: string, { provider_model }: Model): string {
+  const isMixed = (text: string) => /\d/.test(text) && /[A-Za-z]/.test(text) && text !== provider_model;
+  return message
+    .slice(0, MAX_MESSAGE)
+    .replaceAll(KEYS, "[redacted]")
+    .replaceAll(LONG, (text) => (isMixed(text) ? "[redacted]" : text));
+}
+
+function failureInOurWords(
   { status, body, retry_after_s }: Refusal,
-  model: Model,
-  main: "messages" | "input" = "messages",
+  { model, main, code }: { model: Model; main: "messages" | "input"; code: string | null },
 ): PurserError {
-  const cause = new Error(`provider ${model.owned_by} answered ${status}`);
+  const cause = new Error(`provider ${model.owned_by} answered ${status}${code === null ? "" : ` ${code}`}`);
   if (status === 408 || status === 504) return errors.upstreamTimeout();
   if (status === 400 || status === 413 || status === 422) return refusal(body, model, main);
   if (status === 401 || status === 403) {
@@ -88,7 +126,7 @@ function refusal(body: unknown, model: Model, main: "messages" | "input"): Purse
   }
   const named = FIELD_NAME.test(param) ? param : namedIn(message);
   return errors.invalidValue(
-    named ?? main,
+    named ?? undefined,
     `The model's provider refused the request${named === null ? "" : ` because of ${named}`}. Check it against what ${model.id} accepts.`,
   );
 }
@@ -99,9 +137,15 @@ function namedIn(message: string): string | null {
   return SETTINGS.find((field) => words.includes(field) || words.includes(field.replaceAll("_", ""))) ?? null;
 }
 
-function errorFields(body: unknown): { code: string; message: string; param: string } {
+function errorFields(body: unknown): Record<"code" | "type" | "message" | "param", string> {
   const error = (body as { error?: unknown } | null)?.error;
   const fields = (typeof error === "object" && error !== null ? error : {}) as Record<string, unknown>;
   const textOf = (value: unknown) => (typeof value === "string" ? value : "");
-  return { code: textOf(fields.code), message: textOf(fields.message), param: textOf(fields.param) };
+  return {
+    // Google's code is the status, and its word is in `status`.
+    code: textOf(fields.code) || textOf(fields.status),
+    type: textOf(fields.type),
+    message: textOf(fields.message),
+    param: textOf(fields.param),
+  };
 }

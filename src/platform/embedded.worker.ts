@@ -12,6 +12,8 @@ const SHARED_BUFFERS = "16MB";
 /** PGlite runs neither the checkpointer nor autovacuum. At this interval, we do their work if statements have run. */
 const MAINTENANCE_MS = 30_000;
 const STATEMENTS_PER_VACUUM = 20_000;
+/** A checkpoint on a full disk breaks the database until a restart. Two WAL segments are 32 MB. */
+const CHECKPOINT_BYTES = 32_000_000;
 
 interface EmscriptenStream {
   nfd: number;
@@ -90,8 +92,13 @@ port.on("message", (request: EmbeddedRequest) => {
     });
 });
 
+function hasSpace(): boolean {
+  const { bavail, bsize } = fs.statfsSync(directory);
+  return bavail * bsize >= CHECKPOINT_BYTES;
+}
+
 const maintenance = setInterval(() => {
-  if (statements === maintained || in_transaction) return;
+  if (statements === maintained || in_transaction || !hasSpace()) return;
   const vacuum = statements - maintained > STATEMENTS_PER_VACUUM;
   queue = queue
     .then(async () => {

@@ -7,9 +7,28 @@ export type Log = pino.Logger;
 const API_KEY = /purser_live_[0-9A-Za-z]{8,}/g;
 
 const FATAL = 60;
+const SQL_STATE = /^(?=.*\d)[0-9A-Z]{5}$/;
+
+/**
+ * An error's message for a log line. Messages of the database and of a parser may quote what a user wrote, so of these
+ * only the code or the kind remains.
+ */
+export function describeError(error: unknown): unknown {
+  if (!(error instanceof Error)) return error;
+  const { code, name, message } = error as Error & { code?: unknown };
+  if (typeof code === "string" && SQL_STATE.test(code)) return `database error ${code}`;
+  return error instanceof SyntaxError ? name : message;
+}
+
+/** What each line says of its process. */
+export interface LogBase {
+  node: string;
+  role: string;
+  version: string;
+}
 
 /** Writes JSON lines to stderr. So stdout carries only output for people and scripts. */
-export function createLog(level: string): Log {
+export function createLog(level: string, base: LogBase | null = null): Log {
   const redact = {
     paths: ["*.authorization", "*.cookie", "*.key", "*.api_key", "*.value", "*.secret", "*.password"],
     censor: "[redacted]",
@@ -23,9 +42,9 @@ export function createLog(level: string): Log {
     },
     streamWrite: (line: string) => line.replaceAll(API_KEY, "purser_live_[redacted]"),
   };
-  const serializers = { error: (error: unknown) => (error instanceof Error ? error.message : error) };
+  const serializers = { error: describeError };
   return pino(
-    { level, base: null, timestamp: pino.stdTimeFunctions.isoTime, redact, hooks, serializers },
+    { level, base, timestamp: pino.stdTimeFunctions.isoTime, redact, hooks, serializers },
     pino.destination(2),
   );
 }

@@ -13,7 +13,7 @@ export interface QueueFigures {
 
 /** The metrics that Prometheus scrapes. Labels never carry ids of users, names or user input; a model is one on offer. */
 export interface Metrics {
-  request(method: string, status: number, duration_ms: number): void;
+  request(labels: { method: string; route: string; status: number }, duration_ms: number): void;
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
   /** Input tokens of a settled call, by what its provider's cache did with them. */
   modelInput(model: string, tokens: { cached: number; written: number; plain: number }): void;
@@ -27,6 +27,8 @@ export interface Metrics {
   /** Sets the function that reads the queue at each scrape of the metrics. */
   watchQueue(look: () => Promise<QueueFigures>): void;
   runsInProgress(count: number): void;
+  /** How far this node's clock is ahead of the database's. */
+  clockSkew(seconds: number): void;
   noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
   text(): Promise<string>;
   readonly content_type: string;
@@ -40,7 +42,7 @@ export function createMetrics(): Metrics {
   const requests = new Histogram({
     name: "purser_http_request_duration_seconds",
     help: "HTTP requests until the headers are sent",
-    labelNames: ["method", "status"],
+    labelNames: ["method", "route", "status"],
     buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 60],
     registers,
   });
@@ -70,6 +72,11 @@ export function createMetrics(): Metrics {
   });
   const queue = queueMetrics(registers);
   const inProgress = new Gauge({ name: "purser_runs_in_progress", help: "Runs that this node works on", registers });
+  const skew = new Gauge({
+    name: "purser_clock_skew_seconds",
+    help: "By how much this node's clock is ahead of the database's",
+    registers,
+  });
   const notices = new Counter({
     name: "purser_notice_tries_total",
     help: "Tries to deliver a notice, by outcome",
@@ -77,7 +84,7 @@ export function createMetrics(): Metrics {
     registers,
   });
   return {
-    request: (method, status, duration_ms) => requests.observe({ method, status }, duration_ms / 1000),
+    request: (labels, duration_ms) => requests.observe(labels, duration_ms / 1000),
     modelCall: (outcome, cost_tokens) => {
       calls.inc({ outcome });
       if (cost_tokens > 0) cost.inc(cost_tokens);
@@ -92,6 +99,7 @@ export function createMetrics(): Metrics {
     ...queue,
     ...providerMetrics(registers),
     runsInProgress: (count) => inProgress.set(count),
+    clockSkew: (seconds) => skew.set(seconds),
     noticeTry: (outcome) => notices.inc({ outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,

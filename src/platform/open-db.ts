@@ -4,13 +4,18 @@ import { openEmbedded } from "./embedded.adapter.ts";
 import type { Log } from "./log.ts";
 import { openPostgres } from "./postgres.adapter.ts";
 
-/** Opens the configured database: PostgreSQL if a URL is set, otherwise the embedded one under `data_dir`. */
-export function openDb(options: {
+interface DatabaseOptions {
   database_url: string | null;
   data_dir: string;
   log: Log;
+  /** How long to wait for a PostgreSQL server that is away. */
   wait_seconds?: number;
-}): Promise<Db> {
-  if (options.database_url !== null) return openPostgres({ ...options, url: options.database_url });
-  return openEmbedded({ directory: join(options.data_dir, "database") });
+  /** Called when embedded storage needs a new process. */
+  onStuck?: (() => void) | undefined;
+}
+
+/** Opens the configured database: PostgreSQL if a URL is set, otherwise the embedded one under `data_dir`. */
+export function openDb({ database_url, data_dir, ...options }: DatabaseOptions): Promise<Db> {
+  if (database_url !== null) return openPostgres({ ...options, url: database_url });
+  return openEmbedded({ ...options, directory: join(data_dir, "database") });
 }

@@ -3,6 +3,13 @@ import type { DatabaseState } from "./db.ts";
 import type { Log } from "./log.ts";
 import { isDiskFull, isOutage } from "./sql-state.ts";
 
+/** Statements that succeed when a database in that state works again. On a full disk they take new space. */
+export const PROBES: Record<DatabaseState, string> = {
+  up: "select 1",
+  away: "select 1",
+  disk_full:
+    "create table purser_space_probe as select repeat('x', 2000) from generate_series(1, 64); drop table purser_space_probe",
+};
 const PROBE_MS = 500;
 /** An outage ends after this time without a failure, so that one that comes and goes is reported once. */
 const QUIET_MS = 1_000;
@@ -44,8 +51,8 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
       if (!was_up) return;
       since_ms = failed_ms;
       failures = 1;
-      const { code, message } = error as Error & { code?: string };
-      log.error({ state, code, reason: message }, "the database is unavailable: requests get 503 until it is back");
+      const { code } = error as Error & { code?: string };
+      log.error({ state, code }, "the database is unavailable: requests get 503 until it is back");
       timer = setTimeout(check, PROBE_MS).unref();
     },
     close(): void {

@@ -5,7 +5,7 @@ import { createDatabaseHosts, type DatabaseHosts } from "./database-hosts.ts";
 import type { DatabaseState, Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { migrate } from "./migrate.ts";
-import { createOutage } from "./outage.ts";
+import { createOutage, PROBES } from "./outage.ts";
 import { createChannels } from "./postgres-channels.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
 import { repeated, runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
@@ -28,9 +28,6 @@ const START_RETRY_MS = 500;
 const UNANSWERED = "Query read timeout";
 /** Set by a statement, because PgBouncer rejects them in the start of a connection. */
 const SESSION = "set timezone = 'UTC'; set idle_in_transaction_session_timeout = '60s'";
-/** Takes new space on the server's disk. The rollback gives it back. */
-const TAKE_SPACE =
-  "begin; create table purser_space_probe as select repeat('x', 2000) from generate_series(1, 64); rollback";
 
 const types = {
   getTypeParser: (oid: number, format?: "text" | "binary") =>
@@ -58,7 +55,7 @@ export async function openPostgres(options: {
   const hosts = createDatabaseHosts(options.url);
   const pool = openPool({ ...settings, max: POOL_SIZE }, hosts, log);
   const calls = openPool({ ...settings, max: CALL_CONNECTIONS, idleTimeoutMillis: 0 }, hosts, log);
-  const probe = (state: DatabaseState) => pool.query(state === "disk_full" ? TAKE_SPACE : "select 1");
+  const probe = (state: DatabaseState) => pool.query(PROBES[state]);
   const outage = createOutage({ log, probe });
   const guard = createGuard(hosts, outage.failed);
   const source: SqlSource = {

@@ -1,11 +1,10 @@
 import { createHash } from "node:crypto";
 import { globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
+import { RELEASE } from "./release.ts";
 import type { SqlConnection } from "./sql-connection.ts";
 
 const SOURCE = join(import.meta.dirname, "..");
-/** The version in package.json. */
-const RELEASE: string = JSON.parse(readFileSync(join(SOURCE, "../package.json"), "utf8")).version;
 
 /** One file of `src/<module>/sql` that defines a type, or a function with its triggers. Its name is the file's name. */
 export interface SqlDefinition {

@@ -24,10 +24,10 @@ const IDLE_SECONDS = 900;
 
 /**
  * Carries out due work at every whole second of real time, because work falls due then. Each source runs separately:
- * one that fails or hangs does not delay the others.
+ * one that fails or hangs does not delay the others. Nothing is carried out while `isPaused`.
  */
-export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) {
-  const { sources, log } = deps;
+export function startSweeper(deps: { sources: readonly DueSource[]; log: Log; isPaused?: () => boolean }) {
+  const { sources, log, isPaused = () => false } = deps;
   const busy = new Map<string, Promise<void>>();
   const sweep = (source: DueSource) => {
     if (busy.has(source.name)) return;
@@ -41,7 +41,7 @@ export function startSweeper(deps: { sources: readonly DueSource[]; log: Log }) 
     setTimeout(
       () => {
         timer = afterNextSecond();
-        sources.forEach(sweep);
+        if (!isPaused()) sources.forEach(sweep);
       },
       SWEEP_MS - (realNowMs() % SWEEP_MS) + TIMER_MARGIN_MS,
     );

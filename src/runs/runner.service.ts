@@ -1,10 +1,11 @@
+import type { Usage } from "../contract/completions.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import { createEngine } from "./engine.ts";
 import type { RunFollowers } from "./run-followers.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
 import { createRetry, createRunWriter } from "./run-writer.ts";
 import type { Runs } from "./runs.service.ts";
-import type { ClaimedRun, ClaimLimits, RunFinish } from "./runs.types.ts";
+import type { ClaimedRun, ClaimLimits } from "./runs.types.ts";
 import type { RunConfig } from "./transcript.ts";
 import { createWorker, type WorkControl } from "./worker.ts";
 
@@ -23,6 +24,8 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   limits(): ClaimLimits;
   /** This node executes only the chats that its own callers wait for. */
   chats_only: boolean;
+  /** The time at shutdown for chats, which are calls in flight. */
+  drain_seconds: number;
   /** The configuration of an agent's version; absent when the agent was deleted. */
   configOf(version: { user_id: string; agent_id: string; version: number }): Promise<RunConfig | undefined>;
   /** The run with its thread's earlier turns in its input. */
@@ -48,8 +51,18 @@ export function createRunner(deps: RunnerDeps) {
   });
   const worker = createWorker({ ...deps, carryOut, inProgress: metrics.runsInProgress });
 
-  const countEnd = (finish: RunFinish) =>
-    metrics.runFinished(finish.status, finish.status === "failed" ? finish.error.code : null);
+  const countEnd = ({ lease, agent_id, trigger, started_at }: ClaimedRun, { finish, usages }: RunResult) => {
+    const code = finish.status === "failed" ? finish.error.code : null;
+    metrics.runFinished(finish.status, code);
+    const { run_id, user_id } = lease;
+    const sum = (tokensOf: (usage: Usage) => number) => usages.reduce((total, usage) => total + tokensOf(usage), 0);
+    const figures = {
+      ms: Date.parse(deps.clock.now()) - Date.parse(started_at),
+      tokens: sum(({ total_tokens }) => total_tokens),
+      cost_tokens: sum(({ cost_tokens }) => cost_tokens),
+    };
+    log.info({ run_id, user_id, agent_id, trigger, status: finish.status, code, ...figures }, "run");
+  };
   /** Counts the first claim of a due run, not the later ones. */
   const countBegin = ({ lease, scheduled_for, started_at }: ClaimedRun) => {
     if (scheduled_for === null || lease.epoch > 1) return;
@@ -77,7 +90,7 @@ export function createRunner(deps: RunnerDeps) {
       const result = await engine.execute(run, config, { ...control, isDraining, onText });
       if (result?.end) runs.noteEnd(run.lease, result.end);
       const is_ours = result !== null && (result.end !== null || (await writer.finishRun(run.lease, result.finish)));
-      if (is_ours) countEnd(result.finish);
+      if (is_ours) countEnd(run, result);
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
       // The lease expires and another worker resumes the run.

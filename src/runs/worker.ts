@@ -32,13 +32,15 @@ export function createWorker(deps: {
   limits(): ClaimLimits;
   /** Claims only the chats of this node, and only while a caller waits for one. */
   chats_only: boolean;
+  /** The time at shutdown for chats, which are calls in flight. */
+  drain_seconds: number;
   isAwaited(): boolean;
   log: Log;
   carryOut(run: ClaimedRun, control: WorkControl): Promise<void>;
   /** Called with the number of running runs whenever it changes. */
   inProgress(count: number): void;
 }) {
-  const { worker_id, runs, limits, chats_only, isAwaited, log, carryOut, inProgress } = deps;
+  const { worker_id, runs, limits, chats_only, drain_seconds, isAwaited, log, carryOut, inProgress } = deps;
   const jobs = new Map<string, Job>();
   let draining = false;
   /** A claim failed, possibly after its commit. */
@@ -160,11 +162,17 @@ export function createWorker(deps: {
       draining = true;
       await Promise.all([filling, offered]);
       const unfinished = [...jobs.values()];
-      const give_up = setTimeout(() => {
-        for (const { abort } of unfinished) abort.abort("stopping" satisfies StopReason);
-      }, SHUTDOWN_SECONDS.runs * 1000);
+      const giveUp = (jobs: Job[], after_s: number) =>
+        setTimeout(() => {
+          for (const { abort } of jobs) abort.abort("stopping" satisfies StopReason);
+        }, after_s * 1000);
+      const isChat = ({ run }: Job) => run.trigger === "chat";
+      const others = unfinished.filter((job) => !isChat(job));
+      const runs_timer = giveUp(others, Math.min(SHUTDOWN_SECONDS.runs, drain_seconds));
+      const chats_timer = giveUp(unfinished.filter(isChat), drain_seconds);
       await Promise.all(unfinished.map(({ done }) => done));
-      clearTimeout(give_up);
+      clearTimeout(runs_timer);
+      clearTimeout(chats_timer);
       clearTimeout(filling_soon);
       for (const timer of timers) clearInterval(timer);
       await stopWatching();

@@ -71,9 +71,9 @@ describe("an upstream failure before any output costs nothing (contract 4)", () 
     expect(await settledBalance(user)).toBe(GRANT);
   });
 
-  const refusals: [string, Reply, string, string][] = [
+  const refusals: [string, Reply, string, string | null][] = [
     ["a bad field", json({ error: { message: WORDS, param: "temperature" } }, 400), "invalid_value", "temperature"],
-    ["a field named oddly", json({ error: { message: WORDS, param: WORDS } }, 400), "invalid_value", "messages"],
+    ["a field named oddly", json({ error: { message: WORDS, param: WORDS } }, 400), "invalid_value", null],
     [
       "too long a prompt",
       json({ error: { code: "context_length_exceeded" } }, 400),

@@ -33,6 +33,7 @@ const node = ({ for_good = false } = {}) => {
     runs: { ...scheduling, reclaim },
     limits: () => LIMITS,
     chats_only: false,
+    drain_seconds: 120,
     isAwaited: () => false,
     log: createLog("silent"),
     carryOut: async ({ lease }) => {

@@ -131,7 +131,7 @@ describe("a refusal upstream", () => {
     [400, { code: "context_length_exceeded" }, { status: 400, code: "context_length_exceeded", param: "messages" }],
     [400, { message: "This model's maximum context length is 8" }, { status: 400, code: "context_length_exceeded" }],
     [400, { param: "temperature" }, { status: 400, code: "invalid_value", param: "temperature" }],
-    [422, { param: `<script>${secret}` }, { status: 400, code: "invalid_value", param: "messages" }],
+    [422, { param: `<script>${secret}` }, { status: 400, code: "invalid_value", param: undefined }],
     [401, {}, { status: 502, code: "upstream_error" }],
     [404, {}, { status: 502, code: "upstream_error" }],
     [429, {}, { status: 502, code: "upstream_error" }],
@@ -145,6 +145,18 @@ describe("a refusal upstream", () => {
       expect(error.shape).toMatchObject(shape);
       expect(JSON.stringify(error.shape)).not.toContain("sk-live");
     }
+  });
+
+  it("keeps the provider's status, code and message for the caller, without keys and addresses", async () => {
+    const message = `temperature must be 1 with ${secret}, key AbCdEf0123456789AbCdEf, org-acme12 and 10.1.2.3`;
+    upstream.answer(json({ error: { message, code: "bad_value" } }, 400));
+    const { shape } = await failureOf(call.complete());
+    expect(shape.metadata?.provider).toEqual({
+      status: 400,
+      code: "bad_value",
+      message: "temperature must be 1 with [redacted] at [redacted] key [redacted], [redacted] and [redacted]",
+    });
+    expect(shape.param).toBe("temperature");
   });
 
   it("by nobody listening is a failure, and one that takes too long a time-out", async () => {

@@ -30,6 +30,7 @@ async function started(own: Partial<Deps["runs"]> = {}) {
     },
     limits: () => ({ concurrent_runs: 4, concurrent_runs_per_user: 4 }),
     chats_only: false,
+    drain_seconds: 120,
     isAwaited: () => false,
     log: { error: (_: object, message: string) => heard.errors.push(message) },
     carryOut: (_run: ClaimedRun, control: WorkControl) =>

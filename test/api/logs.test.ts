@@ -1,0 +1,164 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { ask, LAB_KEY, labConfig } from "../support/lab.ts";
+import { type RunningProcess, startProcess } from "../support/process.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+import { completion, delta, events, json, startUpstream, type Upstream } from "../support/upstream.ts";
+import { newMasterKey } from "../support/vault.ts";
+
+const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
+/** Text that callers and providers write. It may be in no line. */
+const PRIVATE = "marzipan-of-the-caller";
+
+let database: TestDatabase;
+let upstream: Upstream;
+let service: RunningProcess;
+let url: string;
+let user: { id: string; key: string };
+
+beforeAll(async () => {
+  [database, upstream] = await Promise.all([createTestDatabase(), startUpstream()]);
+  const config = join(database.data_dir, "purser.json");
+  writeFileSync(config, JSON.stringify(labConfig(upstream)));
+  service = startProcess({
+    PORT: "0",
+    DATA_DIR: database.data_dir,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: newMasterKey("k1"),
+    PURSER_CONFIG: config,
+    LOG_LEVEL: "trace",
+    LAB_KEY,
+    ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
+  });
+  url = await service.listening;
+  const made = await send("POST", "/admin/users", { email: `${PRIVATE}@example.com` }, { key: ADMIN_KEY });
+  user = { id: made.body.user.id, key: made.body.api_key.key };
+});
+afterAll(async () => {
+  service.signal("SIGTERM");
+  await service.ended;
+  await upstream.close();
+  await database.drop();
+});
+
+async function send(
+  method: string,
+  path: string,
+  body?: unknown,
+  { key = user.key, headers = {} }: { key?: string; headers?: Record<string, string> } = {},
+) {
+  const response = await fetch(`${url}/api/v1${path}`, {
+    method,
+    headers: { "Content-Type": "application/json", Authorization: `Bearer ${key}`, ...headers },
+    ...(body === undefined ? {} : { body: typeof body === "string" ? body : JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  const request_id = response.headers.get("X-Request-Id");
+  return { status: response.status, request_id, text, body: text.startsWith("{") ? JSON.parse(text) : null };
+}
+
+type Line = Record<string, unknown> & { msg: string };
+const lines = (): Line[] =>
+  service
+    .stderr()
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => JSON.parse(line));
+const lineOf = async (request_id: string | null) => {
+  const find = () => lines().find((line) => line.msg === "request" && line.request_id === request_id);
+  await expect.poll(find).toBeDefined();
+  return find();
+};
+
+test("every line names its node, its role and the version, and the first of them is the start's", async () => {
+  const found = lines();
+  for (const line of found) {
+    expect(line).toMatchObject({ node: expect.any(String), role: "all", version: expect.stringMatching(/^\d+\.\d+/) });
+  }
+  expect(found.find(({ msg }) => msg === "started")).toMatchObject({
+    storage: database.kind,
+    models: expect.any(Number),
+    url,
+  });
+});
+
+test("a model call has one line with its user, route, model, provider, tokens and trace", async () => {
+  upstream.answer(completion());
+  const headers = { traceparent: `00-${TRACE}-00f067aa0ba902b7-01` };
+  const { request_id } = await send("POST", "/chat/completions", ask("lab/plain"), { headers });
+  expect(await lineOf(request_id)).toMatchObject({
+    user_id: user.id,
+    trace_id: TRACE,
+    method: "POST",
+    route: "/api/v1/chat/completions",
+    status: 200,
+    ms: expect.any(Number),
+    model: "lab/plain",
+    provider: "lab",
+    tokens: expect.any(Number),
+    cost_tokens: expect.any(Number),
+  });
+  expect(lines().filter((line) => line.msg === "request" && line.request_id === request_id)).toHaveLength(1);
+});
+
+test("a stream has its line at its end, with its tokens", async () => {
+  upstream.answer(events(delta("a word"), "data: [DONE]\n\n"));
+  const { request_id } = await send("POST", "/chat/completions", ask("lab/plain", { stream: true }));
+  expect(await lineOf(request_id)).toMatchObject({ status: 200, model: "lab/plain", tokens: expect.any(Number) });
+});
+
+test("a provider's error reaches the caller with its message, and the log with its status and code only", async () => {
+  upstream.answer(json({ error: { message: `no ${PRIVATE} here`, code: "bad_prompt" } }, 400));
+  const { request_id, body } = await send("POST", "/chat/completions", ask("lab/plain"));
+  expect(body.error).toMatchObject({
+    code: "invalid_value",
+    param: null,
+    metadata: { provider: { status: 400, code: "bad_prompt", message: `no ${PRIVATE} here` } },
+  });
+  const line = await lineOf(request_id);
+  expect(line).toMatchObject({ status: 400, code: "invalid_value", provider_status: 400, provider_code: "bad_prompt" });
+});
+
+test("a run has a line at its end", async () => {
+  const agent = await send("POST", "/agents", {
+    name: PRIVATE,
+    model_id: "lab/plain",
+    system_prompt: PRIVATE,
+    run_prompt: PRIVATE,
+  });
+  upstream.answer(completion());
+  const run = await send("POST", `/agents/${agent.body.id}/runs`, undefined, { headers: { Prefer: "wait=20" } });
+  const find = () => lines().find((line) => line.msg === "run" && line.run_id === run.body.id);
+  await expect.poll(find).toBeDefined();
+  expect(find()).toMatchObject({
+    user_id: user.id,
+    agent_id: agent.body.id,
+    trigger: "manual",
+    status: "succeeded",
+    code: null,
+    tokens: expect.any(Number),
+  });
+});
+
+test("nothing that callers or providers wrote is in any line of any level", async () => {
+  await send("POST", "/secrets", { name: "TOKEN", description: PRIVATE, value: PRIVATE });
+  await send("GET", `/agents/${PRIVATE}?limit=5&name=${PRIVATE}`);
+  await send("GET", `/agents?name=${PRIVATE}%00`);
+  await send("POST", "/chat/completions", `{"model": "${PRIVATE}", "messages": [${PRIVATE}`);
+  await send("POST", "/chat/completions", ask(PRIVATE));
+  await send("POST", "/agents", { name: PRIVATE, [PRIVATE]: 1 });
+  await send("GET", `/${PRIVATE}`);
+  await send("GET", "/models", undefined, { key: PRIVATE });
+  upstream.answer(json({ error: { message: PRIVATE, code: PRIVATE.repeat(9) } }, 500));
+  const last = await send(
+    "POST",
+    "/chat/completions",
+    ask("lab/plain", { messages: [{ role: "user", content: PRIVATE }] }),
+  );
+  await lineOf(last.request_id);
+  for (const hidden of [PRIVATE, user.key, ADMIN_KEY, LAB_KEY]) {
+    expect(service.stderr().includes(hidden), hidden).toBe(false);
+  }
+});

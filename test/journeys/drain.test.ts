@@ -1,0 +1,94 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { createTestDatabase } from "../support/database.ts";
+import { ask, LAB_KEY, labConfig } from "../support/lab.ts";
+import { startProcess } from "../support/process.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+import { delta, event, hanging, startUpstream } from "../support/upstream.ts";
+import { newMasterKey } from "../support/vault.ts";
+
+const messages = [{ role: "user", content: "Hello?" }];
+const MODEL = "lab/plain";
+/** A call by its path and body, and the last event of its stream in the shape of its API. */
+const streams: Record<string, { path: string; body: object; last: RegExp }> = {
+  "a chat completion": {
+    path: "/chat/completions",
+    body: ask(MODEL, { stream: true }),
+    last: /data: \{"error":\{"type":"api_error","code":"overloaded"/,
+  },
+  "a response": {
+    path: "/responses",
+    body: { model: MODEL, input: "Hello?", stream: true },
+    last: /event: response\.failed\ndata: .*"code":"server_error","message":"This node stops/,
+  },
+  "a message": {
+    path: "/messages",
+    body: { model: MODEL, messages, max_tokens: 100, stream: true },
+    last: /event: error\ndata: \{"type":"error","error":\{"type":"(overloaded_error|api_error)"/,
+  },
+  "a chat with an agent": {
+    path: "/agents/AGENT/chat",
+    body: { messages, stream: true },
+    last: /data: \{"error":\{"type":"api_error","code":"overloaded"/,
+  },
+};
+
+test("calls that outlast PURSER_DRAIN_SECONDS end with an error in their shape, a second SIGTERM changes nothing, and holds are settled", {
+  timeout: 120_000,
+}, async () => {
+  const [database, upstream] = await Promise.all([createTestDatabase(), startUpstream()]);
+  const config = join(database.data_dir, "purser.json");
+  writeFileSync(config, JSON.stringify(labConfig(upstream)));
+  const env = {
+    PORT: "0",
+    DATA_DIR: database.data_dir,
+    PURSER_ADMIN_KEY: ADMIN_KEY,
+    PURSER_KEK: newMasterKey("k1"),
+    PURSER_CONFIG: config,
+    PURSER_DRAIN_SECONDS: "3",
+    LAB_KEY,
+    ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
+  };
+  const role = event({ choices: [{ index: 0, delta: { role: "assistant" }, finish_reason: null }] });
+  upstream.answer(hanging(role, delta("a few words")));
+  const service = startProcess(env);
+  const url = await service.listening;
+  const send = (key: string, path: string, body?: object) =>
+    fetch(`${url}/api/v1${path}`, {
+      method: body === undefined ? "GET" : "POST",
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${key}` },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  const made = await (await send(ADMIN_KEY, "/admin/users", { email: "user@example.com" })).json();
+  const key: string = made.api_key.key;
+  const agent = await (await send(key, "/agents", { name: "Scout", model_id: MODEL, run_prompt: "Look" })).json();
+
+  const opened = await Promise.all(
+    Object.entries(streams).map(async ([name, { path, body, last }]) => {
+      const response = await send(key, path.replace("AGENT", agent.id), body);
+      const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+      const first = new TextDecoder().decode((await reader.read()).value);
+      return { name, reader, first, last };
+    }),
+  );
+  const whole = send(key, "/chat/completions", ask(MODEL));
+  await expect.poll(() => upstream.requests.length).toBe(opened.length + 1);
+  service.signal("SIGTERM");
+  service.signal("SIGTERM");
+  for (const { name, reader, first, last } of opened) {
+    const decoder = new TextDecoder();
+    let text = first;
+    for (let read = await reader.read(); !read.done; read = await reader.read()) text += decoder.decode(read.value);
+    expect.soft(text, name).toMatch(last);
+  }
+  const answer = await whole;
+  expect([answer.status, (await answer.json()).error.code]).toEqual([503, "overloaded"]);
+  expect(await service.ended).toMatchObject({ code: 0 });
+
+  const db = await database.open();
+  expect(await db.query({ text: "select count(*)::int as open from hold" })).toEqual([{ open: 0 }]);
+  await db.close();
+  await upstream.close();
+  await database.drop();
+});

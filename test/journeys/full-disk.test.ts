@@ -1,0 +1,138 @@
+import { execFileSync } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, inject, test } from "vitest";
+import { createLog } from "../../src/platform/log.ts";
+import { openDb } from "../../src/platform/open-db.ts";
+import { runSql, startPostgres } from "../support/postgres-server.ts";
+import { startProcess } from "../support/process.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+
+const { kind } = inject("storage");
+const MB = 1_000_000;
+
+/** A small file system of its own, or null where this user may not mount one. */
+function mountSmall(megabytes: number) {
+  const folder = mkdtempSync(join(tmpdir(), "purser-disk-"));
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", folder], { stdio: "ignore" });
+  } catch {
+    remove();
+    return null;
+  }
+  const filler = join(folder, "filler");
+  return {
+    folder,
+    fill(left_bytes: number) {
+      const { bavail, bsize } = statfsSync(folder);
+      writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left_bytes)));
+    },
+    free: () => rmSync(filler, { force: true }),
+    remove() {
+      execFileSync("umount", ["-l", folder]);
+      remove();
+    },
+  };
+}
+
+const probe = process.getuid?.() === 0 ? mountSmall(1) : null;
+probe?.remove();
+const withDisk = test.skipIf(probe === null);
+
+async function startOnDisk(folder: string) {
+  const env = { PORT: "0", PURSER_ADMIN_KEY: ADMIN_KEY, PURSER_KEK: `k1:${randomBytes(32).toString("base64")}` };
+  if (kind === "embedded") return { env: { ...env, DATA_DIR: folder }, stop: async () => {} };
+  const inside = join(folder, "server");
+  mkdirSync(inside);
+  const server = await startPostgres({ folder: inside });
+  await runSql(server.url("postgres"), "create database purser");
+  return { env: { ...env, DATABASE_URL: server.url("purser") }, stop: server.stop };
+}
+
+withDisk(
+  "on a full disk writes answer 503 at once, reads go on, /readyz says why, and freed space is enough",
+  { timeout: 120_000 },
+  async () => {
+    const disk = mountSmall(kind === "embedded" ? 150 : 300);
+    if (disk === null) throw new Error("no file system");
+    const { env, stop } = await startOnDisk(disk.folder);
+    const service = startProcess(env);
+    const url = await service.listening;
+    const call = async (method: string, path: string, key: string, body?: unknown) => {
+      const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+      const answer = await fetch(`${url}${path}`, {
+        method,
+        headers,
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      return { status: answer.status, headers: answer.headers, body: await answer.json() };
+    };
+    const made = await call("POST", "/api/v1/admin/users", ADMIN_KEY, { email: "user@example.com" });
+    const { key } = made.body.api_key;
+    const createAgent = () =>
+      call("POST", "/api/v1/agents", key, {
+        name: "large",
+        model_id: "purser/rehearsal",
+        system_prompt: randomBytes(30_000).toString("base64"),
+      });
+    expect((await createAgent()).status).toBe(201);
+
+    disk.fill(0);
+    let last = await createAgent();
+    for (let tries = 0; tries < 200 && last.status === 201; tries += 1) last = await createAgent();
+    expect(last).toMatchObject({ status: 503, body: { error: { code: "overloaded" } } });
+    const started = performance.now();
+    const rejected = await createAgent();
+    expect(performance.now() - started).toBeLessThan(2_000);
+    expect(rejected).toMatchObject({
+      status: 503,
+      body: { error: { code: "overloaded", message: expect.stringMatching(/no space left/) } },
+    });
+    expect(rejected.headers.get("Retry-After")).toBe("5");
+    expect((await call("GET", "/api/v1/agents", key)).status).toBe(200);
+    expect(await call("GET", "/readyz", key)).toMatchObject({ status: 503, body: { reason: "database_disk_full" } });
+
+    disk.free();
+    await expect.poll(async () => (await call("GET", "/readyz", key)).status, { timeout: 20_000 }).toBe(200);
+    expect((await createAgent()).status).toBe(201);
+    service.signal("SIGTERM");
+    expect((await service.ended).code).toBe(0);
+    await stop();
+    disk.remove();
+  },
+);
+
+test.skipIf(probe === null || kind !== "embedded")(
+  "an embedded database that a failed checkpoint has stopped is reported within seconds, and opens again with space",
+  { timeout: 120_000 },
+  async () => {
+    const disk = mountSmall(150);
+    if (disk === null) throw new Error("no file system");
+    let is_stuck = false;
+    const onStuck = () => {
+      is_stuck = true;
+    };
+    const options = { database_url: null, data_dir: disk.folder, log: createLog("silent") };
+    const db = await openDb({ ...options, onStuck });
+    await db.query({ text: "create table filling (id serial, text text)" });
+    await db.query({ text: "insert into filling (text) values ('kept')" });
+    disk.fill(0.4 * MB);
+    const fill = { text: "insert into filling (text) select repeat('x', 2000) from generate_series(1, 400)" };
+    await expect(Promise.all(Array.from({ length: 5 }, () => db.query(fill)))).rejects.toMatchObject({ code: "53100" });
+    await expect(db.query({ text: "checkpoint" })).rejects.toMatchObject({ code: "53100" });
+    await expect(db.query({ text: "select 1" })).rejects.toThrow("does not answer any more");
+    expect(is_stuck).toBe(true);
+    disk.free();
+
+    // The stuck thread keeps the lock of its process, so a copy stands for the restart.
+    const copy = mkdtempSync(join(tmpdir(), "purser-copy-"));
+    execFileSync("cp", ["-r", join(disk.folder, "database"), copy]);
+    const again = await openDb({ ...options, data_dir: copy });
+    expect(await again.query({ text: "select id from filling where text = 'kept'" })).toEqual([{ id: 1 }]);
+    await again.close();
+    disk.remove();
+  },
+);
