@@ -25,6 +25,7 @@ export async function serveAgents(): Promise<{ url: string; stop(): Promise<void
   await post("/api/v1/agents", agent, api_key.key);
   const proxy = createServer((incoming, outgoing) => {
     const headers = { ...incoming.headers, authorization: `Bearer ${api_key.key}` };
+    if (headers.origin?.endsWith(`:${port()}`)) headers.origin = address;
     const to = request(`${address}/api/v1/mcp`, { method: incoming.method ?? "POST", headers }, (answer) => {
       outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
       answer.pipe(outgoing);
@@ -33,10 +34,11 @@ export async function serveAgents(): Promise<{ url: string; stop(): Promise<void
     outgoing.on("close", () => to.destroy());
     incoming.pipe(to);
   });
+  const port = () => (proxy.address() as AddressInfo).port;
   proxy.listen(0, "127.0.0.1");
   await once(proxy, "listening");
   return {
-    url: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}/mcp`,
+    url: `http://127.0.0.1:${port()}/mcp`,
     async stop() {
       proxy.close();
       proxy.closeAllConnections();
