@@ -13,6 +13,7 @@ import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
 import { createHttp } from "./http/server.ts";
 import { serveReference } from "./http/system.routes.ts";
+import { mcpRoutes } from "./mcp/mcp.routes.ts";
 import { messageRoutes } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
@@ -87,6 +88,7 @@ export function serveApi(
       messageRoutes({ completions, envelopes, log }),
       agentsRoutes({ agents }),
       chatRoutes({ chat }),
+      mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
       webhookKeyRoutes({ agents, webhook_keys }),
       noticesRoutes({ notices, agentNames: agents.names }),
       // It has its own threads, so that requests to try it out delay no run.

@@ -34,6 +34,7 @@ const ARROWS: Record<string, string[]> = {
   runs: [...BASE, "completions", "tools", "models", "ledger"],
   agents: [...BASE, "runs", "schedules", "completions", "tools", "models", "ledger"],
   chat: [...BASE, "agents", "runs", "completions", "models"],
+  mcp: [...BASE, "agents", "chat"],
   operator: [...BASE, "billing", "accounts", "ledger"],
 };
 const SHARED = new Set(["errors.ts", "constants.ts"]);

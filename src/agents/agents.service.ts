@@ -1,7 +1,7 @@
 import type { AgentNames } from "../contract/agent-name.ts";
 import type { AgentChanges, AgentRecord, AgentVersion } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
-import type { RunRecord } from "../contract/runs.ts";
+import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { secretsReferred, unjudgedTools } from "../contract/tools.ts";
 import { paramOf } from "../contract/validation.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
@@ -78,14 +78,23 @@ export function createAgents(deps: AgentsDeps) {
     /** The agents that can be named as a model, the newest first. */
     async asModels(user_id: string) {
       const active = await store.active(user_id, MAX_AS_MODELS);
-      return active.map(({ id, name, model_id, auto_route, client_tools, created_at }) => ({
+      return active.map(({ id, name, description, model_id, auto_route, client_tools, created_at }) => ({
         id,
         name,
+        description,
         client_tools,
         model_id: auto_route ? null : model_id,
         created: Math.floor(Date.parse(created_at) / 1000),
       }));
     },
+    /** A run of any of the user's agents. 404. */
+    async findRun(user_id: string, run_id: string): Promise<RunDetail> {
+      const found = isUuid(run_id) ? (await runs.begunRuns(user_id, [run_id])).get(run_id) : undefined;
+      if (found === undefined) throw errors.notFound("This run");
+      const { id } = await crud.find(user_id, found.run.agent_id);
+      return runs.getRun({ user_id, agent_id: id }, run_id);
+    },
+    unfinishedRun: runs.unfinishedRun,
     /** The events of a run after number `after`; null when no more will come. 404. */
     async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
       const agent = await crud.find(user_id, id);

@@ -84,7 +84,7 @@ export function createAgentsStore(db: Db) {
     active: (user_id: string, limit: number) =>
       live(db, user_id)
         .clearSelect()
-        .select(["id", "name", "model_id", "auto_route", "client_tools", "created_at"])
+        .select(["id", "name", "description", "model_id", "auto_route", "client_tools", "created_at"])
         .where("is_active", "=", true)
         .orderBy("id", "desc")
         .limit(limit)

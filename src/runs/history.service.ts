@@ -88,6 +88,8 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
       const rows = await progress.selectBegun(sql, user_id, run_ids);
       return new Map(rows.map((row) => [row.id, { run: recordOf(row), input: row.input }]));
     },
+    /** The unfinished run that the request with this id began; null if there is none. */
+    unfinishedRun: (user_id: string, request_id: string) => history.selectUnfinished(db, user_id, request_id),
     /** The journals of runs, by run: their steps with the internal part. */
     async journals(user_id: string, run_ids: readonly string[]): Promise<Map<string, JournalStep[]>> {
       return Map.groupBy(await progress.selectStepsOf(db, user_id, run_ids), ({ run_id }) => run_id);

@@ -33,6 +33,17 @@ export async function selectRuns(
   });
 }
 
+/** The unfinished run that a request began. */
+export async function selectUnfinished(sql: Sql, user_id: string, request_id: string) {
+  const [row] = await sql.query<{ id: string; agent_id: string }>({
+    name: "run_unfinished",
+    text: `select id, agent_id from run
+      where user_id = $1 and status in ${sqlList(UNFINISHED)} and input->>'request_id' = $2 order by id desc limit 1`,
+    values: [user_id, request_id],
+  });
+  return row ?? null;
+}
+
 export async function selectRun(sql: Sql, user_id: string, run_id: string) {
   const [row] = await sql.query<RunRow & { output: string | null }>({
     name: "run_get",

@@ -5,20 +5,26 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { parse } from "yaml";
-import { clientException } from "./scenarios.ts";
+import { clientException, serverException } from "./scenarios.ts";
+import { serveAgents } from "./serve-agents.ts";
 
-// `npm run conformance [-- --only tools_call] [--folder path]`: installs the MCP project's conformance suite into a
-// temporary folder, runs each scenario that a version of the protocol requires, and prints a table. `--folder`: keep the
-// packages there for the next time. The scenarios run one after the other: a busy machine makes them time out.
+// `npm run conformance [-- --side server] [--only tools_call] [--folder path]`: installs the MCP project's conformance
+// suite and its inspector into a temporary folder, runs each scenario that a version of the protocol requires against
+// Purser as a client and as a server, and prints a table. `--folder`: keep the packages there for the next time. The
+// scenarios run one after the other: a busy machine makes them time out.
 
-const { values } = parseArgs({ options: { only: { type: "string" }, folder: { type: "string" } } });
+const { values } = parseArgs({
+  options: { side: { type: "string" }, only: { type: "string" }, folder: { type: "string" } },
+});
 const SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
+const INSPECTOR = "@modelcontextprotocol/inspector@2.12.0";
 const VERSIONS = ["2025-11-25", "2026-07-28"] as const;
 const TIMEOUT_MS = 60_000;
 const CLIENT = fileURLToPath(import.meta.resolve("./client.ts"));
 
 interface Requirements {
   client: string[];
+  server: string[];
   not_scored: { scenario: string; leg: "client" | "server" }[];
 }
 
@@ -27,19 +33,64 @@ install(SUITE);
 const suite = join(folder, "node_modules/@modelcontextprotocol/conformance");
 const rows: string[] = [];
 let is_well = true;
-for (const version of VERSIONS) {
-  for (const scenario of scenariosOf(version)) {
-    if (!scenario.includes(values.only ?? "")) continue;
-    const outcome = await run(
-      ["client", "--command", `${process.execPath} ${CLIENT}`, "--scenario", scenario],
-      version,
-    );
-    note({ side: "client", version, scenario, outcome, exception: clientException(scenario) });
-  }
+if (values.side !== "server") {
+  const command = `${process.execPath} ${CLIENT}`;
+  await each("client", clientException, (scenario) => ["client", "--command", command, "--scenario", scenario]);
+}
+if (values.side !== "client") {
+  const served = await serveAgents();
+  await each("server", serverException, (scenario) => ["server", "--url", served.url, "--scenario", scenario]);
+  inspect(served);
+  await served.stop();
 }
 console.log(["| side | version | scenario | outcome |", "|---|---|---|---|", ...rows].join("\n"));
 if (values.folder === undefined) rmSync(folder, { recursive: true, force: true });
 process.exitCode = is_well ? 0 : 1;
+
+type Side = "client" | "server";
+
+async function each(
+  side: Side,
+  exceptionOf: (scenario: string) => string | null,
+  argsOf: (scenario: string) => readonly string[],
+): Promise<void> {
+  for (const version of VERSIONS) {
+    for (const scenario of scenariosOf(version, side)) {
+      if (!scenario.includes(values.only ?? "")) continue;
+      note({
+        side,
+        version,
+        scenario,
+        outcome: await run(argsOf(scenario), version),
+        exception: exceptionOf(scenario),
+      });
+    }
+  }
+}
+
+/** The MCP project's inspector lists the tools and calls one, as its users do. */
+function inspect({ url }: { url: string }): void {
+  if (values.only !== undefined) return;
+  install(INSPECTOR);
+  const bin = join(folder, "node_modules/.bin/mcp-inspector");
+  const asked = [
+    ["tools/list", [], "run_reporter"],
+    ["tools/call", ["--tool-name", "run_reporter", "--tool-arg", "input=hello"], "run_id"],
+  ] as const;
+  for (const [method, more, wanted] of asked) {
+    const args = ["--cli", url, "--transport", "http", "--method", method, ...more];
+    const { stdout, stderr } = spawnSync(bin, args, { encoding: "utf8", timeout: TIMEOUT_MS, cwd: folder });
+    const passed = stdout.includes(wanted);
+    if (!passed) console.error(stdout, stderr);
+    note({
+      side: "server",
+      version: INSPECTOR,
+      scenario: method,
+      outcome: { text: "inspector", passed },
+      exception: null,
+    });
+  }
+}
 
 function install(name: string): void {
   mkdirSync(folder, { recursive: true });
@@ -49,16 +100,16 @@ function install(name: string): void {
   if (status !== 0) throw new Error(`${name} could not be installed: ${stderr.trim()}`);
 }
 
-function scenariosOf(version: string): string[] {
+function scenariosOf(version: string, side: Side): string[] {
   const required: Requirements = parse(readFileSync(join(suite, `requirements/${version}.yaml`), "utf8"));
-  const others = required.not_scored.filter(({ leg }) => leg === "client").map(({ scenario }) => scenario);
-  return [...required.client, ...others];
+  const others = required.not_scored.filter(({ leg }) => leg === side).map(({ scenario }) => scenario);
+  return [...required[side], ...others];
 }
 
 /** `passed/checks` of one scenario, and whether it passed. */
 function run(args: readonly string[], version: string): Promise<{ text: string; passed: boolean }> {
   return new Promise((resolve) => {
-    const more = ["--spec-version", version, "--timeout", "30000"];
+    const more = ["--spec-version", version, ...(args[0] === "client" ? ["--timeout", "30000"] : [])];
     const child = spawn(process.execPath, [join(suite, "dist/index.js"), ...args, ...more], { cwd: folder });
     let text = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (text += bytes));

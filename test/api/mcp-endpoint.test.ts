@@ -1,0 +1,164 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { expectCleanAudit, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import type { Client as User } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
+
+// The MCP project's own client against POST /api/v1/mcp: contract 6.13.
+
+let lab: Lab;
+beforeAll(async () => {
+  lab = await startLab();
+});
+afterAll(() => lab.stop());
+
+const agentOf = async (user: User, fields: object = {}) =>
+  (await user.post("/api/v1/agents", { name: "Daily Report", model_id: "lab/plain", run_prompt: "report", ...fields }))
+    .body;
+
+async function connected(key: string, mode: "auto" | "legacy" = "legacy") {
+  const client = new Client({ name: "test", version: "1" }, { versionNegotiation: { mode } });
+  const headers = { Authorization: `Bearer ${key}` };
+  const transport = new StreamableHTTPClientTransport(new URL(`${lab.service.url}/api/v1/mcp`), {
+    requestInit: { headers },
+  });
+  await client.connect(transport);
+  return client;
+}
+const textOf = (result: unknown) => (result as { content: { text: string }[] }).content[0]?.text;
+
+describe.each(["legacy", "auto"] as const)("an MCP client (%s)", (mode) => {
+  test("lists each active agent of the key as a tool, and no other user's", async () => {
+    const [user, other] = await Promise.all([lab.service.newUser(), lab.service.newUser()]);
+    await agentOf(user, { description: "Writes the daily report." });
+    const doubles = [await agentOf(user, { name: "Späher!" }), await agentOf(user, { name: "spaher" })];
+    await agentOf(user, { name: "Asleep", is_active: false });
+    await agentOf(other, { name: "Secret" });
+    const client = await connected(user.key, mode);
+    const { tools } = await client.listTools();
+    const suffixed = doubles.map(({ id }) => `run_spaher_${id.slice(-8)}`);
+    expect(tools.map(({ name }) => name).sort()).toEqual(
+      ["get_run", "list_runs", "run_daily_report", ...suffixed].sort(),
+    );
+    expect(tools.find(({ name }) => name === "run_daily_report")?.description).toContain("Writes the daily report.");
+    await client.close();
+  });
+
+  test("runs an agent with its progress, is billed as for any run, and reads the run", async () => {
+    const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+    const { id } = await agentOf(user);
+    lab.upstream.answer(completion("The report."));
+    const client = await connected(user.key, mode);
+    const told: string[] = [];
+    const onprogress = ({ message }: { message?: string | undefined }) => told.push(message ?? "");
+    const result = await client.callTool({ name: "run_daily_report" }, { onprogress });
+    expect(textOf(result)).toBe("The report.");
+    expect(result.isError).toBe(false);
+    const { run_id, usage } = result.structuredContent as { run_id: string; usage: { cost_tokens: number } };
+    expect(told).toEqual(expect.arrayContaining(["run started", "step 0: lab/plain", "run finished"]));
+    expect(await settledBalance(user)).toBe(1_000_000 - usage.cost_tokens);
+    expect((await user.get(`/api/v1/agents/${id}/runs/${run_id}`)).body).toMatchObject({ trigger: "manual" });
+    const read = await client.callTool({ name: "get_run", arguments: { run_id } });
+    expect(read.structuredContent).toMatchObject({ id: run_id, output: "The report." });
+    const listed = await client.callTool({ name: "list_runs", arguments: { agent: "run_daily_report" } });
+    expect(listed.structuredContent).toMatchObject({ runs: [{ id: run_id }] });
+    await client.close();
+    await expectCleanAudit(lab.service);
+  });
+
+  test("gives an agent a message: one turn of chat", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    lab.upstream.answer(completion("Hello back."));
+    const client = await connected(user.key, mode);
+    const result = await client.callTool({ name: "run_daily_report", arguments: { input: "hello there" } });
+    expect(textOf(result)).toBe("Hello back.");
+    expect(JSON.stringify(lab.upstream.requests.at(-1)?.body.messages)).toContain("hello there");
+    const { run_id, agent_id } = result.structuredContent as { run_id: string; agent_id: string };
+    expect((await user.get(`/api/v1/agents/${agent_id}/runs/${run_id}`)).body.trigger).toBe("chat");
+    await client.close();
+  });
+
+  test("that cancels its call cancels the run", async () => {
+    const user = await lab.service.newUser();
+    const { id } = await agentOf(user);
+    lab.upstream.answer(async () => {
+      await delay(30_000, undefined, { ref: false });
+    });
+    const client = await connected(user.key, mode);
+    const abort = new AbortController();
+    const begun = lab.upstream.requests.length;
+    const call = client.callTool({ name: "run_daily_report" }, { signal: abort.signal }).catch((error: Error) => error);
+    await expect.poll(() => lab.upstream.requests.length).toBeGreaterThan(begun);
+    abort.abort();
+    expect(await call).toBeInstanceOf(Error);
+    const status = async () => (await user.get(`/api/v1/agents/${id}/runs`)).body.runs[0]?.status;
+    await expect.poll(status, { timeout: 5_000 }).toBe("cancelled");
+    await client.close();
+  });
+});
+
+describe("a call that cannot be carried out", () => {
+  const post = (user: { post: User["post"] }, message: object, headers = {}) =>
+    user.post("/api/v1/mcp", { jsonrpc: "2.0", id: 1, ...message }, { Accept: ACCEPT, ...headers });
+  const ACCEPT = "application/json, text/event-stream";
+  const running = { method: "tools/call", params: { name: "run_daily_report", arguments: {} } };
+
+  test("answers 401, 402 and 403 as every endpoint does", async () => {
+    const poor = await lab.service.newUser({ trial: false });
+    await agentOf(poor);
+    const out_of_tokens = await post(poor, running);
+    expect([out_of_tokens.status, out_of_tokens.body.error.code]).toEqual([402, "out_of_tokens"]);
+    const nobody = await post(lab.service.as("purser_live_none"), running);
+    expect([nobody.status, nobody.body.error.type]).toEqual([401, "authentication_error"]);
+    const key = (await poor.post("/api/v1/api-keys", { name: "reader", scopes: ["agents:read"] })).body.key;
+    const reader = await post(lab.service.as(key), running);
+    expect([reader.status, reader.body.error.code]).toEqual([403, "insufficient_scope"]);
+  });
+
+  test("reads no other user's run, and says so to the model", async () => {
+    const [user, other] = await Promise.all([lab.service.newUser(), lab.service.newUser()]);
+    const { id } = await agentOf(other);
+    lab.upstream.answer(completion("Secret."));
+    const run = (await other.post(`/api/v1/agents/${id}/runs`, {}, { Prefer: "wait=20" })).body;
+    const client = await connected(user.key);
+    for (const given of [
+      { name: "get_run", arguments: { run_id: run.id } },
+      { name: "list_runs", arguments: { agent: id } },
+      { name: "run_daily_report" },
+    ]) {
+      const result = await client.callTool(given);
+      expect(result.isError, given.name).toBe(true);
+      expect(result.structuredContent).toMatchObject({ error: { code: "not_found" } });
+    }
+    await client.close();
+  });
+
+  test("with an Idempotency-Key is carried out once, and its answer is replayed", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    lab.upstream.answer(completion("Once."));
+    const begun = lab.upstream.requests.length;
+    const raw = () =>
+      fetch(`${lab.service.url}/api/v1/mcp`, {
+        method: "POST",
+        headers: {
+          ...{ Authorization: `Bearer ${user.key}`, Accept: ACCEPT, "Content-Type": "application/json" },
+          "Idempotency-Key": "once",
+        },
+        body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...running }),
+      });
+    const first = await (await raw()).text();
+    const second = await raw();
+    expect(second.headers.get("Idempotent-Replayed")).toBe("true");
+    expect(await second.text()).toBe(first);
+    expect(lab.upstream.requests.length).toBe(begun + 1);
+  });
+
+  test("from a page of another origin is rejected (DNS rebinding)", async () => {
+    const user = await lab.service.newUser();
+    const answer = await post(user, { method: "tools/list" }, { Origin: "https://evil.example" });
+    expect([answer.status, answer.body.error.code]).toEqual([403, "origin_refused"]);
+  });
+});

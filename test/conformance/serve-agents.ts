@@ -1,0 +1,50 @@
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { startProcess } from "../support/process.ts";
+
+const ADMIN = "operator-key-of-the-suite";
+
+/**
+ * Purser with one agent, as an MCP server. The suite sends no key, so a small proxy adds it; a client's own address
+ * stays the one that Purser sees.
+ */
+export async function serveAgents(): Promise<{ url: string; stop(): Promise<void> }> {
+  const data_dir = mkdtempSync(join(tmpdir(), "purser-suite-"));
+  const service = startProcess({ DATA_DIR: data_dir, PORT: "0", PURSER_ADMIN_KEY: ADMIN, LOG_LEVEL: "silent" });
+  const address = await service.listening;
+  const post = async (path: string, body: object, key: string) => {
+    const headers = { Authorization: `Bearer ${key}`, "Content-Type": "application/json" };
+    return (await fetch(`${address}${path}`, { method: "POST", headers, body: JSON.stringify(body) })).json();
+  };
+  const { api_key } = await post("/api/v1/admin/users", { email: "suite@example.com" }, ADMIN);
+  const agent = { name: "Reporter", model_id: "purser/rehearsal", run_prompt: "Say hello." };
+  await post("/api/v1/agents", agent, api_key.key);
+  const proxy = createServer((incoming, outgoing) => {
+    const headers = { ...incoming.headers, authorization: `Bearer ${api_key.key}` };
+    if (headers.origin?.endsWith(`:${port()}`)) headers.origin = address;
+    const to = request(`${address}/api/v1/mcp`, { method: incoming.method ?? "POST", headers }, (answer) => {
+      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(outgoing);
+    });
+    to.on("error", () => outgoing.destroy());
+    outgoing.on("close", () => to.destroy());
+    incoming.pipe(to);
+  });
+  const port = () => (proxy.address() as AddressInfo).port;
+  proxy.listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  return {
+    url: `http://127.0.0.1:${port()}/mcp`,
+    async stop() {
+      proxy.close();
+      proxy.closeAllConnections();
+      service.signal("SIGTERM");
+      await service.ended;
+      rmSync(data_dir, { recursive: true, force: true });
+    },
+  };
+}
