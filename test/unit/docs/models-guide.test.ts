@@ -6,11 +6,13 @@ import { parseCatalogue } from "../../../src/models/catalogue.ts";
 // The examples of docs/guides/models.md are what the service reads.
 
 const guide = readFileSync("docs/guides/models.md", "utf8");
-const blocks = (language: string) =>
-  [...guide.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\``, "gms"))].map(([, text]) => text ?? "");
+const blockWith = (language: string, text: string) =>
+  [...guide.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\``, "gms"))]
+    .map(([, block]) => block ?? "")
+    .find((block) => block.includes(text)) ?? "";
 
 test("the guide's model is read with every field that it shows", () => {
-  const [example = ""] = blocks("yaml");
+  const example = blockWith("yaml", "cache_pricing");
   const provider = 'providers: [{ name: lab, kind: openai-compatible, base_url: "http://a/v1" }]\n';
   const { cache_pricing, models } = parseConfigFile(provider + example, "purser.yaml");
   expect(cache_pricing).toBe("provider");
@@ -24,8 +26,25 @@ test("the guide's model is read with every field that it shows", () => {
   ]);
 });
 
+test("the guide's routes of a model are read", () => {
+  const { models } = parseConfigFile(blockWith("yaml", "routes:"), "purser.yaml");
+  expect(models[0]?.routes.map(({ provider, weight }) => [provider, weight])).toEqual([
+    ["openai-eu", 3],
+    ["openai-us", 1],
+    ["relay", 0],
+  ]);
+});
+
+test("the guide's embedding model is read", () => {
+  const provider = '"providers": [{"name": "lab", "kind": "openai-compatible", "base_url": "http://a/v1"}]';
+  const model = blockWith("json", '"kind": "embedding"');
+  expect(parseConfigFile(`{${provider}, "models": [${model}]}`, "purser.json").models).toMatchObject([
+    { id: "lab/vectors", model_kind: "embedding", output_rate_micro: 0 },
+  ]);
+});
+
 test("the guide's settings of a catalogue are read, each of its lines", () => {
-  const lines = (blocks("yaml")[1] ?? "").trim().split("\n");
+  const lines = blockWith("yaml", "catalogue").trim().split("\n");
   expect(lines.map((line) => parseConfigFile(line, "purser.yaml").catalogue)).toEqual([
     { file: "my-models.json", mode: "extend" },
     { file: "my-models.json", mode: "replace" },
@@ -33,7 +52,7 @@ test("the guide's settings of a catalogue are read, each of its lines", () => {
 });
 
 test("the guide's entry of a catalogue is read", () => {
-  const example = blocks("json").find((block) => block.includes('"models"')) ?? "";
+  const example = blockWith("json", '"models"');
   expect(parseCatalogue(example)).toMatchObject([
     {
       ...{ id: "example-1", part_tokens: { image: 1_445, file: null } },
