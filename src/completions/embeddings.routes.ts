@@ -1,5 +1,6 @@
-import { createEmbeddingsRoute, type EmbeddingRequest } from "../contract/embeddings.ts";
+import { createEmbeddingsRoute, type EmbeddingRequest, inputsOf, MAX_KEPT_INPUTS } from "../contract/embeddings.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
 import type { Completions, EmbeddingsAnswer } from "./completions.types.ts";
 
@@ -11,8 +12,15 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRo
   const router = createRouter();
   router.openapi(createEmbeddingsRoute, async (c) => {
     const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
+    const request = c.req.valid("json") as EmbeddingRequest;
+    if (c.req.header("Idempotency-Key") !== undefined && inputsOf(request).length > MAX_KEPT_INPUTS) {
+      throw errors.invalidValue(
+        "input",
+        `With an Idempotency-Key, whose answer is kept, input has at most ${MAX_KEPT_INPUTS} entries. Send them in several requests.`,
+      );
+    }
     const answer = await completions.embed({
-      request: c.req.valid("json") as EmbeddingRequest,
+      request,
       caller: { user_id, api_key_id, key_budget_tokens },
       hold_id: newId(),
       request_id: c.get("request_id"),

@@ -8,6 +8,8 @@ import { countedFields } from "./request-limits.ts";
 
 /** OpenAI's limit of inputs in one request. */
 export const MAX_INPUTS = 2_048;
+/** With an Idempotency-Key, so that the kept answer is at most as large as other answers: 33 MB. */
+export const MAX_KEPT_INPUTS = 512;
 /** Far above any model's. */
 const MAX_DIMENSIONS = 65_536;
 
@@ -116,7 +118,7 @@ export const createEmbeddingsRoute = createRoute({
   summary: "Create embeddings (OpenAI's shape)",
   description:
     "A vector for each input, by a model of kind `embedding` (`GET /api/v1/models`). Only the input is billed: " +
-    `cost_tokens = ceil(input_tokens × input_rate). At most ${MAX_INPUTS} inputs; each must fit into the model's context.`,
+    `cost_tokens = ceil(input_tokens × input_rate). At most ${MAX_INPUTS} inputs, and ${MAX_KEPT_INPUTS} with an Idempotency-Key; each must fit into the model's context.`,
   ...needs("chat:write"),
   request: jsonBody(z.preprocess(countedFields("input"), fieldsSchema)),
   responses: {

@@ -60,7 +60,9 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   // The conversion of a schema may be a tool of its own.
   const is_converted = tools.length === 0 || output_config?.format != null;
   const with_tools = is_converted ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
-  const fields = { messages, ...(system === undefined || system.length === 0 ? {} : { system }), ...with_tools };
+  // Other fields of a message could change the price. Blocks of unknown types were rejected before.
+  const own = messages.map(({ role, content }) => ({ role, content }));
+  const fields = { messages: own, ...(system === undefined || system.length === 0 ? {} : { system }), ...with_tools };
   return { kind: "anthropic", fields: () => fields };
 }
 

@@ -233,6 +233,15 @@ describe("the price of embeddings (contract 4.6, 5.10)", () => {
     expect((await charges(user)).length).toBe(1);
   });
 
+  it("an answer that is kept has at most 512 vectors (attack: a request of 2,048 fills the storage)", async () => {
+    const send = (count: number, headers = {}) =>
+      user.post(EMBEDDINGS, ask({ input: Array(count).fill("a") }), headers);
+    const { status, body } = await send(513, { "Idempotency-Key": "many" });
+    expect([status, body.error.code, body.error.param]).toEqual([400, "invalid_value", "input"]);
+    expect((await send(512, { "Idempotency-Key": "fewer" })).status).toBe(200);
+    expect((await send(2_048)).status).toBe(200);
+  });
+
   /** Leaves when the provider has the request. The provider answers after that. */
   async function leave(caller: Client, fields: object, reply: Reply): Promise<void> {
     const leaving = new AbortController();

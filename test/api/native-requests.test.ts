@@ -87,6 +87,13 @@ describe("Messages to Anthropic", () => {
     expect(await charges(user)).toHaveLength(1);
   });
 
+  it("fields of a message beside its role and content are left out (attack: a setting that has its own price)", async () => {
+    answerAs("anthropic", () => ({ text: "ok" }));
+    const messages = [{ role: "user", content: "go", output_config: { effort: "max" } }];
+    expect((await user.post(MESSAGES, { model: "native/anthropic", max_tokens: 9, messages })).status).toBe(200);
+    expect(sent().messages).toEqual([{ role: "user", content: "go" }]);
+  });
+
   it("thinking comes and goes with its own signature, through a tool call", async () => {
     answerAs("anthropic", (n) =>
       n === 0 ? { reasoning: "hm", text: "I look.", calls: [{ name: "edit", arguments: {} }] } : { text: "done" },
