@@ -10,7 +10,7 @@ const blocks = (language: string) =>
   [...guide.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\``, "gms"))].map(([, text]) => text ?? "");
 
 test("the guide's model is read with every field that it shows", () => {
-  const [example = ""] = blocks("yaml");
+  const example = blocks("yaml").find((block) => block.startsWith("cache_pricing")) ?? "";
   const provider = 'providers: [{ name: lab, kind: openai-compatible, base_url: "http://a/v1" }]\n';
   const { cache_pricing, models } = parseConfigFile(provider + example, "purser.yaml");
   expect(cache_pricing).toBe("provider");
@@ -24,8 +24,23 @@ test("the guide's model is read with every field that it shows", () => {
   ]);
 });
 
+test("the guide's model with routes is read", () => {
+  const example = blocks("yaml").find((block) => block.includes("routes:")) ?? "";
+  const [model] = parseConfigFile(example, "purser.yaml").models;
+  expect(model?.routes).toMatchObject([
+    { provider: "openai-eu", provider_model: "gpt-6.1-terra", weight: 3, upstream: null },
+    { provider: "openai-us", weight: 1 },
+    {
+      provider: "relay",
+      provider_model: "openai/gpt-6.1-terra",
+      weight: 0,
+      upstream: { output_rate_micro: 11_000_000 },
+    },
+  ]);
+});
+
 test("the guide's settings of a catalogue are read, each of its lines", () => {
-  const lines = (blocks("yaml")[1] ?? "").trim().split("\n");
+  const lines = (blocks("yaml").find((block) => block.startsWith("catalogue")) ?? "").trim().split("\n");
   expect(lines.map((line) => parseConfigFile(line, "purser.yaml").catalogue)).toEqual([
     { file: "my-models.json", mode: "extend" },
     { file: "my-models.json", mode: "replace" },
