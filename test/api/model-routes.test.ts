@@ -178,6 +178,30 @@ test("the operator sees the failures of a route behind the answers of another on
   expect(text).toContain('purser_provider_failures_total{model="lab/keyed",provider="near"} 1');
 });
 
+test("a slow whole answer is waited for, but a stream without events goes on by the next route", async () => {
+  const impatient = { ...configOf(), limits: { requests_per_minute: 1_000_000, fallback_after_seconds: 1 } };
+  const env = { NEAR_KEY: "near-key", FAR_KEY: "far-key" };
+  const other = await startService({ env, config: impatient });
+  try {
+    const caller = await other.newUser({ trial: false, tokens: 10_000_000 });
+    const ask_for = (stream: boolean) => caller.post("/api/v1/chat/completions", ask("lab/first", { stream }));
+    near.answer(async (response, request) => {
+      // Longer than fallback_after_seconds.
+      await new Promise((resolve) => setTimeout(resolve, 1_500));
+      await completion("slow")(response, request);
+    });
+    far.answer(completion("from far"));
+    expect((await ask_for(false)).body.choices[0].message.content).toBe("slow");
+    expect(calls()).toEqual([1, 0]);
+    near.answer(() => {});
+    expect((await ask_for(true)).status).toBe(200);
+    expect(calls()).toEqual([2, 1]);
+    await expectCleanAudit(other);
+  } finally {
+    await other.stop();
+  }
+});
+
 test("a fault of the request itself is not sent by another route", async () => {
   near.answer(json({ error: { message: "no" } }, 400));
   expect((await chat("lab/relayed")).status).toBe(400);
