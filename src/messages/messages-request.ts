@@ -99,16 +99,17 @@ function chosen(type: string, name: string | null, own: readonly Tool[]): ToolCh
   );
 }
 
-const PARAMS: Readonly<Record<string, string>> = {
-  stop: "stop_sequences",
-  reasoning_effort: "output_config.effort",
-  response_format: "output_config.format",
-  "response_format.json_schema": "output_config.format",
-  parallel_tool_calls: "tool_choice.disable_parallel_tool_use",
-};
+/** A map, because callers choose the names of fields: `constructor` is in every object. */
+const PARAMS: ReadonlyMap<string, string> = new Map([
+  ["stop", "stop_sequences"],
+  ["reasoning_effort", "output_config.effort"],
+  ["response_format", "output_config.format"],
+  ["response_format.json_schema", "output_config.format"],
+  ["parallel_tool_calls", "tool_choice.disable_parallel_tool_use"],
+]);
 
 function paramOf(param: string, origins: readonly string[]): string {
   const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
   if (index !== undefined) return `${origins[Number(index)] ?? "messages"}${rest}`;
-  return PARAMS[param] ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
+  return PARAMS.get(param) ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
 }

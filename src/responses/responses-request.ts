@@ -78,13 +78,14 @@ export function chatRequestOf(
   return { request, callees, dropped_tools: dropped, paramOf: (param) => paramOf(param, origins), native };
 }
 
-const PARAMS: Readonly<Record<string, string>> = {
-  max_tokens: "max_output_tokens",
-  reasoning_effort: "reasoning.effort",
-  response_format: "text.format",
-  "response_format.json_schema": "text.format",
-  messages: "input",
-};
+/** A map, because callers choose the names of fields: `constructor` is in every object. */
+const PARAMS: ReadonlyMap<string, string> = new Map([
+  ["max_tokens", "max_output_tokens"],
+  ["reasoning_effort", "reasoning.effort"],
+  ["response_format", "text.format"],
+  ["response_format.json_schema", "text.format"],
+  ["messages", "input"],
+]);
 
 function paramOf(param: string, origins: readonly string[]): string {
   const [, index, rest = ""] = /^messages\[(\d+)\](.*)$/.exec(param) ?? [];
@@ -93,7 +94,7 @@ function paramOf(param: string, origins: readonly string[]): string {
     // `input` and `instructions` as text have no parts.
     return origin.includes("[") ? `${origin}${rest}` : origin;
   }
-  return PARAMS[param] ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
+  return PARAMS.get(param) ?? param.replace(/^(tools\[\d+\])\.function/, "$1");
 }
 
 function responseFormat({ type, ...json_schema }: { type: string; [field: string]: unknown }): ResponseFormat {

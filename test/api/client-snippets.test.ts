@@ -7,7 +7,7 @@ import { charges, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 
 // The texts of the console's page Connect and of the guide for clients, as their readers run them. `npm run clients` runs
-// those of Codex, Claude Code and opencode.
+// the texts for Codex, Claude Code and opencode.
 
 /** Scripts find the packages here. */
 const ROOT = join(import.meta.dirname, "../..");

@@ -33,4 +33,11 @@ describe.each(Object.entries(ENDPOINTS))("POST %s with a field of chat completio
     expect(JSON.stringify(body)).toContain(field);
     expect(lab.upstream.requests).toEqual([]);
   });
+
+  it("a field named as a property of every object is rejected by name (attack: constructor)", async () => {
+    for (const field of ["constructor", "toString", "hasOwnProperty"]) {
+      const { status, body } = await user.post(path, { ...request, [field]: 1 });
+      expect([status, body.error.param]).toEqual([400, field]);
+    }
+  });
 });

@@ -9,7 +9,7 @@ import { createDice } from "./values.ts";
 /** A request without an answer after this time counts as hanging. A chat waits up to 30 s for its place. */
 const HANG_MS = 60_000;
 const AT_ONCE = 6;
-/** Requests delete, suspend and revoke, so the users are replaced after so many requests. */
+/** Requests after which the users are replaced, because requests delete, suspend and revoke. */
 const USERS_FOR = 400;
 /** Ids that are remembered of each collection. */
 const MOST_IDS = 30;

@@ -104,18 +104,7 @@ export function KeysPage() {
   );
   return (
     <>
-      <PageHeader
-        title="API keys"
-        note={
-          <>
-            For programs.{" "}
-            <Link to="/connect" className="underline">
-              Connect
-            </Link>{" "}
-            shows the settings of each program.
-          </>
-        }
-      >
+      <PageHeader title="API keys" note={<Purpose />}>
         {create}
       </PageHeader>
       <Card flush>
@@ -147,6 +136,18 @@ export function KeysPage() {
           Requests with this key fail within a second. This cannot be undone.
         </Confirm>
       )}
+    </>
+  );
+}
+
+function Purpose() {
+  return (
+    <>
+      For programs.{" "}
+      <Link to="/connect" className="underline">
+        Connect
+      </Link>{" "}
+      shows the settings of each program.
     </>
   );
 }
