@@ -6,6 +6,7 @@ import type { Model } from "../models/models.types.ts";
 import { isProviderFailure } from "../models/provider-errors.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import type { OperationMetrics, UpstreamModel } from "../platform/operation-metrics.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
@@ -56,8 +57,10 @@ export function createCompletions(options: {
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
+  /** Called after each attempt at a provider. */
+  onAttempt?: OperationMetrics["upstream"];
 }): Completions {
-  const { models, meansOf, resolveAgent } = options;
+  const { models, meansOf, resolveAgent, onAttempt = () => {} } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
   const past_trial = new Set<string>();
 
@@ -103,12 +106,14 @@ export function createCompletions(options: {
    */
   async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
     const deadline_ms = monotonicMs() + CALL_MS;
+    const streamed = call.request.stream === true;
     const fallbacks: Routing["fallbacks"] = [];
     const failures: unknown[] = [];
     let attempts = 0;
     for (const [index, model] of choice.candidates.entries()) {
       const is_last = attempts === MAX_ATTEMPTS - 1 || index === choice.candidates.length - 1;
       const patience = patienceOf(call.signal, is_last ? null : options.fallbackAfterSeconds() * 1_000);
+      const began_ms = monotonicMs();
       let reservation: Reservation | null = null;
       let is_sent = false;
       const onSent = () => {
@@ -118,6 +123,7 @@ export function createCompletions(options: {
         reservation = await reserve({ models, ledger: charges, meansOf }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
+        onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: null, streamed });
         models.health.answered(model.id);
         return { value, reservation, routing: routingOf(choice, model, fallbacks), hung_up: null };
       } catch (error) {
@@ -125,6 +131,9 @@ export function createCompletions(options: {
           return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
         }
         if (reservation !== null) await release(charges, call);
+        if (is_sent && error instanceof PurserError) {
+          onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: error.code, streamed });
+        }
         if (isProviderFailure(error)) models.health.failed(model.id, error.shape.retry_after_s);
         failures.push(error);
         if (is_last || !mayFallBack(error)) break;
@@ -193,6 +202,10 @@ export function createCompletions(options: {
   }
 
   return { complete, stream, estimate, idle };
+}
+
+function upstreamOf({ id, owned_by }: Model): UpstreamModel {
+  return { provider: owned_by, model: id };
 }
 
 /** The service itself reads `models`. */

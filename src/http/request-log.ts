@@ -51,7 +51,8 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     const route = routeOf(c);
     const { method } = c.req;
     metrics.request({ method, route, status: c.res.status }, monotonicMs() - started_ms);
-    const { ended } = c.get("facts");
+    const { ended, code } = c.get("facts");
+    if (code !== undefined) metrics.httpError(code);
     if (ended === undefined) write(c, { route, started_ms });
     else void ended.then(() => write(c, { route, started_ms }));
   };
