@@ -41,7 +41,7 @@ export async function startBackground(services: Services) {
   const clock_check =
     db.kind === "embedded" ? null : await startClockCheck({ clocks: systemClocks(db), log, metrics: services.metrics });
   const isClockWrong = () => clock_check?.isExcessive() ?? false;
-  const sweeper = startSweeper({ sources: swept, log, isPaused: isClockWrong });
+  const sweeper = startSweeper({ sources: swept, log, isPaused: isClockWrong, onSwept: services.metrics.swept });
   // Embedded storage has one process, so no worker executes the runs of the process before.
   if (db.kind === "embedded") await runs.takeBackAll();
   await runner.start();

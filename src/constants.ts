@@ -75,6 +75,6 @@ export const RESET_LINK_HOURS = 1;
  * contract 1.5, SIGTERM: calls in flight have PURSER_DRAIN_SECONDS (`drain`). A run goes on elsewhere, so its step has at
  * most `runs`. Streams that are cut have `streams` to write their last event, and `exit` after that the process exits.
  */
-export const SHUTDOWN_SECONDS = { drain: 120, runs: 25, streams: 3, exit: 5 } as const;
+export const SHUTDOWN_SECONDS = { drain: 120, runs: 25, streams: 10, exit: 5 } as const;
 
 if (TOKENS_PER_CENT * 100 !== TOKENS_PER_USD) throw new Error("TOKENS_PER_CENT and TOKENS_PER_USD disagree");

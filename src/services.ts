@@ -79,6 +79,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
   });
+  metrics.watchHolds(ledger.openHolds);
   const charges = withChargeMetrics(ledger, { metrics, log });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
@@ -96,6 +97,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     meansOf,
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
+    onAttempt: metrics.upstream,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
     onProviderFailure: ({ id: model, owned_by: provider }, { code, cause }) => {
       metrics.providerFailed(model, provider);
@@ -144,7 +146,15 @@ async function openBase(config: Config, log: Log) {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
   const { database_url, data_dir, db_wait_seconds: wait_seconds } = config;
-  const db = await openDb({ database_url, data_dir, log, wait_seconds, onStuck: exitStuck });
+  const db = await openDb({
+    database_url,
+    data_dir,
+    log,
+    wait_seconds,
+    onStuck: exitStuck,
+    onStatement: metrics.statement,
+  });
+  metrics.watchDatabase(db.state, db.figures);
   const keys = createDataKeys({ db, keyring, log });
   const service_key = await keys
     .check()

@@ -7,6 +7,7 @@ import { isProviderFailure } from "../models/provider-errors.ts";
 import { routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import type { OperationMetrics, UpstreamModel } from "../platform/operation-metrics.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
@@ -60,8 +61,10 @@ export function createCompletions(options: {
   resolveAgent?: ResolveAgent;
   /** A provider failed before its first output. The caller may not notice, because another one answers. */
   onProviderFailure?(model: Model, error: PurserError): void;
+  /** Called after each attempt at a provider. */
+  onAttempt?: OperationMetrics["upstream"];
 }): Completions {
-  const { models, meansOf, resolveAgent } = options;
+  const { models, meansOf, resolveAgent, onAttempt = () => {} } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
   const past_trial = new Set<string>();
 
@@ -114,6 +117,7 @@ export function createCompletions(options: {
    */
   async function withFallbacks<T>(call: CompletionCall, choice: Choice, attempt: Attempt<T>) {
     const deadline_ms = monotonicMs() + CALL_MS;
+    const streamed = call.request.stream === true;
     const fallbacks: Routing["fallbacks"] = [];
     const failures: unknown[] = [];
     let attempts = 0;
@@ -124,6 +128,7 @@ export function createCompletions(options: {
       // Another route generates a whole answer no faster, so only a stream without events is a failure.
       const may_wait = is_last || (next.id === model.id && call.request.stream !== true);
       const patience = patienceOf(call.signal, may_wait ? null : options.fallbackAfterSeconds() * 1_000);
+      const began_ms = monotonicMs();
       let reservation: Reservation | null = null;
       let is_sent = false;
       const onSent = () => {
@@ -133,6 +138,7 @@ export function createCompletions(options: {
         reservation = await reserve({ models, ledger: charges, meansOf }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
+        onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: null, streamed });
         models.health.answered(model);
         return { value, reservation, routing: routingOf(choice, model, fallbacks), hung_up: null };
       } catch (error) {
@@ -140,6 +146,9 @@ export function createCompletions(options: {
           return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
         }
         if (reservation !== null) await release(charges, call);
+        if (is_sent && error instanceof PurserError) {
+          onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: error.code, streamed });
+        }
         if (isProviderFailure(error)) {
           models.health.failed(model, error.shape.retry_after_s);
           options.onProviderFailure?.(model, error);
@@ -226,6 +235,10 @@ export function createCompletions(options: {
 
   const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial });
   return { complete, stream, embed, estimate, idle };
+}
+
+function upstreamOf({ id, owned_by }: Model): UpstreamModel {
+  return { provider: owned_by, model: id };
 }
 
 /** The service itself reads `models`. */

@@ -22,7 +22,7 @@ export function traceIdOf(c: Context<HttpEnv>): string | undefined {
 
 /**
  * Writes one line for each request (contract 1.11), for a stream at its end. The fields are ids, names on offer and
- * figures: nothing that the caller wrote.
+ * figures, and no text of the caller.
  */
 export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics }) {
   const write = (c: Context<HttpEnv>, { route, started_ms }: { route: string; started_ms: number }) => {
@@ -51,7 +51,8 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     const route = routeOf(c);
     const { method } = c.req;
     metrics.request({ method, route, status: c.res.status }, monotonicMs() - started_ms);
-    const { ended } = c.get("facts");
+    const { ended, code } = c.get("facts");
+    if (code !== undefined) metrics.httpError(code);
     if (ended === undefined) write(c, { route, started_ms });
     else void ended.then(() => write(c, { route, started_ms }));
   };

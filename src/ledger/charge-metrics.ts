@@ -21,6 +21,7 @@ export function withChargeMetrics(
       });
       if (outcome.status === "superseded" || outcome.replayed) return outcome;
       metrics.modelCall("settled", outcome.cost_tokens);
+      metrics.modelOutput(request.model, request.output_tokens);
       const { model, input_tokens, cached_input_tokens: cached, cache_write_tokens: written } = request;
       metrics.modelInput(model, { cached, written, plain: Math.max(0, input_tokens - cached - written) });
       if (outcome.absorbed_tokens > 0) {

@@ -11,6 +11,7 @@ import { listEntries, readEntries } from "./entry.store.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
   applyOperations,
+  countHolds,
   findAccount,
   findNextDue,
   insertAccount,
@@ -150,6 +151,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
     },
     sweep: () => sweepLedger({ db, clock, commit, notify: deps.notify }),
     beginStop,
+    openHolds: () => countHolds(db),
     nextDueAt: (until) => findNextDue(db, clock.now(), until),
     audit: () => runAudit(db, invariants),
   };

@@ -192,6 +192,14 @@ export async function listDeadHolds(
   return dead.map(({ user_id, hold_id, progress }) => ({ kind: "expire", user_id, hold_id, ...progress }));
 }
 
+/** Open holds, counted up to 20,000. */
+export async function countHolds(sql: Sql): Promise<number> {
+  const [row] = await sql.query<{ open: number }>({
+    text: "select count(*)::int as open from (select from hold limit 20000) as counted",
+  });
+  return row?.open ?? 0;
+}
+
 /** The first instant up to `until` when an open bucket expires or a running trial ends; null if none. */
 export async function findNextDue(sql: Sql, now: Instant, until: Instant): Promise<Instant | null> {
   const [row] = await sql.query<{ at: Instant | null }>({

@@ -386,6 +386,8 @@ export interface Ledger {
   /** A settle waits for an unavailable database. After this call, it tries once more and then rejects. */
   beginStop(): void;
   /** The next instant, up to `until`, when a bucket expires or a trial ends; null if none. */
+  /** Open holds of all accounts, counted up to 20,000. */
+  openHolds(): Promise<number>;
   nextDueAt(until: Instant): Promise<Instant | null>;
   audit(): Promise<AuditReport>;
 }

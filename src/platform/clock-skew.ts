@@ -7,7 +7,7 @@ import { isDatabaseAway } from "./sql-state.ts";
 const CHECK_MS = 60_000;
 /** contract 1.10: a larger difference is logged. */
 export const WARN_MS = 2_000;
-/** contract 1.10: with a larger difference the node carries out nothing that is due. */
+/** contract 1.10: with a larger difference the node carries out no due work. */
 export const STOP_MS = 60_000;
 
 /** The real time of this node and of the database. Never the settable clock. */

@@ -41,11 +41,19 @@ export interface Tx extends Sql {
 /** `away`: it does not answer. `disk_full`: it rejects writes because its disk is full. */
 export type DatabaseState = "up" | "away" | "disk_full";
 
+/** Connections of the pool. `waiting`: callers without one. */
+export interface DatabaseFigures {
+  busy: number;
+  idle: number;
+  waiting: number;
+}
+
 /** The service's one database: embedded PGlite or a PostgreSQL server, one dialect. */
 export interface Db extends Sql {
   readonly kind: "embedded" | "postgres";
   /** The last known state. It asks nothing. */
   state(): DatabaseState;
+  figures(): DatabaseFigures;
   /**
    * Runs `work` in one transaction. Commits when `work` resolves; rolls back and rethrows when it throws.
    *

@@ -40,6 +40,7 @@ interface EmbeddedOptions {
   log: Log;
   /** Called when the database answers no statement any more. Only a new process helps. */
   onStuck?: (() => void) | undefined;
+  onStatement?: ((ms: number) => void) | undefined;
 }
 
 /**
@@ -57,7 +58,11 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Db> {
   }
 }
 
-async function openLocked(directory: string, lock: DatabaseSync, { log, onStuck }: EmbeddedOptions): Promise<Db> {
+async function openLocked(
+  directory: string,
+  lock: DatabaseSync,
+  { log, onStuck, onStatement }: EmbeddedOptions,
+): Promise<Db> {
   if (!existsSync(join(directory, "PG_VERSION"))) {
     // Creating a new cluster takes 500 MB once. A separate thread frees this memory when it ends.
     const maker = await startThread(directory);
@@ -108,11 +113,21 @@ async function openLocked(directory: string, lock: DatabaseSync, { log, onStuck 
     const release = await turns.take();
     return work().finally(release);
   };
-  const sql = sqlOver(source, (statement) => once(async () => (await connection.query<never>(statement)).rows));
+  const sql = sqlOver(source, async (statement) => {
+    const began_ms = monotonicMs();
+    const { rows } = await once(() => connection.query<never>(statement));
+    onStatement?.(monotonicMs() - began_ms);
+    return rows;
+  });
   return {
     ...sql,
     kind: "embedded",
     state: outage.state,
+    figures: () => ({
+      busy: 1 - Number(turns.waiting() === 0),
+      idle: Number(turns.waiting() === 0),
+      waiting: Math.max(0, turns.waiting() - 1),
+    }),
     transaction: (work) => runTransaction(source, work),
     listen: (channel, heard) => once(() => thread.listen(channel, heard)),
     isListening: () => true,
@@ -236,14 +251,20 @@ async function startThread(directory: string) {
 /** Hands out the one connection in the order of the requests. */
 function createTurns() {
   let last: Promise<void> = Promise.resolve();
+  let taken = 0;
   const take = async (): Promise<() => void> => {
     const before = last;
     let release: () => void = () => {};
+    taken += 1;
     last = new Promise((resolve) => {
-      release = resolve;
+      release = () => {
+        taken -= 1;
+        resolve();
+      };
     });
     await before;
     return release;
   };
-  return { take };
+  /** The owner of the connection and the callers behind it. */
+  return { take, waiting: () => taken };
 }

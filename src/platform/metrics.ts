@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import { createOperationMetrics, type OperationMetrics } from "./operation-metrics.ts";
 
 /** Timeout for reading the queue. After it, the queue's metrics are left out. */
 const LOOK_MS = 1_000;
@@ -12,7 +13,7 @@ export interface QueueFigures {
 }
 
 /** The metrics that Prometheus scrapes. Labels never carry ids of users, names or user input; a model is one on offer. */
-export interface Metrics {
+export interface Metrics extends OperationMetrics {
   request(labels: { method: string; route: string; status: number }, duration_ms: number): void;
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
   /** Input tokens of a settled call, by what its provider's cache did with them. */
@@ -27,8 +28,6 @@ export interface Metrics {
   /** Sets the function that reads the queue at each scrape of the metrics. */
   watchQueue(look: () => Promise<QueueFigures>): void;
   runsInProgress(count: number): void;
-  /** How far this node's clock is ahead of the database's. */
-  clockSkew(seconds: number): void;
   noticeTry(outcome: "delivered" | "retry" | "failed" | "gone"): void;
   text(): Promise<string>;
   readonly content_type: string;
@@ -72,11 +71,6 @@ export function createMetrics(): Metrics {
   });
   const queue = queueMetrics(registers);
   const inProgress = new Gauge({ name: "purser_runs_in_progress", help: "Runs that this node works on", registers });
-  const skew = new Gauge({
-    name: "purser_clock_skew_seconds",
-    help: "By how much this node's clock is ahead of the database's",
-    registers,
-  });
   const notices = new Counter({
     name: "purser_notice_tries_total",
     help: "Tries to deliver a notice, by outcome",
@@ -98,8 +92,8 @@ export function createMetrics(): Metrics {
     runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),
     ...queue,
     ...providerMetrics(registers),
+    ...createOperationMetrics(registers),
     runsInProgress: (count) => inProgress.set(count),
-    clockSkew: (seconds) => skew.set(seconds),
     noticeTry: (outcome) => notices.inc({ outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,

@@ -12,6 +12,8 @@ interface DatabaseOptions {
   wait_seconds?: number;
   /** Called when embedded storage needs a new process. */
   onStuck?: (() => void) | undefined;
+  /** Called with the time of each statement outside transactions. */
+  onStatement?: ((ms: number) => void) | undefined;
 }
 
 /** Opens the configured database: PostgreSQL if a URL is set, otherwise the embedded one under `data_dir`. */

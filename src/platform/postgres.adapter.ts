@@ -43,6 +43,7 @@ export async function openPostgres(options: {
   log: Log;
   answer_ms?: number;
   wait_seconds?: number;
+  onStatement?: ((ms: number) => void) | undefined;
 }): Promise<Db> {
   const { log, answer_ms = ANSWER_MS, wait_seconds = 0 } = options;
   const settings: pg.ClientConfig = {
@@ -70,11 +71,13 @@ export async function openPostgres(options: {
     await end();
     throw error;
   });
-  const sql = sqlOver(
-    source,
-    async ({ hot_path, ...statement }) =>
-      (await repeated(() => guard(() => (hot_path ? calls : pool).query(configOf(statement, answer_ms))))).rows,
-  );
+  const sql = sqlOver(source, async ({ hot_path, ...statement }) => {
+    const began_ms = monotonicMs();
+    const run = () => guard(() => (hot_path ? calls : pool).query(configOf(statement, answer_ms)));
+    const { rows } = await repeated(run);
+    options.onStatement?.(monotonicMs() - began_ms);
+    return rows;
+  });
   const notify = async (channel: string, payload: string) => {
     await sql.query({ name: "notify", text: "select pg_notify($1, $2)", values: [channel, payload] });
   };
@@ -83,6 +86,7 @@ export async function openPostgres(options: {
     ...sql,
     kind: "postgres",
     state: outage.state,
+    figures: () => ({ busy: pool.totalCount - pool.idleCount, idle: pool.idleCount, waiting: pool.waitingCount }),
     transaction: (work) => runTransaction(source, work),
     listen: channels.listen,
     isListening: channels.isListening,

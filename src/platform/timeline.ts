@@ -26,13 +26,19 @@ const IDLE_SECONDS = 900;
  * Carries out due work at every whole second of real time, because work falls due then. Each source runs separately:
  * one that fails or hangs does not delay the others. Nothing is carried out while `isPaused`.
  */
-export function startSweeper(deps: { sources: readonly DueSource[]; log: Log; isPaused?: () => boolean }) {
-  const { sources, log, isPaused = () => false } = deps;
+export function startSweeper(deps: {
+  sources: readonly DueSource[];
+  log: Log;
+  isPaused?: () => boolean;
+  onSwept?: (source: string) => void;
+}) {
+  const { sources, log, isPaused = () => false, onSwept } = deps;
   const busy = new Map<string, Promise<void>>();
   const sweep = (source: DueSource) => {
     if (busy.has(source.name)) return;
     const work = source
       .carryOut()
+      .then(() => onSwept?.(source.name))
       .catch((error: Error) => log.error({ source: source.name, error }, "a sweep failed; the next one retries"))
       .finally(() => busy.delete(source.name));
     busy.set(source.name, work);

@@ -54,7 +54,7 @@ async function startOnDisk(folder: string) {
 
 withDisk(
   "on a full disk writes answer 503 at once, reads go on, /readyz says why, and freed space is enough",
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const disk = mountSmall(kind === "embedded" ? 150 : 300);
     if (disk === null) throw new Error("no file system");
@@ -107,7 +107,7 @@ withDisk(
 
 test.skipIf(probe === null || kind !== "embedded")(
   "an embedded database that a failed checkpoint has stopped is reported within seconds, and opens again with space",
-  { timeout: 120_000 },
+  { timeout: 300_000 },
   async () => {
     const disk = mountSmall(150);
     if (disk === null) throw new Error("no file system");

@@ -1,0 +1,158 @@
+import { setTimeout as delay } from "node:timers/promises";
+import { Counter, Gauge, Histogram, type Registry } from "prom-client";
+import { monotonicMs } from "./clock.ts";
+import type { DatabaseFigures, DatabaseState } from "./db.ts";
+import { RELEASE } from "./release.ts";
+
+/** Timeout for a figure that is read from the database at a scrape. After it, the metric is left out. */
+const LOOK_MS = 1_000;
+const UPSTREAM_SECONDS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 60, 120, 300, 600];
+const STATEMENT_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30];
+
+/** A model of the catalogue, with its provider. */
+export interface UpstreamModel {
+  provider: string;
+  model: string;
+}
+
+/** Metrics of providers, the database and background work, for the dashboard and the alerts in deploy/. */
+export interface OperationMetrics {
+  /** An answer with an error, by its code. */
+  httpError(code: string): void;
+  /** One attempt at a provider. `code`: null if it succeeded. */
+  upstream(model: UpstreamModel, attempt: { ms: number; code: string | null; streamed: boolean }): void;
+  /** Output tokens of a settled call. */
+  modelOutput(model: string, tokens: number): void;
+  statement(ms: number): void;
+  /** A sweep of background work has succeeded. */
+  swept(source: string): void;
+  /** How far this node's clock is ahead of the database's. */
+  clockSkew(seconds: number): void;
+  /** Sets the functions that are read at each scrape. */
+  watchHolds(look: () => Promise<number>): void;
+  watchDatabase(state: () => DatabaseState, figures: () => DatabaseFigures): void;
+}
+
+/** Registers the metrics in `registers`. */
+export function createOperationMetrics(registers: Registry[]): OperationMetrics {
+  const build = new Gauge({
+    name: "purser_build_info",
+    help: "1, with the versions of this node",
+    labelNames: ["version", "node"],
+    registers,
+  });
+  build.set({ version: RELEASE, node: process.versions.node }, 1);
+  const http_errors = new Counter({
+    name: "purser_http_errors_total",
+    help: "Error answers by their code, such as out_of_tokens",
+    labelNames: ["code"],
+    registers,
+  });
+  const output = new Counter({
+    name: "purser_model_output_tokens_total",
+    help: "Raw output tokens",
+    labelNames: ["model"],
+    registers,
+  });
+  const skew = new Gauge({
+    name: "purser_clock_skew_seconds",
+    help: "By how much this node's clock is ahead of the database's",
+    registers,
+  });
+  return {
+    httpError: (code) => http_errors.inc({ code }),
+    modelOutput: (model, tokens) => output.inc({ model }, tokens),
+    clockSkew: (seconds) => skew.set(seconds),
+    ...upstreamMetrics(registers),
+    ...databaseMetrics(registers),
+    ...sweepMetrics(registers),
+  };
+}
+
+function upstreamMetrics(registers: Registry[]): Pick<OperationMetrics, "upstream"> {
+  const labelNames = ["provider", "model"];
+  const duration = new Histogram({
+    name: "purser_upstream_duration_seconds",
+    help: "Successful calls of providers: whole answers",
+    labelNames,
+    buckets: UPSTREAM_SECONDS,
+    registers,
+  });
+  const first = new Histogram({
+    name: "purser_upstream_first_token_seconds",
+    help: "Successful calls of providers: streams until their first event",
+    labelNames,
+    buckets: UPSTREAM_SECONDS,
+    registers,
+  });
+  const failures = new Counter({
+    name: "purser_upstream_errors_total",
+    help: "Failed attempts at providers, by error code",
+    labelNames: [...labelNames, "code"],
+    registers,
+  });
+  return {
+    upstream({ provider, model }, { ms, code, streamed }) {
+      if (code !== null) failures.inc({ provider, model, code });
+      else (streamed ? first : duration).observe({ provider, model }, ms / 1_000);
+    },
+  };
+}
+
+function databaseMetrics(registers: Registry[]) {
+  const statements = new Histogram({
+    name: "purser_database_statement_seconds",
+    help: "Statements outside transactions, with the wait for a connection",
+    buckets: STATEMENT_SECONDS,
+    registers,
+  });
+  return {
+    statement: (ms: number) => statements.observe(ms / 1_000),
+    watchHolds(look: () => Promise<number>) {
+      new Gauge({
+        name: "purser_holds_open",
+        help: "Open holds over all nodes, counted up to 20000",
+        registers,
+        async collect() {
+          const open = await Promise.race([look(), delay(LOOK_MS, null, { ref: false })]).catch(() => null);
+          if (open === null) this.remove();
+          else this.set(open);
+        },
+      });
+    },
+    watchDatabase(state: () => DatabaseState, figures: () => DatabaseFigures) {
+      new Gauge({
+        name: "purser_database_up",
+        help: "0 while the database does not answer, or rejects writes because its disk is full",
+        registers,
+        collect() {
+          this.set(state() === "up" ? 1 : 0);
+        },
+      });
+      new Gauge({
+        name: "purser_database_connections",
+        help: "Connections of this node's pool, and callers that wait for one",
+        labelNames: ["state"],
+        registers,
+        collect() {
+          const { busy, idle, waiting } = figures();
+          for (const [name, count] of Object.entries({ busy, idle, waiting })) this.set({ state: name }, count);
+        },
+      });
+    },
+  };
+}
+
+function sweepMetrics(registers: Registry[]): Pick<OperationMetrics, "swept"> {
+  const swept_ms = new Map<string, number>();
+  new Gauge({
+    name: "purser_sweep_age_seconds",
+    help: "The time since background work last succeeded",
+    labelNames: ["source"],
+    registers,
+    collect() {
+      for (const [source, at_ms] of swept_ms) this.set({ source }, (monotonicMs() - at_ms) / 1_000);
+    },
+  });
+  return { swept: (source) => void swept_ms.set(source, monotonicMs()) };
+}

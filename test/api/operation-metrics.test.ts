@@ -1,0 +1,83 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { parse } from "yaml";
+import { ask, type Lab, startLab } from "../support/lab.ts";
+import { completion, delta, events, json } from "../support/upstream.ts";
+
+const DEPLOY = join(import.meta.dirname, "../../deploy");
+const ALERTS = join(DEPLOY, "alerts.yml");
+const promtool = spawnSync("promtool", ["--version"]).status === 0;
+
+const dashboard: { panels: { targets: { expr: string }[] }[] } = JSON.parse(
+  readFileSync(join(DEPLOY, "dashboard.json"), "utf8"),
+);
+const rules: { alert: string; expr: string }[] = parse(readFileSync(ALERTS, "utf8")).groups[0].rules;
+const queries = [
+  ...dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+  ...rules.map(({ expr }) => expr),
+];
+
+let lab: Lab;
+beforeAll(async () => {
+  lab = await startLab();
+});
+afterAll(() => lab.service.stop());
+const metrics = async () => (await fetch(`${lab.service.url}/metrics`)).text();
+
+test("metrics have the route, the provider, the model, codes, holds, the database and the version", async () => {
+  const user = await lab.service.newUser();
+  lab.upstream.answer(
+    completion(),
+    events(delta("a word"), "data: [DONE]\n\n"),
+    json({ error: { message: "busy" } }, 500),
+  );
+  await user.post("/api/v1/chat/completions", ask("lab/plain"));
+  await user.post("/api/v1/chat/completions", ask("lab/plain", { stream: true }));
+  await user.post("/api/v1/chat/completions", ask("lab/plain"));
+  await user.get("/api/v1/agents/01900000-0000-7000-8000-000000000000");
+  const text = await metrics();
+  for (const line of [
+    /^purser_http_request_duration_seconds_count\{method="POST",route="\/api\/v1\/chat\/completions",status="200"\} 2$/m,
+    /^purser_http_request_duration_seconds_count\{method="GET",route="\/api\/v1\/agents\/\{id\}",status="404"\} 1$/m,
+    /^purser_upstream_duration_seconds_count\{provider="lab",model="lab\/plain"\} 1$/m,
+    /^purser_upstream_first_token_seconds_count\{provider="lab",model="lab\/plain"\} 1$/m,
+    /^purser_upstream_errors_total\{provider="lab",model="lab\/plain",code="upstream_error"\} 1$/m,
+    /^purser_http_errors_total\{code="not_found"\} 1$/m,
+    /^purser_model_output_tokens_total\{model="lab\/plain"\} \d+$/m,
+    /^purser_holds_open 0$/m,
+    /^purser_database_up 1$/m,
+    /^purser_database_connections\{state="waiting"\} 0$/m,
+    /^purser_build_info\{version="\d+\.\d+\.\d+",node="26[.\d]+"\} 1$/m,
+  ]) {
+    expect.soft(text).toMatch(line);
+  }
+  await expect.poll(metrics).toMatch(/^purser_sweep_age_seconds\{source="expiries"\} \d/m);
+});
+
+test("every metric that the dashboard and the alerts read is one of a running node", async () => {
+  const text = await metrics();
+  const names = queries.flatMap((query) => query.match(/\b(?:purser|nodejs|process)_[a-z0-9_]+/g) ?? []);
+  expect(names.length).toBeGreaterThan(30);
+  for (const name of names) {
+    expect.soft(text).toContain(`# TYPE ${name.replace(/_(bucket|count|sum)$/, "")} `);
+  }
+});
+
+test.skipIf(!promtool)("promtool accepts the metrics, the alert rules and every query of the dashboard", async () => {
+  execFileSync("promtool", ["check", "rules", ALERTS], { stdio: "pipe" });
+  const folder = mkdtempSync(join(tmpdir(), "purser-rules-"));
+  const file = join(folder, "queries.json");
+  const recorded = queries.map((expr, n) => ({
+    record: `query:${n}`,
+    expr: expr.replaceAll("$__rate_interval", "5m"),
+  }));
+  writeFileSync(file, JSON.stringify({ groups: [{ name: "queries", rules: recorded }] }));
+  execFileSync("promtool", ["check", "rules", file], { stdio: "pipe" });
+  rmSync(folder, { recursive: true });
+  const checked = spawnSync("promtool", ["check", "metrics"], { input: await metrics(), encoding: "utf8" });
+  // It also reports Node's own metrics, which are named by prom-client.
+  expect(checked.stderr.split("\n").filter((line) => line.includes("purser_"))).toEqual([]);
+});
