@@ -1,8 +1,7 @@
 import type { McpServer } from "../contract/tools.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { type CredentialsDeps, type OpenedCredential, reflected } from "./credentials.ts";
-import type { Asked } from "./mcp-session.ts";
-import type { Operation } from "./mcp-traffic.ts";
+import type { Asked, Operation } from "./mcp-traffic.ts";
 import { failedCall, type ToolResult } from "./tools.types.ts";
 
 /** Why an MCP server could not be used, in a sentence that tells its owner what to do. */

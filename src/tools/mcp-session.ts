@@ -5,8 +5,8 @@ import type { Outbound } from "../platform/outbound.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 import { type Binding, type CredentialsDeps, type OpenedCredential, openCredentials } from "./credentials.ts";
 import { failedOperation, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
-import { createTraffic, isReflection } from "./mcp-traffic.ts";
-import type { RunRef, ToolResult } from "./tools.types.ts";
+import { type Asked, createTraffic, isReflection } from "./mcp-traffic.ts";
+import type { ToolResult } from "./tools.types.ts";
 
 const CLIENT = { name: "purser", version: "1" };
 /** Time to end a session at its server, and to ask which version it speaks. */
@@ -30,16 +30,6 @@ export interface McpDeps extends CredentialsDeps {
 export interface McpAccess {
   readonly client: Client;
   readonly credentials: readonly OpenedCredential[];
-}
-
-/** One operation: a listing or a call. */
-export interface Asked {
-  readonly run: RunRef;
-  readonly signal: AbortSignal;
-  /** How long the server may take to answer the handshake. */
-  readonly timeout_ms: number;
-  /** Limit for all answers of the operation together. */
-  readonly max_bytes: number;
 }
 
 /** A connection as the MCP project's client keeps it, with or without a session at the server. */
