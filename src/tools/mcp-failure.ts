@@ -20,6 +20,11 @@ export function isSessionLost(error: unknown): boolean {
   return (error as ClientError).status === 404;
 }
 
+/** Whether the server did not answer in time. */
+export function isLate(error: unknown): boolean {
+  return (error as ClientError).code === "REQUEST_TIMEOUT";
+}
+
 /** Whether the server answered with an error of its own. Then the error's message is the server's text. */
 export function isServersError(error: unknown): error is Error & { code: number } {
   const { code } = error as ClientError;
@@ -63,7 +68,7 @@ function reasonOf(
   }
   if (status === 429) return "it takes no more requests for now (429); try again later";
   if (error.code === STREAM_ENDED) return "its stream ended without the answer";
-  if (error.code === "REQUEST_TIMEOUT") return late(asked.timeout_ms);
+  if (isLate(error)) return late(asked.timeout_ms);
   if (/protocol version/i.test(error.message) || error.code === -32_022) {
     return "it speaks no version of the protocol that Purser knows (2024-10-07 to 2026-07-28)";
   }
