@@ -14,7 +14,7 @@ const inTheBrowser = "test/journeys/console*.test.ts";
 const onEmbedded = [
   "test/{journeys,properties}/**/*.test.ts",
   "test/api/{accounts,agents,completions,completions-service,sign-in,start-up}.test.ts",
-  "test/api/{agents-interrupted,agents-runs,run-endings,run-events,run-followers,run-lost,run-metrics}.test.ts",
+  "test/api/{agents-interrupted,agents-runs,mcp-endpoint,run-endings,run-events,run-followers,run-lost,run-metrics}.test.ts",
   "test/api/{billing-audit,billing-overage,chat-disconnect,idempotency,ledger-export,notices-crash,retention}.test.ts",
   attacksOnRows,
 ];

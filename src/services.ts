@@ -100,7 +100,6 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     onAttempt: metrics.upstream,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
     onProviderFailure: ({ id: model, owned_by: provider }, { code, cause }) => {
-      metrics.providerFailed(model, provider);
       log.warn({ model, provider, code, cause: (cause as Error | undefined)?.message }, "a model's provider failed");
     },
   });

@@ -146,7 +146,7 @@ export function createCompletions(options: {
           return { hung_up: { reservation, routing: routingOf(choice, model, fallbacks), thrown: error } };
         }
         if (reservation !== null) await release(charges, call);
-        if (is_sent && error instanceof PurserError) {
+        if (error instanceof PurserError && (is_sent || isProviderFailure(error))) {
           onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: error.code, streamed });
         }
         if (isProviderFailure(error)) {

@@ -19,7 +19,6 @@ export interface Metrics extends OperationMetrics {
   /** Input tokens of a settled call, by what its provider's cache did with them. */
   modelInput(model: string, tokens: { cached: number; written: number; plain: number }): void;
   /** A provider failed before its first output; another one may have answered. */
-  providerFailed(model: string, provider: string): void;
   absorbed(tokens: number): void;
   /** `error`: the error code of a failed run. */
   runFinished(status: string, error: string | null): void;
@@ -91,23 +90,12 @@ export function createMetrics(): Metrics {
     absorbed: (tokens) => absorbed.inc(tokens),
     runFinished: (status, error) => runs.inc(error === null ? { status } : { status, error }),
     ...queue,
-    ...providerMetrics(registers),
     ...createOperationMetrics(registers),
     runsInProgress: (count) => inProgress.set(count),
     noticeTry: (outcome) => notices.inc({ outcome }),
     text: () => registry.metrics(),
     content_type: registry.contentType,
   };
-}
-
-function providerMetrics(registers: Registry[]): Pick<Metrics, "providerFailed"> {
-  const failures = new Counter({
-    name: "purser_provider_failures_total",
-    help: "Calls that failed at a model's provider before any output, also when another provider answered",
-    labelNames: ["model", "provider"],
-    registers,
-  });
-  return { providerFailed: (model, provider) => failures.inc({ model, provider }) };
 }
 
 function queueMetrics(registers: Registry[]): Pick<Metrics, "scheduledRunBegan" | "watchQueue"> {

@@ -18,10 +18,12 @@ export function assertSendable(headers: Readonly<Record<string, string>>): void 
   }
 }
 
+/** The headers with lower-case names. */
 export function lowerCased(headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]));
 }
 
+/** The headers with one value each: several are joined, as in one line. */
 export function flattened(headers: Record<string, string | string[] | undefined>): Record<string, string> {
   const flat: Record<string, string> = Object.create(null);
   for (const [name, value] of Object.entries(headers)) {

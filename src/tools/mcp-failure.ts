@@ -1,8 +1,7 @@
 import type { McpServer } from "../contract/tools.ts";
 import { OutboundError } from "../platform/outbound-errors.ts";
 import { type CredentialsDeps, type OpenedCredential, reflected } from "./credentials.ts";
-import type { Asked } from "./mcp-session.ts";
-import type { Operation } from "./mcp-traffic.ts";
+import type { Asked, Operation } from "./mcp-traffic.ts";
 import { failedCall, type ToolResult } from "./tools.types.ts";
 
 /** Why an MCP server could not be used, in a sentence that tells its owner what to do. */
@@ -19,6 +18,11 @@ interface ClientError extends Error {
 /** Whether the server has forgotten its session (MCP, "Session Management"). */
 export function isSessionLost(error: unknown): boolean {
   return (error as ClientError).status === 404;
+}
+
+/** Whether the server did not answer in time. */
+export function isLate(error: unknown): boolean {
+  return (error as ClientError).code === "REQUEST_TIMEOUT";
 }
 
 /** Whether the server answered with an error of its own. Then the error's message is the server's text. */
@@ -64,7 +68,7 @@ function reasonOf(
   }
   if (status === 429) return "it takes no more requests for now (429); try again later";
   if (error.code === STREAM_ENDED) return "its stream ended without the answer";
-  if (error.code === "REQUEST_TIMEOUT") return late(asked.timeout_ms);
+  if (isLate(error)) return late(asked.timeout_ms);
   if (/protocol version/i.test(error.message) || error.code === -32_022) {
     return "it speaks no version of the protocol that Purser knows (2024-10-07 to 2026-07-28)";
   }

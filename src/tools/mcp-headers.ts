@@ -11,7 +11,7 @@ const PREFIX = "Mcp-Param-";
 /** A header's name (RFC 9110, "token"). */
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const TYPES = new Set(["string", "integer", "boolean"]);
-/** Values that are sent as they are. The first part keeps out those that look encoded. */
+/** Values that are sent as they are. A value that looks encoded is not one of them. */
 const PLAIN = /^(?!=\?base64\?.*\?=$)(?! |\t)[\t -~]*[!-~]$/;
 
 /**

@@ -4,9 +4,9 @@ import type { McpServer } from "../contract/tools.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 import { type Binding, type CredentialsDeps, type OpenedCredential, openCredentials } from "./credentials.ts";
-import { failedOperation, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
-import { createTraffic, isReflection } from "./mcp-traffic.ts";
-import type { RunRef, ToolResult } from "./tools.types.ts";
+import { failedOperation, isLate, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
+import { type Asked, createTraffic, isReflection, type Operation } from "./mcp-traffic.ts";
+import type { ToolResult } from "./tools.types.ts";
 
 const CLIENT = { name: "purser", version: "1" };
 /** Time to end a session at its server, and to ask which version it speaks. */
@@ -30,16 +30,6 @@ export interface McpDeps extends CredentialsDeps {
 export interface McpAccess {
   readonly client: Client;
   readonly credentials: readonly OpenedCredential[];
-}
-
-/** One operation: a listing or a call. */
-export interface Asked {
-  readonly run: RunRef;
-  readonly signal: AbortSignal;
-  /** How long the server may take to answer the handshake. */
-  readonly timeout_ms: number;
-  /** Limit for all answers of the operation together. */
-  readonly max_bytes: number;
 }
 
 /** A connection as the MCP project's client keeps it, with or without a session at the server. */
@@ -90,14 +80,13 @@ export function createMcpSessions(deps: McpDeps) {
     const credentials = await openCredentials(bindings, { url, method: "POST", tool: mcp.name, run, signal }, deps);
     if (!Array.isArray(credentials)) return credentials;
     session.credentials = credentials;
-    session.connection ??= await newConnection(deps.outbound, url);
+    session.connection ??= await newConnection(createTraffic(deps.outbound, url), url);
     const { connection } = session;
-    const { client, transport, traffic, is_open } = connection;
-    const operation = traffic.begin({ credentials, max_bytes });
+    const { is_open } = connection;
+    const operation = connection.traffic.begin({ credentials, max_bytes });
     const done = async () => {
-      if (!is_open) await client.connect(transport, { timeout: asked.timeout_ms, signal });
-      connection.is_open = true;
-      return await work({ client, credentials });
+      if (!is_open) await open(connection, url, { asked, operation });
+      return await work({ client: connection.client, credentials });
     };
     try {
       // The client does not watch the signal while it asks for the version.
@@ -144,12 +133,18 @@ function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {
   return { ...auth, hosts: auth.hosts ?? [url.host], methods: auth.methods ?? METHODS };
 }
 
-/** A client that speaks the newest version that its server knows. It declares no abilities: a run has no person to ask. */
-async function newConnection(outbound: Outbound, url: URL): Promise<Connection> {
+/**
+ * A client that asks the server for its version first, or with `legacy` begins as versions before 2026-07-28 do. It
+ * declares no abilities: a run has no person to ask.
+ */
+async function newConnection(
+  traffic: Connection["traffic"],
+  url: URL,
+  mode: "auto" | "legacy" = "auto",
+): Promise<Connection> {
   // Loaded on first use: it costs 36 MB and a tenth of a second, and not every node has agents that use MCP.
   const { Client, StreamableHTTPClientTransport } = await import("@modelcontextprotocol/client");
-  const traffic = createTraffic(outbound, url);
-  const client = new Client(CLIENT, { capabilities: {}, versionNegotiation: { mode: "auto" } });
+  const client = new Client(CLIENT, { capabilities: {}, versionNegotiation: { mode } });
   const transport = new StreamableHTTPClientTransport(url, {
     fetch: traffic.fetch,
     redirectPolicy: "follow",
@@ -157,6 +152,26 @@ async function newConnection(outbound: Outbound, url: URL): Promise<Connection> 
   });
   answerEndedStreams(transport);
   return { traffic, client, transport, is_open: false };
+}
+
+/** Connects. Some older servers answer the question for their version with nonsense, so it is left out then. */
+async function open(
+  connection: Connection,
+  url: URL,
+  { asked, operation }: { asked: Asked; operation: Operation },
+): Promise<void> {
+  const options = { timeout: asked.timeout_ms, signal: asked.signal };
+  try {
+    await connection.client.connect(connection.transport, options);
+  } catch (error) {
+    const status = operation.status();
+    const is_nonsense = operation.failure() === null && (status === null || status >= 500);
+    if (asked.signal.aborted || !is_nonsense || isLate(error)) throw error;
+    const { client, transport } = await newConnection(connection.traffic, url, "legacy");
+    Object.assign(connection, { client, transport });
+    await client.connect(transport, options);
+  }
+  connection.is_open = true;
 }
 
 /** The client waits for its timeout when a stream ends without the answer. This gives it an error as the answer. */

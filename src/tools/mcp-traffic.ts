@@ -2,6 +2,7 @@ import type { Outbound, OutboundStream } from "../platform/outbound.ts";
 import { type OutboundCode, OutboundError } from "../platform/outbound-errors.ts";
 import type { OpenedCredential } from "./credentials.ts";
 import { oddityOf } from "./mcp-answer.ts";
+import type { RunRef } from "./tools.types.ts";
 
 /** The requests of one session with an MCP server. Limits hold per operation: one listing, one call. */
 
@@ -16,6 +17,16 @@ const MAX_MS = 3_600_000;
 const LINGER_MS = 1_000;
 /** Answers without a body (Fetch standard, "null body status"), and 202, with which servers accept a notification. */
 const BODILESS = new Set([202, 204, 205, 304]);
+
+/** One operation: a listing or a call. */
+export interface Asked {
+  readonly run: RunRef;
+  readonly signal: AbortSignal;
+  /** How long the server may take to answer the handshake. */
+  readonly timeout_ms: number;
+  /** Limit for all answers of the operation together. */
+  readonly max_bytes: number;
+}
 
 export interface Allotment {
   readonly credentials: readonly OpenedCredential[];
@@ -132,6 +143,7 @@ function isFinal(error: unknown): boolean {
   return error instanceof OutboundError && !LOST.has(error.code);
 }
 
+/** Whether a request failed because the server sent a secret back. */
 export function isReflection(error: unknown): error is OutboundError {
   return error instanceof OutboundError && error.code === "secret_reflected";
 }

@@ -10,7 +10,8 @@ import { type ArgumentHeader, argumentHeaders, headersOf } from "./mcp-headers.t
 import { effectsOf, isMcpName, mcpToolName, serverOf } from "./mcp-names.ts";
 import { type CallAnswer, callAnswerSchema, resultOf } from "./mcp-result.ts";
 import { type ListedTool, safeTool } from "./mcp-schema.ts";
-import { type Asked, createMcpSessions, type McpAccess } from "./mcp-session.ts";
+import { createMcpSessions, type McpAccess } from "./mcp-session.ts";
+import type { Asked } from "./mcp-traffic.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import {
   failedCall,

@@ -175,7 +175,7 @@ test("the operator sees the failures of a route behind the answers of another on
   expect((await chat("lab/keyed")).status).toBe(200);
   expect(calls()).toEqual([1, 1]);
   const text = await (await fetch(`${service.url}/metrics`)).text();
-  expect(text).toContain('purser_provider_failures_total{model="lab/keyed",provider="near"} 1');
+  expect(text).toContain('purser_upstream_errors_total{provider="near",model="lab/keyed",code="upstream_error"} 1');
 });
 
 test("a slow whole answer is waited for, but a stream without events goes on by the next route", async () => {

@@ -5,12 +5,13 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { parse } from "yaml";
+import { REAL_PACKAGES, useRealServers } from "./real-servers.ts";
 import { clientException, serverException } from "./scenarios.ts";
 import { serveAgents } from "./serve-agents.ts";
 
-// `npm run conformance [-- --side server] [--only tools_call] [--folder path]`: installs the MCP project's conformance
+// `npm run conformance [-- --side client|server|real] [--only tools_call] [--folder path]`: installs the MCP project's conformance
 // suite and its inspector into a temporary folder, runs each scenario that a version of the protocol requires against
-// Purser as a client and as a server, and prints a table. `--folder`: keep the packages there for the next time. The
+// Purser as a client and as a server, uses servers that people run, and prints a table. `--folder`: keep the packages there for the next time. The
 // scenarios run one after the other: a busy machine makes them time out.
 
 const { values } = parseArgs({
@@ -33,15 +34,21 @@ install(SUITE);
 const suite = join(folder, "node_modules/@modelcontextprotocol/conformance");
 const rows: string[] = [];
 let is_well = true;
-if (values.side !== "server") {
+if (values.side === undefined || values.side === "client") {
   const command = `${process.execPath} ${CLIENT}`;
   await each("client", clientException, (scenario) => ["client", "--command", command, "--scenario", scenario]);
 }
-if (values.side !== "client") {
+if (values.side === undefined || values.side === "server") {
   const served = await serveAgents();
   await each("server", serverException, (scenario) => ["server", "--url", served.url, "--scenario", scenario]);
   inspect(served);
   await served.stop();
+}
+if (values.side === undefined || values.side === "real") {
+  for (const name of REAL_PACKAGES) install(name);
+  for (const { name, ...outcome } of await useRealServers(folder)) {
+    note({ side: "client", version: "real server", scenario: name, outcome, exception: null });
+  }
 }
 console.log(["| side | version | scenario | outcome |", "|---|---|---|---|", ...rows].join("\n"));
 if (values.folder === undefined) rmSync(folder, { recursive: true, force: true });

@@ -26,10 +26,14 @@ export async function serveAgents(): Promise<{ url: string; stop(): Promise<void
   const proxy = createServer((incoming, outgoing) => {
     const headers = { ...incoming.headers, authorization: `Bearer ${api_key.key}` };
     if (headers.origin?.endsWith(`:${port()}`)) headers.origin = address;
-    const to = request(`${address}/api/v1/mcp`, { method: incoming.method ?? "POST", headers }, (answer) => {
-      outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
-      answer.pipe(outgoing);
-    });
+    const to = request(
+      `${address}/api/v1/mcp`,
+      { method: incoming.method ?? "POST", headers, agent: false },
+      (answer) => {
+        outgoing.writeHead(answer.statusCode ?? 502, answer.headers);
+        answer.pipe(outgoing);
+      },
+    );
     to.on("error", () => outgoing.destroy());
     outgoing.on("close", () => to.destroy());
     incoming.pipe(to);

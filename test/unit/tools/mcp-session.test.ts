@@ -192,6 +192,27 @@ describe("the session of a run", () => {
   });
 });
 
+it.each([
+  ["a failure", 500, "{}"],
+  ["a page", 200, "<p>Hello</p>"],
+])(
+  "an older server that answers the question for its version with %s is used all the same",
+  async (_name, status, body) => {
+    const other = await startSite({
+      "/mcp": (_request, response) => {
+        const asked = other.requests.at(-1)?.body ?? "";
+        if (asked.includes("server/discover"))
+          return response.writeHead(status, { "content-type": "text/html" }).end(body);
+        answerAsMcp(response, asked, { tools: [mcpTool("berth")], onCall: (answer) => answer({ content: [] }) });
+      },
+    });
+    const { tools } = toolsWith({ allow: [other.host] });
+    const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [{ name: "h", url: `${other.url}/mcp` }] } };
+    expect((await tools.call(aCall("h__berth", {}, { tools_config }))).status).toBe("succeeded");
+    await other.close();
+  },
+);
+
 describe("a server that cannot be used says why", () => {
   it.each<[string, number, string, Partial<McpServer>, string]>([
     ["401 without auth", 401, "", {}, "store its token as a secret"],
