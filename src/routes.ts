@@ -39,23 +39,8 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpRouter {
-  const { response_items, envelopes } = services;
-  const {
-    config,
-    live,
-    reload,
-    log,
-    metrics,
-    db,
-    clock,
-    settable,
-    address,
-    idempotency,
-    eraseUser,
-    accounts,
-    signIn,
-    trials,
-  } = services;
+  const { response_items, envelopes, idempotency, eraseUser } = services;
+  const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);

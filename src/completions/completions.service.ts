@@ -91,24 +91,13 @@ export function createCompletions(options: {
       throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
     const fallbacks = request.models ?? [];
-    const named = [request.model, ...fallbacks].map(chatModel);
+    const named = [request.model, ...fallbacks].map((id) => chatModel(models, id));
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
     const isResting = (model: Model) => Number(models.isResting(model));
     const candidates = [...new Set(named)].toSorted((a, b) => isResting(a) - isResting(b));
     return { candidates, reason: "named in models; a model whose provider failed recently goes last" };
-  }
-
-  /** The chat model of this name. Throws 404 for an unknown one, and 400 for an embedding model. */
-  function chatModel(id: string): Model {
-    const model = models.find(id);
-    if (model !== null) return model;
-    if (models.findEmbedding(id) === null) throw errors.modelNotFound(id, models.nearest(id));
-    throw errors.invalidValue(
-      "model",
-      `${id} only creates embeddings. Use it with POST /api/v1/embeddings, or name a model of kind chat (GET /api/v1/models).`,
-    );
   }
 
   /**
@@ -229,12 +218,23 @@ export function createCompletions(options: {
 
   function estimate(request: ChatRequest): number {
     const { model } = request;
-    if (model !== "auto" && agentIdOf(model) === null) chatModel(model);
+    if (model !== "auto" && agentIdOf(model) === null) chatModel(models, model);
     return estimateTokens(promptText(request));
   }
 
   const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial });
   return { complete, stream, embed, estimate, idle };
+}
+
+/** The chat model of this name. Throws 404 for an unknown one, and 400 for an embedding model. */
+function chatModel(models: Models, id: string): Model {
+  const model = models.find(id);
+  if (model !== null) return model;
+  if (models.findEmbedding(id) === null) throw errors.modelNotFound(id, models.nearest(id));
+  throw errors.invalidValue(
+    "model",
+    `${id} only creates embeddings. Use it with POST /api/v1/embeddings, or name a model of kind chat (GET /api/v1/models).`,
+  );
 }
 
 function upstreamOf({ id, owned_by }: Model): UpstreamModel {

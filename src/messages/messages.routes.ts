@@ -3,11 +3,16 @@ import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
 import { countTokensRoute, createMessageRoute } from "../contract/messages.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import { createMessageWriter } from "./messages-answer.ts";
 import { chatRequestOf } from "./messages-request.ts";
-import { providerHeaders } from "./provider-headers.ts";
+
+/** The most names in `anthropic-beta`. */
+const MAX_BETAS = 32;
+const BETA = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
+const VERSION = /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/;
 
 /** POST /api/v1/messages and /count_tokens: Anthropic's Messages API over chat completions. */
 export function messageRoutes(deps: { completions: Completions; envelopes: Envelopes; log: Log }): HttpRouter {
@@ -35,4 +40,31 @@ export function messageRoutes(deps: { completions: Completions; envelopes: Envel
     return c.json({ input_tokens: completions.estimate(request) }, 200);
   });
   return router;
+}
+
+/**
+ * The headers of a caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. Programs
+ * need betas that this service does not know, so any name is sent, but only names and not too many. Throws the 400 that
+ * names a header with anything else in it. Absent and empty headers are left out.
+ */
+export function providerHeaders(headerOf: (name: string) => string | undefined): Record<string, string> {
+  const version = headerOf("anthropic-version")?.trim() ?? "";
+  if (version !== "" && !VERSION.test(version)) {
+    throw errors.invalidValue(
+      "anthropic-version",
+      "The header anthropic-version must be a version such as 2023-06-01.",
+    );
+  }
+  // Many headers of this name arrive as one list.
+  const betas = (headerOf("anthropic-beta") ?? "").split(",").flatMap((name) => name.trim() || []);
+  if (betas.length > MAX_BETAS || !betas.every((name) => BETA.test(name))) {
+    throw errors.invalidValue(
+      "anthropic-beta",
+      `The header anthropic-beta must be a list of at most ${MAX_BETAS} names, each of 1 to 100 letters, digits, ".", "-" and "_", separated by commas.`,
+    );
+  }
+  return {
+    ...(version === "" ? {} : { "anthropic-version": version }),
+    ...(betas.length === 0 ? {} : { "anthropic-beta": betas.join(",") }),
+  };
 }

@@ -18,7 +18,6 @@ export interface Metrics extends OperationMetrics {
   modelCall(outcome: "settled" | "released" | "refused", cost_tokens: number): void;
   /** Input tokens of a settled call, by what its provider's cache did with them. */
   modelInput(model: string, tokens: { cached: number; written: number; plain: number }): void;
-  /** A provider failed before its first output; another one may have answered. */
   absorbed(tokens: number): void;
   /** `error`: the error code of a failed run. */
   runFinished(status: string, error: string | null): void;

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { slugOf, toolNames } from "../../../src/mcp/agent-tools.ts";
+import { slugOf, toolNames } from "../../../src/mcp/mcp-server.ts";
 
 it.each([
   ["Daily Report", "daily_report"],

@@ -1,0 +1,68 @@
+/** The 402s: their codes, figures, messages and remedies. */
+
+/** contract 2: what a 402 tells besides its code and its remedies. Token counts. */
+export interface PaymentFigures {
+  required: number;
+  available: number;
+  held: number;
+  shortfall: number;
+  max_affordable_output_tokens?: number;
+}
+
+export type PaymentCode =
+  | "trial_ended"
+  | "key_budget_exceeded"
+  | "overage_cap_reached"
+  | "out_of_tokens"
+  | "in_flight_exhausted"
+  | "insufficient_balance";
+
+/** The remedies that a user without tokens has. */
+export interface Means {
+  /** True without a running subscription. */
+  may_subscribe: boolean;
+  /** `never`: without an active subscription, or with an unpaid invoice. */
+  overage: "on" | "off" | "never";
+}
+/** Called only for a 402. */
+export type MeansOf = (user_id: string) => Promise<Means>;
+
+/** Filters the remedies for this user. A user with overage can raise its cap. */
+export function remediesFor(remedies: readonly string[], { may_subscribe, overage }: Means): string[] {
+  return remedies.flatMap((remedy) => {
+    if (remedy === "subscribe") return may_subscribe ? remedy : [];
+    if (remedy === "enable_overage" && overage === "on") return "raise_overage_cap";
+    if (remedy === "enable_overage" && overage === "never") return [];
+    return remedy;
+  });
+}
+
+/** The message and the remedies of each 402. */
+export const PAYMENT: Record<PaymentCode, { message: string; remedies: string[]; retry_after_s?: number }> = {
+  trial_ended: {
+    message: "The free trial has ended. Subscribe to a plan or buy a top-up to go on.",
+    remedies: ["subscribe", "top_up"],
+  },
+  key_budget_exceeded: {
+    message:
+      "This API key's budget is used up and is not refilled. Use another key, or raise its budget_tokens: PATCH /api/v1/api-keys/{id}.",
+    remedies: ["use_another_key", "create_another_key"],
+  },
+  overage_cap_reached: {
+    message: "The overage cap of this period is reached. Raise the cap, top up, or wait for the renewal.",
+    remedies: ["raise_overage_cap", "top_up"],
+  },
+  out_of_tokens: {
+    message: "No tokens are left. Subscribe, buy a top-up, or (as a subscriber) enable overage.",
+    remedies: ["top_up", "subscribe", "enable_overage"],
+  },
+  in_flight_exhausted: {
+    message: "The balance is held by calls in flight. Retry when they have settled, or top up.",
+    remedies: ["retry", "top_up"],
+    retry_after_s: 2,
+  },
+  insufficient_balance: {
+    message: "The balance does not cover this request. Lower max_tokens, or top up.",
+    remedies: ["lower_max_tokens", "top_up", "subscribe", "enable_overage"],
+  },
+};
