@@ -66,7 +66,7 @@ interface Place {
   within: Place | null;
 }
 
-/** An object with too many fields among `open` and what is in them. Null: none so far; what is left stays in `open`. */
+/** An object with too many fields among `open` and what is in them. Null: none so far, and `open` has the rest. */
 function wideObject(open: Place[]): Place | null {
   const add = (child: unknown, key: string | number, within: Place) => {
     if (child !== null && typeof child === "object") open.push({ value: child, key, within });

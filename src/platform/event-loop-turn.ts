@@ -35,7 +35,7 @@ function beginTurn(): void {
   });
 }
 
-/** Lets those who wait work one after the other until the turn is used. The others wait for the next turn. */
+/** Serves waiting work in order until the turn is used. The rest waits for the next turn. */
 async function serveWaiting(): Promise<void> {
   beginTurn();
   do {
