@@ -146,7 +146,7 @@ describe("Messages to Anthropic", () => {
 
   it("a hint for an hour in any block raises the hold to the price of such writes", async () => {
     const config = nativeConfig(upstream);
-    const priced = { cache_write_rate: 1.25, cache_write_1h_rate: 2 };
+    const priced = { cached_input_rate: 0.1, cache_write_rate: 1.25, cache_write_1h_rate: 2 };
     const models = config.models.map((model) => ({ ...model, ...priced }));
     const other = await startService({ env: NATIVE_ENV, config: { ...config, models, cache_pricing: "provider" } });
     try {

@@ -96,11 +96,12 @@ describe("an upstream that misbehaves before its first word", () => {
     await expect.poll(chosen, { timeout: 3_000, interval: 100 }).toBe("lab/first");
   });
 
-  it("passes its Retry-After on to a caller who named the model, and none of its words", async () => {
+  it("passes its Retry-After on to a caller who named the model, and its words only as the provider's", async () => {
     lab.upstream.answer(limited("17"));
     const { status, headers, body } = await user.post(CHAT, ask("lab/first"));
     expect([status, body.error.code, headers.get("retry-after")]).toEqual([502, "upstream_error", "17"]);
-    expect(JSON.stringify(body)).not.toContain("words of the provider");
+    expect(body.error.message).not.toContain("words of the provider");
+    expect(body.error.metadata.provider).toEqual({ status: 429, code: "x", message: "words of the provider" });
     expect(tried()).toEqual(["first"]);
   });
 });

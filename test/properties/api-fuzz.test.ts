@@ -3,7 +3,7 @@ import { type FuzzOutcome, fuzz, statusTable } from "../fuzz/fuzz-run.ts";
 
 // `npm run fuzz -- --requests 20000 --seed 7` for a long run.
 
-const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 600);
+const REQUESTS = Number(process.env.FUZZ_REQUESTS ?? 300);
 const SEED = Number(process.env.FUZZ_SEED ?? 4_711);
 const IS_LONG = process.env.FUZZ_REQUESTS !== undefined;
 const MS_PER_REQUEST = 1_000;

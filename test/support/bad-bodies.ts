@@ -140,6 +140,19 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { model: "purser/rehearsal", messages: [{ role: "user", content: "hi" }] },
     bad: [...missing("model", "messages"), ...invalid("messages", "hi", [])],
   },
+  "POST /api/v1/embeddings": {
+    open: true,
+    valid: { model: "lab/none", input: "hi" },
+    bad: [
+      ...missing("model", "input"),
+      ...invalid("model", 5, "", text(201)),
+      ...invalid("input", "", [], {}, 5),
+      [{ input: ["hi", ""] }, "invalid_value", "input[1]"],
+      [{ input: ["hi", 5] }, "invalid_value", "input[1]"],
+      ...invalid("dimensions", 0, 1.5, "many"),
+      ...invalid("encoding_format", "hex"),
+    ],
+  },
   "POST /api/v1/agents": {
     valid: { name: "clerk", model_id: "purser/rehearsal" },
     bad: [...missing("name", "model_id"), ...agentFields],
