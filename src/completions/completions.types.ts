@@ -2,9 +2,9 @@ import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { EmbeddingRequest, EmbeddingUsage } from "../contract/embeddings.ts";
 import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../ledger/ledger.types.ts";
-import type { NativeRequest } from "../models/models.types.ts";
+import type { NativeRequest, NativeTarget } from "../models/models.types.ts";
 
-export type { NativeRequest };
+export type { NativeRequest, NativeTarget };
 
 /** One model call by a person, an API key or an agent's run. */
 export interface CompletionCall {

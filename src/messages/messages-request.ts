@@ -62,7 +62,8 @@ function nativeOf(asked: MessagesRequest, tools: readonly Tool[]): NativeRequest
   const with_tools = is_converted ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) };
   // Other fields of a message could change the price. Blocks of unknown types were rejected before.
   const own = messages.map(({ role, content }) => ({ role, content }));
-  const fields = { messages: own, ...(system === undefined || system.length === 0 ? {} : { system }), ...with_tools };
+  // Undefined replaces the system prompt that the conversion makes of the first system message.
+  const fields = { messages: own, system: system?.length === 0 ? undefined : system, ...with_tools };
   return { kind: "anthropic", fields: () => fields };
 }
 

@@ -35,14 +35,16 @@ const GOOGLE: Dialect = {
     return options({ thinkingConfig: thinks ? { includeThoughts: true } : undefined });
   },
   countsSoFar(event) {
-    const { promptTokenCount, cachedContentTokenCount } = fieldsOf(fieldsOf(event).usageMetadata);
+    const { promptTokenCount, cachedContentTokenCount, candidatesTokenCount, thoughtsTokenCount } = fieldsOf(
+      fieldsOf(event).usageMetadata,
+    );
     return checkedCounts({
       input_tokens: promptTokenCount,
       cached_input_tokens: cachedContentTokenCount ?? 0,
       cache_write_tokens: 0,
       cache_write_1h_tokens: 0,
-      output_tokens: 0,
-      reasoning_tokens: 0,
+      output_tokens: Number(candidatesTokenCount ?? 0) + Number(thoughtsTokenCount ?? 0),
+      reasoning_tokens: thoughtsTokenCount ?? 0,
     });
   },
   /** The signature of a text is a block without a text; that of a call is in the call's `extra_content`. */

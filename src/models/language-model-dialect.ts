@@ -39,7 +39,7 @@ export interface Dialect {
   options(request: ChatRequest, model: Model): ProviderOptions;
   /** The SDK's own reasoning setting, where the options do not have it. */
   effort(request: ChatRequest): LanguageModelCall["reasoning"];
-  /** The counts of the input in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
+  /** The counts so far in an event before the end of a stream; null: it has none. Absent: the API has no such event. */
   countsSoFar?(event: unknown): Counts | null;
   /** A block of reasoning in OpenRouter's shape. */
   details(block: ReasoningBlock): Omit<ReasoningDetail, "format" | "index" | "model">[];

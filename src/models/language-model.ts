@@ -24,7 +24,15 @@ import {
   type LanguageModelCall,
 } from "./language-model-dialect.ts";
 import { languageModelCall } from "./language-model-prompt.ts";
-import type { CallOptions, Counts, Model, Provider, ProviderRequest, ProviderStream } from "./models.types.ts";
+import type {
+  CallOptions,
+  Counts,
+  Model,
+  ModelRequest,
+  Provider,
+  ProviderRequest,
+  ProviderStream,
+} from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
@@ -74,10 +82,11 @@ export function createLanguageModelProvider(
   });
   return {
     async prepare(call) {
-      const native_fields = call.native?.kind === dialect.name ? call.native.fields(call.model.id) : undefined;
-      const sizes = [call.request, native_fields ?? {}].map(async (sent) => (await jsonBytes(sent)).length);
-      const length = Math.max(...(await Promise.all(sizes)));
-      const held = { ...call, ...heldInput(call, length), ...(native_fields === undefined ? {} : { native_fields }) };
+      const native_fields = call.native?.kind === dialect.name ? call.native.fields(call.model) : undefined;
+      const { length } = await jsonBytes(call.request);
+      const native_bytes = native_fields === undefined ? 0 : await nativeBytes(call, native_fields, length);
+      const native = native_fields === undefined ? {} : { native_fields, native_bytes };
+      const held = { ...call, ...native, ...heldInput(call, length + native_bytes) };
       if (dialect.name !== "anthropic") return held;
       return { ...held, cache_writes: longestCache([...hintsOf(call.request), ...nativeHints(native_fields)]) };
     },
@@ -112,6 +121,12 @@ export function createLanguageModelProvider(
   };
 }
 
+/** The bytes that the caller's own fields have more than the converted request, of `length`. */
+async function nativeBytes({ request }: ModelRequest, native_fields: object, length: number): Promise<number> {
+  const { messages: _messages, tools: _tools, ...settings } = request;
+  return Math.max(0, (await jsonBytes({ ...settings, ...native_fields })).length - length);
+}
+
 function chunkStream(
   reader: ReadableStreamDefaultReader<StreamPart>,
   { request, dialect }: { request: ProviderRequest; dialect: Dialect },
@@ -122,7 +137,7 @@ function chunkStream(
   const choiceOf = createChoiceMapper(model.id, answerOptions(request, dialect));
   const kept: ChunkChoice[] = [];
   let reported: Counts | null = null;
-  /** The counts of the input, from an event before the end. */
+  /** The counts from an event before the end. */
   let early: Counts | null = null;
   let finished = false;
 
@@ -158,7 +173,11 @@ function chunkStream(
 
   function countsUntilNow(): Counts {
     const estimated = estimateCounts(request, generatedText(kept));
-    return early === null ? estimated : { ...early, output_tokens: estimated.output_tokens, estimated: true };
+    if (early === null) return estimated;
+    // Before any output that the caller can see, a failure costs nothing. Afterwards hidden thoughts are billed too.
+    const output = estimated.output_tokens === 0 ? estimated : early;
+    const output_tokens = Math.max(estimated.output_tokens, output.output_tokens);
+    return { ...early, output_tokens, reasoning_tokens: output.reasoning_tokens, estimated: true };
   }
 
   return {

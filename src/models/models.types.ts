@@ -225,9 +225,10 @@ export interface Counts {
 /** The caller's own request, for a provider with the same API. Its fields replace the converted ones in the body. */
 export interface NativeRequest {
   readonly kind: ProviderKind;
-  /** `model_id`: the model that is called. It gets only its own reasoning back. */
-  fields(model_id: string): Record<string, unknown>;
+  /** `model`: the model that is called. It gets only its own reasoning back, by the same route. */
+  fields(model: NativeTarget): Record<string, unknown>;
 }
+export type NativeTarget = Pick<Model, "id" | "route">;
 
 /** A request and the model that should answer it. */
 export interface ModelRequest {
@@ -262,6 +263,8 @@ export interface ProviderRequest extends ModelRequest {
   readonly checked_schema?: Record<string, unknown>;
   /** The fields of `native` for this model, if its provider has that API. */
   readonly native_fields?: Readonly<Record<string, unknown>>;
+  /** The bytes of `native_fields` that `request` does not have. They are billed as text if the provider reports nothing. */
+  readonly native_bytes?: number;
   /** For providers that get our JSON: the body without its last fields, which depend on `max_output_tokens`. */
   readonly body_start?: Buffer;
 }

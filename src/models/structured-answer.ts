@@ -9,6 +9,8 @@ import { isSameTier } from "./pricing.ts";
 const LEAST_OUTPUT_TOKENS = 64;
 /** The most tokens of the words around the schema and the fault. */
 export const WORDS_TOKENS = 300;
+/** The most characters of a fault at each end. The caller's schema and the model's answer choose its names. */
+const SHOWN_FAULT = 100;
 const FENCED = /^```(?:json)?\s*\n([\s\S]*?)\n?```$/;
 
 /**
@@ -29,7 +31,10 @@ export function correctionOf(
   const messages: ChatMessage[] = [
     ...call.request.messages,
     { role: "assistant", content },
-    { role: "user", content: `This is not valid: ${fault}. Answer with the corrected JSON and nothing else.` },
+    {
+      role: "user",
+      content: `This is not valid: ${shortened(fault)}. Answer with the corrected JSON and nothing else.`,
+    },
   ];
   return { ...call, request: { ...call.request, messages }, max_output_tokens };
 }
@@ -37,6 +42,11 @@ export function correctionOf(
 /** The text of an answer without the fence that many models put around JSON. */
 export function jsonText(text: string): string {
   return FENCED.exec(text.trim())?.[1] ?? text.trim();
+}
+
+function shortened(fault: string): string {
+  if (fault.length <= 2 * SHOWN_FAULT) return fault;
+  return `${fault.slice(0, SHOWN_FAULT)} … ${fault.slice(-SHOWN_FAULT)}`.toWellFormed();
 }
 
 function faultOf(content: string, schema: Record<string, unknown>): string | null {

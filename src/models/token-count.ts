@@ -40,9 +40,10 @@ export function estimateTokens(text: string): number {
  * The bill of a call whose provider reported no usable figures. Pictures, files and audio cost the amount of their
  * hold: there is no evidence that the provider bills less.
  */
-export function estimateCounts({ request, media_tokens }: ProviderRequest, output: string): Counts {
+export function estimateCounts({ request, media_tokens, native_bytes = 0 }: ProviderRequest, output: string): Counts {
+  const native_tokens = Math.ceil(native_bytes / BILL_BYTES_PER_TOKEN);
   return {
-    input_tokens: estimateTokens(billedText(request)) + media_tokens,
+    input_tokens: estimateTokens(billedText(request)) + native_tokens + media_tokens,
     cached_input_tokens: 0,
     cache_write_tokens: 0,
     cache_write_1h_tokens: 0,

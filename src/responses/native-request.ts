@@ -1,4 +1,4 @@
-import type { NativeRequest } from "../completions/completions.types.ts";
+import type { NativeRequest, NativeTarget } from "../completions/completions.types.ts";
 import type { Envelope } from "../completions/reasoning-envelope.ts";
 import type { ReasoningDetail } from "../contract/completions.ts";
 import type { InputItem, ResponseRequest, ResponseTool } from "../contract/responses.ts";
@@ -10,6 +10,7 @@ import { customArguments, functionName, offeredTools } from "./tool-names.ts";
  */
 
 type Fields = Record<string, unknown>;
+const fieldsOf = (value: unknown): Fields => (typeof value === "object" && value !== null ? (value as Fields) : {});
 
 /** `offered`: the names of the functions and custom tools that may be called. */
 export function nativeRequest(
@@ -27,7 +28,7 @@ export function nativeRequest(
   };
   const itemsFor = createItems(openEnvelope);
   const items = typeof input === "string" ? [{ role: "user", content: input }] : input;
-  return { kind: "openai", fields: (model_id) => ({ ...fixed, input: itemsFor(items as InputItem[], model_id) }) };
+  return { kind: "openai", fields: (model) => ({ ...fixed, input: itemsFor(items as InputItem[], model) }) };
 }
 
 function nativeTools(tool: ResponseTool): Fields[] {
@@ -38,14 +39,14 @@ function nativeTools(tool: ResponseTool): Fields[] {
 }
 
 function createItems(openEnvelope: (sealed: string) => Envelope | null) {
-  return (items: readonly InputItem[], model_id: string): Fields[] => {
+  return (items: readonly InputItem[], model: NativeTarget): Fields[] => {
     /** The calls of custom tools in a namespace, which are functions for the provider. */
     const as_functions = new Set<unknown>();
     return items.flatMap((item): Fields[] => {
       const { id: _, ...given } = item as Fields;
-      const fields = { ...given, ...withoutReferences(given) };
+      const fields = { ...given, ...safeParts(given) };
       const { type, namespace, name, call_id } = fields;
-      if (type === "reasoning") return reasoningItem(fields, model_id, openEnvelope);
+      if (type === "reasoning") return reasoningItem(fields, model, openEnvelope);
       if (type === "custom_tool_call_output" && as_functions.has(call_id)) {
         return [{ ...fields, type: "function_call_output" }];
       }
@@ -59,25 +60,34 @@ function createItems(openEnvelope: (sealed: string) => Envelope | null) {
   };
 }
 
-/** Parts with their data alone: a file's id names a file of the operator, and an address any file. */
-function withoutReferences({ content, output }: Fields): Fields {
-  const parts = (list: unknown) => (list as Fields[]).map(({ file_id: _id, file_url: _url, ...part }) => part);
+function safeParts({ content, output }: Fields): Fields {
   return {
-    ...(Array.isArray(content) ? { content: parts(content) } : {}),
-    ...(Array.isArray(output) ? { output: parts(output) } : {}),
+    ...(Array.isArray(content) ? { content: content.map(safePart) } : {}),
+    ...(Array.isArray(output) ? { output: output.map(safePart) } : {}),
   };
 }
 
-/** The provider's own reasoning items, in the order in which the model made them. Of another model: none. */
+/**
+ * A part with its data alone: a file's id names a file of the operator, and an address any file. The provider keeps its
+ * cache for the usual time: a longer one has a price that no hold covers.
+ */
+function safePart(given: unknown): unknown {
+  const { file_id: _id, file_url: _url, prompt_cache_breakpoint: mark, ...part } = fieldsOf(given);
+  const { ttl: _ttl, ...kept } = fieldsOf(mark);
+  return mark == null ? part : { ...part, prompt_cache_breakpoint: kept };
+}
+
+/** The provider's own reasoning items, in the order in which the model made them. Of another model or route: none. */
 function reasoningItem(
   { encrypted_content }: Fields,
-  model_id: string,
+  { id: model_id, route }: NativeTarget,
   openEnvelope: (sealed: string) => Envelope | null,
 ): Fields[] {
   const opened = openEnvelope(typeof encrypted_content === "string" ? encrypted_content : "");
   if (opened === null || (opened.model !== undefined && opened.model !== model_id)) return [];
   const details = ((opened.reasoning_details ?? []) as ReasoningDetail[]).filter(
-    ({ format, model }) => format === "openai-responses-v1" && (model == null || model === model_id),
+    ({ format, model, route: by = null }) =>
+      format === "openai-responses-v1" && (model == null || model === model_id) && by === route,
   );
   const items = Map.groupBy(details, ({ id }) => id ?? null);
   return [...items].flatMap(([id, pieces]) => {

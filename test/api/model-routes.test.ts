@@ -44,10 +44,12 @@ function configOf(): object {
       ...["relayed", "streamed", "keyed"].map((name) =>
         model(`lab/${name}`, { routes: [{ provider: "near" }, { provider: "far", weight: 0 }] }),
       ),
-      model("lab/reasons", {
-        routes: [{ provider: "openai-near" }, { provider: "openai-far", weight: 0 }],
-        provider_model: NATIVE_APIS.openai.provider_model,
-      }),
+      ...["reasons", "responds"].map((name) =>
+        model(`lab/${name}`, {
+          routes: [{ provider: "openai-near" }, { provider: "openai-far", weight: 0 }],
+          provider_model: NATIVE_APIS.openai.provider_model,
+        }),
+      ),
     ],
     limits: { requests_per_minute: 1_000_000 },
   };
@@ -251,6 +253,25 @@ test("encrypted reasoning of one account is never sent to another, and a request
   expect((await chat("lab/reasons", followUp(first))).status).toBe(200);
   expect(near.requests).toHaveLength(1);
   expect(JSON.stringify(near.requests[0]?.body)).not.toContain(secret);
+});
+
+test("a reasoning item of one account is never sent to another, also through Responses", async () => {
+  const thinking = () => NATIVE_APIS.openai.create(() => ({ reasoning: "known", text: "Green." })).reply;
+  const ask_for = (input: object[]) =>
+    user.post("/api/v1/responses", { model: "lab/responds", input, reasoning: { effort: "high" } });
+  const asked = { role: "user", content: "Think." };
+  near.answer(thinking());
+  const { output } = (await ask_for([asked])).body;
+  const follow_up = [asked, ...output, { role: "user", content: "Sure?" }];
+  const types = ({ requests }: Upstream) => requests.at(-1)?.body.input.map(({ type }: { type?: string }) => type);
+  expect((await ask_for(follow_up)).status).toBe(200);
+  expect(types(near)).toContain("reasoning");
+  // Its account fails: the other one answers without the reasoning.
+  near.answer(json({}, 500));
+  far.answer(thinking());
+  expect((await ask_for(follow_up)).status).toBe(200);
+  expect(far.requests).toHaveLength(1);
+  expect(types(far)).not.toContain("reasoning");
 });
 
 test.each([false, true])(

@@ -94,6 +94,18 @@ describe("Messages to Anthropic", () => {
     expect(sent().messages).toEqual([{ role: "user", content: "go" }]);
   });
 
+  it("a system message in the conversation is sent once, at its place (attack: it is billed twice, and held for once)", async () => {
+    answerAs("anthropic", () => ({ text: "ok" }));
+    const messages = [
+      { role: "user", content: "go" },
+      { role: "system", content: "be brief" },
+      { role: "user", content: "now" },
+    ];
+    expect((await user.post(MESSAGES, { model: "native/anthropic", max_tokens: 9, messages })).status).toBe(200);
+    expect(sent().messages).toEqual(messages);
+    expect(sent()).not.toHaveProperty("system");
+  });
+
   it("thinking comes and goes with its own signature, through a tool call", async () => {
     answerAs("anthropic", (n) =>
       n === 0 ? { reasoning: "hm", text: "I look.", calls: [{ name: "edit", arguments: {} }] } : { text: "done" },
@@ -322,6 +334,29 @@ describe("Responses to OpenAI", () => {
       { type: "function_call", call_id: "c2", name: "ns__g", arguments: "{}" },
       { type: "function_call_output", call_id: "c2", output: "r" },
     ]);
+  });
+
+  it("marks of the prompt cache have the usual time to live (attack: writes for 12 hours, which no rate covers)", async () => {
+    answerAs("openai", () => ({ text: "ok" }));
+    const part = { type: "input_text", text: "a" };
+    const marked = { ...part, prompt_cache_breakpoint: { mode: "explicit", ttl: "12h" } };
+    const call = { type: "function_call", call_id: "c1", name: "fetch", arguments: "{}" };
+    const itemsWith = (each: object) => [
+      { type: "message", role: "user", content: [each] },
+      call,
+      { type: "function_call_output", call_id: "c1", output: [each] },
+    ];
+    const asked = { ...request, input: itemsWith(marked), tools: [FETCH] };
+    expect((await user.post(RESPONSES, asked)).status).toBe(200);
+    expect(sent().input).toEqual(itemsWith({ ...part, prompt_cache_breakpoint: { mode: "explicit" } }));
+  });
+
+  it("an item with parts that are no objects does not fail the service", async () => {
+    answerAs("openai", () => ({ text: "ok" }));
+    const calls = [{ type: "function_call", call_id: "c1", name: "fetch", arguments: "{}", content: [null, "a"] }];
+    const output = { type: "function_call_output", call_id: "c1", output: "r" };
+    const { status } = await user.post(RESPONSES, { ...request, input: [...calls, output], tools: [FETCH] });
+    expect(status).toBeLessThan(500);
   });
 
   it("no reference to a file reaches the provider beside its data (attack: the operator's files are read)", async () => {

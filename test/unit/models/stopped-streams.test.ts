@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createAnthropicProvider } from "../../../src/models/anthropic.adapter.ts";
 import { createGoogleProvider } from "../../../src/models/google.adapter.ts";
+import { estimateCounts } from "../../../src/models/token-count.ts";
 import { monotonicMs } from "../../../src/platform/clock.ts";
 import { hanging, startUpstream, type Upstream } from "../../support/upstream.ts";
 import { modelOf, requestOf } from "./model-fixture.ts";
@@ -54,5 +55,33 @@ describe("a stream that is stopped", () => {
     while (!String((await stream.blocks.next()).value).includes("12345678"));
     stream.cancel();
     expect(stream.counts()).toMatchObject({ input_tokens: 1_000, cached_input_tokens: 600, output_tokens: 2 });
+  });
+
+  it("of Gemini is counted with the thoughts that it has reported (attack: hanging up before the last event)", async () => {
+    const counted = { promptTokenCount: 1_000, candidatesTokenCount: 1, thoughtsTokenCount: 400 };
+    const bodyOf = (text: string) => ({
+      candidates: [{ content: { role: "model", parts: text === "" ? [] : [{ text }] }, index: 0 }],
+      usageMetadata: counted,
+    });
+    const model = modelOf({ id: "gemini-test", kind: "google" });
+    const provider = createGoogleProvider({ base_url: upstream.url, api_key: "key" });
+    const prepared = await provider.prepare({ model, request: requestOf(), max_output_tokens: 500, stream: true });
+    upstream.answer(hanging(...["", "12345678"].map((text) => `data: ${JSON.stringify(bodyOf(text))}\n\n`)));
+    const stream = await provider.stream(prepared, options());
+    expect(stream.counts()).toMatchObject({ output_tokens: 0, reasoning_tokens: 0 });
+    while (!String((await stream.blocks.next()).value).includes("12345678"));
+    stream.cancel();
+    expect(stream.counts()).toMatchObject({ output_tokens: 401, reasoning_tokens: 400, estimated: true });
+  });
+
+  it("before any report is billed for the caller's own fields (attack: a prompt in fields that are not converted)", async () => {
+    const model = modelOf({ id: "claude-test", kind: "anthropic" });
+    const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key" });
+    const tools = [{ name: "t", input_schema: {}, input_examples: [{ a: "x".repeat(40_000) }] }];
+    const native = { kind: "anthropic" as const, fields: () => ({ messages: [], tools }) };
+    const asked = { model, request: requestOf(), max_output_tokens: 50, stream: true };
+    const counts = estimateCounts(await provider.prepare({ ...asked, native }), "");
+    expect(counts.input_tokens).toBeGreaterThan(9_900);
+    expect(counts.input_tokens).toBeLessThan(10_500);
   });
 });

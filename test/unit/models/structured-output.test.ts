@@ -90,6 +90,15 @@ describe("a model whose provider does not", () => {
     expect(upstream.requests).toHaveLength(2);
   });
 
+  it("gets the fault in few words (attack: a schema with long names, a correction beyond its hold)", async () => {
+    upstream.answer(completion("{}"), completion(VALID));
+    const json_schema = { name: "long", schema: { required: ["x".repeat(50_000)] } };
+    await callerOfCap(200, { response_format: { type: "json_schema", json_schema } }).complete();
+    const { content } = upstream.requests[1]?.body.messages.at(-1) ?? {};
+    expect(content).toContain("the value must have");
+    expect(content.length).toBeLessThan(300);
+  });
+
   it("whose correction fails has its first answer given, which is billed", async () => {
     upstream.answer(completion("no JSON"), json({}, 500));
     const { response, counts } = await callerOfCap(200).complete();
@@ -189,11 +198,11 @@ describe("a model whose provider does not", () => {
     expect(counts.input_tokens).toBe(800);
   });
 
-  function callerOfCap(max_output_tokens: number) {
+  function callerOfCap(max_output_tokens: number, fields = {}) {
     const provider = withStructuredOutput(createOpenAiCompatible({ base_url: upstream.url, api_key: null }));
     return {
       async complete() {
-        const prepared = await provider.prepare({ model, request: ask(), max_output_tokens, stream: false });
+        const prepared = await provider.prepare({ model, request: ask(fields), max_output_tokens, stream: false });
         return provider.complete(prepared, { signal: new AbortController().signal, deadline_ms: 1e12 });
       },
     };
