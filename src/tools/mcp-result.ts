@@ -43,7 +43,8 @@ export async function resultOf(
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };
-  const leak = await leakIn([content, ...textsOf({ text, safety, links: [] })], { credentials, run: call.run }, deps);
+  const seen = [content, ...textsOf({ text, safety, links: [] }), ...[...pictures.values()].map(({ data }) => data)];
+  const leak = await leakIn(seen, { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
   const outcome = { result: text, safety, links: [], pictures: [...pictures.values()] };
   if (!answer.isError) return { status: "succeeded", ...outcome };
