@@ -30,8 +30,18 @@ export interface Snippet {
 /** The key in the guide, and on the page for readers without a new key. */
 export const PLACEHOLDER_KEY = "YOUR_API_KEY";
 
-/** The snippets, filled with `connection`. Pure. */
-export function snippetsOf(connection: Connection): Snippet[] {
+export const DEFAULT_MODEL = "auto";
+/** The names that models and agents can have. */
+const MODEL_NAME = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,127}$/;
+
+/** `text` if a model can have this name. A page's address can have any text, and the snippets are commands to run. */
+export function modelNamed(text: string): string {
+  return MODEL_NAME.test(text) ? text : DEFAULT_MODEL;
+}
+
+/** The snippets, filled with `settings`. Pure. */
+export function snippetsOf(settings: Connection): Snippet[] {
+  const connection = { ...settings, model: modelNamed(settings.model) };
   return [
     curl(connection),
     typescript(connection),

@@ -1,6 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
-import { failures } from "./common.ts";
+import { failures, jsonBody } from "./common.ts";
 
 /** Purser as an MCP server: contract 6.13. The protocol defines the messages. */
 
@@ -13,13 +13,13 @@ export const mcpEndpoint = createRoute({
   tags: ["Agents as MCP tools"],
   summary: "Your agents as tools for MCP clients",
   description:
-    "The Model Context Protocol over streamable HTTP, versions 2024-10-07 to 2026-07-28. Each active agent is a tool " +
+    "The Model Context Protocol over streamable HTTP, versions 2024-10-07 to 2026-07-28. A request is one JSON-RPC " +
+    "message, no batch. Each active agent is a tool " +
     "`run_{slug of its name}` (`agents:write`; with `input` a turn of chat, `chat:write`); `get_run` and `list_runs` " +
     "read (`agents:read`). Runs are billed as always.",
   ...needs(),
-  request: {
-    body: { content: { "application/json": { schema: z.unknown().openapi({ description: "one JSON-RPC message" }) } } },
-  },
+  // No batch: a hundred calls in one request would evade the rate limit.
+  request: jsonBody(messageSchema),
   responses: {
     200: {
       description: "the answer, or a stream with the run's progress and the answer",

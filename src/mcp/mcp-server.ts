@@ -9,6 +9,7 @@ import type {
 import type { Agents } from "../agents/agents.service.ts";
 import type { Chat } from "../chat/chat.service.ts";
 import type { Caller, LiveCaller, Scope } from "../contract/caller.ts";
+import { textSchema } from "../contract/common.ts";
 import { type RunDetail, runStatusSchema } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
@@ -34,7 +35,7 @@ export interface McpServerDeps {
     "asModels" | "ready" | "runNow" | "runs" | "run" | "findRun" | "unfinishedRun" | "follow" | "cancelRun"
   >;
   chat: Pick<Chat, "turn">;
-  log: Pick<Log, "error">;
+  log: Pick<Log, "error" | "warn">;
 }
 
 const INFO = { name: "purser", version: "1" };
@@ -45,7 +46,7 @@ const MAX_LISTED = 100;
 /** Agents whose runs `list_runs` reads when no agent is named. */
 const MAX_AGENTS = 50;
 
-const runArguments = z.strictObject({ input: z.string().min(1).max(MAX_INPUT_CHARACTERS).optional() });
+const runArguments = z.strictObject({ input: textSchema(MAX_INPUT_CHARACTERS).min(1).optional() });
 const getArguments = z.strictObject({ run_id: z.uuid() });
 const listArguments = z.strictObject({
   agent: z.string().max(200).optional(),
@@ -60,7 +61,11 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
   return {
     async list(asker: Asker): Promise<ListToolsResult> {
       demand(asker, "agents:read");
-      const tools = [...(await toolsOf(asker))].map(([name, agent]) => ({
+      const named = await toolsOf(asker).catch((error: unknown) => {
+        // The library puts the message of any error into its answer.
+        throw expected(error, asker, log);
+      });
+      const tools = [...named].map(([name, agent]) => ({
         name,
         title: agent.name,
         description: `Runs the agent "${agent.name}".${agent.description === "" ? "" : ` ${agent.description}`}`,
@@ -215,12 +220,18 @@ function shown(value: object): CallToolResult {
 }
 
 /** The error as contract 2 writes it, in a result that the client's model reads. */
-function failure(thrown: unknown, { request_id }: Asker, log: Pick<Log, "error">): CallToolResult {
-  const error = thrown instanceof PurserError ? thrown : errors.internal(thrown);
-  if (error.code === "internal") log.error({ request_id, error: (thrown as Error).message }, "an MCP call failed");
-  const { type, code, message, param, metadata } = error.shape;
+function failure(thrown: unknown, asker: Asker, log: Pick<Log, "error">): CallToolResult {
+  const { request_id } = asker;
+  const { type, code, message, param, metadata } = expected(thrown, asker, log).shape;
   const body = { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
   return { content: [{ type: "text", text: message }], structuredContent: body, isError: true };
+}
+
+/** The error for the caller. Logs an internal one. */
+function expected(thrown: unknown, { request_id }: Asker, log: Pick<Log, "error">): PurserError {
+  if (thrown instanceof PurserError && thrown.code !== "internal") return thrown;
+  log.error({ request_id, error: thrown }, "an MCP call failed");
+  return thrown instanceof PurserError ? thrown : errors.internal(thrown);
 }
 
 function unlessFinished(error: unknown): void {

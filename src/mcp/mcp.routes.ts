@@ -35,7 +35,8 @@ export function mcpRoutes(
     // Loaded on first use: few nodes are MCP servers.
     handler ??= import("@modelcontextprotocol/server").then((library) =>
       library.createMcpHandler(serverFactory(tools, askerIn, library), {
-        onerror: (error) => deps.log.error({ error: error.message }, "an MCP message was not answered"),
+        // The library's messages repeat what the caller sent.
+        onerror: ({ name }) => deps.log.warn({ cause: name }, "an MCP message was not answered"),
       }),
     );
     const { caller, request_id } = asker;

@@ -19,8 +19,8 @@ const PLAIN = /^(?!=\?base64\?.*\?=$)(?! |\t)[\t -~]*[!-~]$/;
  * the tool out. Only arguments that a chain of `properties` leads to may have a header.
  */
 export function argumentHeaders(schema: Record<string, unknown>): ArgumentHeader[] | null {
-  const found: ArgumentHeader[] = [];
-  return visit(schema, [], found) ? found : null;
+  const found = new Map<string, ArgumentHeader>();
+  return visit(schema, [], found) ? [...found.values()] : null;
 }
 
 /** The headers of one call. */
@@ -35,16 +35,19 @@ export function headersOf(wanted: readonly ArgumentHeader[], given: Record<strin
   return headers;
 }
 
-/** Whether `node` asks for headers only where it may. A null path: no chain of `properties` leads to it. */
-function visit(node: unknown, path: readonly string[] | null, found: ArgumentHeader[]): boolean {
+/**
+ * Whether `node` asks for headers only where it may. A null path: no chain of `properties` leads to it. `found` has the
+ * headers by their lower-case names.
+ */
+function visit(node: unknown, path: readonly string[] | null, found: Map<string, ArgumentHeader>): boolean {
   if (node === null || typeof node !== "object") return true;
   if (Array.isArray(node)) return node.every((each) => visit(each, null, found));
   const { properties, [KEY]: header, type, enum: _, default: _default, const: _const, ...others } = node as Fields;
   if (header !== undefined) {
     if (path === null || path.length === 0 || !TYPES.has(String(type))) return false;
     if (typeof header !== "string" || !TOKEN.test(header)) return false;
-    if (found.some((each) => each.header.toLowerCase() === header.toLowerCase())) return false;
-    found.push({ path, header });
+    if (found.has(header.toLowerCase())) return false;
+    found.set(header.toLowerCase(), { path, header });
   }
   const below = Object.entries((properties ?? {}) as Fields);
   if (!below.every(([name, each]) => visit(each, path === null ? null : [...path, name], found))) return false;

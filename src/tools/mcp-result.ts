@@ -17,6 +17,8 @@ export type CallAnswer = z.infer<typeof callAnswerSchema>;
 /** Limits of the pictures of one result: its step keeps them, and each costs its model some thousand tokens. */
 const MAX_PICTURES = 5;
 const MAX_PICTURE_BYTES = 1_000_000;
+/** Longer texts are not parsed: a million levels take a second. */
+const MAX_COMPARED_CHARS = 65_536;
 /** The first bytes of the types that every provider takes. A server may name a type that the data does not have. */
 const SIGNATURES: readonly [media_type: Picture["media_type"], at: number, signature: string][] = [
   ["image/png", 0, "89504e470d0a1a0a"],
@@ -43,7 +45,8 @@ export async function resultOf(
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
   const { text, verdict, removed } = sanitized;
   const safety = { verdict, removed };
-  const leak = await leakIn([content, ...textsOf({ text, safety, links: [] })], { credentials, run: call.run }, deps);
+  const seen = [content, ...textsOf({ text, safety, links: [] }), ...[...pictures.values()].map(({ data }) => data)];
+  const leak = await leakIn(seen, { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
   const outcome = { result: text, safety, links: [], pictures: [...pictures.values()] };
   if (!answer.isError) return { status: "succeeded", ...outcome };
@@ -76,13 +79,15 @@ function textOf({ content, structuredContent }: CallAnswer, pictures: ReadonlyMa
   if (structuredContent === undefined) return lines.join("\n");
   const structured = JSON.stringify(structuredContent);
   // Many servers send the same data as a text, for clients that know no structured content.
-  const is_repeated = lines.some((line) => line === structured || sameJson(line, structured));
+  const first = lines.find((line) => /^\s*[[{]/.test(line)) ?? "";
+  const is_repeated = lines.includes(structured) || sameJson(first, structured);
   return is_repeated ? lines.join("\n") : [...lines, structured].join("\n");
 }
 
 function sameJson(text: string, json: string): boolean {
+  if (text.length > MAX_COMPARED_CHARS) return false;
   try {
-    return /^\s*[[{]/.test(text) && JSON.stringify(JSON.parse(text)) === json;
+    return JSON.stringify(JSON.parse(text)) === json;
   } catch {
     return false;
   }

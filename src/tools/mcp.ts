@@ -191,7 +191,8 @@ async function list(server: McpServer, run: RunRef, deps: ToolDeps & { use: Use 
   if ("status" in asked) {
     const { error } = asked;
     if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
-    deps.log.warn({ run_id: run.run_id, server: server.name, error: error?.message }, "an MCP server has no tools now");
+    // The message has the server's name and path, which the owner wrote. The run's step has it.
+    deps.log.warn({ run_id: run.run_id, code: error?.code }, "an MCP server has no tools now");
     return { tools: [], failure: asked };
   }
   const { listed, credentials } = asked;
@@ -199,10 +200,10 @@ async function list(server: McpServer, run: RunRef, deps: ToolDeps & { use: Use 
   const { sanitize } = deps.sanitizer.of(run.user_id);
   const tools: Known[] = [];
   for (const tool of wanted.slice(0, MAX_TOOLS)) {
-    const headers = argumentHeaders(tool.inputSchema);
-    const safe = headers === null ? null : await safeTool(tool, sanitize);
-    if (safe !== null && headers !== null)
-      tools.push({ ...safe, ...{ headers, definition: definitionOf(server, safe) } });
+    const safe = await safeTool(tool, sanitize);
+    // After the limit of a schema's size.
+    const headers = safe === null ? null : argumentHeaders(tool.inputSchema);
+    if (safe !== null && headers !== null) tools.push({ ...safe, headers, definition: definitionOf(server, safe) });
   }
   // The safety layer joins text that the server had split, so a secret may appear only now.
   const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);

@@ -135,6 +135,28 @@ describe("a call that cannot be carried out", () => {
     await client.close();
   });
 
+  test("in a batch, which would pass the limit of requests, is rejected; so is what is no message", async () => {
+    const user = await lab.service.newUser();
+    const { id } = await agentOf(user);
+    const call = { jsonrpc: "2.0", id: 1, ...running };
+    for (const body of [Array.from({ length: 100 }, (_, nth) => ({ ...call, id: nth })), null, 7, '"run"']) {
+      const answer = await lab.service.as(user.key).post("/api/v1/mcp", body as never, { Accept: ACCEPT });
+      expect([answer.status, answer.body.error.code]).toEqual([400, "invalid_json"]);
+    }
+    expect((await user.get(`/api/v1/agents/${id}/runs`)).body.runs).toEqual([]);
+  });
+
+  test("with text that cannot be stored says which argument it is", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    const client = await connected(user.key);
+    for (const input of ["a\0b", "a\ud800"]) {
+      const result = await client.callTool({ name: "run_daily_report", arguments: { input } });
+      expect(result.structuredContent).toMatchObject({ error: { code: "invalid_value", param: "input" } });
+    }
+    await client.close();
+  });
+
   test("with an Idempotency-Key is carried out once, and its answer is replayed", async () => {
     const user = await lab.service.newUser();
     await agentOf(user);

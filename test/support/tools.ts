@@ -42,6 +42,8 @@ export function toolsWith(deps: {
   signing_key?: string;
   safety_off?: "refused" | "allowed";
   sanitizer?: Sanitizers;
+  /** Methods that are used in place of the silent log's. */
+  log?: object;
 }) {
   const { allow, resolve, scanner, secrets = {}, signing_key, safety_off = "refused" } = deps;
   const held = heldSecrets(secrets);
@@ -57,7 +59,7 @@ export function toolsWith(deps: {
     sanitizer: deps.sanitizer ?? sanitizer,
     webhook_keys: { keyOf: async () => key },
     vault: held.vault,
-    log: createLog("silent"),
+    log: Object.assign(createLog("silent"), deps.log),
     safety_off,
   });
   return { tools, ...held };

@@ -3,17 +3,16 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useEffect, useState } from "react";
 import { forgetKey, newKey } from "../api/new-key.ts";
 import { callableModelsQuery } from "../api/queries.ts";
-import { PLACEHOLDER_KEY, type Snippet, snippetsOf } from "../client-snippets.ts";
+import { DEFAULT_MODEL, modelNamed, PLACEHOLDER_KEY, type Snippet, snippetsOf } from "../client-snippets.ts";
 import { buttonClass, Callout, Card, PageHeader, Tabs } from "../ui/basics.tsx";
 import { CodeBlock, Copyable } from "../ui/copy.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
 
-const DEFAULT_MODEL = "auto";
-
 /** The settings of programs that call the API, ready to copy. */
 export function ConnectPage() {
-  const { program, model = DEFAULT_MODEL } = useSearch({ from: "/signed-in/connect" });
+  const { program, model: asked = DEFAULT_MODEL } = useSearch({ from: "/signed-in/connect" });
+  const model = modelNamed(asked);
   const navigate = useNavigate();
   const [key] = useState(newKey);
   useEffect(() => forgetKey, []);

@@ -22,7 +22,10 @@ export interface McpServer {
   /** Its tools only read, so they stay usable after the run has read outside content. */
   reads_only: boolean;
   auth: SecretUse | null;
+  /** The saved server; null: a new one. Settings without a field in the editor stay unchanged. */
+  kept: SavedServer | null;
 }
+type SavedServer = NonNullable<NonNullable<Agent["tools_config"]["mcp"]>["servers"]>[number];
 
 export interface Draft extends ScheduleFields {
   name: string;
@@ -95,7 +98,7 @@ export const EMPTY_DRAFT: Draft = {
   model_settings: { temperature: "", top_p: "", reasoning_effort: "", max_output_tokens: "" },
 };
 
-export const NO_SERVER: McpServer = { name: "", url: "", tools: "", reads_only: false, auth: null };
+export const NO_SERVER: McpServer = { name: "", url: "", tools: "", reads_only: false, auth: null, kept: null };
 export const NO_SECRET_USE: SecretUse = { secret: "", inject: "bearer", name: "", hosts: "", paths: "", methods: "" };
 
 type Auth = NonNullable<NonNullable<Agent["tools_config"]["web_fetch"]>["auth"]>[number];
@@ -163,12 +166,13 @@ export function draftOf(agent: Agent): Draft {
     webhook_strict: send_webhook?.safety === "strict",
     webhook_calls: text(send_webhook?.max_calls),
     mcp_enabled: mcp?.enabled ?? false,
-    mcp_servers: (mcp?.servers ?? []).map(({ name, url, tools, effects, auth }) => ({
-      name,
-      url,
-      tools: list(tools),
-      reads_only: effects === "none",
-      auth: auth === undefined ? null : secretUse(auth),
+    mcp_servers: (mcp?.servers ?? []).map((kept) => ({
+      name: kept.name,
+      url: kept.url,
+      tools: list(kept.tools),
+      reads_only: kept.effects === "none",
+      auth: kept.auth === undefined ? null : secretUse(kept.auth),
+      kept,
     })),
     mcp_calls: text(mcp?.max_calls),
     tools_kept: agent.tools_config,
@@ -229,7 +233,8 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
     };
   }
   if (draft.mcp_enabled || mcp !== undefined) {
-    const servers = draft.mcp_servers.map(({ name, url, tools: offered, reads_only, auth }) => ({
+    const servers = draft.mcp_servers.map(({ name, url, tools: offered, reads_only, auth, kept }) => ({
+      ...kept,
       name,
       url,
       tools: listOrNone(offered),

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 // By a name that the compiler does not follow: the form's fields are JSX, which only the console's own project compiles.
 const path = "../../../console/src/parts/draft.ts";
-const { bodyOf, EMPTY_DRAFT } = await import(path);
+const { bodyOf, draftOf, EMPTY_DRAFT } = await import(path);
 
 test("the editor sends the setting of the calling program's tools", () => {
   expect(bodyOf({ ...EMPTY_DRAFT, client_tools: "pass" }).client_tools).toBe("pass");
@@ -12,4 +12,16 @@ test("the editor sends the setting of the calling program's tools", () => {
 test("saving an agent keeps the settings of a tool that the form does not show", () => {
   const tools_kept = { almanac: { enabled: true } };
   expect(bodyOf({ ...EMPTY_DRAFT, tools_kept }).tools_config).toMatchObject({ almanac: { enabled: true } });
+});
+
+test("saving an agent keeps the settings of an MCP server that the form does not show", () => {
+  const server = { name: "library", url: "https://mcp.example.com/mcp", tools: ["search"] };
+  const kept = { ...server, tool_effects: { search: "none" }, timeout_seconds: 300 };
+  const agent = { ...bodyOf(EMPTY_DRAFT), tools_config: { mcp: { enabled: true, servers: [kept] } } };
+  const draft = draftOf(agent);
+  expect(bodyOf(draft).tools_config.mcp.servers).toEqual([kept]);
+  const renamed = { ...draft, mcp_servers: [{ ...draft.mcp_servers[0], name: "shelf", tools: "" }] };
+  expect(bodyOf(renamed).tools_config.mcp.servers).toMatchObject([
+    { name: "shelf", tools: undefined, tool_effects: { search: "none" }, timeout_seconds: 300 },
+  ]);
 });

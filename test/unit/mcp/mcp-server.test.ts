@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { slugOf, toolNames } from "../../../src/mcp/mcp-server.ts";
+import { type Asker, createMcpTools, type McpServerDeps, slugOf, toolNames } from "../../../src/mcp/mcp-server.ts";
 
 it.each([
   ["Daily Report", "daily_report"],
@@ -17,4 +17,16 @@ it("a name never passes from one agent to another that has the same slug", () =>
   }));
   expect([...toolNames(agents).keys()]).toEqual(["run_report_0000000a", "run_report_0000000b"]);
   expect([...toolNames([...agents, { id: "c", name: "Other" }]).keys()]).toContain("run_other");
+});
+
+it("a failure of the service while it lists tools shows the caller nothing of its cause", async () => {
+  const cause = new Error('relation "agent" of host 10.0.0.7 is missing');
+  const asModels = () => Promise.reject(cause);
+  const logged: unknown[] = [];
+  const log = { error: (fields: { error: unknown }) => logged.push(fields.error), warn: () => {} };
+  const tools = createMcpTools({ agents: { asModels }, log } as unknown as McpServerDeps);
+  const asker = { caller: { user_id: "u", scopes: ["agents:read"] }, request_id: "r" } as unknown as Asker;
+  await expect(tools.list(asker)).rejects.toMatchObject({ code: "internal" });
+  await expect(tools.list(asker)).rejects.not.toThrow("10.0.0.7");
+  expect(logged).toEqual([cause, cause]);
 });

@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { McpServer, ToolsConfig } from "../../../src/contract/tools.ts";
@@ -269,6 +270,17 @@ describe("the result of a call", () => {
     expect(beside.result).toMatch(/Free\.\n.*"berth":7/);
     const repeated = await calling({ content: [{ type: "text", text: '{ "berth": 7 }' }], structuredContent });
     expect(repeated.result.match(/"berth"/g)).toHaveLength(1);
+  });
+
+  it("whose text has 900,000 levels, beside structured content, does not hold the event loop", async () => {
+    const text = "[".repeat(900_000) + "]".repeat(900_000);
+    const delays = monitorEventLoopDelay({ resolution: 10 });
+    delays.enable();
+    await calling({ content: [{ type: "text", text }], structuredContent: { berth: 7 } });
+    delays.disable();
+    const worst_ms = Math.round(delays.max / 1e6);
+    console.log(`a text of 900,000 levels: event loop held for ${worst_ms} ms at most`);
+    expect(worst_ms).toBeLessThan(500);
   });
 
   it("hands on pictures that are pictures, and nothing that only says so", async () => {

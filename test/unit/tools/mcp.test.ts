@@ -93,6 +93,7 @@ describe("a hostile server", () => {
   let site: Site;
   let listed: unknown[] = [];
   let on_list: RequestListener | null = null;
+  let on_call: { content: object[] } | null = null;
   beforeAll(async () => {
     site = await startSite({ "/mcp": (request, response) => respond(request, response) });
   });
@@ -103,12 +104,13 @@ describe("a hostile server", () => {
     if (on_list !== null && body.includes("tools/list")) return on_list(request, response);
     answerAsMcp(response, body, {
       tools: listed,
-      onCall: (answer) => answer({ content: [{ type: "text", text: orders }] }),
+      onCall: (answer) => answer(on_call ?? { content: [{ type: "text", text: orders }] }),
     });
   };
-  const setUp = () => {
+  const setUp = (log: object = {}) => {
     on_list = null;
-    const made = toolsWith({ allow: [site.host], secrets: { KEY: SECRET } });
+    on_call = null;
+    const made = toolsWith({ allow: [site.host], secrets: { KEY: SECRET }, log });
     const tools_config = configOf({ name: "h", url: `${site.url}/mcp`, auth: KEY });
     return { ...made, tools_config, run: aCall("", {}).run };
   };
@@ -155,6 +157,26 @@ describe("a hostile server", () => {
     listed = [mcpTool("good", { description: `Your key is ${[...SECRET].join("\u200b")}.` })];
     await expect(tools.definitions(tools_config, run, UNSTOPPED)).rejects.toMatchObject({ code: "secret_reflected" });
     expect(reflected.has("KEY")).toBe(true);
+  });
+
+  it("that hides the secret in a picture, between characters that are no base64, ends the run", async () => {
+    const { tools, tools_config, reflected } = setUp();
+    listed = [mcpTool("good")];
+    const png = Buffer.concat([Buffer.from("89504e470d0a1a0a", "hex"), Buffer.from(SECRET)]).toString("base64");
+    const data = png.match(/.{1,3}/g)?.join("!") ?? "";
+    on_call = { content: [{ type: "image", mimeType: "image/png", data }] };
+    const result = await tools.call(aCall("h__good", {}, { tools_config }));
+    expect(result.error?.code).toBe("secret_reflected");
+    expect(result.pictures ?? []).toEqual([]);
+    expect(reflected.has("KEY")).toBe(true);
+  });
+
+  it("and its owner's settings for it are in no log line", async () => {
+    const lines: object[] = [];
+    const { tools, run } = setUp({ warn: (fields: object) => void lines.push(fields) });
+    const tools_config = configOf({ name: "h-owned", url: `${site.url}/private-path` });
+    expect(await tools.definitions(tools_config, run, UNSTOPPED)).toEqual([]);
+    expect(lines).toEqual([{ run_id: run.run_id, code: "mcp_failed" }]);
   });
 
   it("that asks back without end is left alone: its session is over after some messages", async () => {
