@@ -12,8 +12,9 @@ import type { Caller, LiveCaller, Scope } from "../contract/caller.ts";
 import { type RunDetail, runStatusSchema } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
-import type { Log } from "../platform/log.ts";
+import { describeUnexpected, type Log } from "../platform/log.ts";
 import { raceAbort } from "../platform/race-abort.ts";
+import { isDatabaseAway } from "../platform/sql-state.ts";
 
 /** The server that one request is answered by. The protocol's library makes the messages. */
 
@@ -216,8 +217,11 @@ function shown(value: object): CallToolResult {
 
 /** The error as contract 2 writes it, in a result that the client's model reads. */
 function failure(thrown: unknown, { request_id }: Asker, log: Pick<Log, "error">): CallToolResult {
-  const error = thrown instanceof PurserError ? thrown : errors.internal(thrown);
-  if (error.code === "internal") log.error({ request_id, error: (thrown as Error).message }, "an MCP call failed");
+  const unexpected = () => (isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown));
+  const error = thrown instanceof PurserError ? thrown : unexpected();
+  if (error.code === "internal") {
+    log.error({ request_id, ...describeUnexpected(thrown as Error) }, "an MCP call failed");
+  }
   const { type, code, message, param, metadata } = error.shape;
   const body = { error: { type, code, message, param: param ?? null, request_id, ...(metadata ? { metadata } : {}) } };
   return { content: [{ type: "text", text: message }], structuredContent: body, isError: true };

@@ -5,6 +5,7 @@ import { mcpEndpoint } from "../contract/mcp.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
+import { describeUnexpected } from "../platform/log.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import { type Asker, createMcpTools, type McpServerDeps, serverFactory } from "./mcp-server.ts";
 
@@ -35,7 +36,7 @@ export function mcpRoutes(
     // Loaded on first use: few nodes are MCP servers.
     handler ??= import("@modelcontextprotocol/server").then((library) =>
       library.createMcpHandler(serverFactory(tools, askerIn, library), {
-        onerror: (error) => deps.log.error({ error: error.message }, "an MCP message was not answered"),
+        onerror: (error) => deps.log.error(describeUnexpected(error), "an MCP message was not answered"),
       }),
     );
     const { caller, request_id } = asker;
