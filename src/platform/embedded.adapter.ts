@@ -149,6 +149,8 @@ async function openLocked(
 
 /** How long to wait for another process that is stopping. */
 const LOCK_WAIT_MS = 3_000;
+/** SQLite's code for a lock that another process holds. */
+const SQLITE_BUSY = 5;
 
 /** Takes SQLite's file lock. The lock ends with this process, even after kill -9. */
 function lockDirectory(directory: string): DatabaseSync {
@@ -156,8 +158,12 @@ function lockDirectory(directory: string): DatabaseSync {
   try {
     lock.exec("begin exclusive");
     return lock;
-  } catch {
+  } catch (error) {
     lock.close();
+    const { errcode, message } = error as Error & { errcode?: number };
+    if (errcode !== SQLITE_BUSY) {
+      throw new Error(`the embedded database in ${directory} cannot be locked: ${message}`, { cause: error });
+    }
     throw new Error(
       `another process has the embedded database in ${directory} open: stop it, choose another DATA_DIR, or set DATABASE_URL to share one PostgreSQL server`,
     );
