@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { HttpEnv } from "../contract/caller.ts";
 import { anthropicError } from "../contract/messages-error.ts";
 import { errors, PurserError } from "../errors.ts";
-import { describeError, type Log } from "../platform/log.ts";
+import { describeError, describeUnexpected, type Log } from "../platform/log.ts";
 import { isDatabaseAway } from "../platform/sql-state.ts";
 import { traceIdOf } from "./request-log.ts";
 
@@ -33,15 +33,9 @@ export function expected(thrown: unknown): PurserError {
   return isDatabaseAway(thrown) ? errors.databaseAway(thrown) : errors.internal(thrown);
 }
 
-/**
- * An unexpected error's message may quote what a caller wrote, so the log gets its kind and its place. The causes of
- * expected errors are our own words.
- */
+/** The causes of expected errors are our own words. */
 function causeOf(cause: Error, code: string) {
-  if (code !== "internal") return { cause: describeError(cause) };
-  const frames = (cause.stack ?? "").split("\n").filter((line) => /^ {4}at /.test(line));
-  const { code: reason } = cause as Error & { code?: unknown };
-  return { cause: cause.name, reason: typeof reason === "string" ? reason : undefined, stack: frames.join("\n") };
+  return code === "internal" ? describeUnexpected(cause) : { cause: describeError(cause) };
 }
 
 /** Answers with the error's status and body. Logs internal errors, never the caller's data. */

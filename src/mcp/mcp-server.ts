@@ -13,8 +13,9 @@ import { textSchema } from "../contract/common.ts";
 import { type RunDetail, runStatusSchema } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { EventFeed } from "../platform/event-stream.ts";
-import type { Log } from "../platform/log.ts";
+import { describeUnexpected, type Log } from "../platform/log.ts";
 import { raceAbort } from "../platform/race-abort.ts";
+import { isDatabaseAway } from "../platform/sql-state.ts";
 
 /** The server that one request is answered by. The protocol's library makes the messages. */
 
@@ -230,7 +231,8 @@ function failure(thrown: unknown, asker: Asker, log: Pick<Log, "error">): CallTo
 /** The error for the caller. Logs an internal one. */
 function expected(thrown: unknown, { request_id }: Asker, log: Pick<Log, "error">): PurserError {
   if (thrown instanceof PurserError && thrown.code !== "internal") return thrown;
-  log.error({ request_id, error: thrown }, "an MCP call failed");
+  if (isDatabaseAway(thrown)) return errors.databaseAway(thrown);
+  log.error({ request_id, ...describeUnexpected(thrown as Error) }, "an MCP call failed");
   return thrown instanceof PurserError ? thrown : errors.internal(thrown);
 }
 

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
 import { monotonicMs } from "./clock.ts";
-import type { Db, Statement } from "./db.ts";
+import type { DatabaseState, Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { migrate } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
@@ -26,7 +26,8 @@ export type EmbeddedAnswer =
   | { kind: "failed_to_open"; message: string }
   | { kind: "rows"; id: number; rows: unknown[]; row_count: number }
   | { kind: "error"; id: number; message: string; code: string | undefined; constraint: string | undefined }
-  | { kind: "notification"; channel: string; payload: string };
+  | { kind: "notification"; channel: string; payload: string }
+  | { kind: "vacuum"; begins: boolean };
 
 type Rows = { rows: unknown[]; rowCount: number; command: string };
 
@@ -70,12 +71,14 @@ async function openLocked(
   }
   const thread = await startThread(directory);
   const turns = createTurns();
-  const script = async (text: string) => {
-    await thread.ask({ kind: "script", text });
-  };
-  const outage = createOutage({ log, probe: (state) => once(() => script(PROBES[state])) });
+  const probe = (state: DatabaseState) => once(() => thread.ask({ kind: "script", text: PROBES[state] }));
+  const outage = createOutage({ log, probe });
   const stopWatchdog = startWatchdog(
-    () => thread.silentMs() > (outage.state() === "disk_full" ? STUCK_ON_FULL_DISK_MS : STUCK_MS),
+    thread.waitingSince,
+    () => {
+      if (outage.state() === "disk_full") return STUCK_ON_FULL_DISK_MS;
+      return thread.isVacuuming() ? STUCK_IN_VACUUM_MS : STUCK_MS;
+    },
     () => {
       log.fatal("the embedded database does not answer any more: the service exits and must be started again");
       thread.end(new Error("the embedded database does not answer any more"));
@@ -95,7 +98,8 @@ async function openLocked(
       const result = await guarded(() => thread.ask({ kind: "query", text, values, no_timeout }));
       return result as Rows & { rows: Row[] };
     },
-    script: (text) => guarded(() => script(text)),
+    // Migrations of a large database may take longer than STUCK_MS.
+    script: async (text) => void (await guarded(() => thread.ask({ kind: "script", text, no_timeout: true }))),
     release: () => {},
   };
   const source: SqlSource = {
@@ -145,6 +149,8 @@ async function openLocked(
 
 /** How long to wait for another process that is stopping. */
 const LOCK_WAIT_MS = 3_000;
+/** SQLite's code for a lock that another process holds. */
+const SQLITE_BUSY = 5;
 
 /** Takes SQLite's file lock. The lock ends with this process, even after kill -9. */
 function lockDirectory(directory: string): DatabaseSync {
@@ -152,8 +158,12 @@ function lockDirectory(directory: string): DatabaseSync {
   try {
     lock.exec("begin exclusive");
     return lock;
-  } catch {
+  } catch (error) {
     lock.close();
+    const { errcode, message } = error as Error & { errcode?: number };
+    if (errcode !== SQLITE_BUSY) {
+      throw new Error(`the embedded database in ${directory} cannot be locked: ${message}`, { cause: error });
+    }
     throw new Error(
       `another process has the embedded database in ${directory} open: stop it, choose another DATA_DIR, or set DATABASE_URL to share one PostgreSQL server`,
     );
@@ -164,14 +174,26 @@ function lockDirectory(directory: string): DatabaseSync {
 const STUCK_MS = 300_000;
 /** On a full disk, PGlite loops without end after a failed checkpoint. */
 const STUCK_ON_FULL_DISK_MS = 10_000;
+/** The worker's own VACUUM of a large database takes long, and statements wait for it. */
+const STUCK_IN_VACUUM_MS = 3_600_000;
 const WATCHDOG_MS = 1_000;
 
-/** Calls `onStuck` once, when `isStuck` holds at two checks. After a pause of the process, answers wait to be read. */
-function startWatchdog(isStuck: () => boolean, onStuck: () => void): () => void {
-  let strikes = 0;
+/**
+ * Calls `onStuck` once, when `waitingSince` has stayed the same for `limitMs`. It counts its checks, so a process that was
+ * stopped for an hour, with a laptop that slept, does not count the hour.
+ */
+export function startWatchdog(
+  waitingSince: () => number | null,
+  limitMs: () => number,
+  onStuck: () => void,
+): () => void {
+  let seen: number | null = null;
+  let silent_ms = 0;
   const timer = setInterval(() => {
-    strikes = isStuck() ? strikes + 1 : 0;
-    if (strikes < 2) return;
+    const since = waitingSince();
+    silent_ms = since !== null && since === seen ? silent_ms + WATCHDOG_MS : 0;
+    seen = since;
+    if (silent_ms < limitMs()) return;
     clearInterval(timer);
     onStuck();
   }, WATCHDOG_MS).unref();
@@ -187,12 +209,17 @@ async function startThread(directory: string) {
   /** The time since which the oldest limited question waits for the thread. */
   let waiting_since_ms: number | null = null;
   let limited = 0;
+  let is_vacuuming = false;
 
   const settle = (answer: Extract<EmbeddedAnswer, { id: number }>) => {
     const waiting = pending.get(answer.id);
     pending.delete(answer.id);
     if (answer.kind === "error") waiting?.reject(databaseError(answer));
     else waiting?.resolve({ rows: answer.rows, rowCount: answer.row_count, command: "" });
+  };
+  const setVacuuming = (begins: boolean) => {
+    is_vacuuming = begins;
+    if (waiting_since_ms !== null) waiting_since_ms = monotonicMs();
   };
   const end = (error: Error) => {
     ended ??= error;
@@ -206,6 +233,7 @@ async function startThread(directory: string) {
         reject(new Error(`the embedded database did not open: ${answer.message}`));
       else if (answer.kind === "notification")
         for (const heard of channels.get(answer.channel) ?? []) heard(answer.payload);
+      else if (answer.kind === "vacuum") setVacuuming(answer.begins);
       else settle(answer);
     });
     worker.on("error", (error) => {
@@ -244,8 +272,7 @@ async function startThread(directory: string) {
       set.delete(heard);
     };
   };
-  const silentMs = () => (waiting_since_ms === null ? 0 : monotonicMs() - waiting_since_ms);
-  return { ask, listen, end, silentMs };
+  return { ask, listen, end, waitingSince: () => waiting_since_ms, isVacuuming: () => is_vacuuming };
 }
 
 /** Hands out the one connection in the order of the requests. */

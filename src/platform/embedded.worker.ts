@@ -97,13 +97,19 @@ function hasSpace(): boolean {
   return bavail * bsize >= CHECKPOINT_BYTES;
 }
 
+/** Of a large database it takes minutes, so the watchdog has another limit for it. */
+async function vacuumAll(): Promise<void> {
+  answer({ kind: "vacuum", begins: true });
+  await pglite.exec("vacuum (analyze)").finally(() => answer({ kind: "vacuum", begins: false }));
+}
+
 const maintenance = setInterval(() => {
   if (statements === maintained || in_transaction || !hasSpace()) return;
   const vacuum = statements - maintained > STATEMENTS_PER_VACUUM;
   queue = queue
     .then(async () => {
       if (in_transaction) return;
-      if (vacuum) await pglite.exec("vacuum (analyze)");
+      if (vacuum) await vacuumAll();
       await pglite.exec("checkpoint");
       maintained = vacuum ? statements : maintained;
     })

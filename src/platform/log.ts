@@ -20,6 +20,18 @@ export function describeError(error: unknown): unknown {
   return error instanceof SyntaxError ? name : message;
 }
 
+/**
+ * The fields of an unexpected error for a log line. Its message may quote what a user wrote, so only its kind and its
+ * place remain.
+ */
+export function describeUnexpected({ name, message, stack = "", code }: Error & { code?: unknown }) {
+  const frames = stack
+    .replace(message, "")
+    .split("\n")
+    .filter((line) => /^ {4}at /.test(line));
+  return { cause: name, reason: typeof code === "string" ? code : undefined, stack: frames.join("\n") };
+}
+
 /** What each line says of its process. */
 export interface LogBase {
   node: string;

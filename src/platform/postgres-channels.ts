@@ -66,16 +66,22 @@ function pulseOf(client: pg.Client): Pulse {
  */
 async function proveHearing(client: pg.Client, notify: (channel: string, payload: string) => Promise<unknown>) {
   const proof = newId();
+  let has_ended = false;
   const heard = new Promise<boolean>((resolve) => {
     client.on("notification", ({ payload }) => payload === proof && resolve(true));
-    client.on("end", () => resolve(false));
+    client.on("end", () => {
+      has_ended = true;
+      resolve(false);
+    });
   });
-  const timeout = new AbortController();
-  const silence = delay(PROOF_MS, false, { signal: timeout.signal }).catch(() => false);
   await client.query(`listen ${PROOF_CHANNEL}`);
   await notify(PROOF_CHANNEL, proof);
+  // The time counts from here: a database that is slow to answer is no pooler.
+  const timeout = new AbortController();
+  const silence = delay(PROOF_MS, false, { signal: timeout.signal }).catch(() => false);
   const is_heard = await Promise.race([heard, silence]);
   timeout.abort();
+  if (has_ended) throw new Error("the listening connection ended");
   if (!is_heard) throw new NotificationsLostError();
 }
 
@@ -129,8 +135,10 @@ export function createChannels(deps: {
         lost(); // notifications between the drop and now were missed
         return client;
       } catch (error) {
-        deps.failed(error);
-        if (error instanceof NotificationsLostError && !is_reported) {
+        const is_deaf = error instanceof NotificationsLostError;
+        // The database itself answers, so this is no outage.
+        if (!is_deaf) deps.failed(error);
+        else if (!is_reported) {
           is_reported = true;
           deps.log.error(error.message);
         }

@@ -30,10 +30,12 @@ export function startSweeper(deps: {
   sources: readonly DueSource[];
   log: Log;
   isPaused?: () => boolean;
+  /** Called for each source at the start and at each success: one that never succeeds has an age too. */
   onSwept?: (source: string) => void;
 }) {
   const { sources, log, isPaused = () => false, onSwept } = deps;
   const busy = new Map<string, Promise<void>>();
+  for (const { name } of sources) onSwept?.(name);
   const sweep = (source: DueSource) => {
     if (busy.has(source.name)) return;
     const work = source

@@ -1,4 +1,5 @@
 import { monotonicMs } from "../platform/clock.ts";
+import { describeUnexpected } from "../platform/log.ts";
 import { createModelStep } from "./model-step.ts";
 import { type NextAction, nextAction, timeoutError } from "./next-action.ts";
 import { internalError } from "./run-error.ts";
@@ -57,11 +58,8 @@ export function createEngine(deps: EngineDeps) {
     } catch (error) {
       // No other worker can answer a chat's caller.
       if (error instanceof DatabaseUnavailableError && work.run.trigger !== "chat") throw error;
-      const { message, stack } = error as Error;
-      deps.log.error(
-        { run_id: work.run.lease.run_id, error: message, stack },
-        "a run failed for a reason nobody foresaw",
-      );
+      const fields = { run_id: work.run.lease.run_id, ...describeUnexpected(error as Error) };
+      deps.log.error(fields, "a run failed for an unexpected reason");
       work.result.thrown = error;
       return { status: "failed", error: internalError() };
     }

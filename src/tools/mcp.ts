@@ -191,7 +191,7 @@ async function list(server: McpServer, run: RunRef, deps: ToolDeps & { use: Use 
   if ("status" in asked) {
     const { error } = asked;
     if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
-    // The message has the server's name and path, which the owner wrote. The run's step has it.
+    // The run's step has the message. It names the server and its path, which may hold a key.
     deps.log.warn({ run_id: run.run_id, code: error?.code }, "an MCP server has no tools now");
     return { tools: [], failure: asked };
   }

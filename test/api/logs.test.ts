@@ -9,6 +9,7 @@ import { completion, delta, events, json, startUpstream, type Upstream } from ".
 import { newMasterKey } from "../support/vault.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
+const MCP_MEDIA = "application/json, text/event-stream";
 /** Text that callers and providers write. It may be in no line. */
 const PRIVATE = "marzipan-of-the-caller";
 
@@ -142,6 +143,21 @@ test("a run has a line at its end", async () => {
   });
 });
 
+test("an MCP server that cannot be used leaves a line without its name and its path, which may hold a key", async () => {
+  const servers = [{ name: PRIVATE, url: `https://127.0.0.1:1/${PRIVATE}` }];
+  const agent = await send("POST", "/agents", {
+    name: "With a server",
+    model_id: "lab/plain",
+    run_prompt: "Hello?",
+    tools_config: { mcp: { enabled: true, servers } },
+  });
+  expect(agent.status).toBe(201);
+  upstream.answer(completion());
+  const run = await send("POST", `/agents/${agent.body.id}/runs`, undefined, { headers: { Prefer: "wait=20" } });
+  const find = () => lines().find(({ msg }) => msg === "an MCP server has no tools now");
+  await expect.poll(find).toMatchObject({ run_id: run.body.id, code: "egress_refused" });
+});
+
 test("nothing that callers or providers wrote is in any line of any level", async () => {
   await send("POST", "/secrets", { name: "TOKEN", description: PRIVATE, value: PRIVATE });
   await send("GET", `/agents/${PRIVATE}?limit=5&name=${PRIVATE}`);
@@ -151,6 +167,12 @@ test("nothing that callers or providers wrote is in any line of any level", asyn
   await send("POST", "/agents", { name: PRIVATE, [PRIVATE]: 1 });
   await send("GET", `/${PRIVATE}`);
   await send("GET", "/models", undefined, { key: PRIVATE });
+  const rpc = (message: object, params: object) =>
+    send("POST", "/mcp", { jsonrpc: "2.0", id: 1, ...message, params }, { headers: { Accept: MCP_MEDIA } });
+  const listed = await rpc({ method: "tools/call" }, { name: "list_runs", arguments: { agent: PRIVATE } });
+  expect(listed.text).toContain("request_id");
+  await rpc({ method: "tools/list", [PRIVATE]: PRIVATE }, { _meta: { [PRIVATE]: 1 }, cursor: [PRIVATE] });
+  await rpc({ method: 1 }, { [PRIVATE]: PRIVATE });
   upstream.answer(json({ error: { message: PRIVATE, code: PRIVATE.repeat(9) } }, 500));
   const last = await send(
     "POST",

@@ -93,6 +93,8 @@ withDisk(
     });
     expect(rejected.headers.get("Retry-After")).toBe("5");
     expect((await call("GET", "/api/v1/agents", key)).status).toBe(200);
+    const cleaned = await call("POST", "/api/v1/safety/sanitize", key, { content: "Hello", kind: "text" });
+    expect(cleaned.status).toBe(200);
     expect(await call("GET", "/readyz", key)).toMatchObject({ status: 503, body: { reason: "database_disk_full" } });
 
     disk.free();

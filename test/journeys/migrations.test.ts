@@ -208,6 +208,20 @@ describe("a migration after the baseline", () => {
   });
 });
 
+it("a database that a development version has migrated with the former text of a migration starts", async () => {
+  database = await createTestDatabase(filled.baseline);
+  await start();
+  const { schema } = await stateOf(database);
+  await script(
+    `update schema_migration set sha256 = '86ff9a7739908ceaf43fee9ae93ca8fa943ffcc83387d52145728b48f508c02b'
+      where name = '1001_price_classes.sql';
+    update schema_migration set sha256 = 'b1e6077a50dd0b2fdedcc147b683b8c6a413faa24ebd2b1f448a4f44d7392fd3'
+      where name = '1004_cancelled_runs.sql'`,
+  );
+  await start();
+  expect((await stateOf(database)).schema).toBe(schema);
+});
+
 it.each(["1001_price_classes.sql", "1004_cancelled_runs.sql"])(
   "%s checks no row of a large table under its exclusive lock",
   async (name) => {

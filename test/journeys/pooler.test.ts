@@ -4,7 +4,11 @@ import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import pg from "pg";
 import { expect, inject, test } from "vitest";
+import { createLog } from "../../src/platform/log.ts";
+import { createChannels } from "../../src/platform/postgres-channels.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
 import { startProcess } from "../support/process.ts";
@@ -96,4 +100,51 @@ withPooler("through PgBouncer in session mode the service starts, and hears of a
   expect((await service.ended).code).toBe(0);
   await pooler.stop();
   await database.drop();
+});
+
+const onPostgres = test.skipIf(inject("storage").kind === "embedded");
+
+/** Channels on a real server, with another connection that sends. */
+async function channelsWith(notify: (send: () => void, listening: pg.Client) => Promise<void>) {
+  const database = await createTestDatabase();
+  const connectionString = database.database_url ?? "";
+  const other = new pg.Client({ connectionString });
+  await other.connect();
+  const listening = new pg.Client({ connectionString });
+  listening.on("error", () => {});
+  const failures: unknown[] = [];
+  const channels = createChannels({
+    connect: async () => {
+      await listening.connect();
+      return listening;
+    },
+    notify: (channel, payload) =>
+      notify(() => void other.query("select pg_notify($1, $2)", [channel, payload]), listening),
+    failed: (error) => failures.push(error),
+    log: createLog("silent"),
+  });
+  const close = async () => {
+    await channels.close();
+    await other.end();
+    await database.drop();
+  };
+  return { channels, close };
+}
+
+onPostgres("a database that takes longer than the proof's time to answer is not taken for a pooler", async () => {
+  const { channels, close } = await channelsWith(async (send) => {
+    await delay(5_100);
+    setTimeout(send, 100);
+  });
+  await channels.listen("slow", () => {});
+  expect(channels.isListening()).toBe(true);
+  await close();
+});
+
+onPostgres("a listening connection that ends during its proof is a lost connection, not a pooler", async () => {
+  const { channels, close } = await channelsWith(async (_, listening) => {
+    listening.connection.stream.destroy();
+  });
+  await expect(channels.listen("lost", () => {})).rejects.toThrow("the listening connection ended");
+  await close();
 });
