@@ -76,6 +76,8 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
       return { tools: [...tools, ...READERS] };
     },
     call,
+    /** Throws the error that a list would end with: 403. */
+    precheckList: (asker: Asker) => demand(asker, "agents:read"),
     /** Throws the error that a call would end with before it does anything: 403, 402, 409. */
     async precheck(asker: Asker, name: string, given: unknown): Promise<void> {
       const agent = (await toolsOf(asker)).get(name);

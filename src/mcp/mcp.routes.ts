@@ -30,6 +30,7 @@ export function mcpRoutes(
     if (message.method === "notifications/cancelled" && session !== undefined) {
       await tools.cancel(asker, callId(session, message.params?.requestId));
     }
+    if (message.method === "tools/list") tools.precheckList(asker);
     if (message.method === "tools/call")
       await tools.precheck(asker, message.params?.name ?? "", message.params?.arguments);
     // Loaded on first use: few nodes are MCP servers.

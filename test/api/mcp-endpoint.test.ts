@@ -115,6 +115,9 @@ describe("a call that cannot be carried out", () => {
     const key = (await poor.post("/api/v1/api-keys", { name: "reader", scopes: ["agents:read"] })).body.key;
     const reader = await post(lab.service.as(key), running);
     expect([reader.status, reader.body.error.code]).toEqual([403, "insufficient_scope"]);
+    const talker = (await poor.post("/api/v1/api-keys", { name: "talker", scopes: ["chat:write"] })).body.key;
+    const listed = await post(lab.service.as(talker), { method: "tools/list" });
+    expect([listed.status, listed.body.error.code]).toEqual([403, "insufficient_scope"]);
   });
 
   test("reads no other user's run, and says so to the model", async () => {
