@@ -1,10 +1,19 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
-import { failures, jsonBody } from "./common.ts";
+import { errorSchema, failures, json, jsonBody } from "./common.ts";
 
 /** Purser as an MCP server: contract 6.13. The protocol defines the messages. */
 
 const messageSchema = z.record(z.string(), z.unknown()).openapi("McpMessage");
+
+/** The protocol's own error, for JSON that is no message. */
+const protocolErrorSchema = z
+  .object({
+    jsonrpc: z.literal("2.0"),
+    error: z.object({ code: z.number().int(), message: z.string() }),
+    id: z.union([z.string(), z.number(), z.null()]),
+  })
+  .openapi("McpError");
 
 export const mcpEndpoint = createRoute({
   method: "post",
@@ -26,6 +35,7 @@ export const mcpEndpoint = createRoute({
       content: { "application/json": { schema: messageSchema }, "text/event-stream": { schema: z.string() } },
     },
     202: { description: "a notification was accepted" },
-    ...failures(400, 402, 403, 404, 409),
+    ...failures(402, 403, 404, 409),
+    400: json(z.union([errorSchema, protocolErrorSchema]), "the request or the message is not valid"),
   },
 });
