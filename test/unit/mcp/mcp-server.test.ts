@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { type Asker, createMcpTools, type McpServerDeps, slugOf, toolNames } from "../../../src/mcp/mcp-server.ts";
+import { describeUnexpected } from "../../../src/platform/log.ts";
 
 it.each([
   ["Daily Report", "daily_report"],
@@ -23,10 +24,11 @@ it("a failure of the service while it lists tools shows the caller nothing of it
   const cause = new Error('relation "agent" of host 10.0.0.7 is missing');
   const asModels = () => Promise.reject(cause);
   const logged: unknown[] = [];
-  const log = { error: (fields: { error: unknown }) => logged.push(fields.error), warn: () => {} };
+  const log = { error: (fields: object) => logged.push(fields), warn: () => {} };
   const tools = createMcpTools({ agents: { asModels }, log } as unknown as McpServerDeps);
   const asker = { caller: { user_id: "u", scopes: ["agents:read"] }, request_id: "r" } as unknown as Asker;
   await expect(tools.list(asker)).rejects.toMatchObject({ code: "internal" });
   await expect(tools.list(asker)).rejects.not.toThrow("10.0.0.7");
-  expect(logged).toEqual([cause, cause]);
+  expect(logged).toEqual(Array(2).fill({ request_id: "r", ...describeUnexpected(cause) }));
+  expect(JSON.stringify(logged)).not.toContain("10.0.0.7");
 });
