@@ -3,7 +3,7 @@ import { type AddressInfo, createServer as createNetServer, type Server as NetSe
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
 import type { HttpRouter } from "../contract/router.ts";
-import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import { untilTurn } from "../platform/event-loop-turn.ts";
 import { refusal, refuse } from "./client-error.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
@@ -69,29 +69,13 @@ export async function listen(
 }
 
 /**
- * Begins requests one after the other. 1,000 requests that arrive together hold the event loop for a second, so requests
- * beyond the time of this turn wait for a later one. The limit of connections bounds their number.
+ * Begins requests in the time of a turn. 1,000 requests that arrive together hold the event loop for a second, so those
+ * beyond this turn wait for a later one. The limit of connections bounds their number.
  */
 function inTurn(begin: RequestListener): RequestListener {
-  const waiting: Parameters<RequestListener>[] = [];
-  let is_at_work = false;
-
-  async function beginAll(): Promise<void> {
-    is_at_work = true;
-    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) {
-      if (isTurnUsed()) await untilTurn();
-      const [incoming, outgoing] = next;
-      if (!outgoing.destroyed) begin(incoming, outgoing);
-      // A tick runs after the request's own promises, so that their time counts too.
-      await new Promise<void>((resolve) => process.nextTick(resolve));
-    }
-    is_at_work = false;
-  }
-
-  return (incoming, outgoing) => {
-    if (!is_at_work && !isTurnUsed()) return begin(incoming, outgoing);
-    waiting.push([incoming, outgoing]);
-    if (!is_at_work) void beginAll();
+  return async (incoming, outgoing) => {
+    await untilTurn();
+    if (!outgoing.destroyed) begin(incoming, outgoing);
   };
 }
 

@@ -89,9 +89,10 @@ export function watchCallers(
         live.leave();
         ended.resolve();
       };
-      watched.push({ ...live, leave });
+      const watching = { ...live, leave };
+      watched.push(watching);
       c.get("facts").ended = ended.promise;
-      return { ...live, leave };
+      return watching;
     });
     await next();
     if (watched.length === 0 || isEventStream(c.res)) return;

@@ -136,7 +136,7 @@ describe("who needs a key (contract 2)", () => {
     for (const [path, methods] of Object.entries<Record<string, { security?: unknown }>>(paths)) {
       for (const [method, { security }] of Object.entries(methods)) {
         if (!Array.isArray(security) || security.length === 0) continue;
-        // These judge the body first: what is wrong with it may be known to anybody.
+        // These check the body before the session.
         if (path.startsWith("/api/v1/auth/")) continue;
         const concrete = path.replaceAll(/\{\w+\}/g, "01900000-0000-7000-8000-000000000000");
         expect(await raw(method.toUpperCase(), concrete), `${method} ${path}`).toBe(401);
