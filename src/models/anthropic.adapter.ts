@@ -6,6 +6,8 @@ import { checkedCounts } from "./token-count.ts";
 
 /** The smallest thinking budget that Anthropic accepts. */
 const LEAST_THINKING_TOKENS = 1_024;
+/** Anthropic publishes 159 to 530, by model (platform.claude.com, "Tool use pricing"). Newer models are not listed. */
+const TOOL_PROMPT_TOKENS = 1_000;
 const CONTEXT_EDITING = "context-management-2025-06-27";
 
 /** Anthropic's Messages API. */
@@ -25,6 +27,7 @@ const ANTHROPIC: Dialect = {
   format: "anthropic-claude-v1",
   hoists_system: false,
   takes_custom_tools: false,
+  tool_prompt_tokens: TOOL_PROMPT_TOKENS,
   settings: { temperature: "temperature", top_p: "top_p", top_k: "top_k" },
   settings_in: null,
   effort: effortOf,

@@ -20,6 +20,7 @@ const GOOGLE: Dialect = {
   format: "google-gemini-v1",
   hoists_system: true,
   takes_custom_tools: false,
+  tool_prompt_tokens: 0,
   settings: {
     temperature: "temperature",
     top_p: "topP",

@@ -28,6 +28,8 @@ export interface Dialect {
   readonly hoists_system: boolean;
   /** Sends `custom` tools as a tool of the SDK. */
   readonly takes_custom_tools: boolean;
+  /** At most as many tokens of instructions are added by the provider to a request with tools, and billed. */
+  readonly tool_prompt_tokens: number;
   /**
    * The body's names of settings that the SDK drops or changes for some models. They are sent as given: the provider
    * decides, and its rejection names the field.

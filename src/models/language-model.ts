@@ -86,7 +86,8 @@ export function createLanguageModelProvider(
       const { length } = await jsonBytes(call.request);
       const native_bytes = native_fields === undefined ? 0 : await nativeBytes(call, native_fields, length);
       const native = native_fields === undefined ? {} : { native_fields, native_bytes };
-      const held = { ...call, ...native, ...heldInput(call, length + native_bytes) };
+      const added_tokens = (call.request.tools ?? []).length === 0 ? 0 : dialect.tool_prompt_tokens;
+      const held = { ...call, ...native, ...heldInput(call, length + native_bytes, added_tokens) };
       if (dialect.name !== "anthropic") return held;
       return { ...held, cache_writes: longestCache([...hintsOf(call.request), ...nativeHints(native_fields)]) };
     },

@@ -23,6 +23,7 @@ const OPENAI: Dialect = {
   format: "openai-responses-v1",
   hoists_system: false,
   takes_custom_tools: true,
+  tool_prompt_tokens: 0,
   settings: { temperature: "temperature", top_p: "top_p" },
   settings_in: null,
   effort: () => undefined,

@@ -15,14 +15,18 @@ const BILLED_FIELDS = ["name", "refusal", ...REASONING_FIELDS];
 /** No model reads or writes as much in one call: a higher usage report is invalid. */
 const MAX_REPORTED_TOKENS = 100_000_000;
 
-/** The hold for the input of a request of `bytes`: ceil(bytes / 2) for its text, the worst case for its other parts. */
+/**
+ * The hold for the input of a request of `bytes`: ceil(bytes / 2) for its text, the worst case for its other parts, and
+ * `added_tokens` for what the provider adds itself.
+ */
 export function heldInput(
   { request, model }: ModelRequest,
   bytes: number,
+  added_tokens = 0,
 ): Pick<ProviderRequest, "input_tokens" | "media_tokens" | "likely_tokens"> {
   const textTokens = (data_bytes: number) => Math.ceil((bytes - data_bytes) / HOLD_BYTES_PER_TOKEN);
   const { media_tokens, likely_tokens, data_bytes } = mediaOf(request, model, textTokens);
-  const text_tokens = textTokens(data_bytes);
+  const text_tokens = textTokens(data_bytes) + added_tokens;
   return { input_tokens: text_tokens + media_tokens, media_tokens, likely_tokens: text_tokens + likely_tokens };
 }
 

@@ -136,6 +136,18 @@ describe("Anthropic", () => {
     },
   );
 
+  it("has its instructions for tools held for, which it adds and bills itself", async () => {
+    const model = modelOf({ id: "claude-opus-5", owned_by: "anthropic", kind: "anthropic" });
+    const provider = createAnthropicProvider({ base_url: upstream.url, api_key: "key-of-anthropic" });
+    const tools = [{ type: "function" as const, function: { name: "now", parameters: {} } }];
+    const held = async (request: ReturnType<typeof requestOf>) =>
+      (await provider.prepare({ model, request, max_output_tokens: 10, stream: false })).input_tokens;
+    const definition_tokens = JSON.stringify({ tools }).length / 2;
+    const added = (await held(requestOf({ tools }))) - (await held(requestOf({})));
+    expect(added).toBeGreaterThan(530);
+    expect(added).toBeLessThan(1_000 + definition_tokens);
+  });
+
   it("streams in OpenAI's chunks", async () => {
     upstream.answer(anthropicStream(["Hel", "lo"], { input_tokens: 9, output_tokens: 4 }));
     const stream = await anthropic().stream();
