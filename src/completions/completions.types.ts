@@ -78,7 +78,9 @@ export interface CompletionStream extends AsyncIterableIterator<string> {
 }
 
 /** A call for vectors by a person or an API key. */
-export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id"> & { request: EmbeddingRequest };
+export type EmbeddingsCall = Pick<CompletionCall, "caller" | "hold_id" | "request_id" | "signal"> & {
+  request: EmbeddingRequest;
+};
 
 export interface EmbeddingsAnswer {
   model_id: string;

@@ -24,6 +24,7 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRo
       caller: { user_id, api_key_id, key_budget_tokens },
       hold_id: newId(),
       request_id: c.get("request_id"),
+      signal: c.get("cut_off"),
     });
     return new Response(written(answer), { headers: { "Content-Type": "application/json" } }) as never;
   });

@@ -17,7 +17,10 @@ import { chargeOf, release } from "./reservation.ts";
 const CALL_MS = 600_000;
 /** Tokens that a provider may add to each input, to mark its beginning and its end. */
 const MARKS_PER_INPUT = 2;
-const NO_OTHER_CLASS = { cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 };
+const ONLY_INPUT = {
+  ...{ cached_input_tokens: 0, cache_write_tokens: 0, cache_write_1h_tokens: 0 },
+  ...{ output_tokens: 0, reasoning_tokens: 0 },
+};
 
 /** Vectors with their charge: hold the worst case of the input, call the provider, settle its count. */
 export function createEmbeddings(deps: {
@@ -53,10 +56,10 @@ export function createEmbeddings(deps: {
     throw errors.payment(code, { ...figures, max_affordable_output_tokens: 0 }, means);
   }
 
-  async function vectorsOf(request: EmbeddingCall): Promise<Vectors> {
+  async function vectorsOf(request: EmbeddingCall, signal: AbortSignal): Promise<Vectors> {
     const { embed } = models.provider(request.model);
     if (embed === undefined) throw new Error(`the provider of ${request.model.id} sells no embeddings`);
-    return embed(request, { signal: new AbortController().signal, deadline_ms: monotonicMs() + CALL_MS });
+    return embed(request, { signal, deadline_ms: monotonicMs() + CALL_MS });
   }
 
   return async (call) => {
@@ -65,15 +68,19 @@ export function createEmbeddings(deps: {
     const fields = forwardedEmbeddingFields(call.request, model);
     const sizes = await sizesOf(inputs, model);
     await hold(call, model, sizes);
+    const settle = (counts: Counts) =>
+      ledger.settle(chargeOf({ ...call, agent_id: null, run_id: null }, { model }, counts));
     let answer: Vectors;
     try {
-      answer = await vectorsOf({ model, inputs, fields, encoding_format: call.request.encoding_format ?? "float" });
+      const encoding_format = call.request.encoding_format ?? "float";
+      answer = await vectorsOf({ model, inputs, fields, encoding_format }, call.signal);
     } catch (error) {
-      await release(ledger, call);
-      throw error;
+      // A provider that was asked bills the input even if this node stops before the answer.
+      await (call.signal.aborted ? settle(estimatedCounts(sizes)) : release(ledger, call));
+      throw call.signal.aborted ? call.signal.reason : error;
     }
     const counts = countsOf(answer, sizes);
-    await ledger.settle(chargeOf({ ...call, agent_id: null, run_id: null }, { model }, counts));
+    await settle(counts);
     return { model_id: model.id, vectors: answer.vectors, usage: usageOf(model, counts) };
   };
 }
@@ -101,10 +108,12 @@ async function sizesOf(inputs: readonly EmbeddingInput[], { id, kind, context_wi
   return sizes;
 }
 
-function countsOf({ input_tokens }: Vectors, { estimated_tokens }: Sizes): Counts {
-  const none = { ...NO_OTHER_CLASS, output_tokens: 0, reasoning_tokens: 0 };
-  const reported = checkedCounts({ ...none, input_tokens });
-  return reported ?? { ...none, input_tokens: estimated_tokens, estimated: true };
+function countsOf({ input_tokens }: Vectors, sizes: Sizes): Counts {
+  return checkedCounts({ ...ONLY_INPUT, input_tokens }) ?? estimatedCounts(sizes);
+}
+
+function estimatedCounts({ estimated_tokens }: Sizes): Counts {
+  return { ...ONLY_INPUT, input_tokens: estimated_tokens, estimated: true };
 }
 
 function usageOf(model: Model, counts: Counts): EmbeddingUsage {

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
-import { ask, LAB_KEY, labConfig } from "../support/lab.ts";
+import { ask, LAB_KEY, LAB_MODELS, labConfig } from "../support/lab.ts";
 import { startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { delta, event, hanging, startUpstream } from "../support/upstream.ts";
@@ -10,6 +10,7 @@ import { newMasterKey } from "../support/vault.ts";
 
 const messages = [{ role: "user", content: "Hello?" }];
 const MODEL = "lab/plain";
+const VECTORS = { id: "lab/vectors", kind: "embedding", input_rate: 1, output_rate: 0 };
 /** A call by its path and body, and the last event of its stream in the shape of its API. */
 const streams: Record<string, { path: string; body: object; last: RegExp }> = {
   "a chat completion": {
@@ -39,7 +40,7 @@ test("calls that outlast PURSER_DRAIN_SECONDS end with an error in their shape, 
 }, async () => {
   const [database, upstream] = await Promise.all([createTestDatabase(), startUpstream()]);
   const config = join(database.data_dir, "purser.json");
-  writeFileSync(config, JSON.stringify(labConfig(upstream)));
+  writeFileSync(config, JSON.stringify(labConfig(upstream, [...LAB_MODELS, VECTORS])));
   const env = {
     PORT: "0",
     DATA_DIR: database.data_dir,
@@ -72,8 +73,11 @@ test("calls that outlast PURSER_DRAIN_SECONDS end with an error in their shape, 
       return { name, reader, first, last };
     }),
   );
-  const whole = send(key, "/chat/completions", ask(MODEL));
-  await expect.poll(() => upstream.requests.length).toBe(opened.length + 1);
+  const whole = [
+    send(key, "/chat/completions", ask(MODEL)),
+    send(key, "/embeddings", { model: VECTORS.id, input: "one two three" }),
+  ];
+  await expect.poll(() => upstream.requests.length).toBe(opened.length + whole.length);
   service.signal("SIGTERM");
   service.signal("SIGTERM");
   for (const { name, reader, first, last } of opened) {
@@ -82,12 +86,18 @@ test("calls that outlast PURSER_DRAIN_SECONDS end with an error in their shape, 
     for (let read = await reader.read(); !read.done; read = await reader.read()) text += decoder.decode(read.value);
     expect.soft(text, name).toMatch(last);
   }
-  const answer = await whole;
-  expect([answer.status, (await answer.json()).error.code]).toEqual([503, "overloaded"]);
+  for (const answer of await Promise.all(whole)) {
+    expect([answer.status, (await answer.json()).error.code]).toEqual([503, "overloaded"]);
+  }
   expect(await service.ended).toMatchObject({ code: 0 });
 
   const db = await database.open();
   expect(await db.query({ text: "select count(*)::int as open from hold" })).toEqual([{ open: 0 }]);
+  const asked = await db.query({
+    text: "select input_tokens::int from usage_event where model = $1",
+    values: [VECTORS.id],
+  });
+  expect(asked).toEqual([{ input_tokens: 4 }]);
   await db.close();
   await upstream.close();
   await database.drop();
