@@ -13,9 +13,8 @@ const inTheBrowser = "test/journeys/console*.test.ts";
  */
 const onEmbedded = [
   "test/{journeys,properties}/**/*.test.ts",
-  "test/api/{accounts,agents,completions,completions-service,sign-in,start-up}.test.ts",
-  "test/api/{agents-interrupted,agents-runs,mcp-endpoint,run-endings,run-events,run-followers,run-lost,run-metrics}.test.ts",
-  "test/api/{billing-audit,billing-overage,chat-disconnect,idempotency,ledger-export,notices-crash,retention}.test.ts",
+  "test/api/{agents-runs,completions,run-endings,run-lost,start-up}.test.ts",
+  "test/api/{billing-audit,chat-disconnect,idempotency,ledger-export,notices-crash,retention}.test.ts",
   attacksOnRows,
 ];
 const notOnEmbedded = ["test/attacks/vault-tools.test.ts", "test/journeys/migrations.test.ts"];
@@ -43,7 +42,8 @@ const storage = (name: "embedded" | "postgres") => ({
 
 export default defineConfig({
   test: {
-    maxWorkers: 2,
+    // The files wait for processes and browsers much of their time: two processors serve three of them.
+    maxWorkers: 3,
     reporters: ["default", closingLine],
     projects: [
       {
