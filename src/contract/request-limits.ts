@@ -4,7 +4,7 @@ import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 /** Limits of requests with conversations, which can be very large. They are checked before validation. */
 
 /** Lists up to this length are validated in full. */
-const SHORT_LIST = 32;
+export const SHORT_LIST = 32;
 
 /**
  * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
@@ -35,7 +35,7 @@ export const mapSchema = z
 export const MAX_PIECES = 10_000;
 
 /** Objects that are counted before the next look at the clock. */
-const COUNTED_AT_ONCE = 64;
+export const COUNTED_AT_ONCE = 64;
 /** The most fields of one object of a request. No provider has half as many. */
 const MAX_FIELDS = 200;
 /** Maps whose keys the caller chooses. */

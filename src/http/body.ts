@@ -6,7 +6,7 @@ import type { BodyShare } from "./body-budget.ts";
 import { decoded, type Encoding, encodingOf } from "./content-encoding.ts";
 import { createJsonParser } from "./json-parser.ts";
 import type { JsonLimits } from "./json-scan.ts";
-import { createJsonScan } from "./json-scan.ts";
+import { createJsonScan, scanOnce } from "./json-scan.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 
 /** The limits of a request's body, by path. */
@@ -139,13 +139,16 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer<ArrayBuff
   return [bytes];
 }
 
-/** The value of a model call's body that was read in one piece. Throws as `jsonBodies`. */
-export function parsedModelBody(bytes: Uint8Array): unknown {
-  const fault = createJsonScan(MODEL)(bytes);
+/**
+ * The value of a model call's body that was read in one piece, and whether its validation needs no pause. Throws as
+ * `jsonBodies`.
+ */
+export function parsedModelBody(bytes: Uint8Array): { value: unknown; is_short: boolean } {
+  const { fault, is_short } = scanOnce(bytes, MODEL);
   if (fault !== null) throw errors.bodyTooComplex(fault);
   try {
     const text = utf8Text(bytes);
-    return text.trim() === "" ? {} : parsedJson(text);
+    return { value: text.trim() === "" ? {} : parsedJson(text), is_short };
   } catch (error) {
     throw error instanceof JsonError ? errors.invalidJson(error.message) : error;
   }

@@ -6,7 +6,7 @@ import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { EVENT_STREAM_HEADERS, writeEvents } from "../platform/event-stream.ts";
-import type { Log } from "../platform/log.ts";
+import { describeUnexpected, type Log } from "../platform/log.ts";
 import { JSON_TYPE, ONE_PIECE_BYTES, parsedModelBody } from "./body.ts";
 import type { BodyShare } from "./body-budget.ts";
 import { type Authentication, keyCredential, keyOf } from "./credential.ts";
@@ -109,7 +109,10 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
     if (endpoint === undefined || !isOrdinary(incoming) || !shared.isWritable()) return false;
     const admitted = await admit(endpoint, incoming.headers);
     if (admitted === null) return false;
-    await serve(incoming, outgoing, admitted);
+    await serve(incoming, outgoing, admitted).catch((error: Error) => {
+      shared.log.error(describeUnexpected(error), "an answer could not be written");
+      outgoing.destroy();
+    });
     return true;
   };
 }
@@ -133,7 +136,7 @@ async function bodyOf(incoming: IncomingMessage, { route }: ModelEndpoint, share
   share.take(Number(incoming.headers["content-length"]));
   const bytes = await bytesOf(incoming);
   if (isTurnUsed()) await untilTurn();
-  return validatedBody(route, parsedModelBody(bytes), bytes.length);
+  return validatedBody(route, parsedModelBody(bytes));
 }
 
 /** Node reads no further than the Content-Length. */

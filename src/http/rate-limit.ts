@@ -46,5 +46,8 @@ export function rateLimit(
     for (const [name, value] of Object.entries(headers)) c.header(name, value);
     if (retry_after_s !== null) throw errors.rateLimited(retry_after_s);
     await next();
+    // A stream's Response is not made by Hono, so it lacks the headers that were set before.
+    if (c.res.headers.has("RateLimit-Limit")) return;
+    for (const [name, value] of Object.entries(headers)) c.res.headers.set(name, value);
   };
 }
