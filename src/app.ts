@@ -3,7 +3,7 @@ import { startBackground } from "./background.ts";
 import type { Config } from "./config.ts";
 import type { HttpRouter } from "./contract/router.ts";
 import { errors } from "./errors.ts";
-import { createProbesHttp, createWorkerHttp } from "./http/server.ts";
+import { createProbesHttp, createWorkerHttp, type HttpApp } from "./http/server.ts";
 import { type NotReady, probeRoutes } from "./http/system.routes.ts";
 import type { Log } from "./platform/log.ts";
 import { serveApi } from "./routes.ts";
@@ -11,7 +11,7 @@ import { createServices } from "./services.ts";
 
 /** The service, wired but not listening. */
 export interface App {
-  http: HttpRouter;
+  http: HttpApp;
   /** Health and metrics for PURSER_METRICS_ADDRESS. Null: `http` serves them. */
   probes: HttpRouter | null;
   /** For the line of the start. */

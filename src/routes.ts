@@ -5,21 +5,21 @@ import { billingRoutes } from "./billing/billing.routes.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
 import { paymentsRoutes, stripeWebhookRoutes } from "./billing/payments.routes.ts";
 import { chatRoutes } from "./chat/chat.routes.ts";
-import { completionRoutes } from "./completions/completions.routes.ts";
+import { completionEndpoint } from "./completions/completions.routes.ts";
 import { embeddingRoutes } from "./completions/embeddings.routes.ts";
 import type { HttpRouter } from "./contract/router.ts";
 import { sessionCookieName } from "./contract/sign-in.ts";
 import { errors } from "./errors.ts";
 import { consoleRoutes } from "./http/console.routes.ts";
-import { createHttp } from "./http/server.ts";
+import { createHttp, type HttpApp } from "./http/server.ts";
 import { serveReference } from "./http/system.routes.ts";
 import { mcpRoutes } from "./mcp/mcp.routes.ts";
-import { messageRoutes } from "./messages/messages.routes.ts";
+import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
-import { responseRoutes } from "./responses/responses.routes.ts";
+import { responseEndpoint } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import type { Services } from "./services.ts";
@@ -38,7 +38,7 @@ function localWrites({ local_only, payments }: Services["config"]): string[] {
 export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
-): HttpRouter {
+): HttpApp {
   const { response_items, envelopes, idempotency, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
@@ -48,7 +48,7 @@ export function serveApi(
     return state === "idle";
   };
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
-  const http = createHttp(
+  const http: HttpApp = createHttp(
     {
       authenticate: accounts.authenticate,
       authenticateSession: signIn.authenticate,
@@ -67,10 +67,8 @@ export function serveApi(
     [
       ...probes,
       modelRoutes({ models, agentsOf: agents.asModels }),
-      completionRoutes(completions),
       embeddingRoutes(completions),
-      responseRoutes({ completions, items: response_items, envelopes, log }),
-      messageRoutes({ completions, envelopes, log }),
+      countTokensRoutes({ completions, envelopes }),
       agentsRoutes({ agents }),
       chatRoutes({ chat }),
       mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
@@ -90,6 +88,11 @@ export function serveApi(
         trial: () => live.trial,
         suspendAlso: runs.cancelAll,
       }),
+    ],
+    [
+      completionEndpoint(completions),
+      responseEndpoint({ completions, items: response_items, envelopes, log }),
+      messageEndpoint({ completions, envelopes, log }),
     ],
   );
   serveReference(http, sessionCookieName(address.secure));

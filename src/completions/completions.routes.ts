@@ -1,14 +1,12 @@
-import { createCompletionRoute } from "../contract/completions.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { type ChatRequest, createCompletionRoute } from "../contract/completions.ts";
+import type { ModelEndpoint } from "../contract/model-endpoint.ts";
 import type { Completions } from "./completions.types.ts";
 import { answerCall } from "./endpoint.ts";
 
 /** POST /api/v1/chat/completions. */
-export function completionRoutes(completions: Completions): HttpRouter {
-  const router = createRouter();
-  router.openapi(
-    createCompletionRoute,
-    async (c) => (await answerCall(c, completions, { request: c.req.valid("json"), writer: null })) as never,
-  );
-  return router;
+export function completionEndpoint(completions: Completions): ModelEndpoint {
+  return {
+    route: createCompletionRoute,
+    answer: (http, request: ChatRequest) => answerCall(http, completions, { request, writer: null }),
+  };
 }

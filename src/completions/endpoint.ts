@@ -1,15 +1,13 @@
-import type { Context } from "hono";
-import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
+import type { LiveCaller, RequestFacts } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import type { EndpointAnswer, EndpointRequest } from "../contract/model-endpoint.ts";
 import { type ErrorShape, errors, PurserError } from "../errors.ts";
-import { type EventFeed, eventStream } from "../platform/event-stream.ts";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import type { EventFeed } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type Chunk, chunksOf } from "./answer-pieces.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
-
-/** The status that proxies use after a caller has hung up; the caller does not receive it. */
-const CLIENT_CLOSED_REQUEST = 499;
 
 /** Writes chat completions in the shape of another API. One per request. */
 export interface AnswerWriter {
@@ -29,59 +27,66 @@ export interface AnswerWriter {
  * Every endpoint for model calls uses it, so all hold, call and settle in the same way.
  */
 export async function answerCall(
-  c: Context<HttpEnv>,
+  http: EndpointRequest,
   completions: Completions,
   {
     request,
     writer,
     ...of_provider
   }: { request: ChatRequest; writer: AnswerWriter | null } & Pick<CompletionCall, "provider_headers" | "native">,
-): Promise<Response> {
-  const live = request.stream === true || agentIdOf(request.model) !== null ? c.get("live_caller")() : null;
-  const call = { ...callOf(c, request, live), ...of_provider };
+): Promise<EndpointAnswer> {
+  // After a long validation, other requests have their turn.
+  if (isTurnUsed()) await untilTurn();
+  const live = request.stream === true || agentIdOf(request.model) !== null ? http.watchCaller() : null;
+  const call = { ...callOf(http, request, live), ...of_provider };
   try {
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);
-      noteAnswer(c, () => events.outcome());
+      noteAnswer(http.facts, () => events.outcome());
       const feed = writer === null ? feedOf(events) : translated(events, writer);
       const failure = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
-      if (!call.signal.aborted) return eventStream(feed, { live, request_id: call.request_id, ...failure });
+      const listener = { live, request_id: call.request_id, ...failure };
+      if (!call.signal.aborted) return { kind: "events", feed, listener };
       await feed.leave();
       live.refused.throwIfAborted();
-      return new Response(null, { status: CLIENT_CLOSED_REQUEST });
+      return { kind: "hung_up" };
     }
     const { response, ...outcome } = await completions.complete(call);
-    noteAnswer(c, () => outcome);
-    return c.json(writer === null ? response : await writer.whole(response), 200);
+    noteAnswer(http.facts, () => outcome);
+    return { kind: "json", body: writer === null ? response : await writer.whole(response) };
   } catch (error) {
     // A revoked key cancels the runs of an agent too, and that may come first.
     await live?.check();
     live?.refused.throwIfAborted();
-    c.get("cut_off").throwIfAborted();
-    if (call.signal.aborted) return new Response(null, { status: CLIENT_CLOSED_REQUEST });
+    http.cut_off.throwIfAborted();
+    if (call.signal.aborted) return { kind: "hung_up" };
     throw writer === null ? error : renamed(error, writer);
   }
 }
 
 /** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
-function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
-  const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
+function callOf(
+  { caller, request_id, cut_off, hungUp }: EndpointRequest,
+  request: CompletionCall["request"],
+  live: LiveCaller | null,
+): CompletionCall {
+  const { user_id, api_key_id, key_budget_tokens } = caller;
   return {
     request,
     caller: { user_id, api_key_id, key_budget_tokens },
     agent_id: null,
     run_id: null,
     hold_id: newId(),
-    request_id: c.get("request_id"),
+    request_id,
     // A hang-up ends a stream and cancels an agent's run. An answer in one piece is completed and charged, because the
     // provider charges for it too; a retry with an Idempotency-Key gets it.
-    signal: live === null ? c.get("cut_off") : AbortSignal.any([c.req.raw.signal, live.refused]),
+    signal: live === null ? cut_off : AbortSignal.any([hungUp(), live.refused]),
   };
 }
 
 /** The charge for the request's log line. */
-function noteAnswer(c: Context<HttpEnv>, outcomeOf: () => Omit<CompletionOutcome, "complete"> | null): void {
-  c.get("facts").answered = () => {
+function noteAnswer(facts: RequestFacts, outcomeOf: () => Omit<CompletionOutcome, "complete"> | null): void {
+  facts.answered = () => {
     const outcome = outcomeOf();
     if (outcome === null) return null;
     const { model_id, provider = null, usage } = outcome;

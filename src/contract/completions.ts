@@ -1,5 +1,4 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { needs } from "./caller.ts";
 import type { ChatMessage, ChatRequest } from "./chat-completion.types.ts";
 import { errorSchema, eventContent, failures, json, jsonBody, streamErrorSchema, tokensSchema } from "./common.ts";
@@ -152,10 +151,8 @@ const chatRequestSchema = z
   .transform(withoutNulls) as unknown as z.ZodType<ChatRequest>;
 
 /** Null counts as absent, because programs that send whole objects use it for unused fields. */
-function withoutNulls(request: object): object | Promise<object> {
-  const fields = Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
-  // After a long validation, other requests have their turn.
-  return isTurnUsed() ? untilTurn().then(() => fields) : fields;
+function withoutNulls(request: object): object {
+  return Object.fromEntries(Object.entries(request).filter(([, value]) => value !== null));
 }
 
 const count = z.number().int().min(0);

@@ -4,7 +4,7 @@ import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 /** Limits of requests with conversations, which can be very large. They are checked before validation. */
 
 /** Lists up to this length are validated in full. */
-const SHORT_LIST = 32;
+export const SHORT_LIST = 32;
 
 /**
  * Cuts a long list after its first error, and looks for it in slices. All errors of 20,000 items take 0.1 s, and only
@@ -34,6 +34,8 @@ export const mapSchema = z
 /** Messages, their parts and tool calls together: far more than any model's context holds. */
 export const MAX_PIECES = 10_000;
 
+/** Objects that are counted before the next look at the clock. */
+export const COUNTED_AT_ONCE = 64;
 /** The most fields of one object of a request. No provider has half as many. */
 const MAX_FIELDS = 200;
 /** Maps whose keys the caller chooses. */
@@ -71,8 +73,10 @@ function wideObject(open: Place[]): Place | null {
   const add = (child: unknown, key: string | number, within: Place) => {
     if (child !== null && typeof child === "object") open.push({ value: child, key, within });
   };
+  let counted = 0;
   for (let place = open.pop(); place !== undefined; place = open.pop()) {
     const { value } = place;
+    counted += 1;
     if (Array.isArray(value)) {
       for (const [index, child] of value.entries()) add(child, index, place);
     } else {
@@ -80,7 +84,7 @@ function wideObject(open: Place[]): Place | null {
       if (keys.length > MAX_FIELDS) return place;
       for (const key of keys) if (!MAPS.has(key)) add(value[key as never], key, place);
     }
-    if (isTurnUsed()) return null;
+    if (counted % COUNTED_AT_ONCE === 0 && isTurnUsed()) return null;
   }
   return null;
 }

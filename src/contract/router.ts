@@ -17,6 +17,20 @@ export function createRouter(): HttpRouter {
   return Object.assign(router, { openapi: checked });
 }
 
+/**
+ * The validated body of a request to `route`, as Hono's routes see it. A short one is validated synchronously, which
+ * takes half the time. Throws the API's error.
+ */
+export async function validatedBody(
+  route: RouteConfig,
+  { value, is_short }: { value: unknown; is_short: boolean },
+): Promise<unknown> {
+  const schema = schemaOf(route, "json");
+  const result = is_short ? schema.safeParse(value) : await schema.safeParseAsync(value);
+  if (result.success) return result.data;
+  throw validationError(result.error.issues as never, value, schema);
+}
+
 /** What a part of a request has to be. */
 function schemaOf({ request }: RouteConfig, target: string): z.ZodType {
   const part = { query: request?.query, param: request?.params, header: request?.headers }[target];

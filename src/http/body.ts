@@ -2,11 +2,11 @@ import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { errors, PurserError } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
-import { type BodyShare, createBodyBudget } from "./body-budget.ts";
+import type { BodyShare } from "./body-budget.ts";
 import { decoded, type Encoding, encodingOf } from "./content-encoding.ts";
 import { createJsonParser } from "./json-parser.ts";
 import type { JsonLimits } from "./json-scan.ts";
-import { createJsonScan } from "./json-scan.ts";
+import { createJsonScan, scanOnce } from "./json-scan.ts";
 import { JsonError, parsedJson, utf8Text } from "./json-text.ts";
 
 /** The limits of a request's body, by path. */
@@ -49,9 +49,9 @@ function ownLimit(path: string): number {
 }
 
 const JSON_MEDIA = "application/json";
-const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
+export const JSON_TYPE = /^application\/([a-z0-9.-]+\+)?json\s*(;|$)/i;
 /** Declared bodies up to this size are read in one piece. */
-const ONE_PIECE_BYTES = 65_536;
+export const ONE_PIECE_BYTES = 65_536;
 const BLOCK_BYTES = 262_144;
 /** Beyond its limit a body is read this far, so that its sender gets the 413 instead of a closed connection. */
 const MAX_DROPPED_BYTES = 1_048_576;
@@ -140,15 +140,30 @@ async function readBytes(c: Context, reading: Reading): Promise<Buffer<ArrayBuff
 }
 
 /**
+ * The value of a model call's body that was read in one piece, and whether its validation needs no pause. Throws as
+ * `jsonBodies`.
+ */
+export function parsedModelBody(bytes: Uint8Array): { value: unknown; is_short: boolean } {
+  const { fault, is_short } = scanOnce(bytes, MODEL);
+  if (fault !== null) throw errors.bodyTooComplex(fault);
+  try {
+    const text = utf8Text(bytes);
+    return { value: text.trim() === "" ? {} : parsedJson(text), is_short };
+  } catch (error) {
+    throw error instanceof JsonError ? errors.invalidJson(error.message) : error;
+  }
+}
+
+/**
  * Reads and parses a JSON body before any handler, within its path's limits and the node's memory. Throws 413 for its
  * size, 415 for another content type, 400 for invalid or too complex JSON, 503 when the budget is used up. A missing
  * body counts as `{}`.
  */
 export function jsonBodies(
   ordinaryBytes: () => number,
+  shareOf: (caller: string) => BodyShare,
   callerOf: (c: Context<HttpEnv>) => string,
 ): MiddlewareHandler<HttpEnv> {
-  const shareOf = createBodyBudget();
   const parseInThread = createJsonParser();
 
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {

@@ -1,7 +1,7 @@
 import type { Context } from "hono";
 import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import type { HttpEnv } from "../contract/caller.ts";
+import type { HttpEnv, RequestFacts } from "../contract/caller.ts";
 import { anthropicError } from "../contract/messages-error.ts";
 import { errors, PurserError } from "../errors.ts";
 import { describeError, describeUnexpected, type Log } from "../platform/log.ts";
@@ -21,9 +21,8 @@ export function errorBody(error: PurserError, request_id: string) {
 }
 
 /** Anthropic's clients read errors in the shape of its API. */
-function isForAnthropic({ req }: Context<HttpEnv>): boolean {
-  if (req.path.startsWith(MESSAGES)) return true;
-  return req.path.startsWith(MODELS) && req.header("anthropic-version") !== undefined;
+function isForAnthropic(path: string, version: string | undefined): boolean {
+  return path.startsWith(MESSAGES) || (path.startsWith(MODELS) && version !== undefined);
 }
 
 /** Converts a thrown value to an expected failure. Others become `internal` and keep their cause for the log. */
@@ -38,19 +37,41 @@ function causeOf(cause: Error, code: string) {
   return code === "internal" ? describeUnexpected(cause) : { cause: describeError(cause) };
 }
 
-/** Answers with the error's status and body. Logs internal errors, never the caller's data. */
-export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
+/** A request that failed. */
+interface Failed {
+  path: string;
+  request_id: string;
+  facts: RequestFacts;
+  headerOf(name: string): string | undefined;
+}
+
+/**
+ * The answer to a failed request. Notes the error for the request's log line. Logs internal errors, never the caller's
+ * data.
+ */
+export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf }: Failed, log: Log) {
   const error = expected(thrown);
-  const request_id = c.get("request_id");
   const { status, retry_after_s, has_acted, metadata } = error.shape;
-  Object.assign(c.get("facts"), { code: error.code, provider_error: metadata?.provider });
+  Object.assign(facts, { code: error.code, provider_error: metadata?.provider });
   // One line for the whole outage says that the database is away (platform/outage.ts).
   if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
     const cause = error.cause instanceof Error ? causeOf(error.cause, error.code) : {};
-    log.error({ request_id, trace_id: traceIdOf(c), code: error.code, ...cause }, error.message);
+    const trace_id = traceIdOf(headerOf("traceparent"));
+    log.error({ request_id, trace_id, code: error.code, ...cause }, error.message);
   }
-  if (retry_after_s !== undefined) c.header("Retry-After", String(Math.max(1, Math.ceil(retry_after_s))));
-  if (has_acted) c.header(SHOULD_RETRY, "false");
-  const body = isForAnthropic(c) ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
+  const headers: Record<string, string> = {};
+  if (retry_after_s !== undefined) headers["Retry-After"] = String(Math.max(1, Math.ceil(retry_after_s)));
+  if (has_acted) headers[SHOULD_RETRY] = "false";
+  const is_for_anthropic = isForAnthropic(path, headerOf("anthropic-version"));
+  const body = is_for_anthropic ? anthropicError(error.shape, request_id) : errorBody(error, request_id);
+  return { status, headers, body };
+}
+
+/** Answers with the error's status and body. */
+export function errorResponse(c: Context<HttpEnv>, thrown: unknown, log: Log): Response {
+  const { request_id, facts } = c.var;
+  const headerOf = (name: string) => c.req.header(name);
+  const { status, headers, body } = errorAnswer(thrown, { path: c.req.path, request_id, facts, headerOf }, log);
+  for (const [name, value] of Object.entries(headers)) c.header(name, value);
   return c.json(body, status as ContentfulStatusCode);
 }

@@ -1,3 +1,5 @@
+import { COUNTED_AT_ONCE, SHORT_LIST } from "../contract/request-limits.ts";
+
 /** The limits of a JSON text, checked before it is parsed. */
 export interface JsonLimits {
   /** Nesting of lists and objects. */
@@ -16,9 +18,17 @@ interface Scan {
   deepest: number;
   keys: number;
   commas: number;
+  opened: number;
   is_in_string: boolean;
   is_escaped: boolean;
 }
+
+const NOTHING: Scan = {
+  ...{ depth: 0, deepest: 0, keys: 0, commas: 0, opened: 0 },
+  ...{ is_in_string: false, is_escaped: false },
+};
+/** Limits of a request that is validated without a pause: its lists, and its lists and objects together. */
+const SHORT = { values: SHORT_LIST, opened: COUNTED_AT_ONCE };
 
 /**
  * Counts the structure of a JSON text chunk by chunk as it arrives, in one pass without parsing. So a body over a
@@ -26,19 +36,28 @@ interface Scan {
  * null.
  */
 export function createJsonScan(limits: JsonLimits): (chunk: Uint8Array) => string | null {
-  let scan: Scan = { depth: 0, deepest: 0, keys: 0, commas: 0, is_in_string: false, is_escaped: false };
+  let scan = NOTHING;
   return (chunk) => {
     scan = scanned(chunk, scan);
-    if (scan.deepest > limits.depth) return `more than ${limits.depth} levels of lists and objects`;
-    if (scan.keys > limits.keys) return `more than ${limits.keys} keys`;
-    if (scan.commas > limits.values) return `more than ${limits.values} values`;
-    return null;
+    return faultOf(scan, limits);
   };
+}
+
+/** Scans a whole text. `is_short`: its validation needs no pause (contract/request-limits.ts). */
+export function scanOnce(text: Uint8Array, limits: JsonLimits): { fault: string | null; is_short: boolean } {
+  const scan = scanned(text, NOTHING);
+  return { fault: faultOf(scan, limits), is_short: scan.commas < SHORT.values && scan.opened < SHORT.opened };
+}
+
+function faultOf({ deepest, keys, commas }: Scan, limits: JsonLimits): string | null {
+  if (deepest > limits.depth) return `more than ${limits.depth} levels of lists and objects`;
+  if (keys > limits.keys) return `more than ${limits.keys} keys`;
+  return commas > limits.values ? `more than ${limits.values} values` : null;
 }
 
 /** Runs for each byte. Local variables and no calls keep it at a few nanoseconds. */
 function scanned(chunk: Uint8Array, before: Scan): Scan {
-  let { depth, deepest, keys, commas, is_in_string, is_escaped } = before;
+  let { depth, deepest, keys, commas, opened, is_in_string, is_escaped } = before;
   for (let at = 0; at < chunk.length; at += 1) {
     const byte = chunk[at];
     if (is_in_string) {
@@ -50,8 +69,9 @@ function scanned(chunk: Uint8Array, before: Scan): Scan {
     else if (byte === COMMA) commas += 1;
     else if (byte === OPEN_LIST || byte === OPEN_OBJECT) {
       depth += 1;
+      opened += 1;
       if (depth > deepest) deepest = depth;
     } else if (byte === CLOSE_LIST || byte === CLOSE_OBJECT) depth -= 1;
   }
-  return { depth, deepest, keys, commas, is_in_string, is_escaped };
+  return { depth, deepest, keys, commas, opened, is_in_string, is_escaped };
 }

@@ -2,9 +2,9 @@ import { createServer, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
-import type { HttpRouter } from "../contract/router.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { refusal, refuse } from "./client-error.ts";
+import type { HttpApp } from "./server.ts";
 
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
 export interface Listening {
@@ -44,12 +44,13 @@ async function bind(server: NetServer, { host, port }: { host: string; port: num
 
 /** Listens on `address`. Rejects when that fails. */
 export async function listen(
-  app: HttpRouter,
+  app: HttpApp,
   address: { host: string; port: number },
   limits = LIMITS,
 ): Promise<Listening> {
   // It replaces the global Response by a light one that is written without a web stream.
-  const answer = inTurn(getRequestListener(app.fetch, { errorHandler: refusal }));
+  const byHono = getRequestListener(app.fetch, { errorHandler: refusal });
+  const answer = inTurn(app.hotPath, byHono);
   const options = {
     keepAliveTimeout: KEEP_ALIVE_MS,
     headersTimeout: limits.headers_ms,
@@ -72,10 +73,11 @@ export async function listen(
  * Begins requests in the time of a turn. 1,000 requests that arrive together hold the event loop for a second, so those
  * beyond this turn wait for a later one. The limit of connections bounds their number.
  */
-function inTurn(begin: RequestListener): RequestListener {
+function inTurn(hotPath: HttpApp["hotPath"], byHono: RequestListener): RequestListener {
   return async (incoming, outgoing) => {
     await untilTurn();
-    if (!outgoing.destroyed) begin(incoming, outgoing);
+    if (hotPath !== undefined && (await hotPath(incoming, outgoing))) return;
+    if (!outgoing.destroyed) byHono(incoming, outgoing);
   };
 }
 

@@ -1,17 +1,10 @@
 import type { Context, MiddlewareHandler } from "hono";
-import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
+import type { HttpEnv, LiveCaller, RequestFacts } from "../contract/caller.ts";
 import { PurserError } from "../errors.ts";
+import type { Credential } from "./credential.ts";
 
 /** contract 3: a revoked key is refused within a second on every node; this leaves time for the notification. */
 const CHECK_MS = 250;
-
-/** The credential of a request. */
-interface Credential {
-  /** Equal for all requests with this credential. */
-  name: string;
-  /** Throws 401 or 403 when the credential is no longer valid. */
-  authenticate(): Promise<unknown>;
-}
 
 interface Watched {
   credential: Credential;
@@ -24,7 +17,7 @@ interface Watched {
  * Authenticates the callers of running streams again and again. It reads a cache that notifications invalidate, so a
  * check costs no query.
  */
-function createLiveCallers(cut_off: AbortSignal) {
+export function createLiveCallers(cut_off: AbortSignal) {
   const watched = new Map<string, Watched>();
   let timer: NodeJS.Timeout | undefined;
 
@@ -70,29 +63,36 @@ function createLiveCallers(cut_off: AbortSignal) {
   };
 }
 
+export type LiveCallers = ReturnType<typeof createLiveCallers>;
+
+/** Watches the caller of one request. Its log line waits for the end of the watch. */
+export function watchCaller(callers: LiveCallers, credential: Credential, facts: RequestFacts): LiveCaller {
+  const live = callers.watch(credential);
+  const ended = Promise.withResolvers<void>();
+  facts.ended = ended.promise;
+  const leave = () => {
+    live.leave();
+    ended.resolve();
+  };
+  return { ...live, leave };
+}
+
 /**
  * Lets routes watch their caller through `live_caller`. Answers that are not event streams are watched no longer.
  * `cut_off` ends all of them.
  */
 export function watchCallers(
+  callers: LiveCallers,
   credentialOf: (c: Context<HttpEnv>) => Credential,
   cut_off: AbortSignal,
 ): MiddlewareHandler<HttpEnv> {
-  const callers = createLiveCallers(cut_off);
   return async (c, next) => {
     c.set("cut_off", cut_off);
     const watched: LiveCaller[] = [];
     c.set("live_caller", () => {
-      const live = callers.watch(credentialOf(c));
-      const ended = Promise.withResolvers<void>();
-      const leave = () => {
-        live.leave();
-        ended.resolve();
-      };
-      const watching = { ...live, leave };
-      watched.push(watching);
-      c.get("facts").ended = ended.promise;
-      return watching;
+      const live = watchCaller(callers, credentialOf(c), c.get("facts"));
+      watched.push(live);
+      return live;
     });
     await next();
     if (watched.length === 0 || isEventStream(c.res)) return;

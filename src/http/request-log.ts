@@ -1,7 +1,8 @@
 import type { Context } from "hono";
 import { routePath } from "hono/route";
-import type { HttpEnv } from "../contract/caller.ts";
+import type { Caller, HttpEnv, RequestFacts } from "../contract/caller.ts";
 import { monotonicMs } from "../platform/clock.ts";
+import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 
@@ -10,14 +11,33 @@ const PROBES = new Set(["/livez", "/readyz", "/metrics"]);
 /** W3C Trace Context: the trace id of a `traceparent` header. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
+const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
+
+/** The caller's own request id, or a new one. */
+export function requestIdOf(sent: string | undefined): string {
+  return sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
+}
+
 /** `/api/v1/agents/:id{.+}` as the reference shows it: `/api/v1/agents/{id}`. */
-function routeOf(c: Context<HttpEnv>): string {
+export function routeOf(c: Context<HttpEnv>): string {
   return routePath(c).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
-/** The trace that the caller's request belongs to. */
-export function traceIdOf(c: Context<HttpEnv>): string | undefined {
-  return TRACEPARENT.exec(c.req.header("traceparent") ?? "")?.[1];
+/** The trace that the caller's request belongs to, from its `traceparent` header. */
+export function traceIdOf(traceparent: string | undefined): string | undefined {
+  return traceparent === undefined ? undefined : TRACEPARENT.exec(traceparent)?.[1];
+}
+
+/** An answered request. */
+export interface LoggedRequest {
+  request_id: string;
+  traceparent: string | undefined;
+  caller: Caller | undefined;
+  method: string;
+  route: string;
+  status: number;
+  facts: RequestFacts;
+  started_ms: number;
 }
 
 /**
@@ -25,16 +45,15 @@ export function traceIdOf(c: Context<HttpEnv>): string | undefined {
  * figures, and no text of the caller.
  */
 export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics }) {
-  const write = (c: Context<HttpEnv>, { route, started_ms }: { route: string; started_ms: number }) => {
-    const { caller, request_id, facts } = c.var;
+  const write = ({ request_id, traceparent, caller, facts, method, route, status, started_ms }: LoggedRequest) => {
     const answered = facts.answered?.() ?? null;
     const line = {
       request_id,
-      trace_id: traceIdOf(c),
+      trace_id: traceIdOf(traceparent),
       user_id: caller?.user_id,
-      method: c.req.method,
+      method,
       route,
-      status: c.res.status,
+      status,
       ms: Math.round(monotonicMs() - started_ms),
       model: answered?.model,
       provider: answered?.provider,
@@ -47,13 +66,11 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     if (PROBES.has(route)) log.debug(line, "request");
     else log.info(line, "request");
   };
-  return (c: Context<HttpEnv>, started_ms: number): void => {
-    const route = routeOf(c);
-    const { method } = c.req;
-    metrics.request({ method, route, status: c.res.status }, monotonicMs() - started_ms);
-    const { ended, code } = c.get("facts");
-    if (code !== undefined) metrics.httpError(code);
-    if (ended === undefined) write(c, { route, started_ms });
-    else void ended.then(() => write(c, { route, started_ms }));
+  return (request: LoggedRequest): void => {
+    const { method, route, status, facts } = request;
+    metrics.request({ method, route, status }, monotonicMs() - request.started_ms);
+    if (facts.code !== undefined) metrics.httpError(facts.code);
+    if (facts.ended === undefined) write(request);
+    else void facts.ended.then(() => write(request));
   };
 }

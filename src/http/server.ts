@@ -1,29 +1,30 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
+import { endpointRoutes, type ModelEndpoint } from "../contract/model-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { DatabaseState } from "../platform/db.ts";
-import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import type { PublicAddress } from "../platform/public-address.ts";
 import { createTokenBuckets } from "../platform/token-bucket.ts";
 import { jsonBodies, LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
+import { createBodyBudget } from "./body-budget.ts";
 import { createClientAddress, rejectForwardedWrites } from "./client-address.ts";
 import { compressJson } from "./compress.ts";
+import { type Authentication, credentialOf, keyHeader } from "./credential.ts";
 import { errorResponse } from "./error-response.ts";
+import { createHotPath, type HotPath } from "./hot-path.ts";
 import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
-import { watchCallers } from "./live-callers.ts";
+import { createLiveCallers, watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
-import { rateLimit } from "./rate-limit.ts";
-import { createRequestLog } from "./request-log.ts";
+import { createRateLimit, type Limited, rateLimit } from "./rate-limit.ts";
+import { createRequestLog, requestIdOf, routeOf } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
-const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 const PUBLIC_POSTS = new Set([STRIPE_WEBHOOK, LEAKED_KEYS]);
 /** Requests per minute of one address, by path. An office shares one, and each console page reads its session. */
 const SIGN_IN_PER_MINUTE = 300;
@@ -45,13 +46,7 @@ const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
 
-export interface HttpOptions {
-  /** Returns the caller of an Authorization header. Throws 401. */
-  authenticate(authorization: string | undefined): Promise<Caller>;
-  /** Returns the caller of the console's session cookie. Throws 401. */
-  authenticateSession(token: string): Promise<Caller>;
-  /** The console's address. Its cookie is valid only there. */
-  address: PublicAddress;
+export interface HttpOptions extends Authentication {
   /** CIDRs whose X-Forwarded-For is trusted. */
   trusted_proxies: readonly string[];
   /** Origins whose pages may call the API with a key. */
@@ -70,45 +65,65 @@ export interface HttpOptions {
   metrics: Metrics;
 }
 
+/** An application, and its way past Hono for ordinary model calls. */
+export type HttpApp = HttpRouter & { hotPath?: HotPath };
+
 /**
  * The HTTP application: request ids, error bodies, authentication, limits, idempotency, then the modules' routers. It
- * authenticates the caller before it reads a body.
+ * authenticates the caller before it reads a body. Ordinary requests to `endpoints` take the hot path.
  */
-export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRouter {
+export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoints: ModelEndpoint[]): HttpApp {
+  const { databaseState, cut_off, log } = options;
+  const callers = createLiveCallers(cut_off);
+  const shareOf = createBodyBudget();
+  const limitKeys = createRateLimit(() => options.limits().requests_per_minute);
   const app = createBareHttp(options, (c) => wrongAddress(c));
   const wrongAddress = createWrongAddress(app);
   app.use(compressJson());
   if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
   const clientAddress = createClientAddress(options.trusted_proxies);
   for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
-  app.use("/api/v1/*", rejectWritesWhenFull(options.databaseState));
+  app.use("/api/v1/*", rejectWritesWhenFull(databaseState));
   app.use("/api/v1/*", guard(options, clientAddress));
   app.use(
     "/api/v1/*",
-    watchCallers((c) => credentialOf(c, options), options.cut_off),
+    watchCallers(callers, (c) => credentialOf(c, options), cut_off),
   );
   app.use(
     `${SIGN_IN}*`,
-    rateLimit(() => SIGN_IN_PER_MINUTE, clientAddress),
+    rateLimit(
+      createRateLimit(() => SIGN_IN_PER_MINUTE),
+      clientAddress,
+    ),
   );
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
-  app.use("/api/v1/*", usersOnly(userRateLimit(options.limits)));
+  app.use("/api/v1/*", usersOnly(userRateLimit(options.limits, limitKeys)));
   app.post(
     LEAKED_KEYS,
-    rateLimit(() => LEAKED_KEYS_PER_MINUTE, clientAddress),
+    rateLimit(
+      createRateLimit(() => LEAKED_KEYS_PER_MINUTE),
+      clientAddress,
+    ),
   );
   app.post(
     STRIPE_WEBHOOK,
-    rateLimit(() => STRIPE_PER_MINUTE, clientAddress),
+    rateLimit(
+      createRateLimit(() => STRIPE_PER_MINUTE),
+      clientAddress,
+    ),
   );
   const callerOf = (c: Context<HttpEnv>) => (isPublic(c.req) ? clientAddress(c) : c.get("caller").user_id);
   app.use(
     "/api/v1/*",
-    jsonBodies(() => options.limits().body_bytes, callerOf),
+    jsonBodies(() => options.limits().body_bytes, shareOf, callerOf),
   );
-  app.use("/api/v1/*", idempotency(options.idempotency, options.log));
-  for (const router of routers) app.route("/", router);
-  return app;
+  app.use("/api/v1/*", idempotency(options.idempotency, log));
+  for (const router of [...routers, ...endpoints.map(endpointRoutes)]) app.route("/", router);
+  const isWritable = () => databaseState() !== "disk_full";
+  const logRequest = createRequestLog(options);
+  const { authenticate } = options;
+  const shared = { authenticate, isWritable, limitKeys, shareOf, callers, cut_off, logRequest, log };
+  return Object.assign(app, { hotPath: createHotPath(shared, endpoints) });
 }
 
 /** The HTTP application of a node that serves no API. */
@@ -184,22 +199,6 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
   };
 }
 
-/** `x-api-key` is an Authorization header by another name, for Anthropic's clients. A Bearer key goes before it. */
-function keyHeader(c: Context<HttpEnv>): string | undefined {
-  const authorization = c.req.header("Authorization");
-  const key = c.req.header("x-api-key");
-  return key === undefined || key === "" || /^bearer /i.test(authorization ?? "") ? authorization : `Bearer ${key}`;
-}
-
-/** Prefers a key to a cookie, because a program that sends both means the key. */
-function credentialOf(c: Context<HttpEnv>, options: HttpOptions) {
-  const authorization = keyHeader(c);
-  const token = authorization === undefined ? sessionToken(c, options.address) : null;
-  return token === null
-    ? { name: `key ${authorization}`, authenticate: () => options.authenticate(authorization) }
-    : { name: `session ${token}`, authenticate: () => options.authenticateSession(token) };
-}
-
 /** The routes of sign-in. Their answers are never cached. */
 function signInContext(
   { address }: HttpOptions,
@@ -219,10 +218,16 @@ function isPublic({ method, path }: HonoRequest): boolean {
 }
 
 /** A user's API keys share one limit and the sessions another, so a busy program does not lock its owner out. */
-function userRateLimit(limits: HttpOptions["limits"]): MiddlewareHandler<HttpEnv> {
+function userRateLimit(
+  limits: HttpOptions["limits"],
+  limitKeys: (user_id: string) => Limited,
+): MiddlewareHandler<HttpEnv> {
   const userId = (c: Context<HttpEnv>) => c.get("caller").user_id;
-  const ofKeys = rateLimit(() => limits().requests_per_minute, userId);
-  const ofSessions = rateLimit(() => limits().session_requests_per_minute, userId);
+  const ofKeys = rateLimit(limitKeys, userId);
+  const ofSessions = rateLimit(
+    createRateLimit(() => limits().session_requests_per_minute),
+    userId,
+  );
   return (c, next) => (c.get("caller").api_key_id === null ? ofSessions(c, next) : ofKeys(c, next));
 }
 
@@ -233,16 +238,19 @@ function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<Ht
 function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<HttpEnv> {
   const logRequest = createRequestLog(options);
   return async (c, next) => {
-    const sent = c.req.header("X-Request-Id");
-    const request_id = sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
+    const request_id = requestIdOf(c.req.header("X-Request-Id"));
+    const facts = {};
     c.set("request_id", request_id);
-    c.set("facts", {});
+    c.set("facts", facts);
     const started_ms = monotonicMs();
     await next();
     const { headers } = c.res;
     headers.set("X-Request-Id", request_id);
     for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
-    logRequest(c, started_ms);
+    const { method } = c.req;
+    const { status } = c.res;
+    const traceparent = c.req.header("traceparent");
+    logRequest({ request_id, traceparent, caller: c.var.caller, method, route: routeOf(c), status, facts, started_ms });
     // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
   };

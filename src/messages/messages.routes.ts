@@ -1,7 +1,8 @@
 import type { Completions } from "../completions/completions.types.ts";
 import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
-import { countTokensRoute, createMessageRoute } from "../contract/messages.ts";
+import { countTokensRoute, createMessageRoute, type MessagesRequest } from "../contract/messages.ts";
+import type { ModelEndpoint } from "../contract/model-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
@@ -14,26 +15,37 @@ const MAX_BETAS = 32;
 const BETA = /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/;
 const VERSION = /^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$/;
 
-/** POST /api/v1/messages and /count_tokens: Anthropic's Messages API over chat completions. */
-export function messageRoutes(deps: { completions: Completions; envelopes: Envelopes; log: Log }): HttpRouter {
-  const { completions, envelopes, log } = deps;
+interface MessagesDeps {
+  completions: Completions;
+  envelopes: Envelopes;
+  log: Log;
+}
+
+/** POST /api/v1/messages: Anthropic's Messages API over chat completions. */
+export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): ModelEndpoint {
+  return {
+    route: createMessageRoute,
+    async answer(http, asked: MessagesRequest) {
+      const { user_id } = http.caller;
+      const provider_headers = providerHeaders(http.headerOf);
+      const { request, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
+        envelopes.open(user_id, sealed),
+      );
+      if (dropped_tools.length > 0) {
+        const { request_id } = http;
+        log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
+      }
+      const seal = envelopes.seal.bind(null, user_id);
+      const writer = createMessageWriter({ model: asked.model, newId, paramOf, seal });
+      const of_provider = { provider_headers, ...(native === undefined ? {} : { native }) };
+      return await answerCall(http, completions, { request, writer, ...of_provider });
+    },
+  };
+}
+
+/** POST /api/v1/messages/count_tokens. */
+export function countTokensRoutes({ completions, envelopes }: Omit<MessagesDeps, "log">): HttpRouter {
   const router = createRouter();
-  router.openapi(createMessageRoute, async (c) => {
-    const { user_id } = c.get("caller");
-    const asked = c.req.valid("json");
-    const provider_headers = providerHeaders((name) => c.req.header(name));
-    const { request, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
-      envelopes.open(user_id, sealed),
-    );
-    if (dropped_tools.length > 0) {
-      const request_id = c.get("request_id");
-      log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that Anthropic executes itself were dropped");
-    }
-    const seal = envelopes.seal.bind(null, user_id);
-    const writer = createMessageWriter({ model: asked.model, newId, paramOf, seal });
-    const of_provider = { provider_headers, ...(native === undefined ? {} : { native }) };
-    return (await answerCall(c, completions, { request, writer, ...of_provider })) as never;
-  });
   router.openapi(countTokensRoute, async (c) => {
     const { user_id } = c.get("caller");
     const { request } = chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(user_id, sealed));

@@ -6,8 +6,8 @@ import { untilTurn } from "../platform/event-loop-turn.ts";
 import { jsonBytes } from "../platform/json.ts";
 import { retryAfterSeconds } from "../platform/retry.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
-import { MAX_ERROR_BYTES, parsedOrNull, readText, SILENCE_MS } from "./openai-compatible.adapter.ts";
-import { connections } from "./provider-connections.ts";
+import { MAX_ERROR_BYTES, parsedOrNull, SILENCE_MS } from "./openai-compatible.adapter.ts";
+import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { failureOfStatus, failureOfThrown } from "./provider-errors.ts";
 import { createAnswerReader, type ReadAnswer, vectorText } from "./vectors.ts";
 
@@ -95,23 +95,19 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
 
   async function ask(call: EmbeddingCall, inputs: readonly EmbeddingInput[], options: CallOptions): Promise<Vectors> {
     const left_ms = Math.max(1, options.deadline_ms - monotonicMs());
-    const answer = await connections.request({
-      ...{ origin, path: base_path + shape.path(call.model), method: "POST", headers },
+    const answer = await post({
+      ...{ origin, path: base_path + shape.path(call.model), headers },
       body: await jsonBytes(shape.body(call, inputs)),
       signal: options.signal,
       headersTimeout: left_ms,
       bodyTimeout: Math.min(left_ms, SILENCE_MS),
     });
-    if (answer.statusCode !== 200) {
+    if (answer.status !== 200) {
       const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
       const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
-      throw failureOfStatus(
-        { status: answer.statusCode, body: parsedOrNull(text), retry_after_s },
-        call.model,
-        "input",
-      );
+      throw failureOfStatus({ status: answer.status, body: parsedOrNull(text), retry_after_s }, call.model, "input");
     }
-    const read = await readAnswer(answer.body, options);
+    const read = await readAnswer(answer, options);
     const { vectors, input_tokens } = shape.read(read.value);
     const texts = await vectorTexts(vectors, read, { count: inputs.length, format: call.encoding_format });
     return { vectors: texts, input_tokens: typeof input_tokens === "number" ? input_tokens : null };
@@ -134,11 +130,20 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   };
 }
 
-async function readAnswer(body: AsyncIterable<Buffer>, { deadline_ms }: CallOptions): Promise<ReadAnswer> {
+async function readAnswer(answer: ProviderAnswer, options: CallOptions): Promise<ReadAnswer> {
+  try {
+    return await readVectors(answer, options);
+  } catch (error) {
+    answer.destroy();
+    throw error;
+  }
+}
+
+async function readVectors({ read }: ProviderAnswer, { deadline_ms }: CallOptions): Promise<ReadAnswer> {
   const decoder = new StringDecoder("utf8");
   const reader = createAnswerReader();
   let bytes = 0;
-  for await (const chunk of body) {
+  for (let chunk = await read(); chunk !== null; chunk = await read()) {
     bytes += chunk.length;
     if (bytes > MAX_ANSWER_BYTES) throw new Error("an answer without end");
     if (monotonicMs() > deadline_ms) throw errors.upstreamTimeout();

@@ -32,7 +32,7 @@ export interface EventRelay {
   push(text: string): string;
   /** Called when the provider closes the stream. Throws if the stream is incomplete. */
   end(): void;
-  /** Whether `[DONE]` has arrived. */
+  /** Whether `[DONE]` has arrived. Throws if the last event that `push` took is not a chunk. */
   finished(): boolean;
   identity(): { id: string; created: number };
   counts(request: ProviderRequest): Counts;
@@ -55,6 +55,7 @@ export function createEventRelay(model: Model): EventRelay {
   let identity = { id: "", created: 0 };
   let usage: unknown;
   let finished = false;
+  let fault: unknown = null;
   const kept: string[] = [];
   /** The number of blocks in `kept` that the last usage report covers. */
   let reported_blocks = 0;
@@ -96,6 +97,17 @@ export function createEventRelay(model: Model): EventRelay {
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
   }
 
+  /** Relays the events before a faulty one, which have arrived and are charged. */
+  function relayEvents(events: readonly string[]): string {
+    let out = "";
+    try {
+      for (const event of events) out += relayEvent(event);
+    } catch (error) {
+      fault = error;
+    }
+    return out;
+  }
+
   function relayBlock(block: string): string {
     if (theirs === null) learn(block);
     const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
@@ -104,7 +116,8 @@ export function createEventRelay(model: Model): EventRelay {
     if (finished) out = "";
     else if (sign !== -1) {
       const start = sign === 0 ? 0 : startOfEvent(block, sign);
-      out = block.slice(0, start) + eventsOf(block.slice(start)).map(relayEvent).join("");
+      out = block.slice(0, start) + relayEvents(eventsOf(block.slice(start)));
+      if (fault !== null && out === "") throw fault;
     }
     if (theirs !== null && theirs !== ours) out = out.replaceAll(theirs, () => ours);
     if (out !== "") kept.push(out);
@@ -134,7 +147,10 @@ export function createEventRelay(model: Model): EventRelay {
         throw brokenProvider(model, "a stream that was cut off");
       }
     },
-    finished: () => finished,
+    finished() {
+      if (fault !== null) throw fault;
+      return finished;
+    },
     identity: () => identity,
     counts(request) {
       const reported = countsOfUsage(usage);

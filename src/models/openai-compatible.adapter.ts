@@ -1,5 +1,4 @@
 import { StringDecoder } from "node:string_decoder";
-import type { Dispatcher } from "undici";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -15,7 +14,7 @@ import type {
   ProviderRequest,
   ProviderStream,
 } from "./models.types.ts";
-import { connections, noteSent } from "./provider-connections.ts";
+import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
 import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
@@ -25,10 +24,6 @@ export const SILENCE_MS = 60_000;
 /** No completion is larger. Reading stops at this size. */
 const MAX_ANSWER_BYTES = 33_554_432;
 export const MAX_ERROR_BYTES = 65_536;
-/** Time to read the few bytes after `[DONE]`, so that the connection can be reused. */
-const DRAIN_MS = 1_000;
-
-type Answer = Dispatcher.ResponseData;
 
 /**
  * Any provider with OpenAI's chat completions API. It sends the forwarded fields and sets model, output cap and usage;
@@ -40,24 +35,18 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
   const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 
-  async function send(request: ProviderRequest, { signal, deadline_ms, onSent }: CallOptions): Promise<Answer> {
+  async function send(request: ProviderRequest, { signal, deadline_ms, onSent }: CallOptions): Promise<ProviderAnswer> {
     const left_ms = Math.max(1, deadline_ms - monotonicMs());
-    const ask = () =>
-      connections.request({
-        origin,
-        path,
-        method: "POST",
-        headers,
-        body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request)]),
-        signal,
-        headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
-        bodyTimeout: Math.min(left_ms, SILENCE_MS),
-      });
-    const answer = await noteSent(onSent, ask);
-    if (answer.statusCode === 200) return answer;
+    const answer = await post({
+      ...{ origin, path, headers, signal, onSent },
+      body: Buffer.concat([request.body_start ?? Buffer.alloc(0), bodyEnd(request)]),
+      headersTimeout: request.stream ? Math.min(left_ms, SILENCE_MS) : left_ms,
+      bodyTimeout: Math.min(left_ms, SILENCE_MS),
+    });
+    if (answer.status === 200) return answer;
     const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
     const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
-    throw failureOfStatus({ status: answer.statusCode, body: parsedOrNull(text), retry_after_s }, request.model);
+    throw failureOfStatus({ status: answer.status, body: parsedOrNull(text), retry_after_s }, request.model);
   }
 
   return {
@@ -118,12 +107,12 @@ function completionOf(answer: unknown, request: ProviderRequest): Completion {
   return { response, counts };
 }
 
-function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadline_ms }: CallOptions): ProviderStream {
+function relayedStream(
+  answer: ProviderAnswer,
+  request: ProviderRequest,
+  { signal, deadline_ms }: CallOptions,
+): ProviderStream {
   const { model } = request;
-  const { body } = answer;
-  // A destroyed body emits the abort a second time; without a listener that would be uncaught.
-  body.on("error", () => {});
-  const reader: AsyncIterator<Buffer> = body[Symbol.asyncIterator]();
   const decoder = new StringDecoder("utf8");
   const relay = createEventRelay(model);
   let bytes = 0;
@@ -138,19 +127,19 @@ function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadl
   async function next(): Promise<IteratorResult<string>> {
     try {
       while (!relay.finished()) {
-        const read = await reader.next();
-        if (read.done) {
+        const piece = await answer.read();
+        if (piece === null) {
           relay.end();
           return { done: true, value: undefined };
         }
-        const block = relayed(read.value);
+        const block = relayed(piece);
         if (block !== "") return { done: false, value: block };
       }
     } catch (thrown) {
-      body.destroy();
+      answer.destroy();
       throw failureOfThrown(thrown, model, signal);
     }
-    drain(body, reader);
+    answer.drain();
     return { done: true, value: undefined };
   }
 
@@ -158,33 +147,8 @@ function relayedStream(answer: Answer, request: ProviderRequest, { signal, deadl
     blocks: { next },
     identity: () => relay.identity(),
     counts: () => relay.counts(request),
-    cancel: () => void body.destroy(),
+    cancel: answer.destroy,
   };
-}
-
-/** Reads the end of a finished stream, so that its connection is kept. Stops if the stream does not end. */
-function drain(body: Answer["body"], reader: AsyncIterator<Buffer>): void {
-  const timer = setTimeout(() => body.destroy(), DRAIN_MS).unref();
-  const rest = async () => {
-    while (!(await reader.next()).done) {}
-  };
-  rest()
-    .catch(() => {})
-    .finally(() => clearTimeout(timer));
-}
-
-/** The body's text. Throws if it is longer than `limit` bytes, because only a broken provider sends so much. */
-export async function readText({ body, headers }: Answer, limit: number): Promise<string> {
-  if (Number(headers["content-length"] ?? Number.NaN) <= limit) return body.text();
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of body as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    // Leaving the loop destroys the body and its connection.
-    if (bytes > limit) throw new Error("an answer without end");
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString();
 }
 
 /** The value of a JSON text; null for any other text. */

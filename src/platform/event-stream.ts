@@ -1,3 +1,4 @@
+import type { ServerResponse } from "node:http";
 import type { PurserError } from "../errors.ts";
 
 /** Server-sent events for one listener. */
@@ -8,7 +9,7 @@ export interface EventFeed {
   leave(): unknown;
 }
 
-interface Listener {
+export interface Listener {
   /** Whether the listener still has access. `check` verifies it now; `leave` stops watching it. */
   live: { readonly refused: AbortSignal; check(): Promise<void>; leave(): void };
   request_id: string;
@@ -18,7 +19,7 @@ interface Listener {
   errorText?: (error: PurserError) => string;
 }
 
-const HEADERS = {
+export const EVENT_STREAM_HEADERS = {
   "Content-Type": "text/event-stream; charset=utf-8",
   "Cache-Control": "no-cache",
   // Buffering proxies would delay the generated text.
@@ -71,7 +72,65 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
       await source.leave();
     },
   });
-  return new Response(body, { headers: HEADERS });
+  return new Response(body, { headers: EVENT_STREAM_HEADERS });
+}
+
+/** Does the same on Node's own response, whose head is written. */
+export async function writeEvents(
+  outgoing: ServerResponse,
+  source: EventFeed,
+  { live, request_id, named = false, errorText }: Listener,
+): Promise<void> {
+  let over = false;
+  const end = () => {
+    over = true;
+    live.refused.removeEventListener("abort", cut);
+    outgoing.off("close", leave);
+    live.leave();
+  };
+  const leave = () => {
+    end();
+    void Promise.resolve(source.leave()).catch(() => {}); // a failed charge is reported where it is made
+  };
+  const cut = () => {
+    const lost = live.refused.reason as PurserError;
+    outgoing.end(errorText?.(lost) ?? errorEvent(lost, { request_id, named }));
+    leave();
+  };
+  outgoing.once("close", leave);
+  if (outgoing.destroyed) leave();
+  else if (live.refused.aborted) cut();
+  else live.refused.addEventListener("abort", cut, { once: true });
+  try {
+    while (!over) {
+      const { done, value } = await source.next();
+      if (over) return;
+      if (done === true) {
+        // A suspension or an erasure also ends the followed run. The listener must learn which of the two it was.
+        await live.check();
+        if (over) return;
+        end();
+        outgoing.end();
+      } else if (!outgoing.write(value)) await drained(outgoing);
+    }
+  } catch {
+    // The listener must not take a cut stream for a whole one.
+    if (!over) leave();
+    outgoing.destroy();
+  }
+}
+
+/** Resolves when the listener has read what was written, or has left. */
+function drained(outgoing: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      outgoing.off("drain", done);
+      outgoing.off("close", done);
+      resolve();
+    };
+    outgoing.on("drain", done);
+    outgoing.on("close", done);
+  });
 }
 
 function errorEvent({ shape }: PurserError, { request_id, named }: { request_id: string; named: boolean }): string {

@@ -19,8 +19,11 @@ export function stableDigest(value: unknown): string {
  * can write; they become U+FFFD.
  */
 export function jsonbText(value: unknown): string {
-  // JSON.stringify writes both as escapes. `\\` is matched first, so that an escaped backslash is not mistaken for one.
-  return (JSON.stringify(value) ?? "null").replaceAll(/\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g, (found) =>
+  const text = JSON.stringify(value) ?? "null";
+  // JSON.stringify writes both as escapes, which are rare.
+  if (!text.includes("\\u")) return text;
+  // `\\` is matched first, so that an escaped backslash is not mistaken for one.
+  return text.replaceAll(/\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g, (found) =>
     found === "\\\\" ? found : "\\ufffd",
   );
 }

@@ -1,8 +1,8 @@
 import type { Completions } from "../completions/completions.types.ts";
 import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
+import type { EndpointAnswer, EndpointRequest, ModelEndpoint } from "../contract/model-endpoint.ts";
 import { createResponseRoute, type InputItem, type ResponseRequest } from "../contract/responses.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { realNowMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
@@ -12,22 +12,22 @@ import { createResponseWriter } from "./responses-answer.ts";
 import { chatRequestOf } from "./responses-request.ts";
 
 /** POST /api/v1/responses: OpenAI's Responses API over chat completions. */
-export function responseRoutes(deps: {
+export function responseEndpoint(deps: {
   completions: Completions;
   items: ItemsStore;
   envelopes: Envelopes;
   log: Log;
-}): HttpRouter {
+}): ModelEndpoint {
   const { completions, items, envelopes, log } = deps;
-  const router = createRouter();
-  router.openapi(createResponseRoute, async (c) => {
-    const { user_id } = c.get("caller");
-    const asked = await withReferences(c.req.valid("json"), (ids) => items.find(user_id, ids));
+
+  async function answer(http: EndpointRequest, sent: ResponseRequest): Promise<EndpointAnswer> {
+    const { request_id } = http;
+    const { user_id } = http.caller;
+    const asked = await withReferences(sent, (ids) => items.find(user_id, ids));
     const { request, callees, dropped_tools, paramOf, native } = chatRequestOf(asked, (sealed) =>
       envelopes.open(user_id, sealed),
     );
     if (dropped_tools.length > 0) {
-      const request_id = c.get("request_id");
       log.info({ request_id, tools: shownTypes(dropped_tools) }, "tools that OpenAI executes itself were dropped");
     }
     const writer = createResponseWriter({
@@ -41,13 +41,13 @@ export function responseRoutes(deps: {
         if (asked.store === false) return;
         // The answer is paid for. A later request that refers to a lost item is told so.
         await items.keep(user_id, output).catch((error: Error) => {
-          log.warn({ request_id: c.get("request_id"), error }, "output items were not kept");
+          log.warn({ request_id, error }, "output items were not kept");
         });
       },
     });
-    return (await answerCall(c, completions, { request, writer, native })) as never;
-  });
-  return router;
+    return await answerCall(http, completions, { request, writer, native });
+  }
+  return { route: createResponseRoute, answer };
 }
 
 /** Puts the kept items in place of the references to them. */

@@ -35,3 +35,14 @@ it("gives out the same text and counts however the network cuts the stream", () 
     }),
   );
 });
+
+it("the events before a faulty one in the same piece are relayed and counted, and then the stream fails", () => {
+  const model = modelOf();
+  const relay = createEventRelay(model);
+  const received = relay.push(`${delta("kept")}${event({ error: { message: "secret detail" } })}`);
+  expect(contentOf(received)).toBe("kept");
+  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
+  const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
+  expect(counts).toMatchObject({ output_tokens: 1, estimated: true });
+  expect(() => relay.finished()).toThrow("did not give a usable answer");
+});

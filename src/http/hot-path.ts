@@ -1,0 +1,190 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Caller, LiveCaller, RequestFacts } from "../contract/caller.ts";
+import { CLIENT_CLOSED_REQUEST, type EndpointAnswer, type ModelEndpoint } from "../contract/model-endpoint.ts";
+import { validatedBody } from "../contract/router.ts";
+import { errors } from "../errors.ts";
+import { monotonicMs } from "../platform/clock.ts";
+import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
+import { EVENT_STREAM_HEADERS, writeEvents } from "../platform/event-stream.ts";
+import { describeUnexpected, type Log } from "../platform/log.ts";
+import { JSON_TYPE, ONE_PIECE_BYTES, parsedModelBody } from "./body.ts";
+import type { BodyShare } from "./body-budget.ts";
+import { type Authentication, keyCredential, keyOf } from "./credential.ts";
+import { errorAnswer } from "./error-response.ts";
+import { type LiveCallers, watchCaller } from "./live-callers.ts";
+import type { Limited } from "./rate-limit.ts";
+import { type LoggedRequest, requestIdOf } from "./request-log.ts";
+import { SECURITY_HEADERS } from "./security-headers.ts";
+
+/**
+ * Serves ordinary model calls directly on Node's HTTP server. Hono's middlewares, Request, Response and web streams cost
+ * as much as the rest of a call.
+ *
+ * A request is ordinary if no middleware of Hono has to work on it. Hono serves every other request, and those that are
+ * not admitted. Both share the limits, the budgets, the errors, the log and the endpoints.
+ */
+
+/** Returns false if Hono must serve the request, whose body is then unread. */
+export type HotPath = (incoming: IncomingMessage, outgoing: ServerResponse) => Promise<boolean>;
+
+/** What both ways share. */
+interface Shared extends Pick<Authentication, "authenticate"> {
+  /** False while the database's disk is full. */
+  isWritable(): boolean;
+  limitKeys(user_id: string): Limited;
+  shareOf(user_id: string): BodyShare;
+  callers: LiveCallers;
+  cut_off: AbortSignal;
+  logRequest(request: LoggedRequest): void;
+  log: Log;
+}
+
+const FIXED_HEADERS = Object.entries(SECURITY_HEADERS).flat();
+const EVENT_HEADERS = Object.entries(EVENT_STREAM_HEADERS).flat();
+/** Headers that a middleware of Hono works on. */
+const SPECIAL = ["content-encoding", "expect", "idempotency-key", "origin", "transfer-encoding", "upgrade"];
+/** Any other host may be one that Hono rejects. */
+const PLAIN_HOST = /^[A-Za-z0-9.:[\]_-]+$/;
+const LENGTH = /^[1-9][0-9]{0,5}$/;
+
+/** A request with a valid key, within its rate limit. */
+interface Admitted {
+  endpoint: ModelEndpoint;
+  caller: Caller;
+  authorization: string | undefined;
+  rate_headers: Limited["headers"];
+  started_ms: number;
+}
+
+export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[]): HotPath {
+  const by_path = new Map(endpoints.map((endpoint) => [endpoint.route.path, endpoint]));
+
+  /** Null: not admitted. Hono repeats the check and answers with its error. */
+  async function admit(endpoint: ModelEndpoint, headers: IncomingMessage["headers"]): Promise<Admitted | null> {
+    const started_ms = monotonicMs();
+    const authorization = keyOf(headers.authorization, headers["x-api-key"] as string | undefined);
+    const caller = await shared.authenticate(authorization).catch(() => null);
+    if (caller === null || !hasScope(caller, endpoint)) return null;
+    const { headers: rate_headers, retry_after_s } = shared.limitKeys(caller.user_id);
+    return retry_after_s === null ? { endpoint, caller, authorization, rate_headers, started_ms } : null;
+  }
+
+  /** Reads, calls the endpoint and writes. */
+  async function serve(incoming: IncomingMessage, outgoing: ServerResponse, admitted: Admitted): Promise<void> {
+    const { endpoint, caller, authorization, rate_headers, started_ms } = admitted;
+    const { path } = endpoint.route;
+    const headerOf = (name: string) => incoming.headers[name] as string | undefined;
+    const request_id = requestIdOf(headerOf("x-request-id"));
+    const facts: RequestFacts = {};
+    const watched: LiveCaller[] = [];
+    const watch = () => {
+      const live = watchCaller(shared.callers, keyCredential(shared, authorization), facts);
+      watched.push(live);
+      return live;
+    };
+    const hungUp = () => hangUpOf(outgoing);
+    const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
+    const head = { ...rate_headers, "X-Request-Id": request_id };
+    const share = shared.shareOf(caller.user_id);
+    let status: number;
+    let is_stream = false;
+    try {
+      const answer = await endpoint.answer(http, (await bodyOf(incoming, endpoint, share)) as never);
+      is_stream = answer.kind === "events";
+      status = send(outgoing, head, answer);
+    } catch (thrown) {
+      const failed = errorAnswer(thrown, { path, request_id, facts, headerOf }, shared.log);
+      status = failed.status;
+      sendJson(outgoing, status, { ...head, ...failed.headers }, failed.body);
+    } finally {
+      share.release();
+    }
+    if (!is_stream) for (const live of watched) live.leave();
+    const traceparent = headerOf("traceparent");
+    shared.logRequest({ request_id, traceparent, caller, method: "POST", route: path, status, facts, started_ms });
+  }
+
+  return async (incoming, outgoing) => {
+    const endpoint = by_path.get(incoming.url ?? "");
+    if (endpoint === undefined || !isOrdinary(incoming) || !shared.isWritable()) return false;
+    const admitted = await admit(endpoint, incoming.headers);
+    if (admitted === null) return false;
+    await serve(incoming, outgoing, admitted).catch((error: Error) => {
+      shared.log.error(describeUnexpected(error), "an answer could not be written");
+      outgoing.destroy();
+    });
+    return true;
+  };
+}
+
+function isOrdinary({ method, headers, rawHeaders }: IncomingMessage): boolean {
+  const { authorization, host = "", "content-type": type = "", "content-length": length = "" } = headers;
+  if (method !== "POST" || (authorization === undefined && headers["x-api-key"] === undefined)) return false;
+  if (!PLAIN_HOST.test(host) || !JSON_TYPE.test(type)) return false;
+  if (!LENGTH.test(length) || Number(length) > ONE_PIECE_BYTES) return false;
+  // Node keeps only the first of some repeated headers, and Hono sees all.
+  const is_repeated = Object.keys(headers).length * 2 !== rawHeaders.length;
+  return !is_repeated && SPECIAL.every((name) => headers[name] === undefined);
+}
+
+function hasScope({ scopes }: Caller, { route }: ModelEndpoint): boolean {
+  return scopes.includes((route as { "x-required-scope"?: never })["x-required-scope"] as never);
+}
+
+/** The validated body. Throws as Hono's middleware and validators do (body.ts). */
+async function bodyOf(incoming: IncomingMessage, { route }: ModelEndpoint, share: BodyShare): Promise<unknown> {
+  share.take(Number(incoming.headers["content-length"]));
+  const bytes = await bytesOf(incoming);
+  if (isTurnUsed()) await untilTurn();
+  return validatedBody(route, parsedModelBody(bytes));
+}
+
+/** Node reads no further than the Content-Length. */
+function bytesOf(incoming: IncomingMessage): Promise<Buffer> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    incoming.on("data", (chunk: Buffer) => chunks.push(chunk));
+    incoming.on("end", () => resolve(chunks.length === 1 ? (chunks[0] as Buffer) : Buffer.concat(chunks)));
+    // The connection ended or was too slow, which is not a failure of the service.
+    const close = () => {
+      if (!incoming.readableEnded) reject(errors.requestTimeout());
+    };
+    incoming.on("close", close);
+    if (incoming.destroyed) close();
+  });
+}
+
+/** Aborted when the connection ends before the answer does. */
+function hangUpOf(outgoing: ServerResponse): AbortSignal {
+  const hang_up = new AbortController();
+  const abort = () => {
+    if (!outgoing.writableFinished) hang_up.abort();
+  };
+  outgoing.once("close", abort);
+  if (outgoing.destroyed) abort();
+  return hang_up.signal;
+}
+
+/** Writes the answer, or begins to write its events. Returns its status. */
+function send(outgoing: ServerResponse, head: Record<string, string>, answer: EndpointAnswer): number {
+  if (answer.kind === "json") {
+    sendJson(outgoing, 200, head, answer.body);
+    return 200;
+  }
+  if (answer.kind === "hung_up") {
+    outgoing.destroy();
+    return CLIENT_CLOSED_REQUEST;
+  }
+  if (!outgoing.destroyed)
+    outgoing.writeHead(200, [...Object.entries(head).flat(), ...FIXED_HEADERS, ...EVENT_HEADERS]);
+  void writeEvents(outgoing, answer.feed, answer.listener);
+  return 200;
+}
+
+function sendJson(outgoing: ServerResponse, status: number, head: Record<string, string>, body: object): void {
+  if (outgoing.destroyed) return;
+  const text = JSON.stringify(body);
+  const own = ["Content-Type", "application/json", "Content-Length", String(Buffer.byteLength(text))];
+  outgoing.writeHead(status, [...Object.entries(head).flat(), ...FIXED_HEADERS, ...own]);
+  outgoing.end(text);
+}

@@ -1,0 +1,234 @@
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { charges, type Lab, settledBalance, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { completion, json, type Reply } from "../support/upstream.ts";
+
+// http/hot-path.ts serves ordinary model calls, and Hono all others, such as those with a query string. No client can
+// tell them apart, except by the case of the headers' names.
+const WAYS: [string, string, string][] = [
+  ["the hot path", "", "X-Request-Id"],
+  ["Hono", "?hono", "x-request-id"],
+];
+const HELLO = [{ role: "user", content: "hello" }];
+const ENDPOINTS: [string, Record<string, unknown>][] = [
+  ["/api/v1/chat/completions", { messages: HELLO }],
+  ["/api/v1/responses", { input: "hello", store: false }],
+  ["/api/v1/messages", { messages: HELLO, max_tokens: 50 }],
+];
+const GRANT = 1_000_000;
+
+let lab: Lab;
+let user: Client;
+let empty: Client;
+let narrow: string;
+beforeAll(async () => {
+  lab = await startLab();
+  user = await lab.service.newUser({ trial: false, tokens: GRANT });
+  empty = await lab.service.newUser({ trial: false });
+  narrow = (await user.post("/api/v1/api-keys", { name: "n", scopes: ["chat:read"] })).body.key;
+});
+afterAll(() => lab.stop());
+beforeEach(() => lab.upstream.answer(completion()));
+
+type Headers = Record<string, string | string[]>;
+interface Sent {
+  key?: string;
+  body: string | Buffer;
+  headers?: Headers;
+}
+
+/** Sends one request, and resolves with the head of its answer. */
+async function begin(path: string, { key = user.key, body, headers = {} }: Sent): Promise<IncomingMessage> {
+  const { hostname, port } = new URL(lab.service.url);
+  const length = headers["transfer-encoding"] === undefined ? { "content-length": Buffer.byteLength(body) } : {};
+  const own = { authorization: `Bearer ${key}`, "content-type": "application/json", ...length };
+  const call = request({ hostname, port, path, method: "POST", headers: { ...own, ...headers } });
+  call.end(body);
+  const [answer] = (await once(call, "response")) as [IncomingMessage];
+  return answer;
+}
+
+/** The whole answer without what differs from one to the next. */
+async function send(path: string, sent: Sent) {
+  const answer = await begin(path, sent);
+  let text = "";
+  for await (const piece of answer) text += piece;
+  const { date: _, "x-request-id": request_id, "content-length": length, ...headers } = answer.headers;
+  for (const name of Object.keys(headers)) if (/remaining/.test(name)) headers[name] = "some";
+  if (length !== undefined) expect(Number(length)).toBe(Buffer.byteLength(text));
+  const same = text
+    .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}/g, "ID")
+    .replaceAll(/"(created|created_at|completed_at)":\d+/g, '"$1":0')
+    .replaceAll(String(request_id), "ID");
+  return { names: answer.rawHeaders, answer: { status: answer.statusCode, headers, text: same } };
+}
+
+const failing =
+  (status: number, headers = {}): Reply =>
+  (response) =>
+    void response
+      .writeHead(status, { "content-type": "application/json", ...headers })
+      .end('{"error":{"code":"busy"}}');
+const deep = (levels: number) => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
+
+/** What is sent, by what the answer's status is. */
+const CASES: [string, number, (fields: object) => Sent & { reply?: Reply }][] = [
+  ["a call", 200, (fields) => ({ body: JSON.stringify(fields) })],
+  ["a stream", 200, (fields) => ({ body: JSON.stringify({ ...fields, stream: true }) })],
+  [
+    "a key in x-api-key",
+    200,
+    (fields) => ({ body: JSON.stringify(fields), headers: { authorization: "", "x-api-key": user.key } }),
+  ],
+  [
+    "a type with a charset",
+    200,
+    (fields) => ({ body: JSON.stringify(fields), headers: { "content-type": "application/json; charset=utf-8" } }),
+  ],
+  ["an id of the caller", 200, (fields) => ({ body: JSON.stringify(fields), headers: { "x-request-id": "mine" } })],
+  ["no JSON", 400, () => ({ body: "{not json" })],
+  ["no UTF-8", 400, () => ({ body: Buffer.from([0x22, 0xff, 0x22]) })],
+  ["spaces only", 400, () => ({ body: "  \n" })],
+  ["no object", 400, () => ({ body: "[1]" })],
+  ["too many levels", 400, () => ({ body: deep(65) })],
+  [
+    "too many fields",
+    400,
+    () => ({ body: JSON.stringify(Object.fromEntries([...Array(201).keys()].map((at) => [`f${at}`, 1]))) }),
+  ],
+  [
+    "a wrong value in a long list",
+    400,
+    (fields) => ({
+      body: JSON.stringify({
+        ...fields,
+        messages: [...Array(40).fill(HELLO[0]), 7],
+        input: [...Array(40).fill(HELLO[0]), 7],
+      }),
+    }),
+  ],
+  ["no model", 400, (fields) => ({ body: JSON.stringify({ ...fields, model: undefined }) })],
+  ["an unknown model", 404, (fields) => ({ body: JSON.stringify({ ...fields, model: "lab/none" }) })],
+  ["a key that does not exist", 401, (fields) => ({ key: "nonsense", body: JSON.stringify(fields) })],
+  ["a key without the scope", 403, (fields) => ({ key: narrow, body: JSON.stringify(fields) })],
+  [
+    "two keys",
+    401,
+    (fields) => ({ body: JSON.stringify(fields), headers: { authorization: [`Bearer ${user.key}`, "Bearer b"] } }),
+  ],
+  ["an empty account", 402, (fields) => ({ key: empty.key, body: JSON.stringify(fields) })],
+  ["another type", 415, (fields) => ({ body: JSON.stringify(fields), headers: { "content-type": "text/plain" } })],
+  [
+    "a body in chunks",
+    200,
+    (fields) => ({ body: JSON.stringify(fields), headers: { "transfer-encoding": "chunked" } }),
+  ],
+  ["a provider that fails", 502, (fields) => ({ body: JSON.stringify(fields), reply: failing(500) })],
+  [
+    "a provider at its limit",
+    502,
+    (fields) => ({ body: JSON.stringify(fields), reply: failing(429, { "retry-after": "7" }) }),
+  ],
+  ["a provider without an answer", 502, (fields) => ({ body: JSON.stringify(fields), reply: json({}) })],
+  [
+    "a stream that fails at once",
+    502,
+    (fields) => ({ body: JSON.stringify({ ...fields, stream: true }), reply: failing(500) }),
+  ],
+];
+
+const nameOf = (path: string) => path.replaceAll(/\W/g, "-");
+
+describe.each(ENDPOINTS)("%s", (path, fields) => {
+  it.each(CASES)("%s is answered %i, on the hot path as by Hono", async (_name, status, caseOf) => {
+    const { reply, ...sent } = caseOf({ model: "lab/plain", ...fields });
+    if (reply !== undefined) lab.upstream.answer(reply);
+    const [hot, hono] = [await send(path, sent), await send(`${path}?hono`, sent)];
+    expect(hot.answer.status).toBe(status);
+    expect(hot.answer).toEqual(hono.answer);
+  });
+
+  describe.each(WAYS)("by %s", (_way, query, id_header) => {
+    const body = (more: object = {}) => JSON.stringify({ model: "lab/plain", ...fields, ...more });
+
+    it("a call is charged once, and logged with its route, model and cost", async () => {
+      const caller = await lab.service.newUser({ trial: false, tokens: GRANT });
+      const headers = { "x-request-id": `logged-${nameOf(path + query)}` };
+      const { names, answer } = await send(path + query, { key: caller.key, body: body(), headers });
+      expect(answer.status).toBe(200);
+      expect(names).toContain(id_header);
+      expect(await settledBalance(caller)).toBe(GRANT - 18);
+      expect(await charges(caller)).toMatchObject([
+        { amount: -18, model: "lab/plain", request_id: headers["x-request-id"] },
+      ]);
+      const lines = lab.service.noted("request").filter(({ request_id }) => request_id === headers["x-request-id"]);
+      expect(lines).toMatchObject([
+        { method: "POST", route: path, status: 200, user_id: caller.user_id, model: "lab/plain", cost_tokens: 18 },
+      ]);
+    });
+
+    it("a caller that leaves a stream ends its provider's answer", async () => {
+      const before = lab.upstream.hangUps;
+      lab.upstream.answer((response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write('data: {"id":"x","created":1,"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n');
+      });
+      const answer = await begin(path + query, { body: body({ stream: true }) });
+      await once(answer, "data");
+      answer.destroy();
+      await lab.upstream.until(() => lab.upstream.hangUps === before + 1);
+    });
+
+    it("a revoked key ends a running stream with an error event", async () => {
+      const { body: made } = await user.post("/api/v1/api-keys", { name: "short", scopes: ["chat:write"] });
+      lab.upstream.answer((response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write('data: {"id":"x","created":1,"choices":[{"index":0,"delta":{"content":"one"}}]}\n\n');
+      });
+      const answer = await begin(path + query, { key: made.key, body: body({ stream: true }) });
+      let text = "";
+      answer.on("data", (piece) => {
+        text += piece;
+      });
+      await once(answer, "data");
+      await user.request("DELETE", `/api/v1/api-keys/${made.id}`);
+      await once(answer, "end");
+      expect(text).toMatch(/revoked_api_key|authentication_error/);
+    });
+
+    it("a body that its sender breaks off reaches no provider", async () => {
+      const sent = lab.upstream.requests.length;
+      const { hostname, port } = new URL(lab.service.url);
+      const headers = {
+        authorization: `Bearer ${user.key}`,
+        "content-type": "application/json",
+        "content-length": 100,
+      };
+      const headersOf = { ...headers, "x-request-id": `cut-${nameOf(path + query)}` };
+      const call = request({ hostname, port, path: path + query, method: "POST", headers: headersOf });
+      call.on("error", () => {});
+      call.write("{");
+      await once(call, "socket");
+      await send(path + query, { body: body() });
+      call.destroy();
+      await expect
+        .poll(() => lab.service.noted("request").find(({ request_id }) => request_id === headersOf["x-request-id"]))
+        .toMatchObject({ status: 408 });
+      expect(lab.upstream.requests.length).toBe(sent + 1);
+    });
+  });
+});
+
+it("both ways share one limit of requests", async () => {
+  const limited = await startLab(undefined, { limits: { requests_per_minute: 2 } });
+  const caller = await limited.service.newUser({ trial: false, tokens: GRANT });
+  const body = { model: "lab/plain", messages: HELLO };
+  const statuses: number[] = [];
+  for (const query of ["", "?hono", "", "?hono"]) {
+    statuses.push((await caller.post(`/api/v1/chat/completions${query}`, body)).status);
+  }
+  await limited.stop();
+  expect(statuses).toEqual([200, 200, 429, 429]);
+});
