@@ -4,20 +4,42 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { monotonicMs } from "../platform/clock.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
+import { activeSpan, parentOf, type Span, type Tracer, unrecorded } from "../platform/tracing.ts";
 
 /** Their lines are of the level debug: monitors call them every few seconds. */
 const PROBES = new Set(["/livez", "/readyz", "/metrics"]);
-/** W3C Trace Context: the trace id of a `traceparent` header. */
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** `/api/v1/agents/:id{.+}` as the reference shows it: `/api/v1/agents/{id}`. */
 function routeOf(c: Context<HttpEnv>): string {
   return routePath(c).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
-/** The trace that the caller's request belongs to. */
-export function traceIdOf(c: Context<HttpEnv>): string | undefined {
-  return TRACEPARENT.exec(c.req.header("traceparent") ?? "")?.[1];
+const SPAN_NAME = "request";
+
+/** The span of a request to the API; null if it belongs to no trace. A node without a tracer logs the caller's trace id. */
+export function requestSpan(c: Context<HttpEnv>, tracer: Tracer | null): Span | null {
+  if (!c.req.path.startsWith("/api/")) return null;
+  const traceparent = c.req.header("traceparent");
+  if (tracer !== null) return tracer.begin({ name: SPAN_NAME, kind: "server", attributes: {} }, { traceparent });
+  const parent = parentOf(traceparent);
+  return parent === null ? null : unrecorded(parent.trace_id);
+}
+
+/** Paths contain names that users chose, so the span has the route only. */
+function endSpan(c: Context<HttpEnv>, { route, user_id }: { route: string; user_id: string | undefined }): void {
+  const span = activeSpan();
+  if (span === null || span.traceparent === null) return;
+  const { request_id, facts } = c.var;
+  span.rename(`${c.req.method} ${route}`);
+  span.set({
+    "http.request.method": c.req.method,
+    "http.route": route,
+    "http.response.status_code": c.res.status,
+    "user.id": user_id,
+    "purser.request_id": request_id,
+  });
+  const is_failure = c.res.status >= 500 || (c.res.status < 400 && facts.code !== undefined);
+  span.end(is_failure ? (facts.code ?? String(c.res.status)) : undefined);
 }
 
 /**
@@ -30,7 +52,6 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     const answered = facts.answered?.() ?? null;
     const line = {
       request_id,
-      trace_id: traceIdOf(c),
       user_id: caller?.user_id,
       method: c.req.method,
       route,
@@ -46,6 +67,7 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     };
     if (PROBES.has(route)) log.debug(line, "request");
     else log.info(line, "request");
+    endSpan(c, { route, user_id: line.user_id });
   };
   return (c: Context<HttpEnv>, started_ms: number): void => {
     const route = routeOf(c);

@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { Context, HonoRequest, MiddlewareHandler } from "hono";
+import type { Context, HonoRequest, MiddlewareHandler, Next } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
@@ -10,6 +10,7 @@ import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
 import { createTokenBuckets } from "../platform/token-bucket.ts";
+import { type Tracer, within } from "../platform/tracing.ts";
 import { jsonBodies, LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
 import { createClientAddress, rejectForwardedWrites } from "./client-address.ts";
 import { compressJson } from "./compress.ts";
@@ -19,7 +20,7 @@ import { idempotency } from "./idempotency.ts";
 import { watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
 import { rateLimit } from "./rate-limit.ts";
-import { createRequestLog } from "./request-log.ts";
+import { createRequestLog, requestSpan } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
@@ -68,6 +69,8 @@ export interface HttpOptions {
   local_writes: readonly string[];
   log: Log;
   metrics: Metrics;
+  /** Null or absent: no traces are recorded. */
+  tracer?: Tracer | null;
 }
 
 /**
@@ -127,13 +130,13 @@ export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, 
 
 /** Adds request ids and error bodies. `missing` is the error of an address without a route. */
 function createBareHttp(
-  { log, metrics }: Pick<HttpOptions, "log" | "metrics">,
+  { log, metrics, tracer = null }: Pick<HttpOptions, "log" | "metrics" | "tracer">,
   missing: (c: Context<HttpEnv>) => PurserError,
 ): HttpRouter {
   const app = createRouter();
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
   app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
-  app.use(identify({ log, metrics }));
+  app.use(identify({ log, metrics, tracer }));
   app.use(rejectNul);
   return app;
 }
@@ -230,9 +233,11 @@ function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<Ht
   return (c, next) => (isPublic(c.req) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
 }
 
-function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<HttpEnv> {
+function identify(options: { log: Log; metrics: Metrics; tracer: Tracer | null }): MiddlewareHandler<HttpEnv> {
   const logRequest = createRequestLog(options);
-  return async (c, next) => {
+  return (c, next) => within(requestSpan(c, options.tracer), () => answer(c, next));
+
+  async function answer(c: Context<HttpEnv>, next: Next): Promise<void> {
     const sent = c.req.header("X-Request-Id");
     const request_id = sent !== undefined && REQUEST_ID.test(sent) ? sent : newId();
     c.set("request_id", request_id);
@@ -245,7 +250,7 @@ function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<Ht
     logRequest(c, started_ms);
     // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
-  };
+  }
 }
 
 /** True if the bearer key is PURSER_ADMIN_KEY. Compares hashes, so that the time reveals nothing. */
