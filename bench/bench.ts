@@ -11,6 +11,7 @@ import { startUp } from "./start-up.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { printOutcome } from "./support/print.ts";
 import { writeReport } from "./support/report.ts";
+import { tracing } from "./tracing.ts";
 import { usageSummary } from "./usage-summary.ts";
 import { vault } from "./vault.ts";
 
@@ -26,6 +27,7 @@ const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   vault,
   outbound,
   safety,
+  tracing,
 };
 
 const { values: options, positionals } = parseArgs({

@@ -31,7 +31,7 @@ export interface App {
 /** services.ts constructs the modules, background.ts starts what runs by itself, routes.ts serves HTTP. */
 export async function createApp(config: Config, log: Log, passwords?: Passwords): Promise<App> {
   const services = await createServices(config, log, passwords);
-  const { metrics, db, settable, address, mailer, completions, accounts, signIn } = services;
+  const { metrics, tracer, db, settable, address, mailer, completions, accounts, signIn } = services;
   const background = await startBackground(services);
   const cut_off = new AbortController();
   let stopping = false;
@@ -72,6 +72,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       await mailer.close();
       await settable?.stop();
       await db.close();
+      await tracer?.close();
     },
   };
 }

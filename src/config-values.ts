@@ -165,3 +165,22 @@ export class ConfigError extends Error {
     this.name = "ConfigError";
   }
 }
+
+/** Environment variables. */
+export type Env = Record<string, string | undefined>;
+
+/** The value of a variable; undefined if it is unset or empty. Throws a ConfigError for an invalid one. */
+export function read<Value>(
+  env: Env,
+  variable: string,
+  parse: (text: string) => Value,
+  accepted: string,
+): Value | undefined {
+  const text = env[variable];
+  if (text === undefined || text === "") return undefined;
+  try {
+    return parse(text);
+  } catch (error) {
+    throw new ConfigError(variable, (error as Error).message, accepted);
+  }
+}

@@ -2,8 +2,10 @@ import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
+import { readTracing } from "./config-tracing.ts";
 import {
   ConfigError,
+  type Env,
   parseBaseUrl,
   parseCidr,
   parseCredential,
@@ -20,6 +22,7 @@ import {
   parsePort,
   parseUrlWithScheme,
   parseWhole,
+  read,
 } from "./config-values.ts";
 import { SHUTDOWN_SECONDS } from "./constants.ts";
 import { CATALOGUE, CatalogueError, extendedCatalogue, parseCatalogue } from "./models/catalogue.ts";
@@ -27,6 +30,7 @@ import type { CatalogueEntry } from "./models/models.types.ts";
 import { BUILT_IN_PROVIDERS, PROVIDER_KEYS } from "./models/providers.ts";
 import { isLoopback } from "./platform/address.ts";
 import type { Instant } from "./platform/db.ts";
+import type { TracingSettings } from "./platform/tracing.ts";
 import { KEYRING_FORMAT, parseKeyring } from "./vault/keyring.ts";
 import type { Keyring } from "./vault/keyring.types.ts";
 
@@ -86,13 +90,13 @@ export interface Config extends ReadFileSettings {
   /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
   readonly verification: "link" | "none";
   readonly log_level: (typeof LOG_LEVELS)[number];
+  /** Null: no traces are sent. */
+  readonly tracing: TracingSettings | null;
   /** The keys that are set, by the name of their variable; a provider of the file names its own in `api_key_env`. */
   readonly provider_keys: Readonly<Record<string, string>>;
   /** Settings that work but are worth a line in the log. */
   readonly warnings: readonly string[];
 }
-
-type Env = Record<string, string | undefined>;
 
 const ROLES = ["all", "api", "worker"] as const;
 const LOG_LEVELS = ["silent", "fatal", "error", "warn", "info", "debug", "trace"] as const;
@@ -167,6 +171,7 @@ export function readConfig(env: Env): Config {
     local_only: local,
     verification: mail === null && local ? "none" : "link",
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
+    tracing: readTracing(env),
     provider_keys: readProviderKeys(env, file.providers),
     warnings: warningsOf(env, { ...address, admin_key, providers: file.providers, payments: paying.payments }),
   };
@@ -256,16 +261,6 @@ function isBehindUnnamedProxy({ host, public_url, trusted_proxies }: ListeningAd
 
 function isPublic(public_url: string | null): boolean {
   return public_url !== null && !isLoopback(new URL(public_url).hostname);
-}
-
-function read<Value>(env: Env, variable: string, parse: (text: string) => Value, accepted: string): Value | undefined {
-  const text = env[variable];
-  if (text === undefined || text === "") return undefined;
-  try {
-    return parse(text);
-  } catch (error) {
-    throw new ConfigError(variable, (error as Error).message, accepted);
-  }
 }
 
 function readSeconds(env: Env, variable: string): number | undefined {

@@ -63,6 +63,7 @@ export function serveApi(
       cors_origins: config.cors_origins,
       log,
       metrics,
+      tracer: services.tracer,
     },
     [
       ...probes,

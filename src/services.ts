@@ -36,6 +36,7 @@ import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
 import { createSettableClock } from "./platform/timeline.ts";
+import type { Tracer } from "./platform/tracing.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
@@ -60,7 +61,7 @@ export type Services = Awaited<ReturnType<typeof createServices>>;
 export async function createServices(config: Config, log: Log, passwords: Passwords = createPasswords()) {
   const live: LiveSettings = { limits: config.limits, plans: config.plans, trial: config.trial };
   const base = await openBase(config, log);
-  const { db, clock, outbound, cipherFor, metrics } = base;
+  const { db, clock, outbound, cipherFor, metrics, tracer } = base;
   const notices = createNotices({
     ...{ db, clock, outbound, egress_allow: config.egress_allow, log, metrics },
     cipher: cipherFor("webhook endpoints"),
@@ -128,7 +129,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       await vault.erase(tx, user_id);
     });
   return {
-    ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
+    ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
     ...{ idempotency, response_items, envelopes },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
@@ -144,6 +145,7 @@ function exitStuck(): void {
 async function openBase(config: Config, log: Log) {
   const keyring = config.keyring ?? loadKeyringWithWarning(config.data_dir, log);
   const metrics = createMetrics();
+  const tracer = await openTracer(config, log);
   const { database_url, data_dir, db_wait_seconds: wait_seconds } = config;
   const db = await openDb({
     database_url,
@@ -165,7 +167,14 @@ async function openBase(config: Config, log: Log) {
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
   const outbound = createOutbound({ allow: config.egress_allow });
   const cipherFor = (purpose: string) => createCipher(service_key, purpose);
-  return { metrics, db, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
+  return { metrics, tracer, db, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
+}
+
+/** Loads OpenTelemetry only if traces are sent. */
+async function openTracer({ tracing, role }: Config, log: Log): Promise<Tracer | null> {
+  if (tracing === null) return null;
+  const { createTracer } = await import("./platform/tracing.adapter.ts");
+  return createTracer(tracing, { log, role });
 }
 
 type Base = Awaited<ReturnType<typeof openBase>>;
@@ -189,7 +198,7 @@ interface AgentWorkDeps {
 /** The modules that work for agents: schedules, runs, chats, and the worker that executes runs. */
 function createAgentWork(deps: AgentWorkDeps) {
   const { config, log, accounts, ledger, models, vault, notify } = deps;
-  const { db, clock, outbound, metrics } = deps.base;
+  const { db, clock, outbound, metrics, tracer } = deps.base;
   const sanitizer = createSanitizer({ threads: 2 });
   const { webhook_keys } = deps;
   const tools = createTools({ clock, outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
@@ -224,7 +233,18 @@ function createAgentWork(deps: AgentWorkDeps) {
   const worker_id = newId();
   const chat = createChat({ agents, runs, threads, worker_id });
   const runner = createRunner({
-    ...{ clock, log, metrics, ledger: deps.charges, models, completions: deps.completions, tools, runs, followers },
+    ...{
+      clock,
+      log,
+      metrics,
+      tracer,
+      ledger: deps.charges,
+      models,
+      completions: deps.completions,
+      tools,
+      runs,
+      followers,
+    },
     ...{ newMark, worker_id },
     limits: () => deps.live.limits,
     chats_only: config.role === "api",

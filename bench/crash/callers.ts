@@ -4,9 +4,9 @@ import type { BenchService, BenchUser } from "../support/service.ts";
 import { costOf } from "./upstream.ts";
 
 /** More tokens than any answer of the upstream, so that a hold's worst case exceeds its cost. */
-const MAX_TOKENS = 64;
-const TOP_UP_TOKENS = 1_000_000;
-const TOP_UP_CENTS = 160;
+export const MAX_TOKENS = 64;
+export const TOP_UP_TOKENS = 1_000_000;
+export const TOP_UP_CENTS = 160;
 const RETRY_MS = 5;
 
 /** A user with an agent to run. */
@@ -28,6 +28,17 @@ export interface Seen {
   runs: Set<string>;
   /** Answers that should never occur. */
   surprises: string[];
+}
+
+export function nothingSeen(): Seen {
+  return {
+    acknowledged: new Map(),
+    unanswered: new Set(),
+    buckets: new Set(),
+    unanswered_top_ups: 0,
+    runs: new Set(),
+    surprises: [],
+  };
 }
 
 /** Callers that run until stopped. While the service is down they wait for it. */
@@ -67,14 +78,7 @@ export function startCallers(users: readonly CrashUser[], per_user: number, rand
     }
   };
   const running = users.flatMap((user) => {
-    const mine: Seen = {
-      acknowledged: new Map(),
-      unanswered: new Set(),
-      buckets: new Set(),
-      unanswered_top_ups: 0,
-      runs: new Set(),
-      surprises: [],
-    };
+    const mine = nothingSeen();
     seen.set(user.id, mine);
     return Array.from({ length: per_user }, () => caller(user, mine));
   });
@@ -146,7 +150,7 @@ async function call(service: BenchService, user: CrashUser, sent: { request_id: 
   return usage.cost_tokens as number;
 }
 
-function streamedUsage(text: string) {
+export function streamedUsage(text: string) {
   const events = text.split("\n\n").filter((event) => event !== "");
   if (events.at(-1) !== "data: [DONE]") throw new Error(`a stream that ended without [DONE]: ${text.slice(-300)}`);
   return JSON.parse(events.at(-2)?.slice("data: ".length) ?? "null")?.usage;

@@ -77,7 +77,7 @@ export async function crashRun(place: Place, plan: CrashPlan): Promise<CrashRepo
   }
 }
 
-async function newUser(service: BenchService): Promise<CrashUser> {
+export async function newUser(service: BenchService): Promise<CrashUser> {
   const user = await service.newUser();
   const body = { name: "runner", model_id: "bench/instant", run_prompt: "Say: hello" };
   const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key: user.key, body });

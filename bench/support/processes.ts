@@ -20,6 +20,7 @@ export interface ServerProcess {
   stop(): Promise<void>;
   /** kill -9. Resolves when it has exited. */
   kill(): Promise<void>;
+  exited: Promise<void>;
 }
 
 /** Whether this machine can pin processes to a core. */
@@ -86,7 +87,8 @@ export async function startServer(
     });
     const started_in_ms = performance.now() - started_ms;
     const url = `http://127.0.0.1:${port}`;
-    return { pid: child.pid ?? 0, port, url, started_in_ms, stop: () => end("SIGTERM"), kill: () => end("SIGKILL") };
+    const [stop, kill] = [() => end("SIGTERM"), () => end("SIGKILL")];
+    return { pid: child.pid ?? 0, port, url, started_in_ms, stop, kill, exited };
   } catch (error) {
     await end("SIGKILL");
     throw error;

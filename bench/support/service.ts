@@ -49,12 +49,16 @@ let sequence = 0;
 
 /** Creates a place. `server` decides the storage. */
 export async function createPlace(server: PostgresServer | null): Promise<Place> {
-  const folder = mkdtempSync(join(tmpdir(), "purser-bench-"));
-  const drop = async () => rmSync(folder, { recursive: true, force: true });
-  if (server === null) return placeOf({ folder, database_url: null, drop });
+  if (server === null) return createFolderPlace(null);
   sequence += 1;
   await runSql(server.url("postgres"), `create database bench_${sequence}`);
-  return placeOf({ folder, database_url: server.url(`bench_${sequence}`), drop });
+  return createFolderPlace(server.url(`bench_${sequence}`));
+}
+
+/** A place with a new folder. `database_url`: an existing database; null: embedded storage. */
+export function createFolderPlace(database_url: string | null): Place {
+  const folder = mkdtempSync(join(tmpdir(), "purser-bench-"));
+  return placeOf({ folder, database_url, drop: async () => rmSync(folder, { recursive: true, force: true }) });
 }
 
 /** A place with an existing folder, and an existing database if any. */
@@ -98,12 +102,12 @@ export function unlimit(place: Place, settings: object = {}): void {
   );
 }
 
-/** Starts the service as `npm start` does, in a process of its own. */
+/** Starts the service as `npm start` does, in a process of its own. `main`: that of another version. */
 export async function startService(
   place: Place,
-  options: { core?: Core; node_args?: readonly string[] } = {},
+  options: { core?: Core; node_args?: readonly string[]; main?: string } = {},
 ): Promise<BenchService> {
-  const command = [process.execPath, ...(options.node_args ?? []), MAIN];
+  const command = [process.execPath, ...(options.node_args ?? []), options.main ?? MAIN];
   const env = { ...place.env, NODE_COMPILE_CACHE: COMPILE_CACHE };
   const server = await startServer(command, { env, ...(options.core ? { core: options.core } : {}) });
 

@@ -6,6 +6,7 @@ import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import { activeSpan } from "../platform/tracing.ts";
 import type { RunResult } from "../runs/run-work.ts";
 import type { RunListener } from "../runs/runner.service.ts";
 import type { Runs } from "../runs/runs.service.ts";
@@ -95,7 +96,8 @@ export function createChat(deps: {
     const ticket = newId();
     const started = new AbortController();
     const ended = Promise.withResolvers<RunResult | null>();
-    listeners.set(ticket, { onStart: () => started.abort(), onText: options.onText, onEnd: ended.resolve });
+    const { onText } = options;
+    listeners.set(ticket, { onStart: () => started.abort(), onText, onEnd: ended.resolve, span: activeSpan() });
     const forget = () => listeners.delete(ticket);
     const { api_key_id, key_budget_tokens } = caller;
     const { messages, tools, tool_choice } = chat;

@@ -6,7 +6,6 @@ import { anthropicError } from "../contract/messages-error.ts";
 import { errors, PurserError } from "../errors.ts";
 import { describeError, describeUnexpected, type Log } from "../platform/log.ts";
 import { isDatabaseAway } from "../platform/sql-state.ts";
-import { traceIdOf } from "./request-log.ts";
 
 const MESSAGES = "/api/v1/messages";
 /** Answers in Anthropic's shape to its clients only. */
@@ -56,8 +55,7 @@ export function errorAnswer(thrown: unknown, { path, request_id, facts, headerOf
   // One line for the whole outage says that the database is away (platform/outage.ts).
   if (error.code === "internal" || (error.cause !== undefined && !isDatabaseAway(error))) {
     const cause = error.cause instanceof Error ? causeOf(error.cause, error.code) : {};
-    const trace_id = traceIdOf(headerOf("traceparent"));
-    log.error({ request_id, trace_id, code: error.code, ...cause }, error.message);
+    log.error({ request_id, code: error.code, ...cause }, error.message);
   }
   const headers: Record<string, string> = {};
   if (retry_after_s !== undefined) headers["Retry-After"] = String(Math.max(1, Math.ceil(retry_after_s)));

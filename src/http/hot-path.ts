@@ -7,13 +7,14 @@ import { monotonicMs } from "../platform/clock.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import { EVENT_STREAM_HEADERS, writeEvents } from "../platform/event-stream.ts";
 import { describeUnexpected, type Log } from "../platform/log.ts";
+import { type Tracer, within } from "../platform/tracing.ts";
 import { JSON_TYPE, ONE_PIECE_BYTES, parsedModelBody } from "./body.ts";
 import type { BodyShare } from "./body-budget.ts";
 import { type Authentication, keyCredential, keyOf } from "./credential.ts";
 import { errorAnswer } from "./error-response.ts";
 import { type LiveCallers, watchCaller } from "./live-callers.ts";
 import type { Limited } from "./rate-limit.ts";
-import { type LoggedRequest, requestIdOf } from "./request-log.ts";
+import { type LoggedRequest, requestIdOf, requestSpan } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /**
@@ -36,6 +37,7 @@ interface Shared extends Pick<Authentication, "authenticate"> {
   callers: LiveCallers;
   cut_off: AbortSignal;
   logRequest(request: LoggedRequest): void;
+  tracer: Tracer | null;
   log: Log;
 }
 
@@ -100,8 +102,7 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       share.release();
     }
     if (!is_stream) for (const live of watched) live.leave();
-    const traceparent = headerOf("traceparent");
-    shared.logRequest({ request_id, traceparent, caller, method: "POST", route: path, status, facts, started_ms });
+    shared.logRequest({ request_id, caller, method: "POST", route: path, status, facts, started_ms });
   }
 
   return async (incoming, outgoing) => {
@@ -109,7 +110,8 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
     if (endpoint === undefined || !isOrdinary(incoming) || !shared.isWritable()) return false;
     const admitted = await admit(endpoint, incoming.headers);
     if (admitted === null) return false;
-    await serve(incoming, outgoing, admitted).catch((error: Error) => {
+    const span = requestSpan(shared.tracer, endpoint.route.path, incoming.headers.traceparent as string | undefined);
+    await within(span, () => serve(incoming, outgoing, admitted)).catch((error: Error) => {
       shared.log.error(describeUnexpected(error), "an answer could not be written");
       outgoing.destroy();
     });

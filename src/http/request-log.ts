@@ -5,11 +5,10 @@ import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
+import { activeSpan, parentOf, type Span, type Tracer, unrecorded } from "../platform/tracing.ts";
 
 /** Their lines are of the level debug: monitors call them every few seconds. */
 const PROBES = new Set(["/livez", "/readyz", "/metrics"]);
-/** W3C Trace Context: the trace id of a `traceparent` header. */
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 const REQUEST_ID = /^[A-Za-z0-9._-]{1,128}$/;
 
@@ -23,15 +22,9 @@ export function routeOf(c: Context<HttpEnv>): string {
   return routePath(c).replace(/:(\w+)(\{[^}]*\})?/g, "{$1}");
 }
 
-/** The trace that the caller's request belongs to, from its `traceparent` header. */
-export function traceIdOf(traceparent: string | undefined): string | undefined {
-  return traceparent === undefined ? undefined : TRACEPARENT.exec(traceparent)?.[1];
-}
-
 /** An answered request. */
 export interface LoggedRequest {
   request_id: string;
-  traceparent: string | undefined;
   caller: Caller | undefined;
   method: string;
   route: string;
@@ -40,16 +33,42 @@ export interface LoggedRequest {
   started_ms: number;
 }
 
+const SPAN_NAME = "request";
+
+/** The span of a request to the API; null if it belongs to no trace. A node without a tracer logs the caller's trace id. */
+export function requestSpan(tracer: Tracer | null, path: string, traceparent: string | undefined): Span | null {
+  if (!path.startsWith("/api/")) return null;
+  if (tracer !== null) return tracer.begin({ name: SPAN_NAME, kind: "server", attributes: {} }, { traceparent });
+  const parent = parentOf(traceparent);
+  return parent === null ? null : unrecorded(parent.trace_id);
+}
+
+/** Paths contain names that users chose, so the span has the route only. */
+function endSpan({ request_id, caller, method, route, status, facts }: LoggedRequest): void {
+  const span = activeSpan();
+  if (span === null || span.traceparent === null) return;
+  span.rename(`${method} ${route}`);
+  span.set({
+    "http.request.method": method,
+    "http.route": route,
+    "http.response.status_code": status,
+    "user.id": caller?.user_id,
+    "purser.request_id": request_id,
+  });
+  const is_failure = status >= 500 || (status < 400 && facts.code !== undefined);
+  span.end(is_failure ? (facts.code ?? String(status)) : undefined);
+}
+
 /**
  * Writes one line for each request (contract 1.11), for a stream at its end. The fields are ids, names on offer and
  * figures, and no text of the caller.
  */
 export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics }) {
-  const write = ({ request_id, traceparent, caller, facts, method, route, status, started_ms }: LoggedRequest) => {
+  const write = (request: LoggedRequest) => {
+    const { request_id, caller, facts, method, route, status, started_ms } = request;
     const answered = facts.answered?.() ?? null;
     const line = {
       request_id,
-      trace_id: traceIdOf(traceparent),
       user_id: caller?.user_id,
       method,
       route,
@@ -65,6 +84,7 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     };
     if (PROBES.has(route)) log.debug(line, "request");
     else log.info(line, "request");
+    endSpan(request);
   };
   return (request: LoggedRequest): void => {
     const { method, route, status, facts } = request;

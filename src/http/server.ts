@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { Context, HonoRequest, MiddlewareHandler } from "hono";
+import type { Context, HonoRequest, MiddlewareHandler, Next } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { endpointRoutes, type ModelEndpoint } from "../contract/model-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
@@ -9,6 +9,7 @@ import type { DatabaseState } from "../platform/db.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import { createTokenBuckets } from "../platform/token-bucket.ts";
+import { type Tracer, within } from "../platform/tracing.ts";
 import { jsonBodies, LEAKED_KEYS, SIGN_IN, STRIPE_WEBHOOK } from "./body.ts";
 import { createBodyBudget } from "./body-budget.ts";
 import { createClientAddress, rejectForwardedWrites } from "./client-address.ts";
@@ -21,7 +22,7 @@ import { idempotency } from "./idempotency.ts";
 import { createLiveCallers, watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
 import { createRateLimit, type Limited, rateLimit } from "./rate-limit.ts";
-import { createRequestLog, requestIdOf, routeOf } from "./request-log.ts";
+import { createRequestLog, requestIdOf, requestSpan, routeOf } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
 
@@ -63,6 +64,8 @@ export interface HttpOptions extends Authentication {
   local_writes: readonly string[];
   log: Log;
   metrics: Metrics;
+  /** Null or absent: no traces are recorded. */
+  tracer?: Tracer | null;
 }
 
 /** An application, and its way past Hono for ordinary model calls. */
@@ -122,7 +125,8 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   const isWritable = () => databaseState() !== "disk_full";
   const logRequest = createRequestLog(options);
   const { authenticate } = options;
-  const shared = { authenticate, isWritable, limitKeys, shareOf, callers, cut_off, logRequest, log };
+  const { tracer = null } = options;
+  const shared = { authenticate, isWritable, limitKeys, shareOf, callers, cut_off, logRequest, tracer, log };
   return Object.assign(app, { hotPath: createHotPath(shared, endpoints) });
 }
 
@@ -142,13 +146,13 @@ export function createProbesHttp(options: Pick<HttpOptions, "log" | "metrics">, 
 
 /** Adds request ids and error bodies. `missing` is the error of an address without a route. */
 function createBareHttp(
-  { log, metrics }: Pick<HttpOptions, "log" | "metrics">,
+  { log, metrics, tracer = null }: Pick<HttpOptions, "log" | "metrics" | "tracer">,
   missing: (c: Context<HttpEnv>) => PurserError,
 ): HttpRouter {
   const app = createRouter();
   app.onError((error, c) => errorResponse(c as Context<HttpEnv>, error, log));
   app.notFound((c) => errorResponse(c as Context<HttpEnv>, missing(c as Context<HttpEnv>), log));
-  app.use(identify({ log, metrics }));
+  app.use(identify({ log, metrics, tracer }));
   app.use(rejectNul);
   return app;
 }
@@ -235,9 +239,14 @@ function usersOnly(middleware: MiddlewareHandler<HttpEnv>): MiddlewareHandler<Ht
   return (c, next) => (isPublic(c.req) || c.req.path.startsWith(OPERATOR) ? next() : middleware(c, next));
 }
 
-function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<HttpEnv> {
+function identify(options: { log: Log; metrics: Metrics; tracer: Tracer | null }): MiddlewareHandler<HttpEnv> {
   const logRequest = createRequestLog(options);
-  return async (c, next) => {
+  return (c, next) => {
+    const span = requestSpan(options.tracer, c.req.path, c.req.header("traceparent"));
+    return within(span, () => answer(c, next));
+  };
+
+  async function answer(c: Context<HttpEnv>, next: Next): Promise<void> {
     const request_id = requestIdOf(c.req.header("X-Request-Id"));
     const facts = {};
     c.set("request_id", request_id);
@@ -249,11 +258,10 @@ function identify(options: { log: Log; metrics: Metrics }): MiddlewareHandler<Ht
     for (const [name, value] of FIXED_HEADERS) if (!headers.has(name)) headers.set(name, value);
     const { method } = c.req;
     const { status } = c.res;
-    const traceparent = c.req.header("traceparent");
-    logRequest({ request_id, traceparent, caller: c.var.caller, method, route: routeOf(c), status, facts, started_ms });
+    logRequest({ request_id, caller: c.var.caller, method, route: routeOf(c), status, facts, started_ms });
     // The answer to HEAD is sent without its body. A stream would wait for a reader without end.
     if (c.req.method === "HEAD") await c.res.body?.cancel();
-  };
+  }
 }
 
 /** True if the bearer key is PURSER_ADMIN_KEY. Compares hashes, so that the time reveals nothing. */

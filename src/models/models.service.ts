@@ -6,6 +6,7 @@ import type { Model, ModelKind, ModelsConfig, Provider } from "./models.types.ts
 import { nearestNames } from "./nearest.ts";
 import { type Offer, offerAt } from "./offer.ts";
 import { costMultiplier } from "./pricing.ts";
+import { withSpans } from "./provider-spans.ts";
 import { BUILT_IN_PROVIDERS } from "./providers.ts";
 import { createRehearsal, REHEARSAL } from "./rehearsal.ts";
 import { type Route, type RouteRequest, routeOf } from "./routing.ts";
@@ -133,10 +134,10 @@ function foundIn({ by_id, by_uuid }: Shelf, id: string): Model | null {
 }
 
 function providersOf(config: ModelsConfig): Map<string, Provider> {
-  const providers = new Map<string, Provider>([[REHEARSAL.owned_by, createRehearsal()]]);
+  const providers = new Map<string, Provider>([[REHEARSAL.owned_by, withSpans(createRehearsal())]]);
   for (const settings of [...BUILT_IN_PROVIDERS, ...config.providers]) {
     const provider = createProvider(settings, config.provider_keys);
-    if (provider !== null) providers.set(settings.name, withStructuredOutput(provider));
+    if (provider !== null) providers.set(settings.name, withSpans(withStructuredOutput(provider)));
   }
   return providers;
 }

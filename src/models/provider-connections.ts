@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { Agent, type Dispatcher } from "undici";
+import { activeSpan } from "../platform/tracing.ts";
 
 const agent = new Agent({ keepAliveTimeout: 30_000, connectTimeout: 10_000 });
 /** An answer whose reader is slower than its provider is not read further than this. */
@@ -13,8 +14,20 @@ const sending = new AsyncLocalStorage<() => void>();
 /** Keep-alive connections to all providers of this process, for clients that call `onSent` through `noteSent`. */
 export const connections = agent.compose((dispatch) => (options, handler) => {
   const onSent = sending.getStore();
-  return dispatch(options, onSent === undefined ? handler : noting(handler, onSent));
+  return dispatch(withTrace(options), onSent === undefined ? handler : noting(handler, onSent));
 });
+
+/** Adds the header `traceparent` if the call is traced. */
+function withTrace(options: Dispatcher.DispatchOptions): Dispatcher.DispatchOptions {
+  const traceparent = activeSpan()?.traceparent ?? null;
+  if (traceparent === null) return options;
+  const { headers } = options;
+  if (Array.isArray(headers)) return { ...options, headers: [...headers, "traceparent", traceparent] as string[] };
+  if (headers != null && Symbol.iterator in headers) {
+    return { ...options, headers: [...headers, ["traceparent", traceparent]] as never };
+  }
+  return { ...options, headers: { ...headers, traceparent } };
+}
 
 /** Runs `ask`, and calls `onSent` when its request is written: after the connection is open, before any answer. */
 export function noteSent<T>(onSent: (() => void) | undefined, ask: () => T): T {
@@ -81,26 +94,23 @@ export function post({ signal, onSent, ...options }: ProviderPost): Promise<Prov
     };
     if (signal.aborted) return abort();
     signal.addEventListener("abort", abort, { once: true });
-    agent.dispatch(
-      { ...options, method: "POST" },
-      {
-        onRequestStart(controller) {
-          connection = controller;
-          if (signal.aborted) controller.abort(signal.reason);
-          else onSent?.();
-        },
-        onResponseStart(_controller, status, headers) {
-          // An answer of 1xx goes before the answer itself.
-          if (status >= 200) resolve({ status, headers, ...body.reader });
-        },
-        onResponseData: (_controller, chunk) => body.add(chunk),
-        onResponseEnd() {
-          signal.removeEventListener("abort", abort);
-          body.end();
-        },
-        onResponseError: (_controller, error) => fail(error),
+    agent.dispatch(withTrace({ ...options, method: "POST" }), {
+      onRequestStart(controller) {
+        connection = controller;
+        if (signal.aborted) controller.abort(signal.reason);
+        else onSent?.();
       },
-    );
+      onResponseStart(_controller, status, headers) {
+        // An answer of 1xx goes before the answer itself.
+        if (status >= 200) resolve({ status, headers, ...body.reader });
+      },
+      onResponseData: (_controller, chunk) => body.add(chunk),
+      onResponseEnd() {
+        signal.removeEventListener("abort", abort);
+        body.end();
+      },
+      onResponseError: (_controller, error) => fail(error),
+    });
   });
 }
 

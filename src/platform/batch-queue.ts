@@ -1,4 +1,5 @@
 import { isAnswered } from "./sql-state.ts";
+import { within } from "./tracing.ts";
 
 /** A queued item, with the functions that answer it. */
 export interface Waiting<Item, Answer> {
@@ -33,7 +34,8 @@ export function createBatchQueue<Item, Answer>(
   return (item) =>
     new Promise((resolve, reject) => {
       queue.push({ item, resolve, reject });
-      if (!running) void run();
+      // A batch belongs to no trace, because it has items of several.
+      if (!running) void within(null, run);
     });
 }
 

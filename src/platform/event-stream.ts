@@ -1,5 +1,6 @@
 import type { ServerResponse } from "node:http";
 import type { PurserError } from "../errors.ts";
+import { bound } from "./tracing.ts";
 
 /** Server-sent events for one listener. */
 export interface EventFeed {
@@ -35,6 +36,7 @@ export const EVENT_STREAM_HEADERS = {
 export function eventStream(source: EventFeed, { live, request_id, named = false, errorText }: Listener): Response {
   let cut = () => {};
   let over = false;
+  const next = bound(() => source.next());
   const end = () => {
     over = true;
     live.refused.removeEventListener("abort", cut);
@@ -53,7 +55,7 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
       else live.refused.addEventListener("abort", cut, { once: true });
     },
     async pull(controller) {
-      const { done, value } = await source.next().catch((error: unknown) => {
+      const { done, value } = await next().catch((error: unknown) => {
         // The stream that fails is not cancelled, so its source is left here.
         end();
         void Promise.resolve(source.leave()).catch(() => {});

@@ -1,5 +1,6 @@
 import pino from "pino";
 import { isDatabaseAway } from "./sql-state.ts";
+import { activeSpan } from "./tracing.ts";
 
 export type Log = pino.Logger;
 
@@ -55,8 +56,13 @@ export function createLog(level: string, base: LogBase | null = null): Log {
     streamWrite: (line: string) => line.replaceAll(API_KEY, "purser_live_[redacted]"),
   };
   const serializers = { error: describeError };
+  // Pino adds the line's fields to this object, so each line needs its own.
+  const mixin = () => {
+    const span = activeSpan();
+    return span === null ? {} : { trace_id: span.trace_id };
+  };
   return pino(
-    { level, base, timestamp: pino.stdTimeFunctions.isoTime, redact, hooks, serializers },
+    { level, base, timestamp: pino.stdTimeFunctions.isoTime, redact, hooks, serializers, mixin },
     pino.destination(2),
   );
 }

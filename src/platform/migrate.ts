@@ -1,6 +1,9 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
+import type { Log } from "./log.ts";
+import { RELEASE } from "./release.ts";
 import type { SqlConnection, SqlSource } from "./sql-connection.ts";
 import { applyDefinitions } from "./sql-functions.ts";
 
@@ -11,6 +14,9 @@ const BASELINE = "1000_";
 const BEFORE_BASELINE = "from-0.1.0";
 /** Any fixed number. Nodes that start together migrate one after the other. */
 const ADVISORY_LOCK = 7_470_625;
+const LOCK_PAUSE_MS = 250;
+/** How often a node that waits for another one's migrations says so. */
+const WAIT_LINES_MS = 30_000;
 
 /** Former texts of migrations, which made the same tables. Development versions before 1.0 have applied them. */
 const FORMER: Readonly<Record<string, string>> = {
@@ -41,32 +47,43 @@ function readMigrations(folder: string): Migration[] {
  * release 0.1.0 first. Rejects a database of a newer version.
  *
  * The lock belongs to the transaction, so it also holds behind a pooler that gives each transaction another connection.
+ * A node without the lock waits until the other's transaction ends: the database ends that of a dead node.
  */
-export async function migrate(source: SqlSource, folder = FOLDER): Promise<void> {
+export async function migrate(source: SqlSource, folder = FOLDER, log?: Log): Promise<void> {
   const connection = await source.connect();
   try {
-    await inTransaction(connection, async () => {
-      await connection.query({ text: "select pg_advisory_xact_lock($1)", values: [ADVISORY_LOCK] });
-      await connection.script(
-        "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
-      );
-      const migrations = readMigrations(folder);
-      if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
-        const baseline = migrations.filter(({ name }) => name.startsWith(BASELINE));
-        await adopt(connection, join(folder, BEFORE_BASELINE), baseline);
-      }
-      const applied = await readHistory(connection);
-      checkHistory(applied, migrations);
-      // One transaction with the functions: functions of the release before may fail on the new tables.
-      await explained("the migrations failed and changed nothing", async () => {
-        for (const migration of migrations.slice(applied.length)) await applyOne(connection, migration);
-        await applyDefinitions(connection);
-      });
-    });
+    for (let waited_ms = 0; !(await migrateAlone(connection, folder)); waited_ms += LOCK_PAUSE_MS) {
+      if (waited_ms % WAIT_LINES_MS === 0) log?.info({ waited_ms }, "waiting: another node migrates the database");
+      await delay(LOCK_PAUSE_MS);
+    }
     await validateConstraints(connection);
   } finally {
     connection.release();
   }
+}
+
+/** False: another node holds the lock, and nothing was done. */
+async function migrateAlone(connection: SqlConnection, folder: string): Promise<boolean> {
+  return inTransaction(connection, async () => {
+    const lock = { text: "select pg_try_advisory_xact_lock($1) as mine", values: [ADVISORY_LOCK] };
+    const { rows } = await connection.query<{ mine: boolean }>(lock);
+    if (rows[0]?.mine !== true) return false;
+    await connection.script(
+      "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
+    );
+    const migrations = readMigrations(folder);
+    if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
+      const baseline = migrations.filter(({ name }) => name.startsWith(BASELINE));
+      await adopt(connection, join(folder, BEFORE_BASELINE), baseline);
+    }
+    const missing = missingOf(await readHistory(connection), migrations);
+    // One transaction with the functions: functions of the release before may fail on the new tables.
+    await explained("the migrations failed and changed nothing", async () => {
+      for (const migration of missing) await applyOne(connection, migration);
+      await applyDefinitions(connection);
+    });
+    return true;
+  });
 }
 
 /**
@@ -124,12 +141,27 @@ async function readHistory(connection: SqlConnection): Promise<AppliedMigration[
   return rows;
 }
 
+/**
+ * The migrations to apply, in order. One may come before applied ones: two branches of a development version can add
+ * migrations in any order.
+ */
+function missingOf(applied: readonly AppliedMigration[], known: readonly Migration[]): Migration[] {
+  const names = new Set(applied.map(({ name }) => name));
+  const by_name = new Map(known.map((migration) => [migration.name, migration]));
+  checkHistory(
+    applied,
+    applied.flatMap(({ name }) => by_name.get(name) ?? []),
+  );
+  return known.filter(({ name }) => !names.has(name));
+}
+
+/** Throws unless `applied` is the beginning of `known`. */
 function checkHistory(applied: readonly AppliedMigration[], known: readonly AppliedMigration[]): void {
   for (const [index, row] of applied.entries()) {
     const migration = known[index];
     if (migration?.name !== row.name) {
       throw new Error(
-        `the database has the migration ${row.name}, which this version does not know: run the version that made it`,
+        `the database has the migration ${row.name}, which this version (${RELEASE}) does not know: a newer version made it. Start that version or a later one, or restore the backup from before the upgrade. Nothing was changed`,
       );
     }
     if (![migration.sha256, FORMER[row.name]].includes(row.sha256)) {
@@ -145,11 +177,12 @@ async function record(connection: SqlConnection, migrations: readonly AppliedMig
   });
 }
 
-async function inTransaction(connection: SqlConnection, work: () => Promise<void>): Promise<void> {
+async function inTransaction<T>(connection: SqlConnection, work: () => Promise<T>): Promise<T> {
   await connection.query({ text: "begin" });
   try {
-    await work();
+    const value = await work();
     await connection.query({ text: "commit" });
+    return value;
   } catch (error) {
     // Fails on a broken connection, which the server rolls back. The first error says more.
     await connection.query({ text: "rollback" }).catch(() => {});

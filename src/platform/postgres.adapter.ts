@@ -67,7 +67,7 @@ export async function openPostgres(options: {
     await calls.end();
     await pool.end();
   };
-  await migrateWhenUp(source, wait_seconds).catch(async (error: unknown) => {
+  await migrateWhenUp(source, { wait_seconds, log }).catch(async (error: unknown) => {
     await end();
     throw error;
   });
@@ -99,11 +99,14 @@ export async function openPostgres(options: {
 }
 
 /** Migrates the database. Repeats that for `wait_seconds` while the server is away. */
-async function migrateWhenUp(source: SqlSource, wait_seconds: number): Promise<void> {
+async function migrateWhenUp(
+  source: SqlSource,
+  { wait_seconds, log }: { wait_seconds: number; log: Log },
+): Promise<void> {
   const deadline_ms = monotonicMs() + wait_seconds * 1_000;
   for (;;) {
     try {
-      return await migrate(source);
+      return await migrate(source, undefined, log);
     } catch (error) {
       if (!isDatabaseAway(error) || isUnusable(error) || wait_seconds === 0) throw error;
       if (monotonicMs() > deadline_ms) {

@@ -1,6 +1,7 @@
 import { Kysely, PostgresDialect, type PostgresPoolClient } from "kysely";
 import type { Sql, Statement, Tx } from "./db.ts";
 import { isUndone } from "./sql-state.ts";
+import { type SpanStart, traced } from "./tracing.ts";
 
 /** One connection, as both adapters offer it. node-postgres calls it a pool client. */
 export interface SqlConnection {
@@ -22,12 +23,27 @@ export function kyselyOver<Tables>(source: SqlSource): Kysely<Tables> {
     const connection = await source.connect();
     const query = (text: unknown, values?: readonly unknown[]) => {
       if (typeof text !== "string") throw new Error("cursors are not used here");
-      return connection.query<unknown>({ text, values: values ?? [] });
+      const statement = { text, values: values ?? [] };
+      return traced(
+        () => spanOfStatement(statement),
+        () => connection.query<unknown>(statement),
+      );
     };
     return { query, release: () => connection.release() } as unknown as PostgresPoolClient;
   };
   const pool = { connect, end: async () => {}, options: {} };
   return new Kysely<Tables>({ dialect: new PostgresDialect({ pool }) });
+}
+
+/** The verb and the table of a statement without a name. */
+const VERB_AND_TABLE = /^\s*(\w+)(?:[^;]*?\b(?:from|into|update)\s+"?(\w+))?/i;
+
+/** A statement in a trace. Its values, and so what users wrote, are not in it. */
+function spanOfStatement({ name, text }: Statement): SpanStart {
+  const [, verb = "", table] = name === undefined ? (VERB_AND_TABLE.exec(text) ?? []) : [];
+  const summary = name ?? [verb.toLowerCase(), table].filter(Boolean).join(" ");
+  const attributes = { "db.system.name": "postgresql", "db.query.summary": summary };
+  return { name: summary, kind: "client", attributes };
 }
 
 /** Maximum number of retries after the server rolled work back to end a deadlock. */
@@ -53,7 +69,12 @@ export async function repeated<T>(work: () => Promise<T>): Promise<T> {
  * Retries a transaction that lost a deadlock.
  */
 export function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
-  return repeated(() => runOnce(source, work));
+  const start = (): SpanStart => ({
+    name: "transaction",
+    kind: "client",
+    attributes: { "db.system.name": "postgresql", "db.operation.name": "transaction" },
+  });
+  return traced(start, () => repeated(() => runOnce(source, work)));
 }
 
 async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
@@ -79,7 +100,11 @@ function transactionOver(connection: SqlConnection): Tx {
   let kysely: Kysely<unknown> | undefined;
   return {
     in_transaction: true,
-    query: async <Row>(statement: Statement) => (await connection.query<Row>(statement)).rows,
+    query: <Row>(statement: Statement) =>
+      traced(
+        () => spanOfStatement(statement),
+        async () => (await connection.query<Row>(statement)).rows,
+      ),
     tables: <Tables>() => {
       kysely ??= kyselyOver<unknown>({ connect: async () => borrowed });
       return kysely as Kysely<Tables>;
@@ -90,5 +115,12 @@ function transactionOver(connection: SqlConnection): Tx {
 /** `Sql` outside a transaction. Every statement uses its own connection. */
 export function sqlOver(source: SqlSource, query: Sql["query"]): Sql {
   const kysely = kyselyOver<unknown>(source);
-  return { query, tables: <Tables>() => kysely as Kysely<Tables> };
+  return {
+    query: <Row>(statement: Statement) =>
+      traced(
+        () => spanOfStatement(statement),
+        () => query<Row>(statement),
+      ),
+    tables: <Tables>() => kysely as Kysely<Tables>,
+  };
 }

@@ -1,5 +1,6 @@
 import type { Usage } from "../contract/completions.ts";
 import type { Metrics } from "../platform/metrics.ts";
+import { activeSpan, carriedOut, type Span, type SpanStart, type Tracer, within } from "../platform/tracing.ts";
 import { createEngine } from "./engine.ts";
 import type { RunFollowers } from "./run-followers.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
@@ -14,6 +15,8 @@ export interface RunListener {
   onText: ((text: string) => void) | null;
   /** null: the run has no result here. Another worker may resume it. */
   onEnd(result: RunResult | null): void;
+  /** The span of the caller's request. */
+  span: Span | null;
 }
 
 export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
@@ -35,6 +38,8 @@ export interface RunnerDeps extends Omit<EngineDeps, "runs" | "onStepStarted"> {
   /** Whether a caller waits for an answer on this node. */
   isAwaited(): boolean;
   metrics: Pick<Metrics, "runFinished" | "runsInProgress" | "scheduledRunBegan">;
+  /** Null: no traces are recorded. */
+  tracer: Tracer | null;
 }
 
 /** Executes the runs that this node's worker claims, and streams their events. */
@@ -56,6 +61,12 @@ export function createRunner(deps: RunnerDeps) {
     metrics.runFinished(finish.status, code);
     const { run_id, user_id } = lease;
     const sum = (tokensOf: (usage: Usage) => number) => usages.reduce((total, usage) => total + tokensOf(usage), 0);
+    activeSpan()?.set({
+      "purser.run.status": finish.status,
+      "gen_ai.usage.input_tokens": sum(({ input_tokens }) => input_tokens),
+      "gen_ai.usage.output_tokens": sum(({ output_tokens }) => output_tokens),
+      ...(code === null ? {} : { "error.type": code }),
+    });
     const figures = {
       ms: Date.parse(deps.clock.now()) - Date.parse(started_at),
       tokens: sum(({ total_tokens }) => total_tokens),
@@ -68,10 +79,18 @@ export function createRunner(deps: RunnerDeps) {
     if (scheduled_for === null || lease.epoch > 1) return;
     metrics.scheduledRunBegan(Date.parse(started_at) - Date.parse(scheduled_for));
   };
-  async function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
-    const { user_id, run_id } = claimed.lease;
+  /** The trace id of a run is its id, so all its workers write one trace. A chat belongs to the trace of its request. */
+  function carryOut(claimed: ClaimedRun, control: WorkControl): Promise<void> {
     countBegin(claimed);
     const listener = listenerOf(claimed);
+    const trace_id = claimed.lease.run_id.replaceAll("-", "");
+    const start = spanOfRun(claimed);
+    const span = listener?.span?.begin(start) ?? deps.tracer?.begin(start, { trace_id }) ?? null;
+    if (span === null) return within(null, () => executed(claimed, control, listener));
+    return carriedOut(span, () => executed(claimed, control, listener));
+  }
+  async function executed(claimed: ClaimedRun, control: WorkControl, listener: RunListener | null): Promise<void> {
+    const { user_id, run_id } = claimed.lease;
     const onText = (text: string) => {
       listener?.onText?.(text);
       followers.generated(run_id, text);
@@ -108,6 +127,23 @@ export function createRunner(deps: RunnerDeps) {
       stopping.abort();
       await worker.stop();
       followers.end();
+    },
+  };
+}
+
+/** By the conventions for GenAI. The agent's name is the user's own text, so only its id is sent. */
+function spanOfRun({ lease, agent_id, trigger, attempt }: ClaimedRun): SpanStart {
+  return {
+    name: "invoke_agent",
+    kind: "internal",
+    attributes: {
+      "gen_ai.operation.name": "invoke_agent",
+      "gen_ai.provider.name": "purser",
+      "gen_ai.agent.id": agent_id,
+      "user.id": lease.user_id,
+      "purser.run.id": lease.run_id,
+      "purser.run.trigger": trigger,
+      "purser.run.attempt": attempt,
     },
   };
 }

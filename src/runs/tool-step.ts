@@ -1,5 +1,6 @@
 import type { ChatMessage } from "../contract/completions.ts";
 import type { RunError } from "../contract/runs.ts";
+import { traced } from "../platform/tracing.ts";
 import type { Taint } from "../tools/destinations.ts";
 import { countedAs, effectOf } from "../tools/registry.ts";
 import type { Effect } from "../tools/tool.ts";
@@ -24,7 +25,7 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
     const state = await runs.startStep(run.lease, { ...step, internal: { repeatable, if_cut_off } });
     if (state !== "running") return state;
     try {
-      const answer = await tools.call({
+      const asked = {
         name: step.name,
         arguments_json: call.function.arguments,
         tools_config: config.tools_config,
@@ -35,7 +36,8 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
         effect_id: effectId(run.lease.run_id, step.index),
         signal: work.signal,
         until_ms: work.until_ms,
-      });
+      };
+      const answer = await tracedCall(call, () => tools.call(asked));
       const { status, result, error = null, safety, links, pictures = [] } = answer;
       const internal = pictures.length === 0 ? { links } : { links, pictures };
       const finish = { status, result, error, safety, internal };
@@ -64,6 +66,25 @@ export function createToolSteps({ runs, tools }: Pick<EngineDeps, "runs" | "tool
   }
 
   return { toolStep, refusedStep };
+}
+
+/** The call in a trace, without its arguments and its result. */
+function tracedCall<Answer extends { error?: RunError | null }>(call: Call, work: () => Promise<Answer>) {
+  const tool = call.function.name;
+  const attributes = {
+    "gen_ai.operation.name": "execute_tool",
+    "gen_ai.tool.name": tool,
+    "gen_ai.tool.type": "function",
+    "gen_ai.tool.call.id": call.id,
+  };
+  return traced(
+    () => ({ name: `execute_tool ${tool}`, kind: "internal", attributes }),
+    async (span) => {
+      const answer = await work();
+      if (answer.error != null) span.end(answer.error.code);
+      return answer;
+    },
+  );
 }
 
 function stepOf({ steps }: Work, call: Call) {

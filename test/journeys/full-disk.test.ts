@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, inject, test } from "vitest";
@@ -9,34 +9,10 @@ import { openDb } from "../../src/platform/open-db.ts";
 import { runSql, startPostgres } from "../support/postgres-server.ts";
 import { startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
+import { mountSmall } from "../support/small-disk.ts";
 
 const { kind } = inject("storage");
 const MB = 1_000_000;
-
-/** A small file system of its own, or null where this user may not mount one. */
-function mountSmall(megabytes: number) {
-  const folder = mkdtempSync(join(tmpdir(), "purser-disk-"));
-  const remove = () => rmSync(folder, { recursive: true, force: true });
-  try {
-    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", folder], { stdio: "ignore" });
-  } catch {
-    remove();
-    return null;
-  }
-  const filler = join(folder, "filler");
-  return {
-    folder,
-    fill(left_bytes: number) {
-      const { bavail, bsize } = statfsSync(folder);
-      writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left_bytes)));
-    },
-    free: () => rmSync(filler, { force: true }),
-    remove() {
-      execFileSync("umount", ["-l", folder]);
-      remove();
-    },
-  };
-}
 
 const probe = process.getuid?.() === 0 ? mountSmall(1) : null;
 probe?.remove();

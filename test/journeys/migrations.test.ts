@@ -3,7 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import type { Statement } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
 import { migrate } from "../../src/platform/migrate.ts";
+import { openPostgres } from "../../src/platform/postgres.adapter.ts";
 import type { SqlConnection } from "../../src/platform/sql-connection.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { runSql } from "../support/postgres-server.ts";
@@ -204,7 +206,39 @@ describe("a migration after the baseline", () => {
   it("makes the database one that an older version rejects", async () => {
     database = await createTestDatabase();
     await startNext();
-    await expect(start()).rejects.toThrow(`${NEXT}, which this version does not know`);
+    const before = await stateOf(database);
+    await expect(start()).rejects.toThrow(
+      /9999_of_the_test\.sql, which this version .* newer version.*Start that version/,
+    );
+    expect(await stateOf(database)).toEqual(before);
+  });
+
+  it("is applied also if another branch's later one was applied before it", async () => {
+    database = await createTestDatabase();
+    await startNext();
+    const EARLIER = "9998_of_the_test.sql";
+    write("create table before_it (id integer)", EARLIER);
+    await startNext();
+    const { history, rows } = await stateOf(database);
+    expect(history.slice(-2)).toMatchObject([{ name: EARLIER }, { name: NEXT }]);
+    expect(rows).toMatchObject({ before_it: [], of_the_test: [] });
+  });
+
+  it("lets other nodes wait as long as the migrating node's transaction is open, and they say so", async () => {
+    database = await createTestDatabase();
+    const waits: unknown[] = [];
+    const log = Object.assign(createLog("silent"), { info: (_: object, text: string) => void waits.push(text) });
+    await withoutNode(database, async (migrating) => {
+      await migrating.script("begin; select pg_advisory_xact_lock(7470625)");
+      const url = database.database_url ?? "";
+      const opening = openPostgres({ url, log, answer_ms: 200 });
+      await expect.poll(() => waits).toEqual(["waiting: another node migrates the database"]);
+      // No statement of the waiting node is open, so no timeout of a statement ends its wait.
+      const locked = `select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      expect(await runSql(url, locked)).toEqual([]);
+      await migrating.script("commit");
+      await (await opening).close();
+    });
   });
 });
 

@@ -1,0 +1,37 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, statfsSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+/** A small file system that can be filled. */
+export interface SmallDisk {
+  folder: string;
+  fill(left_bytes: number): void;
+  free(): void;
+  remove(): void;
+}
+
+/** A small file system of its own, or null where this user may not mount one. */
+export function mountSmall(megabytes: number): SmallDisk | null {
+  const folder = mkdtempSync(join(tmpdir(), "purser-disk-"));
+  const remove = () => rmSync(folder, { recursive: true, force: true });
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", folder], { stdio: "ignore" });
+  } catch {
+    remove();
+    return null;
+  }
+  const filler = join(folder, "filler");
+  return {
+    folder,
+    fill(left_bytes) {
+      const { bavail, bsize } = statfsSync(folder);
+      writeFileSync(filler, Buffer.alloc(Math.max(0, bavail * bsize - left_bytes)));
+    },
+    free: () => rmSync(filler, { force: true }),
+    remove() {
+      execFileSync("umount", ["-l", folder]);
+      remove();
+    },
+  };
+}
