@@ -103,15 +103,20 @@ create table api_key (
   created_at timestamp(3) with time zone not null,
   expires_at timestamp(3) with time zone,
   last_used_at timestamp(3) with time zone,
-  revoked_at timestamp(3) with time zone
+  revoked_at timestamp(3) with time zone,
+  budget_interval text,
+  allowed_models jsonb,
+  limits jsonb
 );
+alter table api_key add constraint api_key_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
+alter table api_key add constraint api_key_budget_interval_check1 CHECK (((budget_interval IS NULL) OR (budget_tokens IS NOT NULL)));
 alter table api_key add constraint api_key_budget_tokens_check CHECK ((budget_tokens >= 0));
 alter table api_key add constraint api_key_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
 alter table api_key add constraint api_key_pkey PRIMARY KEY (id);
 alter table api_key add constraint api_key_key_hash_key UNIQUE (key_hash);
 alter table api_key add constraint api_key_previous_key_hash_key UNIQUE (previous_key_hash);
 CREATE INDEX api_key_by_user ON public.api_key USING btree (user_id, id);
-CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
+CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens, budget_interval, allowed_models, limits ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
 CREATE TRIGGER api_key_of_erased BEFORE INSERT ON public.api_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 create table billing_account (
@@ -670,6 +675,7 @@ create table usage_daily (
   upstream_cost_micro_usd bigint default 0 not null
 ) with (fillfactor=50);
 alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
+CREATE INDEX usage_daily_by_key ON public.usage_daily USING btree (user_id, api_key_id, day);
 
 create table usage_event (
   user_id uuid not null,
@@ -776,7 +782,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
--- function ledger_key_use(of_user uuid, of_key uuid, OUT spent bigint, OUT held bigint) returns record
+-- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
 -- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void

@@ -80,7 +80,7 @@ export function serveApi(
       safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
       signInRoutes({ signIn, address, eraseUser }),
       vaultRoutes({ vault }),
-      accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
+      accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
       billingRoutes({ accounts, ledger, billing }),
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
       paymentsRoutes({ billing }),

@@ -1,4 +1,4 @@
-import type { Accounts, User } from "../accounts/accounts.service.ts";
+import { type Accounts, type User, withSpend } from "../accounts/accounts.service.ts";
 import type { Trials } from "../accounts/trials.service.ts";
 import type { Billing } from "../billing/billing.service.ts";
 import { profileOf } from "../billing/billing.service.ts";
@@ -49,7 +49,8 @@ export function operatorRoutes(options: OperatorOptions) {
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? granted : null });
       return made;
     });
-    return c.json({ user: await userRecord(created.user), api_key: { ...created.api_key, spent_tokens: 0 } }, 201);
+    const api_key = withSpend(created.api_key, undefined, clock.now());
+    return c.json({ user: await userRecord(created.user), api_key }, 201);
   });
   router.openapi(contract.listUsers, async (c) => {
     const { limit, cursor, search = "" } = c.req.valid("query");
