@@ -26,7 +26,7 @@ const newKey = async (fields: object) => {
   expect(made.status).toBe(201);
   return { record: made.body, id: made.body.id as string, ...lab.service.as(made.body.key) };
 };
-const patch = (caller: Client, id: string, changes: object) =>
+const patch = (caller: Pick<Client, "request">, id: string, changes: object) =>
   caller.request("PATCH", `/api/v1/api-keys/${id}`, changes);
 const recordOf = async (id: string) =>
   (await user.get("/api/v1/api-keys")).body.api_keys.find((key: { id: string }) => key.id === id);
