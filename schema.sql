@@ -196,6 +196,7 @@ CREATE INDEX entry_by_agent ON public.entry USING btree (user_id, agent_id, seq)
 CREATE INDEX entry_by_run ON public.entry USING btree (user_id, run_id, seq) WHERE (run_id IS NOT NULL);
 CREATE INDEX entry_by_time ON public.entry USING btree (user_id, created_at, seq);
 CREATE INDEX entry_by_type ON public.entry USING btree (user_id, type, seq) WHERE (type <> 'usage'::text);
+CREATE INDEX entry_written ON public.entry USING brin (created_at) WITH (autosummarize='on');
 
 create table hold (
   user_id uuid not null,
@@ -292,6 +293,64 @@ alter table occurrence add constraint occurrence_check CHECK (((run_id IS NOT NU
 alter table occurrence add constraint occurrence_state_check CHECK ((state = ANY (ARRAY['run'::text, 'skipped'::text, 'missed'::text])));
 alter table occurrence add constraint occurrence_pkey PRIMARY KEY (user_id, agent_id, at);
 CREATE INDEX occurrence_recorded ON public.occurrence USING btree (recorded_at);
+
+create table operator_act (
+  seq bigint not null,
+  id uuid not null,
+  operator_id uuid,
+  operator_name text not null,
+  what text not null,
+  target_type text not null,
+  target_id text,
+  user_id uuid,
+  before json,
+  after json,
+  reason text,
+  request_id text not null,
+  created_at timestamp(3) with time zone not null,
+  hash bytea not null
+);
+alter table operator_act add constraint operator_act_pkey PRIMARY KEY (seq);
+alter table operator_act add constraint operator_act_id_key UNIQUE (id);
+CREATE INDEX operator_act_of_user ON public.operator_act USING btree (user_id, seq) WHERE (user_id IS NOT NULL);
+CREATE TRIGGER acts_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.operator_act FOR EACH STATEMENT EXECUTE FUNCTION keep_acts();
+
+create table operator_act_chain (
+  is_only boolean default true not null,
+  seq bigint not null,
+  last_hash bytea not null
+);
+alter table operator_act_chain add constraint operator_act_chain_is_only_check CHECK (is_only);
+alter table operator_act_chain add constraint operator_act_chain_pkey PRIMARY KEY (is_only);
+
+create table operator_act_email (
+  seq bigint not null,
+  user_id uuid not null,
+  salt text not null,
+  email_before text,
+  email_after text
+);
+alter table operator_act_email add constraint operator_act_email_seq_fkey FOREIGN KEY (seq) REFERENCES operator_act(seq);
+alter table operator_act_email add constraint operator_act_email_pkey PRIMARY KEY (seq);
+CREATE INDEX operator_act_email_of_user ON public.operator_act_email USING btree (user_id);
+
+create table operator_key (
+  id uuid not null,
+  name text not null,
+  role text not null,
+  key_hash bytea not null,
+  previous_key_hash bytea,
+  previous_valid_until timestamp(3) with time zone,
+  last_four text not null,
+  created_at timestamp(3) with time zone not null,
+  expires_at timestamp(3) with time zone,
+  last_used_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone
+);
+alter table operator_key add constraint operator_key_role_check CHECK ((role = ANY (ARRAY['read'::text, 'support'::text, 'admin'::text])));
+alter table operator_key add constraint operator_key_pkey PRIMARY KEY (id);
+alter table operator_key add constraint operator_key_key_hash_key UNIQUE (key_hash);
+alter table operator_key add constraint operator_key_previous_key_hash_key UNIQUE (previous_key_hash);
 
 create table password (
   user_id uuid not null,
@@ -730,6 +789,7 @@ alter table usage_event add constraint usage_event_overage_check CHECK ((overage
 alter table usage_event add constraint usage_event_upstream_cost_micro_usd_check CHECK ((upstream_cost_micro_usd >= 0));
 alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, hold_id);
 CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
+CREATE INDEX usage_event_written ON public.usage_event USING brin (created_at) WITH (autosummarize='on');
 
 create table users (
   id uuid not null,
@@ -767,10 +827,13 @@ alter table webhook_endpoint add constraint webhook_endpoint_events_check CHECK 
 alter table webhook_endpoint add constraint webhook_endpoint_pkey PRIMARY KEY (user_id, id);
 CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
+-- function act_hash(previous bytea, seq bigint, id uuid, operator_id uuid, operator_name text, what text, target_type text, target_id text, user_id uuid, before json, after json, reason text, request_id text, created_at timestamp with time zone) returns bytea
+-- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
 -- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer) returns json
 -- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean) returns SETOF run
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
 -- function finish_steps(steps jsonb) returns jsonb
+-- function keep_acts() returns trigger
 -- function leave_failing_ends(steps jsonb) returns jsonb
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void

@@ -39,7 +39,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpRouter {
-  const { response_items, envelopes, idempotency, eraseUser } = services;
+  const { response_items, envelopes, idempotency, acts, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -86,7 +86,8 @@ export function serveApi(
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
-        ...{ db, clock, accounts, ledger, billing, trials, eraseUser, reload, advanceClock },
+        ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
+        addressChanged: signIn.addressChanged,
         trial: () => live.trial,
         suspendAlso: runs.cancelAll,
       }),

@@ -25,9 +25,11 @@ import type { ChargingLedger, Ledger } from "./ledger/ledger.types.ts";
 import { createModels, type Models } from "./models/models.service.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
+import { createActs } from "./operator/acts.service.ts";
+import { ACT_INVARIANTS } from "./operator/acts.store.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
-import type { Tx } from "./platform/db.ts";
+import type { InSameTx, Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
@@ -74,7 +76,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const ledger = createLedger({
     db,
     clock,
-    invariants: PAYMENT_INVARIANTS,
+    invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS],
     with_hooks: APPLY_WITH_STEPS,
     onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
@@ -114,11 +116,13 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ db, clock, ledger, users: accounts, payments, plans: () => live.plans, log },
     notify: notify.billing,
   });
+  const acts = createActs({ db, clock });
   const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
   const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
   const envelopes = createEnvelopes(cipherFor("reasoning"));
 
-  const eraseUser = (user_id: string) =>
+  /** With `also` in the same transaction. */
+  const eraseUser = (user_id: string, also?: InSameTx<void>) =>
     db.transaction(async (tx) => {
       const email = await accounts.eraseUser(tx, user_id);
       await billing.forgetUser(tx, user_id);
@@ -126,10 +130,12 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       for (const module of others) await module.forgetUser(tx, user_id);
       await signIn.forgetUser(tx, user_id, email);
       await vault.erase(tx, user_id);
+      await acts.forgetUser(tx, user_id);
+      await also?.(tx);
     });
   return {
     ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
-    ...{ idempotency, response_items, envelopes },
+    ...{ idempotency, response_items, envelopes, acts },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

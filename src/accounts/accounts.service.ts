@@ -117,10 +117,25 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
       return (await store.users(page)).map(userRecord);
     },
     /** Suspends or resumes a user. A suspended user's keys answer 403 on every node at once. */
-    async setSuspended(id: string, suspended: boolean): Promise<User> {
-      const row = isUuid(id) ? await store.setSuspended(id, suspended ? clock.now() : null) : undefined;
+    async setSuspended(tx: Tx, id: string, suspended: boolean): Promise<User> {
+      const row = isUuid(id) ? await store.setSuspended(tx, id, suspended ? clock.now() : null) : undefined;
       if (row === undefined) throw errors.notFound("This user");
       return userRecord(row);
+    },
+    /** Returns the user and locks them until the transaction ends. Throws 404 for unknown and erased users. */
+    async lockUser(tx: Tx, id: string): Promise<User> {
+      const row = isUuid(id) ? await store.lockUser(tx, id) : undefined;
+      if (row === undefined) throw errors.notFound("This user");
+      return userRecord(row);
+    },
+    /** Changes the address of a user. Throws 409 when another user has it. */
+    async setEmail(tx: Tx, id: string, email: string): Promise<void> {
+      try {
+        await store.setEmail(tx, id, email.toLowerCase());
+      } catch (error) {
+        if (!isUniqueViolation(error)) throw error;
+        throw errors.userExists();
+      }
     },
     /** Returns the suspended ones of these users. */
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {

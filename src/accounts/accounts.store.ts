@@ -88,8 +88,19 @@ export function createAccountsStore(db: Db) {
       }
       return (before_id === null ? query : query.where("id", "<", before_id)).execute();
     },
-    setSuspended: (id: string, suspended_at: Instant | null) =>
-      tables()
+    /** Returns the user and locks the row until the transaction ends. */
+    lockUser: (tx: Tx, id: string) =>
+      tables(tx)
+        .selectFrom("users")
+        .selectAll()
+        .where("id", "=", id)
+        .where("erased_at", "is", null)
+        .forUpdate()
+        .executeTakeFirst(),
+    setEmail: (tx: Tx, id: string, email: string) =>
+      tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
+    setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
+      tables(sql)
         .updateTable("users")
         .set({ suspended_at })
         .where("id", "=", id)

@@ -1,7 +1,7 @@
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
 import * as contract from "../contract/ledger-export.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -24,7 +24,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
   router.openapi(contract.getUsage, async (c) => {
     const { user_id } = c.get("caller");
     const { days, format } = c.req.valid("query");
-    if (format === "csv") return csv("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
+    if (format === "csv") return csvAnswer("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
     const { agent_breakdown, api_key_breakdown, ...usage } = await ledger.usage(user_id, days);
     const [agents, keys] = await Promise.all([
       agentNames(user_id, agentIdsIn(agent_breakdown)),
@@ -48,7 +48,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const { limit, cursor, format, ...filter } = c.req.valid("query");
     if (format === "csv") {
       const parts = ledger.allEntries(user_id, filter);
-      return csv("transactions", entriesHead, parts, (part) => entryLines(user_id, part)) as never;
+      return csvAnswer("transactions", entriesHead, parts, (part) => entryLines(user_id, part)) as never;
     }
     const before = decodeCursor(cursor, NUMBER_KEY);
     const entries = await ledger.entries(user_id, filter, {
@@ -69,30 +69,4 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     return c.json(explanation, 200);
   });
   return router;
-}
-
-/** Streams a CSV file: only one part of it is in memory at a time. */
-function csv<Part>(name: string, head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string): Response {
-  async function* texts(): AsyncGenerator<string, undefined> {
-    yield head;
-    for await (const part of parts) yield linesOf(part);
-  }
-  const written = texts();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await written.next();
-      if (done === true) controller.close();
-      else controller.enqueue(Buffer.from(value));
-    },
-    async cancel() {
-      await written.return(undefined);
-    },
-  });
-  return new Response(body, {
-    headers: {
-      "Content-Type": "text/csv; charset=utf-8; header=present",
-      "Content-Disposition": `attachment; filename="${name}.csv"`,
-      "Cache-Control": "no-store",
-    },
-  });
 }

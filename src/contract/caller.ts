@@ -23,6 +23,17 @@ export interface Caller extends KeyTerms {
   scopes: readonly Scope[];
 }
 
+/** contract 8: what an operator key may do. */
+export const OPERATOR_ROLES = ["read", "support", "admin"] as const;
+export type OperatorRole = (typeof OPERATOR_ROLES)[number];
+
+/** The operator who calls /api/v1/admin. `id`: the operator key; null is PURSER_ADMIN_KEY. */
+export interface Operator {
+  id: string | null;
+  name: string;
+  role: OperatorRole;
+}
+
 /** The caller of a running stream, who may be suspended, erased or revoked meanwhile. */
 export interface LiveCaller {
   /** Aborts with the 401 or 403 that a new request of the caller would get, or with the 503 of a shutdown. */
@@ -51,6 +62,8 @@ export interface HttpEnv {
     request_id: string;
     facts: RequestFacts;
     caller: Caller;
+    /** Under /api/v1/admin/ only. */
+    operator: Operator;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
     /** Aborted at the end of a shutdown's drain, with the error for the caller. */

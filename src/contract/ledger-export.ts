@@ -15,13 +15,13 @@ import {
 
 /** Usage, the ledger and what a charge is made of: to read, and to take away. Contract 5. */
 
-const formatSchema = z
+export const formatSchema = z
   .enum(["json", "csv"])
   .default("json")
   .openapi({ description: "`csv` streams all of it, whatever `limit` and `cursor` say (RFC 4180)" });
 
 /** A response in JSON, or in CSV where that was asked for. */
-function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
+export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
   const { content } = json(schema, description);
   return { description, content: { ...content, "text/csv": { schema: z.string() } } };
 }

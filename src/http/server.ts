@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler } from "hono";
-import type { Caller, HttpEnv } from "../contract/caller.ts";
+import type { Caller, HttpEnv, Operator } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -39,11 +39,14 @@ const UNKNOWN_KEYS_PER_MINUTE = 600;
 const UNKNOWN_KEY = new Set(["invalid_api_key", "session_expired"]);
 const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They write nothing, so they work on a full disk too. */
-const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize", "/api/v1/admin/reload"]);
+const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
+
+/** The operator with PURSER_ADMIN_KEY. */
+const ROOT_OPERATOR: Operator = { id: null, name: "PURSER_ADMIN_KEY", role: "admin" };
 
 export interface HttpOptions {
   /** Returns the caller of an Authorization header. Throws 401. */
@@ -178,8 +181,10 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
         throw is_unknown ? limited(c, error, unknown_keys) : error;
       });
   return async (c, next) => {
-    if (c.req.path.startsWith(OPERATOR)) c.set("caller", operatorOf(c));
-    else if (!isPublic(c.req)) c.set("caller", await userOf(c));
+    if (c.req.path.startsWith(OPERATOR)) {
+      c.set("caller", operatorOf(c));
+      c.set("operator", ROOT_OPERATOR);
+    } else if (!isPublic(c.req)) c.set("caller", await userOf(c));
     await next();
   };
 }

@@ -231,7 +231,7 @@ export async function runAudit(db: Db, more: readonly Invariant[]): Promise<Audi
       (select count(*) from usage_event) as usage_events`,
     no_timeout: true,
   });
-  const found = await db.query<{ index: number; user_id: string; detail: string }>({
+  const found = await db.query<{ index: number; user_id: string | null; detail: string }>({
     text: atOnce(invariants),
     no_timeout: true,
   });
