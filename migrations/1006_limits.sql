@@ -12,3 +12,17 @@ alter table api_key
 
 -- The budget of an interval is compared with the key's days.
 create index usage_daily_by_key on usage_daily (user_id, api_key_id, day);
+
+-- {requests_per_minute, tokens_per_minute, concurrent_runs, allowed_models} that the operator has set; null: none
+alter table users add column limits jsonb;
+
+-- What each limited key and user has used in the last minute, over all nodes. A lost row only forgets a minute.
+create table limit_window (
+  -- such as requests:key:{id}
+  subject text primary key,
+  -- quarters of a second since 1970, oldest first, and what was used in each
+  slots bigint[] not null,
+  amounts bigint[] not null,
+  used_at timestamptz not null
+) with (fillfactor = 50);
+create index limit_window_by_use on limit_window (used_at);

@@ -39,7 +39,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpRouter {
-  const { response_items, envelopes, idempotency, acts, eraseUser } = services;
+  const { limits, response_items, envelopes, idempotency, acts, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -55,6 +55,7 @@ export function serveApi(
       address,
       admin_key: config.admin_key,
       idempotency,
+      admitRequest: limits.admitRequest,
       databaseState: db.state,
       cut_off,
       limits: () => live.limits,

@@ -1,6 +1,13 @@
 import type { ApiKeyRecord } from "../contract/accounts.ts";
 import { type Caller, SCOPES, type Scope } from "../contract/caller.ts";
-import { type BudgetInterval, budgetResetsAt, budgetUse, type KeySpend, type Limits } from "../contract/key-terms.ts";
+import {
+  type BudgetInterval,
+  budgetResetsAt,
+  budgetUse,
+  type KeySpend,
+  type Limits,
+  type UserLimits,
+} from "../contract/key-terms.ts";
 import { errors } from "../errors.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
@@ -22,6 +29,8 @@ export interface User {
   email: string | null;
   created_at: Instant;
   suspended_at: Instant | null;
+  /** null: the operator has set none. */
+  limits: UserLimits | null;
 }
 
 export type ApiKey = Omit<ApiKeyRecord, "spent_tokens" | "budget_used_tokens" | "budget_resets_at">;
@@ -136,6 +145,12 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
         if (!isUniqueViolation(error)) throw error;
         throw errors.userExists();
       }
+    },
+    /** Replaces the limits that are given, in the caller's transaction; null removes all. Returns the new ones. */
+    async setLimits(tx: Tx, { id, limits: before }: User, changes: UserLimits | null): Promise<UserLimits | null> {
+      const limits = changes === null ? null : { ...before, ...changes };
+      await store.setLimits(tx, id, limits);
+      return limits;
     },
     /** Returns the suspended ones of these users. */
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
@@ -290,8 +305,8 @@ function refusePast(expires_at: Instant | null, now: Instant): void {
 }
 
 function userRecord(row: UserRow): User {
-  const { id, email, created_at, suspended_at } = row;
-  return { id, email, created_at, suspended_at };
+  const { id, email, created_at, suspended_at, limits } = row;
+  return { id, email, created_at, suspended_at, limits };
 }
 
 function keyRecord(row: ApiKeyRow): ApiKey {

@@ -1,5 +1,5 @@
 import type { Scope } from "../contract/caller.ts";
-import type { BudgetInterval, Limits } from "../contract/key-terms.ts";
+import type { BudgetInterval, Limits, UserLimits } from "../contract/key-terms.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 
 export interface UserRow {
@@ -8,6 +8,7 @@ export interface UserRow {
   created_at: Instant;
   suspended_at: Instant | null;
   erased_at: Instant | null;
+  limits: UserLimits | null;
 }
 
 export interface ApiKeyRow {
@@ -66,7 +67,7 @@ export function createAccountsStore(db: Db) {
     insertUser: (tx: Tx, user: Pick<UserRow, "id" | "email" | "created_at">) =>
       tables(tx)
         .insertInto("users")
-        .values({ ...user, suspended_at: null, erased_at: null })
+        .values({ ...user, suspended_at: null, erased_at: null, limits: null })
         .returningAll()
         .executeTakeFirstOrThrow(),
     user: (id: string) => tables().selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst(),
@@ -97,6 +98,11 @@ export function createAccountsStore(db: Db) {
         .where("erased_at", "is", null)
         .forUpdate()
         .executeTakeFirst(),
+    setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
+      tx.query({
+        text: "update users set limits = $2::jsonb where id = $1",
+        values: [id, limits === null ? null : JSON.stringify(limits)],
+      }),
     setEmail: (tx: Tx, id: string, email: string) =>
       tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>

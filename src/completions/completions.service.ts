@@ -57,6 +57,8 @@ export function createCompletions(options: {
   models: Models;
   ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "accountStatus">;
   meansOf: MeansOf;
+  /** Checks a call before it begins, and returns its caller with the models that are allowed. Throws 429. */
+  admit?(caller: CompletionCall["caller"]): Promise<CompletionCall["caller"]>;
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
@@ -65,7 +67,7 @@ export function createCompletions(options: {
   /** Called after each attempt at a provider. */
   onAttempt?: OperationMetrics["upstream"];
 }): Completions {
-  const { models, meansOf, resolveAgent, onAttempt = () => {} } = options;
+  const { models, meansOf, resolveAgent, onAttempt = () => {}, admit = async (caller) => caller } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
   const past_trial = new Set<string>();
 
@@ -79,7 +81,8 @@ export function createCompletions(options: {
     return is_trial;
   }
 
-  async function choose({ request, caller, sticky_model_id }: CompletionCall): Promise<Choice> {
+  async function choose({ request, caller: unchecked, sticky_model_id }: CompletionCall): Promise<Choice> {
+    const caller = await admit(unchecked);
     if (request.model === "auto") {
       if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
       const is_trial = await isTrial(caller.user_id);
@@ -229,7 +232,7 @@ export function createCompletions(options: {
     return estimateTokens(promptText(request));
   }
 
-  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial });
+  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit });
   return { complete, stream, embed, estimate, idle };
 }
 

@@ -26,13 +26,15 @@ export function createEmbeddings(deps: {
   ledger: ChargingLedger;
   meansOf: MeansOf;
   isTrial(user_id: string): Promise<boolean>;
+  admit(caller: EmbeddingsCall["caller"]): Promise<EmbeddingsCall["caller"]>;
 }): (call: EmbeddingsCall) => Promise<EmbeddingsAnswer> {
   const { models, ledger } = deps;
 
   async function modelFor({ request, caller }: EmbeddingsCall): Promise<Model> {
     const model = models.findEmbedding(request.model);
     if (model === null) throw notAnEmbeddingModel(request.model, models);
-    if (!allows(caller.allowed_models, model)) throw errors.modelNotAllowed(model.id);
+    const { allowed_models } = await deps.admit(caller);
+    if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
     if (!model.trial_eligible && (await deps.isTrial(caller.user_id))) throw errors.modelNotTrialEligible(model.id);
     return model;
   }

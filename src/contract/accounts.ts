@@ -18,7 +18,7 @@ import { BUDGET_INTERVALS } from "./key-terms.ts";
 
 /** Most entries of `allowed_models`. */
 const MAX_ALLOWED_MODELS = 100;
-const perMinute = z.number().int().min(1).max(1_000_000_000).nullable().optional();
+const limitInput = z.number().int().min(1).max(1_000_000_000).nullable().optional();
 
 /** An empty list allows no model. */
 const allowedModelsInput = z
@@ -29,8 +29,11 @@ const allowedModelsInput = z
   .openapi({ description: "ids of models; null: all" });
 
 const keyLimitsInput = z
-  .strictObject({ requests_per_minute: perMinute, tokens_per_minute: perMinute, concurrent_runs: perMinute })
+  .strictObject({ requests_per_minute: limitInput, tokens_per_minute: limitInput, concurrent_runs: limitInput })
   .openapi("KeyLimits");
+/** The limits of a user or a plan, as the operator gives them. */
+export const userLimitsInput = keyLimitsInput.extend({ allowed_models: allowedModelsInput }).openapi("UserLimits");
+
 const keyLimitsSchema = z
   .object({
     requests_per_minute: z.number().int().nullable(),

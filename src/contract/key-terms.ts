@@ -13,6 +13,12 @@ export interface Limits {
   concurrent_runs?: number | null | undefined;
 }
 
+/** The limits of a user or a plan. */
+export interface UserLimits extends Limits {
+  /** Ids of models; null or absent: all. */
+  allowed_models?: string[] | null | undefined;
+}
+
 /** What an API key may spend and use. Runs keep it from the request that started them. */
 export interface KeyTerms {
   /** null for a person signed in to the console. */

@@ -243,12 +243,12 @@ function resultOf({
 }
 
 /**
- * Whether the step is retried later: calls in flight hold the remaining tokens, or the database is unavailable and
- * nothing can be held. The caller of a chat decides on retries.
+ * Whether the step is retried later: calls in flight hold the remaining tokens, the minute's tokens are used up, or the
+ * database is unavailable and nothing can be held. The caller of a chat decides on retries.
  */
 function mayWait({ run }: Work, thrown: unknown): boolean {
   if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
-  return thrown.code === "in_flight_exhausted" || thrown.code === "overloaded";
+  return ["in_flight_exhausted", "overloaded", "rate_limited"].includes(thrown.code);
 }
 
 /** Waits before a retry. Returns early when the worker must leave the run or the process is shutting down. */
