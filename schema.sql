@@ -171,6 +171,16 @@ create table crossing (
 alter table crossing add constraint crossing_kind_check CHECK ((kind = ANY (ARRAY['balance'::text, 'overage'::text, 'key_budget'::text])));
 alter table crossing add constraint crossing_pkey PRIMARY KEY (user_id, seq, kind, percent);
 
+create table end_user_budget (
+  user_id uuid not null,
+  end_user text not null,
+  budget_tokens bigint not null,
+  budget_interval text
+);
+alter table end_user_budget add constraint end_user_budget_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
+alter table end_user_budget add constraint end_user_budget_budget_tokens_check CHECK ((budget_tokens >= 0));
+alter table end_user_budget add constraint end_user_budget_pkey PRIMARY KEY (user_id, end_user);
+
 create table entry (
   user_id uuid not null,
   seq bigint not null,
@@ -212,12 +222,14 @@ create table hold (
   agent_id uuid,
   run_id uuid,
   estimate jsonb,
-  progress jsonb
+  progress jsonb,
+  end_user text
 );
 alter table hold add constraint hold_check CHECK (((held >= 0) AND (held <= requested)));
 alter table hold add constraint hold_overage_check CHECK ((overage >= 0));
 alter table hold add constraint hold_requested_check CHECK ((requested >= 0));
 alter table hold add constraint hold_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX hold_by_end_user ON public.hold USING btree (user_id, end_user) WHERE (end_user IS NOT NULL);
 CREATE INDEX hold_by_expiry ON public.hold USING btree (expires_at);
 
 create table idempotency_key (
@@ -242,6 +254,15 @@ create table key_spend (
 alter table key_spend add constraint key_spend_held_check CHECK ((held >= 0));
 alter table key_spend add constraint key_spend_spent_check CHECK ((spent >= 0));
 alter table key_spend add constraint key_spend_pkey PRIMARY KEY (user_id, api_key_id);
+
+create table limit_window (
+  subject text not null,
+  slots bigint[] not null,
+  amounts bigint[] not null,
+  used_at timestamp with time zone not null
+) with (fillfactor=50);
+alter table limit_window add constraint limit_window_pkey PRIMARY KEY (subject);
+CREATE INDEX limit_window_by_use ON public.limit_window USING btree (used_at);
 
 create table notice (
   user_id uuid not null,
@@ -671,6 +692,7 @@ CREATE UNIQUE INDEX subscription_by_id ON public.subscription USING btree (id);
 CREATE UNIQUE INDEX subscription_current ON public.subscription USING btree (user_id) WHERE (status <> 'ended'::text);
 CREATE INDEX subscription_due ON public.subscription USING btree (current_period_end) WHERE (status = 'active'::text);
 CREATE INDEX subscription_to_end ON public.subscription USING btree (id) WHERE end_at_provider;
+CREATE TRIGGER limits_of_plan_changed AFTER INSERT OR UPDATE OF plan, status ON public.subscription FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 
 create table test_clock (
   id integer default 1 not null,
@@ -768,7 +790,8 @@ create table usage_event (
   cache_write_1h_tokens bigint default 0 not null,
   cache_write_rate_micro bigint,
   cache_write_1h_rate_micro bigint,
-  upstream_cost_micro_usd bigint
+  upstream_cost_micro_usd bigint,
+  labels jsonb
 );
 alter table usage_event add constraint usage_event_absorbed_check CHECK ((absorbed >= 0));
 alter table usage_event add constraint usage_event_cache_write_1h_rate_micro_check CHECK ((cache_write_1h_rate_micro >= 0));
@@ -791,16 +814,31 @@ alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, ho
 CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
 CREATE INDEX usage_event_written ON public.usage_event USING brin (created_at) WITH (autosummarize='on');
 
+create table usage_label_daily (
+  user_id uuid not null,
+  name text not null,
+  value text not null,
+  day date not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null
+) with (fillfactor=50);
+alter table usage_label_daily add constraint usage_label_daily_pkey PRIMARY KEY (user_id, name, value, day);
+CREATE INDEX usage_label_daily_by_day ON public.usage_label_daily USING btree (user_id, name, day);
+
 create table users (
   id uuid not null,
   email text,
   created_at timestamp(3) with time zone not null,
   suspended_at timestamp(3) with time zone,
-  erased_at timestamp(3) with time zone
+  erased_at timestamp(3) with time zone,
+  limits jsonb
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
 alter table users add constraint users_pkey PRIMARY KEY (id);
 alter table users add constraint users_email_key UNIQUE (email);
+CREATE TRIGGER limits_of_user_changed AFTER UPDATE OF limits ON public.users FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 CREATE TRIGGER user_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_user_changed();
 CREATE TRIGGER user_sessions_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_sessions_of_user();
 
@@ -842,6 +880,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_crossed(before bigint, after bigint, whole bigint) returns SETOF integer
+-- function ledger_end_user_left(of_user uuid, of_end_user text, instant timestamp with time zone, charges usage_event[], holds hold[], ended uuid[]) returns bigint
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
@@ -860,12 +899,14 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void
 -- function ledger_write_holds(holds hold[]) returns void
 -- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
+-- function limit_take(asks jsonb) returns jsonb
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
 -- function start_steps(steps jsonb) returns jsonb
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger
+-- function tell_limits_changed() returns trigger
 -- function tell_run_changed() returns trigger
 -- function tell_session_ended() returns trigger
 -- function tell_sessions_of_user() returns trigger
