@@ -103,15 +103,20 @@ create table api_key (
   created_at timestamp(3) with time zone not null,
   expires_at timestamp(3) with time zone,
   last_used_at timestamp(3) with time zone,
-  revoked_at timestamp(3) with time zone
+  revoked_at timestamp(3) with time zone,
+  budget_interval text,
+  allowed_models jsonb,
+  limits jsonb
 );
+alter table api_key add constraint api_key_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
+alter table api_key add constraint api_key_budget_interval_check1 CHECK (((budget_interval IS NULL) OR (budget_tokens IS NOT NULL)));
 alter table api_key add constraint api_key_budget_tokens_check CHECK ((budget_tokens >= 0));
 alter table api_key add constraint api_key_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
 alter table api_key add constraint api_key_pkey PRIMARY KEY (id);
 alter table api_key add constraint api_key_key_hash_key UNIQUE (key_hash);
 alter table api_key add constraint api_key_previous_key_hash_key UNIQUE (previous_key_hash);
 CREATE INDEX api_key_by_user ON public.api_key USING btree (user_id, id);
-CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
+CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens, budget_interval, allowed_models, limits ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
 CREATE TRIGGER api_key_of_erased BEFORE INSERT ON public.api_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 create table billing_account (
@@ -166,6 +171,16 @@ create table crossing (
 alter table crossing add constraint crossing_kind_check CHECK ((kind = ANY (ARRAY['balance'::text, 'overage'::text, 'key_budget'::text])));
 alter table crossing add constraint crossing_pkey PRIMARY KEY (user_id, seq, kind, percent);
 
+create table end_user_budget (
+  user_id uuid not null,
+  end_user text not null,
+  budget_tokens bigint not null,
+  budget_interval text
+);
+alter table end_user_budget add constraint end_user_budget_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
+alter table end_user_budget add constraint end_user_budget_budget_tokens_check CHECK ((budget_tokens >= 0));
+alter table end_user_budget add constraint end_user_budget_pkey PRIMARY KEY (user_id, end_user);
+
 create table entry (
   user_id uuid not null,
   seq bigint not null,
@@ -191,6 +206,7 @@ CREATE INDEX entry_by_agent ON public.entry USING btree (user_id, agent_id, seq)
 CREATE INDEX entry_by_run ON public.entry USING btree (user_id, run_id, seq) WHERE (run_id IS NOT NULL);
 CREATE INDEX entry_by_time ON public.entry USING btree (user_id, created_at, seq);
 CREATE INDEX entry_by_type ON public.entry USING btree (user_id, type, seq) WHERE (type <> 'usage'::text);
+CREATE INDEX entry_written ON public.entry USING brin (created_at) WITH (autosummarize='on');
 
 create table hold (
   user_id uuid not null,
@@ -206,12 +222,14 @@ create table hold (
   agent_id uuid,
   run_id uuid,
   estimate jsonb,
-  progress jsonb
+  progress jsonb,
+  end_user text
 );
 alter table hold add constraint hold_check CHECK (((held >= 0) AND (held <= requested)));
 alter table hold add constraint hold_overage_check CHECK ((overage >= 0));
 alter table hold add constraint hold_requested_check CHECK ((requested >= 0));
 alter table hold add constraint hold_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX hold_by_end_user ON public.hold USING btree (user_id, end_user) WHERE (end_user IS NOT NULL);
 CREATE INDEX hold_by_expiry ON public.hold USING btree (expires_at);
 
 create table idempotency_key (
@@ -236,6 +254,15 @@ create table key_spend (
 alter table key_spend add constraint key_spend_held_check CHECK ((held >= 0));
 alter table key_spend add constraint key_spend_spent_check CHECK ((spent >= 0));
 alter table key_spend add constraint key_spend_pkey PRIMARY KEY (user_id, api_key_id);
+
+create table limit_window (
+  subject text not null,
+  slots bigint[] not null,
+  amounts bigint[] not null,
+  used_at timestamp with time zone not null
+) with (fillfactor=50);
+alter table limit_window add constraint limit_window_pkey PRIMARY KEY (subject);
+CREATE INDEX limit_window_by_use ON public.limit_window USING btree (used_at);
 
 create table notice (
   user_id uuid not null,
@@ -287,6 +314,64 @@ alter table occurrence add constraint occurrence_check CHECK (((run_id IS NOT NU
 alter table occurrence add constraint occurrence_state_check CHECK ((state = ANY (ARRAY['run'::text, 'skipped'::text, 'missed'::text])));
 alter table occurrence add constraint occurrence_pkey PRIMARY KEY (user_id, agent_id, at);
 CREATE INDEX occurrence_recorded ON public.occurrence USING btree (recorded_at);
+
+create table operator_act (
+  seq bigint not null,
+  id uuid not null,
+  operator_id uuid,
+  operator_name text not null,
+  what text not null,
+  target_type text not null,
+  target_id text,
+  user_id uuid,
+  before json,
+  after json,
+  reason text,
+  request_id text not null,
+  created_at timestamp(3) with time zone not null,
+  hash bytea not null
+);
+alter table operator_act add constraint operator_act_pkey PRIMARY KEY (seq);
+alter table operator_act add constraint operator_act_id_key UNIQUE (id);
+CREATE INDEX operator_act_of_user ON public.operator_act USING btree (user_id, seq) WHERE (user_id IS NOT NULL);
+CREATE TRIGGER acts_kept BEFORE DELETE OR UPDATE OR TRUNCATE ON public.operator_act FOR EACH STATEMENT EXECUTE FUNCTION keep_acts();
+
+create table operator_act_chain (
+  is_only boolean default true not null,
+  seq bigint not null,
+  last_hash bytea not null
+);
+alter table operator_act_chain add constraint operator_act_chain_is_only_check CHECK (is_only);
+alter table operator_act_chain add constraint operator_act_chain_pkey PRIMARY KEY (is_only);
+
+create table operator_act_email (
+  seq bigint not null,
+  user_id uuid not null,
+  salt text not null,
+  email_before text,
+  email_after text
+);
+alter table operator_act_email add constraint operator_act_email_seq_fkey FOREIGN KEY (seq) REFERENCES operator_act(seq);
+alter table operator_act_email add constraint operator_act_email_pkey PRIMARY KEY (seq);
+CREATE INDEX operator_act_email_of_user ON public.operator_act_email USING btree (user_id);
+
+create table operator_key (
+  id uuid not null,
+  name text not null,
+  role text not null,
+  key_hash bytea not null,
+  previous_key_hash bytea,
+  previous_valid_until timestamp(3) with time zone,
+  last_four text not null,
+  created_at timestamp(3) with time zone not null,
+  expires_at timestamp(3) with time zone,
+  last_used_at timestamp(3) with time zone,
+  revoked_at timestamp(3) with time zone
+);
+alter table operator_key add constraint operator_key_role_check CHECK ((role = ANY (ARRAY['read'::text, 'support'::text, 'admin'::text])));
+alter table operator_key add constraint operator_key_pkey PRIMARY KEY (id);
+alter table operator_key add constraint operator_key_key_hash_key UNIQUE (key_hash);
+alter table operator_key add constraint operator_key_previous_key_hash_key UNIQUE (previous_key_hash);
 
 create table password (
   user_id uuid not null,
@@ -607,6 +692,7 @@ CREATE UNIQUE INDEX subscription_by_id ON public.subscription USING btree (id);
 CREATE UNIQUE INDEX subscription_current ON public.subscription USING btree (user_id) WHERE (status <> 'ended'::text);
 CREATE INDEX subscription_due ON public.subscription USING btree (current_period_end) WHERE (status = 'active'::text);
 CREATE INDEX subscription_to_end ON public.subscription USING btree (id) WHERE end_at_provider;
+CREATE TRIGGER limits_of_plan_changed AFTER INSERT OR UPDATE OF plan, status ON public.subscription FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 
 create table test_clock (
   id integer default 1 not null,
@@ -670,6 +756,7 @@ create table usage_daily (
   upstream_cost_micro_usd bigint default 0 not null
 ) with (fillfactor=50);
 alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
+CREATE INDEX usage_daily_by_key ON public.usage_daily USING btree (user_id, api_key_id, day);
 
 create table usage_event (
   user_id uuid not null,
@@ -703,7 +790,8 @@ create table usage_event (
   cache_write_1h_tokens bigint default 0 not null,
   cache_write_rate_micro bigint,
   cache_write_1h_rate_micro bigint,
-  upstream_cost_micro_usd bigint
+  upstream_cost_micro_usd bigint,
+  labels jsonb
 );
 alter table usage_event add constraint usage_event_absorbed_check CHECK ((absorbed >= 0));
 alter table usage_event add constraint usage_event_cache_write_1h_rate_micro_check CHECK ((cache_write_1h_rate_micro >= 0));
@@ -724,17 +812,33 @@ alter table usage_event add constraint usage_event_overage_check CHECK ((overage
 alter table usage_event add constraint usage_event_upstream_cost_micro_usd_check CHECK ((upstream_cost_micro_usd >= 0));
 alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, hold_id);
 CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
+CREATE INDEX usage_event_written ON public.usage_event USING brin (created_at) WITH (autosummarize='on');
+
+create table usage_label_daily (
+  user_id uuid not null,
+  name text not null,
+  value text not null,
+  day date not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null
+) with (fillfactor=50);
+alter table usage_label_daily add constraint usage_label_daily_pkey PRIMARY KEY (user_id, name, value, day);
+CREATE INDEX usage_label_daily_by_day ON public.usage_label_daily USING btree (user_id, name, day);
 
 create table users (
   id uuid not null,
   email text,
   created_at timestamp(3) with time zone not null,
   suspended_at timestamp(3) with time zone,
-  erased_at timestamp(3) with time zone
+  erased_at timestamp(3) with time zone,
+  limits jsonb
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
 alter table users add constraint users_pkey PRIMARY KEY (id);
 alter table users add constraint users_email_key UNIQUE (email);
+CREATE TRIGGER limits_of_user_changed AFTER UPDATE OF limits ON public.users FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 CREATE TRIGGER user_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_user_changed();
 CREATE TRIGGER user_sessions_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_sessions_of_user();
 
@@ -761,10 +865,13 @@ alter table webhook_endpoint add constraint webhook_endpoint_events_check CHECK 
 alter table webhook_endpoint add constraint webhook_endpoint_pkey PRIMARY KEY (user_id, id);
 CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
+-- function act_hash(previous bytea, seq bigint, id uuid, operator_id uuid, operator_name text, what text, target_type text, target_id text, user_id uuid, before json, after json, reason text, request_id text, created_at timestamp with time zone) returns bytea
+-- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
 -- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer) returns json
 -- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean) returns SETOF run
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
 -- function finish_steps(steps jsonb) returns jsonb
+-- function keep_acts() returns trigger
 -- function leave_failing_ends(steps jsonb) returns jsonb
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void
@@ -773,10 +880,11 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_crossed(before bigint, after bigint, whole bigint) returns SETOF integer
+-- function ledger_end_user_left(of_user uuid, of_end_user text, instant timestamp with time zone, charges usage_event[], holds hold[], ended uuid[]) returns bigint
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
--- function ledger_key_use(of_user uuid, of_key uuid, OUT spent bigint, OUT held bigint) returns record
+-- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
 -- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
@@ -791,12 +899,14 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void
 -- function ledger_write_holds(holds hold[]) returns void
 -- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
+-- function limit_take(asks jsonb) returns jsonb
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
 -- function start_steps(steps jsonb) returns jsonb
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger
+-- function tell_limits_changed() returns trigger
 -- function tell_run_changed() returns trigger
 -- function tell_session_ended() returns trigger
 -- function tell_sessions_of_user() returns trigger

@@ -5,6 +5,7 @@ import { ConfigError, readConfig } from "./config.ts";
 import { readExport } from "./ledger/export-file.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
 import { verifyExport } from "./ledger/verify-export.ts";
+import { ACT_INVARIANTS } from "./operator/acts.store.ts";
 import { createSystemClock } from "./platform/clock.ts";
 import { createLog } from "./platform/log.ts";
 import { openDb } from "./platform/open-db.ts";
@@ -23,7 +24,8 @@ async function audit(): Promise<number> {
   const config = readConfig(process.env);
   const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log: createLog("warn") });
   try {
-    const report = await createLedger({ db, clock: createSystemClock(), invariants: PAYMENT_INVARIANTS }).audit();
+    const invariants = [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS];
+    const report = await createLedger({ db, clock: createSystemClock(), invariants }).audit();
     for (const [what, count] of Object.entries(report.checked)) process.stdout.write(`checked ${count} ${what}\n`);
     for (const { invariant, account_id, detail } of report.violations) {
       process.stdout.write(`VIOLATION ${invariant}${account_id === null ? "" : ` of ${account_id}`}: ${detail}\n`);

@@ -2,6 +2,7 @@ import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { agentsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
+import { endUserRoutes } from "./billing/end-users.routes.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
 import { paymentsRoutes, stripeWebhookRoutes } from "./billing/payments.routes.ts";
 import { chatRoutes } from "./chat/chat.routes.ts";
@@ -39,7 +40,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpApp {
-  const { response_items, envelopes, idempotency, eraseUser } = services;
+  const { limits, response_items, envelopes, idempotency, acts, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -55,6 +56,7 @@ export function serveApi(
       address,
       admin_key: config.admin_key,
       idempotency,
+      admitRequest: limits.admitRequest,
       databaseState: db.state,
       cut_off,
       limits: () => live.limits,
@@ -79,13 +81,15 @@ export function serveApi(
       safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
       signInRoutes({ signIn, address, eraseUser }),
       vaultRoutes({ vault }),
-      accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
+      accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
       billingRoutes({ accounts, ledger, billing }),
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
+      endUserRoutes({ ledger, clock }),
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
-        ...{ db, clock, accounts, ledger, billing, trials, eraseUser, reload, advanceClock },
+        ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
+        addressChanged: signIn.addressChanged,
         trial: () => live.trial,
         suspendAlso: runs.cancelAll,
       }),

@@ -9,6 +9,7 @@ import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
 import { type Billing, createBilling } from "./billing/billing.service.ts";
 import type { Payments } from "./billing/payments.types.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
+import type { Plan } from "./billing/plan.ts";
 import { createDisabledPayments, createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { createAgentModel } from "./chat/agent-model.ts";
@@ -22,12 +23,15 @@ import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
 import type { ChargingLedger, Ledger } from "./ledger/ledger.types.ts";
+import { createLimits } from "./limits/limits.service.ts";
 import { createModels, type Models } from "./models/models.service.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
+import { createActs } from "./operator/acts.service.ts";
+import { ACT_INVARIANTS } from "./operator/acts.store.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
-import type { Tx } from "./platform/db.ts";
+import type { InSameTx, Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
@@ -75,13 +79,17 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const ledger = createLedger({
     db,
     clock,
-    invariants: PAYMENT_INVARIANTS,
+    invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS],
     with_hooks: APPLY_WITH_STEPS,
     onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
-  const charges = withChargeMetrics(ledger, { metrics, log });
+  const limits = await createLimits({
+    db,
+    planLimits: (plan_id) => (live.plans as readonly Plan[]).find(({ id }) => id === plan_id)?.limits ?? null,
+  });
+  const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const trials = await createTrials({ db, cipher: cipherFor("trials") });
@@ -97,6 +105,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     models,
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     meansOf,
+    admit: limits.admitCall,
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     onAttempt: metrics.upstream,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
@@ -115,11 +124,13 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ db, clock, ledger, users: accounts, payments, plans: () => live.plans, log },
     notify: notify.billing,
   });
+  const acts = createActs({ db, clock });
   const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
   const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
   const envelopes = createEnvelopes(cipherFor("reasoning"));
 
-  const eraseUser = (user_id: string) =>
+  /** With `also` in the same transaction. */
+  const eraseUser = (user_id: string, also?: InSameTx<void>) =>
     db.transaction(async (tx) => {
       const email = await accounts.eraseUser(tx, user_id);
       await billing.forgetUser(tx, user_id);
@@ -127,10 +138,12 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       for (const module of others) await module.forgetUser(tx, user_id);
       await signIn.forgetUser(tx, user_id, email);
       await vault.erase(tx, user_id);
+      await acts.forgetUser(tx, user_id);
+      await also?.(tx);
     });
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
-    ...{ idempotency, response_items, envelopes },
+    ...{ idempotency, limits, response_items, envelopes, acts },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

@@ -212,6 +212,11 @@ export async function createSignIn(options: SignInOptions) {
       await sessions.endAll(tx, user_id);
       await store.deleteResets(tx, user_id);
     },
+    /** Ends the sessions of a user whose address was changed, and invalidates links that were mailed to the old one. */
+    async addressChanged(tx: Tx, user_id: string): Promise<void> {
+      await sessions.endAll(tx, user_id);
+      await store.deleteResets(tx, user_id);
+    },
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),
     /** Waits for running background work. */

@@ -3,7 +3,7 @@ import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT, TOP_UP_MONTHS } from "../consta
 import { errors, type Means } from "../errors.ts";
 import type { AccountStatus, Bucket, GrantSource } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
-import type { Instant } from "../platform/db.ts";
+import type { InSameTx, Instant } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import { type BillingOptions, createBillingContext } from "./context.ts";
 import { createInbox } from "./inbox.service.ts";
@@ -68,8 +68,8 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
     subscribe: (user_id: string, plan_id: string, urls?: ReturnUrls) =>
       subscriptions.choose(user_id, plan_id, payments, urls),
     /** The operator subscribes the user or changes their plan. No money moves. */
-    subscribeWithoutPayment: (user_id: string, plan_id: string) =>
-      subscriptions.choose(user_id, plan_id, context.operator),
+    subscribeWithoutPayment: (user_id: string, plan_id: string, also?: InSameTx<Subscription>) =>
+      subscriptions.choose(user_id, plan_id, context.operator, undefined, also),
 
     /** What a user without enough tokens can do about it. */
     async means(user_id: string): Promise<Means> {
@@ -81,8 +81,8 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
       return { may_subscribe, overage: !eligible ? "never" : enabled ? "on" : "off" };
     },
 
-    /** Grants tokens on behalf of the operator. They expire after 12 months unless `expires_at` is given. */
-    async grant(user_id: string, wanted: OperatorGrant): Promise<Bucket> {
+    /** Grants tokens on behalf of the operator, with `also` in the same transaction. They expire after 12 months unless `expires_at` is given. */
+    async grant(user_id: string, wanted: OperatorGrant, also?: InSameTx<Bucket>): Promise<Bucket> {
       const granted_at = clock.now();
       const expires_at = wanted.expires_at ?? addMonths(granted_at, TOP_UP_MONTHS);
       if (expires_at <= granted_at)
@@ -94,7 +94,14 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
           "amount_tokens",
           "amount_tokens would make the balance too large to stay exact. Grant fewer tokens.",
         );
-      return ledger.grant({ user_id, amount_tokens, source, granted_at, expires_at, note: wanted.note ?? null });
+      const grant = { user_id, amount_tokens, source, granted_at, expires_at, note: wanted.note ?? null };
+      const bucket = await options.db.transaction(async (tx) => {
+        const granted = await ledger.grant(grant, tx);
+        await also?.(tx, granted);
+        return granted;
+      });
+      await ledger.notifyGrant(user_id);
+      return bucket;
     },
 
     /** Ends the user's subscription in the transaction that erases the user. */

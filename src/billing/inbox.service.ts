@@ -1,4 +1,4 @@
-import type { Tx } from "../platform/db.ts";
+import type { InSameTx, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import type { BillingContext } from "./context.ts";
 import { type Applied, IGNORED } from "./context.ts";
@@ -68,12 +68,13 @@ export function createInbox(context: BillingContext, periods: Periods, overage: 
   };
 
   return {
-    /** Applies an event once. If it throws, nothing has changed. */
-    async apply(event: PaymentEvent): Promise<EventOutcome> {
+    /** Applies an event once, with `also` in the same transaction. If it throws, nothing has changed. */
+    async apply(event: PaymentEvent, also?: InSameTx<Applied>): Promise<EventOutcome> {
       const applied = await db.transaction(async (tx): Promise<Applied | null> => {
         if (!(await receive(tx, event))) return null;
         const done = await carryOut(tx, event);
         if (done.outcome !== "applied") await orders.setOutcome(tx, event, done.outcome);
+        await also?.(tx, done);
         return done;
       });
       if (applied === null) return "duplicate";

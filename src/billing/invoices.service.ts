@@ -1,5 +1,5 @@
 import { errors } from "../errors.ts";
-import type { Instant } from "../platform/db.ts";
+import type { InSameTx, Instant } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
@@ -42,15 +42,16 @@ export function createInvoices(context: BillingContext, inbox: Inbox) {
 
     /**
      * Records the outcome of an invoice that the operator collects: paid, unpaid (stops overage) or void. Throws 404
-     * for an unknown invoice, and 409 when a provider collects it or its outcome is final.
+     * for an unknown invoice, and 409 when a provider collects it or its outcome is final. `also` gets the invoice as it
+     * was.
      */
-    async settle(id: string, verdict: InvoiceVerdict): Promise<OverageInvoice> {
+    async settle(id: string, verdict: InvoiceVerdict, also?: InSameTx<OverageInvoice>): Promise<OverageInvoice> {
       const row = await one(id);
       if (row.provider !== "operator" && context.paymentsOf(row.provider) !== null)
         throw errors.invoiceCollectedElsewhere(row.provider);
       const is_closed = row.status === "succeeded" ? verdict !== "paid" : row.status === "void" && verdict === "unpaid";
       if (is_closed) throw errors.invoiceClosed(STATUS[row.status]);
-      await inbox.apply(verdictEvent(row, verdict));
+      await inbox.apply(verdictEvent(row, verdict), async (tx) => also?.(tx, invoiceRecord(row)));
       return invoiceRecord(await one(id));
     },
   };

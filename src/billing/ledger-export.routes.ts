@@ -1,7 +1,7 @@
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
 import * as contract from "../contract/ledger-export.ts";
-import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -9,6 +9,15 @@ import { explain } from "./explanation.ts";
 
 /** The most charges explained for one request id. All calls of a run share its id. */
 const MOST_CHARGES = 100;
+
+/** The cursor of grouped usage: the cost and the value of the last group. */
+const GROUP_KEY = /^\d{1,15}:[^\0]{1,300}$/su;
+
+function groupAfter(key: string | null): { cost_tokens: number; value: string } | null {
+  if (key === null) return null;
+  const at = key.indexOf(":");
+  return { cost_tokens: Number(key.slice(0, at)), value: key.slice(at + 1) };
+}
 
 interface LedgerExportDeps {
   ledger: Ledger;
@@ -23,8 +32,9 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
 
   router.openapi(contract.getUsage, async (c) => {
     const { user_id } = c.get("caller");
-    const { days, format } = c.req.valid("query");
-    if (format === "csv") return csv("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
+    const { days, format, group_by, limit, cursor } = c.req.valid("query");
+    const after = groupAfter(decodeCursor(cursor, GROUP_KEY));
+    if (format === "csv") return csvAnswer("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
     const { agent_breakdown, api_key_breakdown, ...usage } = await ledger.usage(user_id, days);
     const [agents, keys] = await Promise.all([
       agentNames(user_id, agentIdsIn(agent_breakdown)),
@@ -41,14 +51,17 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
         api_key_name: keys.get(share.api_key_id ?? "") ?? null,
       })),
     };
-    return c.json(named, 200);
+    if (group_by === undefined) return c.json(named, 200);
+    const found = await ledger.usageGroups(user_id, { group_by, days, limit: limit + 1, after });
+    const { page, next_cursor } = pageOf(found, limit, ({ cost_tokens, value }) => `${cost_tokens}:${value}`);
+    return c.json({ ...named, group_by, groups: page, next_cursor }, 200);
   });
   router.openapi(contract.listTransactions, async (c) => {
     const { user_id } = c.get("caller");
     const { limit, cursor, format, ...filter } = c.req.valid("query");
     if (format === "csv") {
       const parts = ledger.allEntries(user_id, filter);
-      return csv("transactions", entriesHead, parts, (part) => entryLines(user_id, part)) as never;
+      return csvAnswer("transactions", entriesHead, parts, (part) => entryLines(user_id, part)) as never;
     }
     const before = decodeCursor(cursor, NUMBER_KEY);
     const entries = await ledger.entries(user_id, filter, {
@@ -69,30 +82,4 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     return c.json(explanation, 200);
   });
   return router;
-}
-
-/** Streams a CSV file: only one part of it is in memory at a time. */
-function csv<Part>(name: string, head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string): Response {
-  async function* texts(): AsyncGenerator<string, undefined> {
-    yield head;
-    for await (const part of parts) yield linesOf(part);
-  }
-  const written = texts();
-  const body = new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      const { done, value } = await written.next();
-      if (done === true) controller.close();
-      else controller.enqueue(Buffer.from(value));
-    },
-    async cancel() {
-      await written.return(undefined);
-    },
-  });
-  return new Response(body, {
-    headers: {
-      "Content-Type": "text/csv; charset=utf-8; header=present",
-      "Content-Disposition": `attachment; filename="${name}.csv"`,
-      "Cache-Control": "no-store",
-    },
-  });
 }

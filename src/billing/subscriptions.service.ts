@@ -1,5 +1,5 @@
 import { errors } from "../errors.ts";
-import type { Instant, Tx } from "../platform/db.ts";
+import type { InSameTx, Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
@@ -152,8 +152,8 @@ export function createSubscriptions(
     });
   };
 
-  const current = async (user_id: string): Promise<Subscription> => {
-    const row = await subscriptions.current(user_id);
+  const current = async (user_id: string, tx?: Tx): Promise<Subscription> => {
+    const row = await subscriptions.current(user_id, tx);
     return row === undefined ? NONE : subscriptionRecord(row);
   };
 
@@ -162,16 +162,24 @@ export function createSubscriptions(
 
     /**
      * Chooses a plan for the user, paid through `by`: a new subscription, an upgrade now, or a downgrade at the end of
-     * the period. Choosing the current plan undoes a pending change or cancellation.
+     * the period. Choosing the current plan undoes a pending change or cancellation. `also` gets the subscription as it
+     * was before the choice.
      */
     async choose(
       user_id: string,
       plan_id: string,
       by: Payments,
       urls: ReturnUrls = { success_url: null, cancel_url: null },
+      also?: InSameTx<Subscription>,
     ): Promise<{ subscription: Subscription; created: boolean }> {
       const plan = planWith(context.plans(), plan_id);
-      const choice = await db.transaction((tx) => decide(tx, user_id, plan, by));
+      const choice = await db.transaction(async (tx) => {
+        await accounts.lock(tx, user_id);
+        const before = await current(user_id, tx);
+        const decided = await decide(tx, user_id, plan, by);
+        await also?.(tx, before);
+        return decided;
+      });
       const { kind, row } = choice;
       if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : context.ledger.notifyGrant(user_id));
       else if (kind === "upgrade") {

@@ -1,5 +1,6 @@
 import type { LiveCaller, RequestFacts } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import { payerOf } from "../contract/key-terms.ts";
 import type { EndpointAnswer, EndpointRequest } from "../contract/model-endpoint.ts";
 import { type ErrorShape, errors, PurserError } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
@@ -8,6 +9,7 @@ import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type Chunk, chunksOf } from "./answer-pieces.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
+import { labelsOf } from "./labels.ts";
 
 /** Writes chat completions in the shape of another API. One per request. */
 export interface AnswerWriter {
@@ -70,10 +72,9 @@ function callOf(
   request: CompletionCall["request"],
   live: LiveCaller | null,
 ): CompletionCall {
-  const { user_id, api_key_id, key_budget_tokens } = caller;
   return {
     request,
-    caller: { user_id, api_key_id, key_budget_tokens },
+    caller: payerOf({ ...caller, labels: labelsOf(request) }),
     agent_id: null,
     run_id: null,
     hold_id: newId(),

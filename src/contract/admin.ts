@@ -1,8 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { createdApiKeySchema } from "./accounts.ts";
+import { createdApiKeySchema, userLimitsInput } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
 import {
-  emptyBody,
   failures,
   instantInput,
   instantSchema,
@@ -24,7 +23,9 @@ const tags = ["Operator"];
 const security = [{ operator_key: [] as string[] }];
 const idParams = z.object({ id: z.string() });
 
-const adminUserSchema = profileSchema.extend({ suspended_at: instantSchema.nullable() }).openapi("AdminUser");
+const adminUserSchema = profileSchema
+  .extend({ suspended_at: instantSchema.nullable(), limits: userLimitsInput.nullable() })
+  .openapi("AdminUser");
 const userAnswer = json(adminUserSchema, "the user");
 
 export const createUser = createRoute({
@@ -73,13 +74,42 @@ export const getUser = createRoute({
   responses: { 200: userAnswer, ...failures(404) },
 });
 
+const reasonSchema = textSchema(500).optional().openapi({ description: "for the log of acts" });
+const withReason = {
+  body: { required: false, content: { "application/json": { schema: z.strictObject({ reason: reasonSchema }) } } },
+};
+const reasonQuery = z.object({ reason: reasonSchema });
+
+export const updateUser = createRoute({
+  method: "patch",
+  path: "/api/v1/admin/users/{id}",
+  tags,
+  summary: "Correct a user",
+  description: "Another e-mail address ends the user's sessions and invalidates mailed links.",
+  security,
+  request: {
+    params: idParams,
+    ...jsonBody(
+      z.strictObject({
+        email: z.email().max(254).optional(),
+        limits: userLimitsInput
+          .nullable()
+          .optional()
+          .openapi({ description: "replaces the limits that are given; null removes all" }),
+        reason: reasonSchema,
+      }),
+    ),
+  },
+  responses: { 200: userAnswer, ...failures(400, 404, 409) },
+});
+
 export const deleteUser = createRoute({
   method: "delete",
   path: "/api/v1/admin/users/{id}",
   tags,
   summary: "Erase a user: keys revoked, personal data gone, the ledger kept",
   security,
-  request: { params: idParams },
+  request: { params: idParams, query: reasonQuery },
   responses: { 204: { description: "erased" }, ...failures(404) },
 });
 
@@ -90,7 +120,7 @@ const suspension = (path: string, summary: string) =>
     tags,
     summary,
     security,
-    request: { params: idParams, ...emptyBody },
+    request: { params: idParams, ...withReason },
     responses: { 200: userAnswer, ...failures(400, 404) },
   });
 export const suspendUser = suspension("/api/v1/admin/users/{id}/suspend", "Refuse every request of the user");
@@ -110,6 +140,7 @@ export const grantTokens = createRoute({
         source: grantSourceSchema,
         expires_at: instantInput.optional().openapi({ description: "default: 12 months from now" }),
         note: textSchema(500).optional(),
+        reason: reasonSchema,
       }),
     ),
   },
@@ -131,7 +162,7 @@ export const subscribeUser = createRoute({
   tags,
   summary: "Subscribe a user as if paid, renewing, or change their plan",
   security,
-  request: { params: idParams, ...jsonBody(z.strictObject({ plan_id: z.string() })) },
+  request: { params: idParams, ...jsonBody(z.strictObject({ plan_id: z.string(), reason: reasonSchema })) },
   responses: {
     200: json(subscriptionSchema, "the subscription, changed"),
     201: json(subscriptionSchema, "the new subscription"),
@@ -194,7 +225,10 @@ export const settleInvoice = createRoute({
   tags,
   summary: "Note what became of an invoice that the operator collects",
   security,
-  request: { params: idParams, ...jsonBody(z.strictObject({ status: z.enum(["paid", "unpaid", "void"]) })) },
+  request: {
+    params: idParams,
+    ...jsonBody(z.strictObject({ status: z.enum(["paid", "unpaid", "void"]), reason: reasonSchema })),
+  },
   responses: { 200: json(adminInvoiceSchema, "the invoice"), ...failures(400, 404, 409) },
 });
 

@@ -1,5 +1,6 @@
 import type { MiddlewareHandler } from "hono";
 import { errors } from "../errors.ts";
+import type { KeyTerms } from "./key-terms.ts";
 
 /** contract 3: what a key may do. */
 export const SCOPES = [
@@ -17,13 +18,20 @@ export const SCOPES = [
 export type Scope = (typeof SCOPES)[number];
 
 /** Who is calling, as every handler sees it. */
-export interface Caller {
+export interface Caller extends KeyTerms {
   user_id: string;
-  /** null for a person signed in to the console. */
-  api_key_id: string | null;
-  /** The key's budget in billed tokens, null for none. */
-  key_budget_tokens: number | null;
   scopes: readonly Scope[];
+}
+
+/** contract 8: what an operator key may do. */
+export const OPERATOR_ROLES = ["read", "support", "admin"] as const;
+export type OperatorRole = (typeof OPERATOR_ROLES)[number];
+
+/** The operator who calls /api/v1/admin. `id`: the operator key; null is PURSER_ADMIN_KEY. */
+export interface Operator {
+  id: string | null;
+  name: string;
+  role: OperatorRole;
 }
 
 /** The caller of a running stream, who may be suspended, erased or revoked meanwhile. */
@@ -54,6 +62,8 @@ export interface HttpEnv {
     request_id: string;
     facts: RequestFacts;
     caller: Caller;
+    /** Under /api/v1/admin/ only. */
+    operator: Operator;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
     /** Aborted at the end of a shutdown's drain, with the error for the caller. */

@@ -37,3 +37,34 @@ function schemaOf({ request }: RouteConfig, target: string): z.ZodType {
   const body = request?.body?.content["application/json"] as { schema?: unknown } | undefined;
   return (part ?? body?.schema) as z.ZodType;
 }
+
+/** Streams a CSV file: only one part of it is in memory at a time. */
+export function csvAnswer<Part>(
+  name: string,
+  head: string,
+  parts: AsyncIterable<Part>,
+  linesOf: (part: Part) => string,
+): Response {
+  async function* texts(): AsyncGenerator<string, undefined> {
+    yield head;
+    for await (const part of parts) yield linesOf(part);
+  }
+  const written = texts();
+  const body = new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      const { done, value } = await written.next();
+      if (done === true) controller.close();
+      else controller.enqueue(Buffer.from(value));
+    },
+    async cancel() {
+      await written.return(undefined);
+    },
+  });
+  return new Response(body, {
+    headers: {
+      "Content-Type": "text/csv; charset=utf-8; header=present",
+      "Content-Disposition": `attachment; filename="${name}.csv"`,
+      "Cache-Control": "no-store",
+    },
+  });
+}

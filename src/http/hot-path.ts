@@ -32,7 +32,8 @@ export type HotPath = (incoming: IncomingMessage, outgoing: ServerResponse) => P
 interface Shared extends Pick<Authentication, "authenticate"> {
   /** False while the database's disk is full. */
   isWritable(): boolean;
-  limitKeys(user_id: string): Limited;
+  /** Counts a request against every limit of its caller. */
+  limit(caller: Caller): Promise<{ caller: Caller; limited: Limited }>;
   shareOf(user_id: string): BodyShare;
   callers: LiveCallers;
   cut_off: AbortSignal;
@@ -49,12 +50,11 @@ const SPECIAL = ["content-encoding", "expect", "idempotency-key", "origin", "tra
 const PLAIN_HOST = /^[A-Za-z0-9.:[\]_-]+$/;
 const LENGTH = /^[1-9][0-9]{0,5}$/;
 
-/** A request with a valid key, within its rate limit. */
+/** A request with a valid key of the right scope. */
 interface Admitted {
   endpoint: ModelEndpoint;
   caller: Caller;
   authorization: string | undefined;
-  rate_headers: Limited["headers"];
   started_ms: number;
 }
 
@@ -67,13 +67,12 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
     const authorization = keyOf(headers.authorization, headers["x-api-key"] as string | undefined);
     const caller = await shared.authenticate(authorization).catch(() => null);
     if (caller === null || !hasScope(caller, endpoint)) return null;
-    const { headers: rate_headers, retry_after_s } = shared.limitKeys(caller.user_id);
-    return retry_after_s === null ? { endpoint, caller, authorization, rate_headers, started_ms } : null;
+    return { endpoint, caller, authorization, started_ms };
   }
 
   /** Reads, calls the endpoint and writes. */
   async function serve(incoming: IncomingMessage, outgoing: ServerResponse, admitted: Admitted): Promise<void> {
-    const { endpoint, caller, authorization, rate_headers, started_ms } = admitted;
+    const { endpoint, caller: with_key, authorization, started_ms } = admitted;
     const { path } = endpoint.route;
     const headerOf = (name: string) => incoming.headers[name] as string | undefined;
     const request_id = requestIdOf(headerOf("x-request-id"));
@@ -85,12 +84,15 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       return live;
     };
     const hungUp = () => hangUpOf(outgoing);
-    const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
-    const head = { ...rate_headers, "X-Request-Id": request_id };
-    const share = shared.shareOf(caller.user_id);
+    const head: Record<string, string> = { "X-Request-Id": request_id };
+    const share = shared.shareOf(with_key.user_id);
     let status: number;
     let is_stream = false;
     try {
+      const { caller, limited } = await shared.limit(with_key);
+      Object.assign(head, limited.headers);
+      if (limited.retry_after_s !== null) throw errors.rateLimited(limited.retry_after_s);
+      const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
       const answer = await endpoint.answer(http, (await bodyOf(incoming, endpoint, share)) as never);
       is_stream = answer.kind === "events";
       status = send(outgoing, head, answer);
@@ -102,7 +104,7 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       share.release();
     }
     if (!is_stream) for (const live of watched) live.leave();
-    shared.logRequest({ request_id, caller, method: "POST", route: path, status, facts, started_ms });
+    shared.logRequest({ request_id, caller: with_key, method: "POST", route: path, status, facts, started_ms });
   }
 
   return async (incoming, outgoing) => {

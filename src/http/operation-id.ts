@@ -29,6 +29,8 @@ const NAMES: Readonly<Record<string, string>> = {
   "POST /api/v1/admin/users/{id}/resume": "resumeUser",
   "POST /api/v1/admin/users/{id}/grants": "grantTokens",
   "POST /api/v1/admin/users/{id}/subscription": "subscribeUser",
+  "PATCH /api/v1/admin/users/{id}": "updateUser",
+  "GET /api/v1/admin/acts": "listActs",
   "GET /api/v1/admin/audit": "auditLedger",
   "GET /api/v1/admin/clock": "getClock",
   "PUT /api/v1/admin/clock": "setClock",

@@ -1,6 +1,6 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler, Next } from "hono";
-import type { Caller, HttpEnv } from "../contract/caller.ts";
+import type { Caller, HttpEnv, Operator } from "../contract/caller.ts";
 import { endpointRoutes, type ModelEndpoint } from "../contract/model-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
@@ -21,7 +21,14 @@ import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
 import { createLiveCallers, watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
-import { createRateLimit, type Limited, rateLimit } from "./rate-limit.ts";
+import {
+  type AdmitRequest,
+  callerLimits,
+  createRateLimit,
+  type Limited,
+  limitCaller,
+  rateLimit,
+} from "./rate-limit.ts";
 import { createRequestLog, requestIdOf, requestSpan, routeOf } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
@@ -41,11 +48,14 @@ const UNKNOWN_KEYS_PER_MINUTE = 600;
 const UNKNOWN_KEY = new Set(["invalid_api_key", "session_expired"]);
 const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They write nothing, so they work on a full disk too. */
-const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize", "/api/v1/admin/reload"]);
+const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
 /** The user id of the operator's idempotency keys. No user has it. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
+
+/** The operator with PURSER_ADMIN_KEY. */
+const ROOT_OPERATOR: Operator = { id: null, name: "PURSER_ADMIN_KEY", role: "admin" };
 
 export interface HttpOptions extends Authentication {
   /** CIDRs whose X-Forwarded-For is trusted. */
@@ -57,6 +67,8 @@ export interface HttpOptions extends Authentication {
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
+  /** Counts a request against the limits of its key, user and plan. */
+  admitRequest: AdmitRequest;
   databaseState(): DatabaseState;
   /** Aborted at the end of a shutdown's drain, with the error for callers. */
   cut_off: AbortSignal;
@@ -101,6 +113,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   );
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
   app.use("/api/v1/*", usersOnly(userRateLimit(options.limits, limitKeys)));
+  app.use("/api/v1/*", usersOnly(callerLimits(options.admitRequest)));
   app.post(
     LEAKED_KEYS,
     rateLimit(
@@ -124,9 +137,9 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   for (const router of [...routers, ...endpoints.map(endpointRoutes)]) app.route("/", router);
   const isWritable = () => databaseState() !== "disk_full";
   const logRequest = createRequestLog(options);
-  const { authenticate } = options;
-  const { tracer = null } = options;
-  const shared = { authenticate, isWritable, limitKeys, shareOf, callers, cut_off, logRequest, tracer, log };
+  const { authenticate, admitRequest, tracer = null } = options;
+  const limit = (caller: Caller) => limitCaller(caller, limitKeys, admitRequest);
+  const shared = { authenticate, isWritable, limit, shareOf, callers, cut_off, logRequest, tracer, log };
   return Object.assign(app, { hotPath: createHotPath(shared, endpoints) });
 }
 
@@ -197,8 +210,10 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
         throw is_unknown ? limited(c, error, unknown_keys) : error;
       });
   return async (c, next) => {
-    if (c.req.path.startsWith(OPERATOR)) c.set("caller", operatorOf(c));
-    else if (!isPublic(c.req)) c.set("caller", await userOf(c));
+    if (c.req.path.startsWith(OPERATOR)) {
+      c.set("caller", operatorOf(c));
+      c.set("operator", ROOT_OPERATOR);
+    } else if (!isPublic(c.req)) c.set("caller", await userOf(c));
     await next();
   };
 }

@@ -141,6 +141,10 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
     text: readStatement(import.meta.dirname, "audit-daily-usage"),
   },
   {
+    invariant: "the daily usage of each label is the sum of its usage events",
+    text: readStatement(import.meta.dirname, "audit-label-usage"),
+  },
+  {
     invariant: "a key has spent what its calls cost and holds what its holds hold",
     text: `select user_id, format('key %s spent %s held %s, calls %s holds %s', api_key_id, spent, held, cost, pinned) as detail
       from (
@@ -231,7 +235,7 @@ export async function runAudit(db: Db, more: readonly Invariant[]): Promise<Audi
       (select count(*) from usage_event) as usage_events`,
     no_timeout: true,
   });
-  const found = await db.query<{ index: number; user_id: string; detail: string }>({
+  const found = await db.query<{ index: number; user_id: string | null; detail: string }>({
     text: atOnce(invariants),
     no_timeout: true,
   });

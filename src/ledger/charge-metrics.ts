@@ -1,7 +1,7 @@
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
 import { type SpanStart, traced } from "../platform/tracing.ts";
-import type { ChargingLedger } from "./ledger.types.ts";
+import type { Charge, ChargingLedger } from "./ledger.types.ts";
 
 /** An operation of the ledger in a trace: the wait for its batch and the batch's statement. */
 function spanOf(operation: string): () => SpanStart {
@@ -14,10 +14,10 @@ const [HOLD, SETTLE, RELEASE] = ["hold", "settle", "release"].map(spanOf) as [
   () => SpanStart,
 ];
 
-/** Adds metrics and spans to holds, settles and releases. Logs absorbed tokens as an error. */
+/** Adds metrics and spans to holds, settles and releases, and counts tokens for the limits. Logs absorbed tokens as an error. */
 export function withChargeMetrics(
   ledger: ChargingLedger,
-  { metrics, log }: { metrics: Metrics; log: Log },
+  { metrics, log, countTokens }: { metrics: Metrics; log: Log; countTokens(charge: Charge, tokens: number): void },
 ): ChargingLedger {
   return {
     async hold(request) {
@@ -32,6 +32,7 @@ export function withChargeMetrics(
         throw error;
       });
       if (outcome.status === "superseded" || outcome.replayed) return outcome;
+      countTokens(request, request.input_tokens + request.output_tokens);
       metrics.modelCall("settled", outcome.cost_tokens);
       metrics.modelOutput(request.model, request.output_tokens);
       const { model, input_tokens, cached_input_tokens: cached, cache_write_tokens: written } = request;

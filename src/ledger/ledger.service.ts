@@ -7,6 +7,7 @@ import { isRefusal } from "../platform/sql-state.ts";
 import { accountStatusOf } from "./account-status.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges } from "./charge.store.ts";
+import { createEndUsersStore } from "./end-users.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
@@ -36,7 +37,7 @@ import {
 } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
-import { readUsage, readUsageLines } from "./usage.store.ts";
+import { listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
 
 /** Most operations of one batch. A larger batch would lock the accounts for too long. */
 const BATCH_LIMIT = 256;
@@ -68,8 +69,8 @@ export interface LedgerDeps {
 /** The ledger over a migrated database. */
 export function createLedger(deps: LedgerDeps): Ledger {
   const { db, clock, invariants = [], with_hooks = null } = deps;
-  const keySpends: Ledger["keySpends"] = async (user_ids, sql = db) =>
-    new Map((await listKeySpend(sql, user_ids)).map(({ api_key_id, spent }) => [api_key_id, spent]));
+  const keySpends: Ledger["keySpends"] = async (keys, sql = db) =>
+    new Map((await listKeySpend(sql, keys, clock.now())).map(({ api_key_id, ...spend }) => [api_key_id, spend]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
     async apply(operations) {
       await markEstimated(db, operations);
@@ -142,9 +143,10 @@ export function createLedger(deps: LedgerDeps): Ledger {
     entries: (user_id, filter, page) => listEntries(db, user_id, filter, page),
     allEntries: (user_id, filter) => readEntries(db, user_id, filter, EXPORT_ROWS),
     usageLines: (user_id, days) => readUsageLines(db, user_id, { days, now: clock.now(), limit: EXPORT_ROWS }),
+    end_users: createEndUsersStore(db),
+    usageGroups: (user_id, by) => listUsageGroups(db, user_id, by, clock.now()),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
-    keySpend: (user_id) => keySpends([user_id]),
     keySpends,
     async refills(user_ids, sql = db) {
       return new Map((await listRefills(sql, user_ids)).map(({ user_id, refills }) => [user_id, refills]));

@@ -1,7 +1,9 @@
 import type { AlertPercent } from "../constants.ts";
+import type { BudgetInterval, KeySpend } from "../contract/key-terms.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
-import type { UsageLine, UsageSummary } from "./usage.types.ts";
+import type { EndUsers } from "./end-users.store.ts";
+import type { Labels, UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -34,6 +36,9 @@ export interface HoldRequest {
   api_key_id: string | null;
   /** The key's budget, or null for none. The ledger records the spent and held tokens of the key. */
   key_budget_tokens: number | null;
+  /** The budget counts from the start of this interval, in UTC; null or absent: from the key's first call. */
+  key_budget_interval?: BudgetInterval | null;
+  labels?: Labels;
   agent_id: string | null;
   run_id: string | null;
   /** A cap on the cost of the agent's calls from a given day, calls in flight included. null or absent: no cap. */
@@ -44,9 +49,7 @@ export interface HoldRequest {
   minimum_tokens: number;
   /** The inputs of the worst case, kept for `explain`. */
   estimate?: HoldEstimate;
-  /**
-   * Runs before the hold, also when the hold is refused. If its answer is not `done`, HoldSupersededError is thrown.
-   */
+  /** Runs before the hold, also when it is refused. If its answer is not `done`, HoldSupersededError is thrown. */
   hook?: TransactionHook;
 }
 
@@ -89,7 +92,6 @@ export type HoldOutcome =
       held: number;
     };
 
-/** The answer of the hold's hook was not `done`, so nothing is held. */
 export class HoldSupersededError extends Error {
   readonly answer: TransactionHookAnswer;
   constructor(answer: TransactionHookAnswer) {
@@ -138,6 +140,8 @@ export interface Charge extends TokenCounts, ChargedRates {
   upstream_cost_micro_usd: number | null;
   /** The budget of its key, for threshold alerts. null or absent: no budget. */
   key_budget_tokens?: number | null;
+  key_budget_interval?: BudgetInterval | null;
+  labels?: Labels;
   /** The provider reported no usable counts. */
   is_estimated?: boolean;
 }
@@ -339,9 +343,7 @@ export interface Ledger {
    * expired: it settles the hold at its last progress, or releases it without one. A later settle charges the rest.
    */
   progress(calls: Progress[]): Promise<void>;
-  /**
-   * Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit.
-   */
+  /** Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
   /** Calls `onGrant`. Call it after the commit of your transaction that made a grant or allowed more overage. */
   notifyGrant(user_id: string): Promise<void>;
@@ -366,13 +368,18 @@ export interface Ledger {
   /** All entries, oldest first, in pages. */
   allEntries(user_id: string, filter: EntryFilter): AsyncIterable<Entry[]>;
   usage(user_id: string, days: number): Promise<UsageSummary>;
+  readonly end_users: EndUsers;
+  /** The sums by one dimension, the highest cost first. */
+  usageGroups(user_id: string, by: UsageGrouping): Promise<UsageGroup[]>;
   /** The lines that `usage` sums, oldest first, in pages. */
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges with this request id, newest first. Callers may repeat a request id. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
-  keySpend(user_id: string): Promise<ReadonlyMap<string, number>>;
-  /** Billed tokens by API key, for several users. */
-  keySpends(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
+  /** The billed tokens of these API keys of these users, by key. */
+  keySpends(
+    keys: { user_ids: readonly string[]; ids: readonly string[] },
+    sql?: Sql,
+  ): Promise<ReadonlyMap<string, KeySpend>>;
   /**
    * The refill count of each account: grants, reinstatements, overage turned on or raised, new overage periods. A
    * caller that found the account empty waits for a higher number; a crash cannot lose it.
@@ -385,9 +392,9 @@ export interface Ledger {
   sweep(): Promise<void>;
   /** A settle waits for an unavailable database. After this call, it tries once more and then rejects. */
   beginStop(): void;
-  /** The next instant, up to `until`, when a bucket expires or a trial ends; null if none. */
   /** Open holds of all accounts, counted up to 20,000. */
   openHolds(): Promise<number>;
+  /** The next instant, up to `until`, when a bucket expires or a trial ends; null if none. */
   nextDueAt(until: Instant): Promise<Instant | null>;
   audit(): Promise<AuditReport>;
 }

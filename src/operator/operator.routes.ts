@@ -1,14 +1,18 @@
-import type { Accounts, User } from "../accounts/accounts.service.ts";
+import type { Context } from "hono";
+import { type Accounts, type User, withSpend } from "../accounts/accounts.service.ts";
 import type { Trials } from "../accounts/trials.service.ts";
 import type { Billing } from "../billing/billing.service.ts";
 import { profileOf } from "../billing/billing.service.ts";
 import * as contract from "../contract/admin.ts";
-import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
-import { createRouter } from "../contract/router.ts";
+import type { HttpEnv } from "../contract/caller.ts";
+import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
+import { listActs } from "../contract/operators.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
-import type { Db, Instant } from "../platform/db.ts";
+import type { Db, InSameTx, Instant, Tx } from "../platform/db.ts";
+import { type Actor, type Acts, actLines, actsHead } from "./acts.service.ts";
 
 export interface OperatorOptions {
   db: Db;
@@ -21,21 +25,38 @@ export interface OperatorOptions {
   reload(): { price_version: string | null; models: number; plans: number };
   trials: Pick<Trials, "take">;
   /** Erases a user in every module. */
-  eraseUser(user_id: string): Promise<void>;
+  eraseUser(user_id: string, also: InSameTx<void>): Promise<void>;
+  /** Ends sessions and mailed links of a user whose address was changed. */
+  addressChanged(tx: Tx, user_id: string): Promise<void>;
+  acts: Acts;
   /** Runs the other modules' work after a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
   /** Advances the test clock; null with the real clock. */
   advanceClock: ((target: Instant) => Promise<void>) | null;
 }
 
-/** The operator's API: contract 8. The caller has already checked the bearer key. */
+/** The operator of a request, for the log of acts. */
+export function actorOf(c: Context<HttpEnv>): Actor {
+  const { id, name } = c.get("operator");
+  return { id, name, request_id: c.get("request_id") };
+}
+
+/** The operator's API: contract 8. The caller has already checked the key. Every act writes the log of acts. */
 export function operatorRoutes(options: OperatorOptions) {
-  const { db, clock, accounts, ledger, billing } = options;
   const router = createRouter();
+  userRoutes(router, options);
+  moneyRoutes(router, options);
+  serviceRoutes(router, options);
+  return router;
+}
+
+function userRoutes(router: HttpRouter, options: OperatorOptions): void {
+  const { db, clock, accounts, acts, ledger, billing } = options;
 
   const userRecord = async (user: User) => {
     const [account, subscription] = await Promise.all([ledger.accountStatus(user.id), billing.subscription(user.id)]);
-    return { ...profileOf(user, account, subscription), suspended_at: user.suspended_at };
+    const { suspended_at, limits } = user;
+    return { ...profileOf(user, account, subscription), suspended_at, limits };
   };
 
   router.openapi(contract.createUser, async (c) => {
@@ -47,9 +68,13 @@ export function operatorRoutes(options: OperatorOptions) {
       const { days, tokens } = options.trial();
       const granted = { ends_at: addDays(clock.now(), days), tokens };
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? granted : null });
+      const { id: user_id } = made.user;
+      const after = { email: made.user.email, trial, api_key_id: made.api_key.id };
+      await acts.record(tx, actorOf(c), { what: "user.create", ...aboutUser(user_id), after });
       return made;
     });
-    return c.json({ user: await userRecord(created.user), api_key: { ...created.api_key, spent_tokens: 0 } }, 201);
+    const api_key = withSpend(created.api_key, undefined, clock.now());
+    return c.json({ user: await userRecord(created.user), api_key }, 201);
   });
   router.openapi(contract.listUsers, async (c) => {
     const { limit, cursor, search = "" } = c.req.valid("query");
@@ -60,26 +85,84 @@ export function operatorRoutes(options: OperatorOptions) {
   router.openapi(contract.getUser, async (c) =>
     c.json(await userRecord(await accounts.user(c.req.valid("param").id)), 200),
   );
+  router.openapi(contract.updateUser, async (c) => {
+    const { email: address, limits: wanted, reason } = c.req.valid("json");
+    const user = await db.transaction(async (tx) => {
+      const known = await accounts.lockUser(tx, c.req.valid("param").id);
+      const before: Record<string, unknown> = {};
+      const after: Record<string, unknown> = {};
+      const email = address?.toLowerCase() ?? known.email;
+      if (email !== null && email !== known.email) {
+        await accounts.setEmail(tx, known.id, email);
+        await options.addressChanged(tx, known.id);
+        Object.assign(before, { email: known.email });
+        Object.assign(after, { email });
+      }
+      const limits = wanted === undefined ? known.limits : await accounts.setLimits(tx, known, wanted);
+      if (wanted !== undefined) {
+        Object.assign(before, { limits: known.limits });
+        Object.assign(after, { limits });
+      }
+      if (Object.keys(after).length === 0) return known;
+      await acts.record(tx, actorOf(c), { what: "user.update", ...aboutUser(known.id), before, after, reason });
+      return { ...known, email, limits };
+    });
+    return c.json(await userRecord(user), 200);
+  });
   router.openapi(contract.deleteUser, async (c) => {
-    await options.eraseUser(c.req.valid("param").id);
+    const { id } = c.req.valid("param");
+    const { reason } = c.req.valid("query");
+    await options.eraseUser(id, (tx) => acts.record(tx, actorOf(c), { what: "user.erase", ...aboutUser(id), reason }));
     return c.body(null, 204);
   });
+  const suspend = (c: Context<HttpEnv>, wanted: { id: string; reason: string | undefined; suspended: boolean }) =>
+    db.transaction(async (tx) => {
+      const { id, reason, suspended } = wanted;
+      const before = await accounts.lockUser(tx, id);
+      const after = await accounts.setSuspended(tx, before.id, suspended);
+      const change = { before: { suspended_at: before.suspended_at }, after: { suspended_at: after.suspended_at } };
+      const what = suspended ? "user.suspend" : "user.resume";
+      await acts.record(tx, actorOf(c), { what, ...aboutUser(before.id), ...change, reason });
+      return after;
+    });
   router.openapi(contract.suspendUser, async (c) => {
-    const user = await accounts.setSuspended(c.req.valid("param").id, true);
+    const user = await suspend(c, { ...c.req.valid("param"), ...withReason(c.req.valid("json")), suspended: true });
     await options.suspendAlso(user.id);
     return c.json(await userRecord(user), 200);
   });
   router.openapi(contract.resumeUser, async (c) => {
-    return c.json(await userRecord(await accounts.setSuspended(c.req.valid("param").id, false)), 200);
+    const user = await suspend(c, { ...c.req.valid("param"), ...withReason(c.req.valid("json")), suspended: false });
+    return c.json(await userRecord(user), 200);
   });
+}
+
+function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: OperatorOptions): void {
   router.openapi(contract.grantTokens, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
-    return c.json(await billing.grant(user.id, c.req.valid("json")), 201);
+    const { reason, ...wanted } = c.req.valid("json");
+    const bucket = await billing.grant(user.id, wanted, (tx, { id, original_amount, source, expires_at }) =>
+      acts.record(tx, actorOf(c), {
+        what: "tokens.grant",
+        ...{ target: { type: "bucket", id }, user_id: user.id },
+        after: { amount_tokens: original_amount, source, expires_at },
+        reason: reason ?? wanted.note,
+      }),
+    );
+    return c.json(bucket, 201);
   });
   router.openapi(contract.listPlansOnOffer, (c) => c.json({ plans: [...billing.plans()] }, 200));
   router.openapi(contract.subscribeUser, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
-    const { subscription, created } = await billing.subscribeWithoutPayment(user.id, c.req.valid("json").plan_id);
+    const { plan_id, reason } = c.req.valid("json");
+    const { subscription, created } = await billing.subscribeWithoutPayment(user.id, plan_id, (tx, before) =>
+      acts.record(tx, actorOf(c), {
+        what: "subscription.set",
+        ...{ target: { type: "subscription", id: user.id }, user_id: user.id },
+        before: { plan_id: before.plan_id, status: before.status },
+        after: { plan_id },
+        reason,
+      }),
+    );
     return c.json(subscription, created ? 201 : 200);
   });
   router.openapi(contract.listAllInvoices, async (c) => {
@@ -96,19 +179,58 @@ export function operatorRoutes(options: OperatorOptions) {
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
     return c.json({ purchases: page, next_cursor }, 200);
   });
-  router.openapi(contract.settleInvoice, async (c) =>
-    c.json(await billing.invoices.settle(c.req.valid("param").id, c.req.valid("json").status), 200),
-  );
+  router.openapi(contract.settleInvoice, async (c) => {
+    const { status, reason } = c.req.valid("json");
+    const invoice = await billing.invoices.settle(c.req.valid("param").id, status, (tx, before) =>
+      acts.record(tx, actorOf(c), {
+        what: "invoice.settle",
+        ...{ target: { type: "invoice", id: before.id }, user_id: before.user_id },
+        ...{ before: { status: before.status }, after: { status }, reason },
+      }),
+    );
+    return c.json(invoice, 200);
+  });
+}
+
+function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
+  const { db, clock, acts, ledger } = options;
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
-  router.openapi(contract.reload, (c) => c.json(options.reload(), 200));
+  router.openapi(contract.reload, async (c) => {
+    const reloaded = await db.transaction(async (tx) => {
+      // Written first: without its act, nothing is reloaded.
+      await acts.record(tx, actorOf(c), { what: "configuration.reload", target: SERVICE });
+      return options.reload();
+    });
+    return c.json(reloaded, 200);
+  });
   router.openapi(contract.getClock, (c) => {
     if (options.advanceClock === null) throw errors.noTestClock();
     return c.json({ now: clock.now() }, 200);
   });
   router.openapi(contract.putClock, async (c) => {
     if (options.advanceClock === null) throw errors.noTestClock();
-    await options.advanceClock(c.req.valid("json").now);
+    const { now } = c.req.valid("json");
+    const change = { before: { now: clock.now() }, after: { now } };
+    await options.advanceClock(now);
+    await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "clock.set", target: SERVICE, ...change }));
     return c.json({ now: clock.now() }, 200);
   });
-  return router;
+  router.openapi(listActs, async (c) => {
+    const { limit, cursor, format, key_id: operator_id, ...rest } = c.req.valid("query");
+    const filter = { ...rest, operator_id };
+    if (format === "csv") return csvAnswer("acts", actsHead, acts.all(filter), actLines) as never;
+    const before = decodeCursor(cursor, NUMBER_KEY);
+    const before_seq = before === null ? null : Number(before);
+    const { page, next_cursor } = pageOf(
+      await acts.list(filter, { limit: limit + 1, before_seq }),
+      limit,
+      (act) => act.seq,
+    );
+    return c.json({ acts: page, next_cursor }, 200);
+  });
 }
+
+const SERVICE = { type: "service", id: null };
+const aboutUser = (id: string) => ({ target: { type: "user", id }, user_id: id });
+/** A body that is absent has no reason. */
+const withReason = (body: { reason?: string | undefined } | undefined) => ({ reason: body?.reason });

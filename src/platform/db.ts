@@ -38,6 +38,9 @@ export interface Tx extends Sql {
   readonly in_transaction: true;
 }
 
+/** Work of another module in the transaction of a change. It gets the result of the change, and runs only SQL. */
+export type InSameTx<Result> = (tx: Tx, result: Result) => Promise<void>;
+
 /** `away`: it does not answer. `disk_full`: it rejects writes because its disk is full. */
 export type DatabaseState = "up" | "away" | "disk_full";
 

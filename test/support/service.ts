@@ -38,6 +38,8 @@ export interface Service {
   linkTo(email: string): string | undefined;
   /** The fields of the log's lines of level info with this text. */
   noted(text: string): Record<string, unknown>[];
+  /** Starts another node over the same database. `stop` of the service does not stop it. */
+  anotherNode(): Promise<{ url: string; as: Service["as"]; stop(): Promise<void> }>;
   /** Stops the service but keeps its database, and starts it anew. */
   restart(env?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
@@ -86,6 +88,10 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
         await service.admin.post(`/api/v1/admin/users/${user.id}/grants`, { amount_tokens: tokens, source: "top_up" });
       }
       return { user_id: user.id, ...service.as(api_key.key) };
+    },
+    async anotherNode() {
+      const { url, stop } = await run(fixed, kept);
+      return { url, stop, as: (key) => ({ key, ...clientOf(() => url, key) }) };
     },
     async restart(env = {}) {
       await running.stop();

@@ -1,0 +1,139 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ACT_INVARIANTS } from "../../src/operator/acts.store.ts";
+import type { Db } from "../../src/platform/db.ts";
+import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
+
+// The log of operators' acts: contract 8.9.
+
+let service: Service;
+let db: Db;
+beforeAll(async () => {
+  service = await startService();
+  db = await service.database.open();
+});
+afterAll(async () => {
+  await db.close();
+  await service.stop();
+});
+
+const acts = async (query = "") => (await service.admin.get(`/api/v1/admin/acts${query}`)).body.acts;
+
+it("every act of an operator is in the log once, with who, what, target, before, after and reason", async () => {
+  const { user_id } = await service.newUser({ trial: false });
+  const user = `/api/v1/admin/users/${user_id}`;
+  const ask = (method: string, path: string, body?: unknown) =>
+    service.admin.request(method, path, body, { "X-Request-Id": "ticket-7" });
+  await ask("POST", `${user}/grants`, { amount_tokens: 5_000, source: "bonus", reason: "outage" });
+  await ask("POST", `${user}/suspend`, { reason: "abuse" });
+  await ask("POST", `${user}/resume`);
+  await ask("PATCH", user, { email: "Corrected@example.com", reason: "typing error" });
+  await ask("PATCH", user, { email: "corrected@example.com" });
+  await ask("POST", `${user}/subscription`, { plan_id: "starter" });
+  await ask("POST", "/api/v1/admin/reload");
+  const [reload, subscribed, changed, resumed, suspended, granted, created] = await acts("?limit=7");
+  expect(reload).toMatchObject({ what: "configuration.reload", user_id: null });
+  expect(subscribed).toMatchObject({
+    what: "subscription.set",
+    before: { plan_id: null },
+    after: { plan_id: "starter" },
+  });
+  expect(changed).toMatchObject({
+    ...{ what: "user.update", target: { type: "user", id: user_id }, reason: "typing error" },
+    before: { email: expect.stringMatching(/^user\d+@example.com$/) },
+    after: { email: "corrected@example.com" },
+  });
+  expect(resumed).toMatchObject({ what: "user.resume", after: { suspended_at: null }, reason: null });
+  expect(suspended).toMatchObject({ what: "user.suspend", before: { suspended_at: null }, reason: "abuse" });
+  expect(granted).toMatchObject({
+    ...{ what: "tokens.grant", target: { type: "bucket" }, user_id, reason: "outage", request_id: "ticket-7" },
+    after: { amount_tokens: 5_000, source: "bonus" },
+    who: { key_id: null, name: "PURSER_ADMIN_KEY" },
+  });
+  expect(created).toMatchObject({ what: "user.create", user_id });
+  expect(reload.seq - created.seq, "one act for each").toBe(6);
+});
+
+it("an act that fails leaves nothing in the log, and a replayed request no second act", async () => {
+  const { user_id } = await service.newUser();
+  const other = await service.newUser();
+  const before = (await acts("?limit=1"))[0].seq;
+  const user = `/api/v1/admin/users/${user_id}`;
+  const taken = (await service.admin.get(`/api/v1/admin/users/${other.user_id}`)).body.email;
+  expect((await service.admin.request("PATCH", user, { email: taken })).status).toBe(409);
+  expect((await service.admin.post(`${user}/subscription`, { plan_id: "none" })).status).toBe(400);
+  const headers = { "Idempotency-Key": "grant-once" };
+  for (const _ of [1, 2]) {
+    await service.admin.post(`${user}/grants`, { amount_tokens: 1, source: "bonus" }, headers);
+  }
+  expect((await acts("?limit=1"))[0].seq).toBe(before + 1);
+});
+
+it("filters and pages the log, and streams it as CSV", async () => {
+  const { user_id } = await service.newUser();
+  for (const what of ["suspend", "resume"]) await service.admin.post(`/api/v1/admin/users/${user_id}/${what}`);
+  const first = (await service.admin.get(`/api/v1/admin/acts?user_id=${user_id}&limit=2`)).body;
+  expect(first.acts.map(({ what }: { what: string }) => what)).toEqual(["user.resume", "user.suspend"]);
+  const rest = await service.admin.get(`/api/v1/admin/acts?user_id=${user_id}&limit=2&cursor=${first.next_cursor}`);
+  expect(rest.body).toMatchObject({ acts: [{ what: "user.create" }], next_cursor: null });
+  expect(await acts(`?user_id=${user_id}&what=user.suspend`)).toHaveLength(1);
+  const csv = (await service.admin.get(`/api/v1/admin/acts?user_id=${user_id}&format=csv`)).body as string;
+  expect(csv.split("\r\n").map((line) => line.split(",")[5])).toEqual([
+    ...["what", "user.create", "user.suspend", "user.resume", undefined],
+  ]);
+});
+
+it("erasing a user takes their address out of the log, and the chain stays valid", async () => {
+  const { user_id } = await service.newUser();
+  await service.admin.request("PATCH", `/api/v1/admin/users/${user_id}`, { email: "person@private.example" });
+  await service.admin.request("DELETE", `/api/v1/admin/users/${user_id}?reason=asked`);
+  const [erased, changed] = await acts(`?user_id=${user_id}`);
+  expect(erased).toMatchObject({ what: "user.erase", reason: "asked" });
+  expect(changed).toMatchObject({ before: { email: null }, after: { email: null } });
+  const rows = JSON.stringify([
+    await db.query({ text: "select * from operator_act" }),
+    await db.query({ text: "select * from operator_act_email" }),
+  ]);
+  expect(rows).not.toContain("person@private.example");
+  expect(rows, "the operator's key is in no act").not.toContain(ADMIN_KEY);
+  expect((await service.admin.get("/api/v1/admin/audit")).body).toMatchObject({ ok: true, violations: [] });
+});
+
+it("the database rejects every change and deletion of an act", async () => {
+  for (const text of [
+    "update operator_act set reason = 'another' where seq = 1",
+    "delete from operator_act where seq = 1",
+    "truncate operator_act cascade",
+  ]) {
+    await expect(db.query({ text }), text).rejects.toThrow(/cannot be changed or deleted/);
+  }
+});
+
+const NUMBERED = "acts of operators are numbered without a gap up to the end of their chain";
+const CHAINED = "the hash of each operator's act is that of the act and the hash before";
+const ADDRESSES = "the e-mail addresses of an operator's act have the hashes that the act has";
+
+it.each([
+  ["a changed act", "update operator_act set reason = 'another' where seq = 2", [CHAINED]],
+  ["a deleted act", "delete from operator_act where seq = 2", [NUMBERED, CHAINED]],
+  [
+    "a deleted last act",
+    "delete from operator_act where seq = (select seq from operator_act_chain)",
+    [NUMBERED, CHAINED],
+  ],
+  ["a changed address", "update operator_act_email set email_after = 'x@example.com'", [ADDRESSES]],
+])("the audit finds %s that was made behind the trigger", async (_what, text, invariants) => {
+  await service.newUser();
+  const found = await db
+    .transaction(async (tx) => {
+      await tx.query({ text: "alter table operator_act disable trigger user" });
+      await tx.query({ text: "alter table operator_act_email drop constraint operator_act_email_seq_fkey" });
+      await tx.query({ text });
+      const broken: string[] = [];
+      for (const { invariant, text: query } of ACT_INVARIANTS) {
+        if ((await tx.query({ text: query })).length > 0) broken.push(invariant);
+      }
+      throw broken;
+    })
+    .catch((broken) => broken);
+  expect(found).toEqual(invariants);
+});
