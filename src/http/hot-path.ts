@@ -20,7 +20,7 @@ import { SECURITY_HEADERS } from "./security-headers.ts";
  * Serves ordinary model calls directly on Node's HTTP server. Hono's middlewares, Request, Response and web streams cost
  * as much as the rest of a call.
  *
- * A request is ordinary if no middleware of Hono has to work on it. Hono serves every other request, and those that are
+ * A request is ordinary if no middleware of Hono has to work on it. Hono serves all other requests, and requests that are
  * not admitted. Both share the limits, the budgets, the errors, the log and the endpoints.
  */
 
@@ -56,6 +56,7 @@ interface Admitted {
   started_ms: number;
 }
 
+/** The hot path to `endpoints`. */
 export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[]): HotPath {
   const by_path = new Map(endpoints.map((endpoint) => [endpoint.route.path, endpoint]));
 
