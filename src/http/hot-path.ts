@@ -83,6 +83,8 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       watched.push(live);
       return live;
     };
+    // A write to a connection that has just ended must not end the process.
+    outgoing.on("error", () => {});
     const hungUp = () => hangUpOf(outgoing);
     const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
     const head = { ...rate_headers, "X-Request-Id": request_id };
@@ -107,7 +109,9 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
 
   return async (incoming, outgoing) => {
     const endpoint = by_path.get(incoming.url ?? "");
-    if (endpoint === undefined || !isOrdinary(incoming) || !shared.isWritable()) return false;
+    // A pipelined request has no socket yet: Node does not tell its answer when the connection ends.
+    if (endpoint === undefined || outgoing.socket === null) return false;
+    if (!isOrdinary(incoming) || !shared.isWritable()) return false;
     const admitted = await admit(endpoint, incoming.headers);
     if (admitted === null) return false;
     await serve(incoming, outgoing, admitted).catch((error: Error) => {
