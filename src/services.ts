@@ -25,6 +25,7 @@ import { createLedger } from "./ledger/ledger.service.ts";
 import type { ChargingLedger, Ledger } from "./ledger/ledger.types.ts";
 import { createLimits } from "./limits/limits.service.ts";
 import { createModels, type Models } from "./models/models.service.ts";
+import { isProviderFailure } from "./models/provider-errors.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { createActs } from "./operator/acts.service.ts";
@@ -107,10 +108,12 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     meansOf,
     admit: limits.admitCall,
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
-    onAttempt: metrics.upstream,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
-    onProviderFailure: ({ id: model, owned_by: provider }, { code, cause }) => {
-      log.warn({ model, provider, code, cause: (cause as Error | undefined)?.message }, "a model's provider failed");
+    onAttempt({ id: model, owned_by: provider }, { error, ...attempt }) {
+      metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
+      if (!isProviderFailure(error)) return;
+      const cause = (error.cause as Error | undefined)?.message;
+      log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
     },
   });
   const vault = createVault({ db, clock, keys: base.keys, log, notify: notify.vault });

@@ -8,7 +8,6 @@ import { isProviderFailure } from "../models/provider-errors.ts";
 import { routeOfReasoning } from "../models/reasoning.ts";
 import { estimateTokens, promptText } from "../models/token-count.ts";
 import { monotonicMs } from "../platform/clock.ts";
-import type { OperationMetrics, UpstreamModel } from "../platform/operation-metrics.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { createCompletionStream, endedStream } from "./completion-stream.ts";
 import type {
@@ -63,10 +62,8 @@ export function createCompletions(options: {
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
-  /** A provider failed before its first output. The caller may not notice, because another one answers. */
-  onProviderFailure?(model: Model, error: PurserError): void;
-  /** Called after each attempt at a provider. */
-  onAttempt?: OperationMetrics["upstream"];
+  /** Called after each attempt at a provider. The caller may not notice a failure, because another one answers. */
+  onAttempt?(model: Model, attempt: { ms: number; error: PurserError | null; streamed: boolean }): void;
 }): Completions {
   const { models, meansOf, resolveAgent, onAttempt = () => {}, admit = async (caller) => caller } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
@@ -138,7 +135,7 @@ export function createCompletions(options: {
         reservation = await reserve({ models, ledger: charges, meansOf }, call, model);
         attempts += 1;
         const value = await attempt(reservation, { signal: patience.signal, deadline_ms, onSent });
-        onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: null, streamed });
+        onAttempt(model, { ms: monotonicMs() - began_ms, error: null, streamed });
         models.health.answered(model);
         return { value, reservation, routing: routingOf(choice, model, fallbacks), hung_up: null };
       } catch (error) {
@@ -147,12 +144,9 @@ export function createCompletions(options: {
         }
         if (reservation !== null) await release(charges, call);
         if (error instanceof PurserError && (is_sent || isProviderFailure(error))) {
-          onAttempt(upstreamOf(model), { ms: monotonicMs() - began_ms, code: error.code, streamed });
+          onAttempt(model, { ms: monotonicMs() - began_ms, error, streamed });
         }
-        if (isProviderFailure(error)) {
-          models.health.failed(model, error.shape.retry_after_s);
-          options.onProviderFailure?.(model, error);
-        }
+        if (isProviderFailure(error)) models.health.failed(model, error.shape.retry_after_s);
         failures.push(error);
         if (is_last || !mayFallBack(error)) break;
         fallbacks.push({
@@ -246,10 +240,6 @@ function chatModel(models: Models, id: string): Model {
     "model",
     `${id} only creates embeddings. Use it with POST /api/v1/embeddings, or name a model of kind chat (GET /api/v1/models).`,
   );
-}
-
-function upstreamOf({ id, owned_by }: Model): UpstreamModel {
-  return { provider: owned_by, model: id };
 }
 
 /** The service itself reads `models`. */

@@ -26,11 +26,12 @@ export function keyOf(authorization: string | undefined, api_key: string | undef
   return api_key === undefined || api_key === "" || is_bearer ? authorization : `Bearer ${api_key}`;
 }
 
+/** The Authorization header that a request counts with. */
 export function keyHeader({ req }: Context<HttpEnv>): string | undefined {
   return keyOf(req.header("Authorization"), req.header("x-api-key"));
 }
 
-/** The credential of an Authorization header. */
+/** The key in an Authorization header. */
 export function keyCredential(
   { authenticate }: Pick<Authentication, "authenticate">,
   authorization: string | undefined,

@@ -21,7 +21,7 @@ import { SECURITY_HEADERS } from "./security-headers.ts";
  * Serves ordinary model calls directly on Node's HTTP server. Hono's middlewares, Request, Response and web streams cost
  * as much as the rest of a call.
  *
- * A request is ordinary if no middleware of Hono has to work on it. Hono serves every other request, and those that are
+ * A request is ordinary if no middleware of Hono has to work on it. Hono serves all other requests, and requests that are
  * not admitted. Both share the limits, the budgets, the errors, the log and the endpoints.
  */
 
@@ -58,6 +58,7 @@ interface Admitted {
   started_ms: number;
 }
 
+/** The hot path to `endpoints`. */
 export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[]): HotPath {
   const by_path = new Map(endpoints.map((endpoint) => [endpoint.route.path, endpoint]));
 
@@ -83,6 +84,8 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       watched.push(live);
       return live;
     };
+    // A write to a connection that has just ended must not end the process.
+    outgoing.on("error", () => {});
     const hungUp = () => hangUpOf(outgoing);
     const head: Record<string, string> = { "X-Request-Id": request_id };
     const share = shared.shareOf(with_key.user_id);
@@ -109,7 +112,9 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
 
   return async (incoming, outgoing) => {
     const endpoint = by_path.get(incoming.url ?? "");
-    if (endpoint === undefined || !isOrdinary(incoming) || !shared.isWritable()) return false;
+    // A pipelined request has no socket yet: Node does not tell its answer when the connection ends.
+    if (endpoint === undefined || outgoing.socket === null) return false;
+    if (!isOrdinary(incoming) || !shared.isWritable()) return false;
     const admitted = await admit(endpoint, incoming.headers);
     if (admitted === null) return false;
     const span = requestSpan(shared.tracer, endpoint.route.path, incoming.headers.traceparent as string | undefined);

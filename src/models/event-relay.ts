@@ -97,32 +97,37 @@ export function createEventRelay(model: Model): EventRelay {
     return empty ? "" : `data: ${JSON.stringify(chunk)}\n\n`;
   }
 
+  function relayBlock(block: string): string {
+    if (theirs === null) learn(block);
+    if (finished) return "";
+    const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
+    if (sign === -1) return keep(block);
+    const start = sign === 0 ? 0 : startOfEvent(block, sign);
+    const out = keep(block.slice(0, start)) + relayEvents(eventsOf(block.slice(start)));
+    if (fault !== null && out === "") throw fault;
+    return out;
+  }
+
   /** Relays the events before a faulty one, which have arrived and are charged. */
   function relayEvents(events: readonly string[]): string {
     let out = "";
     try {
-      for (const event of events) out += relayEvent(event);
+      for (const event of events) {
+        const usage_before = usage;
+        out += keep(relayEvent(event));
+        if (usage !== usage_before) reported_blocks = kept.length;
+      }
     } catch (error) {
       fault = error;
     }
     return out;
   }
 
-  function relayBlock(block: string): string {
-    if (theirs === null) learn(block);
-    const sign = block.search(model.route === null ? SIGN : SIGN_WITH_DETAILS);
-    const usage_before = usage;
-    let out = block;
-    if (finished) out = "";
-    else if (sign !== -1) {
-      const start = sign === 0 ? 0 : startOfEvent(block, sign);
-      out = block.slice(0, start) + relayEvents(eventsOf(block.slice(start)));
-      if (fault !== null && out === "") throw fault;
-    }
-    if (theirs !== null && theirs !== ours) out = out.replaceAll(theirs, () => ours);
-    if (out !== "") kept.push(out);
-    if (usage !== usage_before) reported_blocks = kept.length;
-    return out;
+  /** Names our model in the text, and keeps it for the counts. */
+  function keep(text: string): string {
+    const named = theirs === null || theirs === ours ? text : text.replaceAll(theirs, () => ours);
+    if (named !== "") kept.push(named);
+    return named;
   }
 
   /** The text generated in `kept` from block `start` on. Calls come every second, so it reads each block only once. */

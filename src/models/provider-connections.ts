@@ -67,7 +67,7 @@ export interface ProviderPost {
 export interface ProviderAnswer {
   status: number;
   headers: Readonly<Record<string, string | string[] | undefined>>;
-  /** What has arrived since the last read, once there is something; null at the end. Rejects if the answer breaks off. */
+  /** The bytes since the last read, as soon as some have arrived; null at the end. Rejects if the answer breaks off. */
   read(): Promise<Buffer | null>;
   /** Closes the connection, unless the answer has ended. */
   destroy(): void;

@@ -73,7 +73,7 @@ const failing =
       .end('{"error":{"code":"busy"}}');
 const deep = (levels: number) => `${'{"a":'.repeat(levels)}1${"}".repeat(levels)}`;
 
-/** What is sent, by what the answer's status is. */
+/** Requests, with the status of their answers. */
 const CASES: [string, number, (fields: object) => Sent & { reply?: Reply }][] = [
   ["a call", 200, (fields) => ({ body: JSON.stringify(fields) })],
   ["a stream", 200, (fields) => ({ body: JSON.stringify({ ...fields, stream: true }) })],

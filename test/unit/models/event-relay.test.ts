@@ -46,3 +46,13 @@ it("the events before a faulty one in the same piece are relayed and counted, an
   expect(counts).toMatchObject({ output_tokens: 1, estimated: true });
   expect(() => relay.finished()).toThrow("did not give a usable answer");
 });
+
+it("words after a usage report in the same piece are counted", () => {
+  const model = modelOf();
+  const relay = createEventRelay(model);
+  const usage = { prompt_tokens: 10, completion_tokens: 1 };
+  relay.push(`${event({ choices: [], usage })}${delta("twelve bytes")}`);
+  const sizes = { input_tokens: 7, media_tokens: 0, likely_tokens: 7, max_output_tokens: 50 };
+  const counts = relay.counts({ model, request: requestOf(), stream: true, ...sizes });
+  expect(counts).toMatchObject({ input_tokens: 10, output_tokens: 1 + 3, estimated: true });
+});
