@@ -80,6 +80,17 @@ export function parseDatabaseUrl(text: string): string {
   return text;
 }
 
+/** The URL of one server that need not accept writes, beside the one of `database_url`. */
+export function parseStandbyUrl(database_url: string | null): (text: string) => string {
+  return (text) => {
+    if (database_url === null) throw new Error("DATABASE_URL is not set");
+    const { urls, must_write } = databaseUrls(parseDatabaseUrl(text));
+    if (urls.length > 1) throw new Error("it names several hosts");
+    if (must_write) throw new Error("it has target_session_attrs, and a standby accepts no writes");
+    return text;
+  };
+}
+
 /** An http or https address without path, query or credentials, as browsers write an Origin. */
 export function parseOrigin(text: string): string {
   const url = URL.parse(text);

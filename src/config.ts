@@ -18,6 +18,7 @@ import {
   parseOneOf,
   parseOrigin,
   parsePort,
+  parseStandbyUrl,
   parseUrlWithScheme,
   parseWhole,
 } from "./config-values.ts";
@@ -50,6 +51,8 @@ export interface Config extends ReadFileSettings {
   readonly metrics_address: { readonly host: string; readonly port: number } | null;
   /** null: embedded storage in `data_dir`. */
   readonly database_url: string | null;
+  /** A standby for exports and audits; null: they read from the database. */
+  readonly read_database_url: string | null;
   /** How long a start waits for the database. */
   readonly db_wait_seconds: number;
   /** Time for calls in flight after SIGTERM. */
@@ -140,6 +143,13 @@ export function readConfig(env: Env): Config {
     metrics_address:
       read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
     database_url,
+    read_database_url:
+      read(
+        env,
+        "PURSER_READ_DATABASE_URL",
+        parseStandbyUrl(database_url),
+        "postgres://… of a standby of DATABASE_URL",
+      ) ?? null,
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
     drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? SHUTDOWN_SECONDS.drain,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",

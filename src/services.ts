@@ -35,6 +35,7 @@ import { createMetrics } from "./platform/metrics.ts";
 import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
+import { createReads, openStandby } from "./platform/standby.ts";
 import { createSettableClock } from "./platform/timeline.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
@@ -76,6 +77,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     clock,
     invariants: PAYMENT_INVARIANTS,
     with_hooks: APPLY_WITH_STEPS,
+    reads: createReads({ db, standby: base.standby, log }),
     onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
   });
@@ -129,6 +131,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     });
   return {
     ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
+    standby: base.standby,
     ...{ idempotency, response_items, envelopes },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
@@ -154,6 +157,8 @@ async function openBase(config: Config, log: Log) {
     onStatement: metrics.statement,
   });
   metrics.watchDatabase(db.state, db.figures);
+  const url = config.read_database_url;
+  const standby = url === null ? null : openStandby({ url, db, log });
   const keys = createDataKeys({ db, keyring, log });
   const service_key = await keys
     .check()
@@ -165,7 +170,7 @@ async function openBase(config: Config, log: Log) {
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
   const outbound = createOutbound({ allow: config.egress_allow });
   const cipherFor = (purpose: string) => createCipher(service_key, purpose);
-  return { metrics, db, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
+  return { metrics, db, standby, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
 }
 
 type Base = Awaited<ReturnType<typeof openBase>>;
