@@ -743,7 +743,8 @@ create table users (
   email text,
   created_at timestamp(3) with time zone not null,
   suspended_at timestamp(3) with time zone,
-  erased_at timestamp(3) with time zone
+  erased_at timestamp(3) with time zone,
+  routing_bucket text
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
 alter table users add constraint users_pkey PRIMARY KEY (id);

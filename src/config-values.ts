@@ -91,6 +91,14 @@ export function parseStandbyUrl(database_url: string | null): (text: string) => 
   };
 }
 
+/** A range of routing buckets, such as `00-Uz`: two base62 characters each, in the order of ASCII. */
+export function parseBuckets(text: string): { first: string; last: string } {
+  const [, first = "", last = ""] = /^([0-9A-Za-z]{2})-([0-9A-Za-z]{2})$/.exec(text) ?? [];
+  if (first === "") throw new Error(`${quoted(text)} is not two characters, a hyphen and two characters`);
+  if (first > last) throw new Error(`${first} comes after ${last}`);
+  return { first, last };
+}
+
 /** An http or https address without path, query or credentials, as browsers write an Origin. */
 export function parseOrigin(text: string): string {
   const url = URL.parse(text);

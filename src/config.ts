@@ -1,10 +1,12 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { ALL_BUCKETS, type RoutingBuckets } from "./accounts/tokens.ts";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
 import {
   ConfigError,
   parseBaseUrl,
+  parseBuckets,
   parseCidr,
   parseCredential,
   parseDatabaseUrl,
@@ -84,6 +86,8 @@ export interface Config extends ReadFileSettings {
   /** The days after which finished runs are deleted. Null: never. */
   readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
+  /** The first two characters of new users' keys and sessions. */
+  readonly routing_buckets: RoutingBuckets;
   /** Only people on this machine can use the service. A request that came through a proxy contradicts it. */
   readonly local_only: boolean;
   /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
@@ -174,6 +178,7 @@ export function readConfig(env: Env): Config {
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
     signup,
+    routing_buckets: read(env, "PURSER_ROUTING_BUCKETS", parseBuckets, "a range such as 00-Uz") ?? ALL_BUCKETS,
     local_only: local,
     verification: mail === null && local ? "none" : "link",
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",

@@ -67,9 +67,11 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     cipher: cipherFor("webhook endpoints"),
   });
   const notify = createNotifiers(notices);
+  const { routing_buckets } = config;
   const accounts = await createAccounts({
     db,
     clock,
+    routing_buckets,
     onKeyChange: (key, tx) => work.schedule_keys.onKeyChange(key, tx),
   });
   const ledger = createLedger({
@@ -88,7 +90,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const trials = await createTrials({ db, cipher: cipherFor("trials") });
   const signIn = await createSignIn({
     ...{ db, clock, log, mailer, passwords, url: address.url },
-    ...{ signup: config.signup, verification: config.verification },
+    ...{ signup: config.signup, verification: config.verification, routing_buckets },
     openAccount: trialGiver({ trials, clock, ledger, live }),
   });
   const models = createModels({ config, clock });
