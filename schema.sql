@@ -529,7 +529,6 @@ END);
 alter table run add constraint run_status_check CHECK ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text])));
 alter table run add constraint run_trigger_check CHECK ((trigger = ANY (ARRAY['schedule'::text, 'manual'::text, 'chat'::text])));
 alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
-CREATE INDEX run_at_work ON public.run USING btree (user_id) WHERE (status = ANY (ARRAY['running'::text, 'cancelling'::text]));
 CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
 CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);
 CREATE INDEX run_ended ON public.run USING btree (finished_at, user_id, id) WHERE (finished_at IS NOT NULL);
@@ -537,7 +536,10 @@ CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((status =
 CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text]));
 CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (status = 'queued'::text);
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
+CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.status = ANY (ARRAY['running'::text, 'cancelling'::text])) <> (new.status = ANY (ARRAY['running'::text, 'cancelling'::text])))) EXECUTE FUNCTION note_run_at_work();
+CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();
+CREATE TRIGGER run_deleted_at_work AFTER DELETE ON public.run FOR EACH ROW WHEN ((old.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 
 create table run_step (
   user_id uuid not null,
@@ -567,6 +569,17 @@ create table run_turn (
 );
 alter table run_turn add constraint run_turn_only_one_check CHECK (only_one);
 alter table run_turn add constraint run_turn_pkey PRIMARY KEY (only_one);
+
+create table runs_at_work (
+  user_id uuid not null,
+  runs integer not null
+) with (fillfactor=50);
+alter table runs_at_work add constraint runs_at_work_pkey PRIMARY KEY (user_id);
+
+create table runs_at_work_change (
+  user_id uuid not null,
+  change integer not null
+) with (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=1000);
 
 create table schedule (
   user_id uuid not null,
@@ -834,6 +847,7 @@ create table users (
   suspended_at timestamp(3) with time zone,
   erased_at timestamp(3) with time zone,
   limits jsonb
+  routing_bucket text
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
 alter table users add constraint users_pkey PRIMARY KEY (id);
@@ -869,6 +883,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
 -- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer) returns json
 -- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean) returns SETOF run
+-- function count_runs_at_work() returns integer
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
 -- function finish_steps(steps jsonb) returns jsonb
 -- function keep_acts() returns trigger
@@ -900,6 +915,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_write_holds(holds hold[]) returns void
 -- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
 -- function limit_take(asks jsonb) returns jsonb
+-- function note_run_at_work() returns trigger
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb

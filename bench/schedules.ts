@@ -8,6 +8,7 @@ import type { Db, Instant } from "../src/platform/db.ts";
 import { createLog } from "../src/platform/log.ts";
 import { openDb } from "../src/platform/open-db.ts";
 import { startSweeper } from "../src/platform/timeline.ts";
+import type { ClaimedRun } from "../src/runs/runs.types.ts";
 import type { OnDue } from "../src/schedules/tick.service.ts";
 import { startPostgres } from "../test/support/postgres-server.ts";
 import { createScheduling, type Scheduling } from "../test/support/scheduling.ts";
@@ -28,6 +29,8 @@ const NO_LIMITS = { concurrent_runs: NO_LIMIT, concurrent_runs_per_user: NO_LIMI
 /** As a service's, when there is room for ten more. */
 const USUAL_LIMITS = { concurrent_runs: 50, concurrent_runs_per_user: 10 };
 const FEW_CLAIMED = 10;
+/** Runs of other workers beside which a worker repeats its statements. */
+const AT_WORK = [50, 5_000, 50_000] as const;
 
 const clock = createSystemClock();
 
@@ -119,6 +122,10 @@ async function measure(bench: Bench, { rounds, scale }: Effort): Promise<Outcome
   ] as const) {
     claims.push(await claimFew(bench, users, queued));
   }
+  const beside = await inTurn(
+    new Map(AT_WORK.map((runs) => [`${runs}`, () => repeatBeside(bench, runs * scale, herd)])),
+    rounds,
+  );
   const ticks: number[] = [];
   for (const schedules of SCHEDULES) ticks.push(await tickAmong(bench, schedules * scale, SOME * scale));
   return outcomeOf({
@@ -127,6 +134,8 @@ async function measure(bench: Bench, { rounds, scale }: Effort): Promise<Outcome
     dispatched,
     claimed,
     claims,
+    at_work: AT_WORK.map((runs) => runs * scale),
+    beside: [...beside.values()].map((rounds) => medianRepeated(rounds)),
     schedules: SCHEDULES.map((size) => size * scale),
     ticks,
   });
@@ -196,6 +205,41 @@ async function claimFew(bench: Bench, users: number, queued: number): Promise<nu
   return medianOf(times, Number);
 }
 
+/** Median milliseconds of the statements that each worker repeats. */
+interface Repeated {
+  claim_ms: number;
+  renew_ms: number;
+  reap_ms: number;
+}
+
+/** A worker's statements beside `at_work` runs of other workers, with `queued` runs of many users. */
+async function repeatBeside(bench: Bench, at_work: number, queued: number): Promise<Repeated> {
+  const { db, scheduling } = bench;
+  await bare.empty(db);
+  await bare.insertRunsAtWork(db, { runs: at_work, now: clock.now() });
+  await bare.insertRuns(db, { runs: queued, users: USERS, now: clock.now() });
+  const limits = { concurrent_runs: at_work + FEW_CLAIMED, concurrent_runs_per_user: 2 * FEW_CLAIMED };
+  const times: Repeated[] = [];
+  for (let turn = 0; turn < 40; turn += 1) {
+    let claimed: ClaimedRun[] = [];
+    const claim_ms = await timed(async () => {
+      claimed = await scheduling.claim("bench", 2 * FEW_CLAIMED, limits);
+    });
+    if (claimed.length !== FEW_CLAIMED) throw new Error(`${claimed.length} runs were claimed`);
+    const leases = claimed.map(({ lease }) => lease);
+    const renew_ms = await timed(() => scheduling.heartbeat(leases));
+    const reap_ms = await timed(() => scheduling.reap());
+    times.push({ claim_ms, renew_ms, reap_ms });
+    await bare.endRuns(db);
+  }
+  return medianRepeated(times);
+}
+
+function medianRepeated(times: readonly Repeated[]): Repeated {
+  const median = (figure: keyof Repeated) => medianOf(times, (each) => each[figure]);
+  return { claim_ms: median("claim_ms"), renew_ms: median("renew_ms"), reap_ms: median("reap_ms") };
+}
+
 /** Milliseconds of a tick that dispatches `due` of `agents` schedules. */
 async function tickAmong(bench: Bench, agents: number, due: number): Promise<number> {
   await seed(bench, agents, agents / 10);
@@ -225,6 +269,8 @@ function outcomeOf(found: {
   dispatched: Map<string, Dispatch[]>;
   claimed: Map<string, number[]>;
   claims: number[];
+  at_work: number[];
+  beside: Repeated[];
   schedules: number[];
   ticks: number[];
 }): Outcome {
@@ -264,6 +310,15 @@ function outcomeOf(found: {
         rows: [{ name: "Purser", values: found.claims }],
       },
       {
+        caption: `A worker's statements beside runs at work, ms`,
+        columns: found.at_work.map((runs) => `${count(runs)} at work`),
+        rows: [
+          { name: `claim ${FEW_CLAIMED}`, values: found.beside.map(({ claim_ms }) => claim_ms) },
+          { name: `renew ${FEW_CLAIMED} leases`, values: found.beside.map(({ renew_ms }) => renew_ms) },
+          { name: "search for lost runs", values: found.beside.map(({ reap_ms }) => reap_ms) },
+        ],
+      },
+      {
         caption: `A tick with ${count(SOME * (found.herd / HERD))} due, ms`,
         columns: found.schedules.map((size) => `${count(size)} schedules`),
         rows: [{ name: "Purser", values: found.ticks }],
@@ -289,6 +344,12 @@ function outcomeOf(found: {
         goal: "≤ 2",
       },
       { of: `a claim, ${count(found.herd)} queued`, to: "100 queued", value: many / few, goal: "about 1" },
+      {
+        of: `a claim, ${count(found.at_work.at(-1) ?? 0)} at work`,
+        to: `${count(found.at_work[0] ?? 0)}`,
+        value: (found.beside.at(-1)?.claim_ms ?? Number.NaN) / (found.beside[0]?.claim_ms ?? Number.NaN),
+        goal: "≤ 1.5",
+      },
       {
         of: `a tick, ${count(found.schedules[1] ?? 0)} schedules`,
         to: `${count(found.schedules[0] ?? 0)}`,

@@ -72,6 +72,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       await signIn.close();
       await mailer.close();
       await settable?.stop();
+      await services.standby?.close();
       await db.close();
       await tracer?.close();
     },

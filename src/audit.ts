@@ -9,9 +9,10 @@ import { ACT_INVARIANTS } from "./operator/acts.store.ts";
 import { createSystemClock } from "./platform/clock.ts";
 import { createLog } from "./platform/log.ts";
 import { openDb } from "./platform/open-db.ts";
+import { openStandby } from "./platform/standby.ts";
 
 /**
- * `npm run audit`: recomputes every balance from the ledger. `npm run audit -- --verify export.csv`: checks an exported
+ * `npm run audit`: recomputes every balance from the ledger, on the standby if there is one. `npm run audit -- --verify export.csv`: checks an exported
  * ledger by itself, without the service or its database. Exit 0: all holds; 1: violations, or it could not look; 2: it
  * was called wrongly.
  */
@@ -22,10 +23,16 @@ function main(): Promise<number> {
 
 async function audit(): Promise<number> {
   const config = readConfig(process.env);
-  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log: createLog("warn") });
+  const log = createLog("warn");
+  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
+  const url = config.read_database_url;
+  const standby = url === null ? null : openStandby({ url, db, log });
   try {
+    await standby?.catchUp();
+    const reads = async () => standby ?? db;
     const invariants = [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS];
-    const report = await createLedger({ db, clock: createSystemClock(), invariants }).audit();
+    const ledger = createLedger({ db, clock: createSystemClock(), invariants, reads });
+    const report = await ledger.audit();
     for (const [what, count] of Object.entries(report.checked)) process.stdout.write(`checked ${count} ${what}\n`);
     for (const { invariant, account_id, detail } of report.violations) {
       process.stdout.write(`VIOLATION ${invariant}${account_id === null ? "" : ` of ${account_id}`}: ${detail}\n`);
@@ -33,6 +40,7 @@ async function audit(): Promise<number> {
     process.stdout.write(report.ok ? "the ledger is in order\n" : `${report.violations.length} violations\n`);
     return report.ok ? 0 : 1;
   } finally {
+    await standby?.close();
     await db.close();
   }
 }

@@ -80,6 +80,25 @@ export function parseDatabaseUrl(text: string): string {
   return text;
 }
 
+/** The URL of one server that need not accept writes, beside the one of `database_url`. */
+export function parseStandbyUrl(database_url: string | null): (text: string) => string {
+  return (text) => {
+    if (database_url === null) throw new Error("DATABASE_URL is not set");
+    const { urls, must_write } = databaseUrls(parseDatabaseUrl(text));
+    if (urls.length > 1) throw new Error("it names several hosts");
+    if (must_write) throw new Error("it has target_session_attrs, and a standby accepts no writes");
+    return text;
+  };
+}
+
+/** A range of routing buckets, such as `00-Uz`: two base62 characters each, in the order of ASCII. */
+export function parseBuckets(text: string): { first: string; last: string } {
+  const [, first = "", last = ""] = /^([0-9A-Za-z]{2})-([0-9A-Za-z]{2})$/.exec(text) ?? [];
+  if (first === "") throw new Error(`${quoted(text)} is not two characters, a hyphen and two characters`);
+  if (first > last) throw new Error(`${first} comes after ${last}`);
+  return { first, last };
+}
+
 /** An http or https address without path, query or credentials, as browsers write an Origin. */
 export function parseOrigin(text: string): string {
   const url = URL.parse(text);

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
+import { ALL_BUCKETS, type RoutingBuckets } from "./accounts/tokens.ts";
 import type { FileSettings } from "./config-file.schema.ts";
 import { parseConfigFile } from "./config-file.ts";
 import { readTracing } from "./config-tracing.ts";
@@ -7,6 +8,7 @@ import {
   ConfigError,
   type Env,
   parseBaseUrl,
+  parseBuckets,
   parseCidr,
   parseCredential,
   parseDatabaseUrl,
@@ -20,6 +22,7 @@ import {
   parseOneOf,
   parseOrigin,
   parsePort,
+  parseStandbyUrl,
   parseUrlWithScheme,
   parseWhole,
   read,
@@ -54,6 +57,8 @@ export interface Config extends ReadFileSettings {
   readonly metrics_address: { readonly host: string; readonly port: number } | null;
   /** null: embedded storage in `data_dir`. */
   readonly database_url: string | null;
+  /** A standby for exports and audits; null: they read from the database. */
+  readonly read_database_url: string | null;
   /** How long a start waits for the database. */
   readonly db_wait_seconds: number;
   /** Time for calls in flight after SIGTERM. */
@@ -85,6 +90,8 @@ export interface Config extends ReadFileSettings {
   /** The days after which finished runs are deleted. Null: never. */
   readonly keep_runs_days: number | null;
   readonly signup: "open" | "closed";
+  /** The first two characters of new users' keys and sessions. */
+  readonly routing_buckets: RoutingBuckets;
   /** Only people on this machine can use the service. A request that came through a proxy contradicts it. */
   readonly local_only: boolean;
   /** `none`: a sign-up needs no link, because only people on this machine can use the service. */
@@ -144,6 +151,13 @@ export function readConfig(env: Env): Config {
     metrics_address:
       read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
     database_url,
+    read_database_url:
+      read(
+        env,
+        "PURSER_READ_DATABASE_URL",
+        parseStandbyUrl(database_url),
+        "postgres://… of a standby of DATABASE_URL",
+      ) ?? null,
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
     drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? SHUTDOWN_SECONDS.drain,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
@@ -168,6 +182,7 @@ export function readConfig(env: Env): Config {
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
     signup,
+    routing_buckets: read(env, "PURSER_ROUTING_BUCKETS", parseBuckets, "a range such as 00-Uz") ?? ALL_BUCKETS,
     local_only: local,
     verification: mail === null && local ? "none" : "link",
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",

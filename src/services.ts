@@ -40,6 +40,7 @@ import { createMetrics } from "./platform/metrics.ts";
 import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress } from "./platform/public-address.ts";
+import { createReads, openStandby } from "./platform/standby.ts";
 import { createSettableClock } from "./platform/timeline.ts";
 import type { Tracer } from "./platform/tracing.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
@@ -72,9 +73,11 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     cipher: cipherFor("webhook endpoints"),
   });
   const notify = createNotifiers(notices);
+  const { routing_buckets } = config;
   const accounts = await createAccounts({
     db,
     clock,
+    routing_buckets,
     onKeyChange: (key, tx) => work.schedule_keys.onKeyChange(key, tx),
   });
   const ledger = createLedger({
@@ -82,6 +85,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     clock,
     invariants: [...PAYMENT_INVARIANTS, ...ACT_INVARIANTS],
     with_hooks: APPLY_WITH_STEPS,
+    reads: createReads({ db, standby: base.standby, log }),
     onGrant: (user_id) => work.agents.onGrant(user_id),
     notify: notify.ledger,
   });
@@ -96,7 +100,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const trials = await createTrials({ db, cipher: cipherFor("trials") });
   const signIn = await createSignIn({
     ...{ db, clock, log, mailer, passwords, url: address.url },
-    ...{ signup: config.signup, verification: config.verification },
+    ...{ signup: config.signup, verification: config.verification, routing_buckets },
     openAccount: trialGiver({ trials, clock, ledger, live }),
   });
   const models = createModels({ config, clock });
@@ -146,6 +150,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     });
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
+    standby: base.standby,
     ...{ idempotency, limits, response_items, envelopes, acts },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
@@ -172,6 +177,8 @@ async function openBase(config: Config, log: Log) {
     onStatement: metrics.statement,
   });
   metrics.watchDatabase(db.state, db.figures);
+  const url = config.read_database_url;
+  const standby = url === null ? null : openStandby({ url, db, log });
   const keys = createDataKeys({ db, keyring, log });
   const service_key = await keys
     .check()
@@ -183,7 +190,7 @@ async function openBase(config: Config, log: Log) {
   const settable = config.test_clock === null ? null : await createSettableClock({ db, start: config.test_clock });
   const outbound = createOutbound({ allow: config.egress_allow });
   const cipherFor = (purpose: string) => createCipher(service_key, purpose);
-  return { metrics, tracer, db, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
+  return { metrics, tracer, db, standby, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
 }
 
 /** Loads OpenTelemetry only if traces are sent. */

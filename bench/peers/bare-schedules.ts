@@ -7,7 +7,9 @@ import type { Db, Instant } from "../../src/platform/db.ts";
 const ID = (number: string) => `('00000000-0000-7000-8000-' || lpad(to_hex(${number}), 12, '0'))::uuid`;
 
 export async function empty(db: Db): Promise<void> {
-  await db.query({ text: "truncate run, run_step, occurrence, schedule, agent, agent_version, users cascade" });
+  await db.query({
+    text: "truncate run, run_step, runs_at_work, runs_at_work_change, occurrence, schedule, agent, agent_version, users cascade",
+  });
 }
 
 /** Agents with a daily schedule that is due in a day, spread over `users`. */
@@ -91,6 +93,19 @@ export async function insertRuns(db: Db, of: { runs: number; users: number; now:
   await db.query({ text: "vacuum analyze run" });
 }
 
+/** Runs at work of other workers. Each user has ten of them. */
+export async function insertRunsAtWork(db: Db, of: { runs: number; now: Instant }): Promise<void> {
+  const { runs, now } = of;
+  await db.query({
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, input, priority, status, started_at,
+        worker_id, claimed_at, lease_until, epoch)
+      select ${ID("n / 10")}, ${ID("n + 100000000")}, ${ID("n")}, 1, 'manual', $2, '{}', 1, 'running', $2, 'other', clock_timestamp(),
+        clock_timestamp() + interval '1 hour', 1 from generate_series(0, $1::integer - 1) n`,
+    values: [runs, now],
+  });
+  await db.query({ text: "vacuum analyze run" });
+}
+
 /** Claims the oldest runs, ignoring users and limits. */
 export async function claim(db: Db, most: number): Promise<readonly unknown[]> {
   return db.query({
@@ -104,15 +119,15 @@ export async function claim(db: Db, most: number): Promise<readonly unknown[]> {
   });
 }
 
-/** Ends the running runs. */
+/** Ends the running runs of the worker. */
 export async function endRuns(db: Db): Promise<void> {
   await db.query({
     name: "bare_end",
     text: `update run set status = 'succeeded', finished_at = clock_timestamp(), lease_until = null
-      where status in ('running', 'cancelling')`,
+      where status in ('running', 'cancelling') and worker_id = 'bench'`,
   });
 }
 
 export async function forgetRuns(db: Db): Promise<void> {
-  await db.query({ text: "truncate run, run_step, occurrence" });
+  await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change, occurrence" });
 }

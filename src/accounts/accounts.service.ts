@@ -18,11 +18,20 @@ import {
   createAccountsStore,
   type KeySettings,
   type KeyTermsRow,
+  routingBucketOf,
   type UserPage,
   type UserRow,
 } from "./accounts.store.ts";
 import { createAuthentication } from "./authentication.ts";
-import { hashApiKey, isApiKey, newApiKey, shownParts } from "./tokens.ts";
+import {
+  ALL_BUCKETS,
+  hashApiKey,
+  isApiKey,
+  newApiKey,
+  newRoutingBucket,
+  type RoutingBuckets,
+  shownParts,
+} from "./tokens.ts";
 
 export interface User {
   id: string;
@@ -56,13 +65,23 @@ export type KeyState = KeyTermsRow & { user_id: string };
 export type OnKeyChange = (key: KeyState, tx: Tx) => Promise<() => Promise<void>>;
 
 /** Users and their API keys. Owns `users` and `api_key`. */
-export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?: OnKeyChange }) {
-  const { db, clock, onKeyChange } = deps;
+export async function createAccounts(deps: {
+  db: Db;
+  clock: Clock;
+  routing_buckets?: RoutingBuckets;
+  onKeyChange?: OnKeyChange;
+}) {
+  const { db, clock, routing_buckets = ALL_BUCKETS, onKeyChange } = deps;
   const store = createAccountsStore(db);
   const authentication = await createAuthentication({ db, clock, store });
 
+  const newKey = async (sql: Sql, user_id: string) => {
+    const bucket = await routingBucketOf(sql, user_id, newRoutingBucket(routing_buckets));
+    if (bucket === undefined) throw errors.notFound("This user");
+    return newApiKey(bucket);
+  };
   const insertKey = async (sql: Sql, user_id: string, wanted: NewApiKey) => {
-    const key = newApiKey();
+    const key = await newKey(sql, user_id);
     const row: ApiKeyRow = {
       id: newId(),
       user_id,
@@ -217,7 +236,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
       // Rotating shows the new secret, so rotating a broader key would create one.
       if (row.id !== caller.api_key_id) refuseBroader(caller, await ownKey(caller), row);
       if (row.revoked_at !== null) throw errors.keyRevoked();
-      const key = newApiKey();
+      const key = await newKey(db, user_id);
       const rotated = await store.rotateKey({
         user_id,
         id,

@@ -61,6 +61,24 @@ export interface UserPage {
   before_id: string | null;
 }
 
+/**
+ * The routing bucket of a user, who gets `candidate` if they have none. Undefined: the user does not exist. All keys and
+ * sessions begin with it, so it never changes.
+ */
+export async function routingBucketOf(sql: Sql, user_id: string, candidate: string): Promise<string | undefined> {
+  const [known] = await sql.query<{ bucket: string | null }>({
+    name: "user_routing_bucket",
+    text: "select routing_bucket as bucket from users where id = $1",
+    values: [user_id],
+  });
+  if (known === undefined || known.bucket !== null) return known?.bucket ?? undefined;
+  const [set] = await sql.query<{ bucket: string }>({
+    text: "update users set routing_bucket = coalesce(routing_bucket, $2) where id = $1 returning routing_bucket as bucket",
+    values: [user_id, candidate],
+  });
+  return set?.bucket;
+}
+
 export function createAccountsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {

@@ -6,8 +6,9 @@ import { createBatches } from "../platform/batch-queue.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
+import { routingBucketOf } from "./accounts.store.ts";
 import type { SessionStatus, SignInStore } from "./sign-in.store.ts";
-import { hashToken, newToken } from "./tokens.ts";
+import { hashToken, newRoutingBucket, newSessionToken, type RoutingBuckets } from "./tokens.ts";
 
 /** Sessions that one query looks up. */
 const BATCH_LIMIT = 64;
@@ -21,8 +22,13 @@ export function judgeSession(session: SessionStatus | undefined, now: Instant): 
 }
 
 /** Sessions of signed-in people, cached like API keys. An ended session is rejected on every node at once. */
-export async function createSessions(deps: { db: Db; clock: Clock; store: SignInStore }) {
-  const { db, clock, store } = deps;
+export async function createSessions(deps: {
+  db: Db;
+  clock: Clock;
+  store: SignInStore;
+  routing_buckets: RoutingBuckets;
+}) {
+  const { db, clock, store, routing_buckets } = deps;
   const cache = await createNotifiedCache<SessionStatus>({
     db,
     channel: "session_changed",
@@ -41,7 +47,9 @@ export async function createSessions(deps: { db: Db; clock: Clock; store: SignIn
   return {
     /** Creates a session for a user whose password matched `password_hash`. Returns null when it has changed since. */
     async begin(sql: Sql, user: { id: string; email: string }, password_hash: string) {
-      const { token, token_hash } = newToken();
+      const bucket = await routingBucketOf(sql, user.id, newRoutingBucket(routing_buckets));
+      if (bucket === undefined) return null;
+      const { token, token_hash } = newSessionToken(bucket);
       const created_at = clock.now();
       const expires_at = addDays(created_at, SESSION_DAYS);
       const begun = await store.insertSession(

@@ -11,7 +11,7 @@ import type { Passwords } from "./password.ts";
 import { createSessions } from "./sessions.ts";
 import { createSignInStore } from "./sign-in.store.ts";
 import { confirmationMail, knownAddressMail, resetMail } from "./sign-in-mail.ts";
-import { hashToken, newToken } from "./tokens.ts";
+import { ALL_BUCKETS, hashToken, newToken, type RoutingBuckets } from "./tokens.ts";
 import { mailboxOf } from "./trials.service.ts";
 
 export interface SignInOptions {
@@ -24,6 +24,8 @@ export interface SignInOptions {
   url(): string;
   signup: "open" | "closed";
   verification: "link" | "none";
+  /** The buckets of new users' keys and sessions. Default: all. */
+  routing_buckets?: RoutingBuckets;
   /** Opens the account of a new user in the same transaction. Returns whether it has a trial. */
   openAccount(tx: Tx, user: { id: string; email: string }): Promise<SignedUp["trial"]>;
 }
@@ -60,7 +62,8 @@ const HOUR_S = 3600;
 export async function createSignIn(options: SignInOptions) {
   const { db, clock, log, mailer, passwords, url } = options;
   const store = createSignInStore(db);
-  const sessions = await createSessions({ db, clock, store });
+  const { routing_buckets = ALL_BUCKETS } = options;
+  const sessions = await createSessions({ db, clock, store, routing_buckets });
   const limitTries = createAttemptLimit(TRIES);
   const limitProofs = createAttemptLimit(TRIES);
   const limitSignUpMails = createAttemptLimit(MAILS);

@@ -1,7 +1,10 @@
-import { createHash, hash, randomBytes } from "node:crypto";
+import { createHash, hash, randomBytes, randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
 
-/** contract 3: `purser_live_`, 43 base62 characters (256 random bits), 6 base62 characters of their CRC-32. */
+/**
+ * contract 3.6: `purser_live_`, the user's routing bucket (2 base62 characters), 41 base62 characters (244 random bits),
+ * and 6 base62 characters of the CRC-32 of these 43.
+ */
 const PREFIX = "purser_live_";
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const KEY_SHAPE = /^purser_live_[0-9A-Za-z]{49}$/;
@@ -16,9 +19,33 @@ function checksum(body: string): string {
   return base62(BigInt(crc32(body)), 6);
 }
 
-/** Creates a key. It is shown once; only its hash is stored. */
-export function newApiKey(): string {
-  const body = base62(BigInt(`0x${randomBytes(32).toString("hex")}`), 43);
+/** 244 random bits, which 41 base62 characters can hold, after the bucket. */
+function routedSecret(routing_bucket: string): string {
+  const bits = BigInt(`0x${randomBytes(31).toString("hex")}`) >> 4n;
+  return routing_bucket + base62(bits, 41);
+}
+
+/** The first and the last routing bucket that this installation gives to users, in the order of ASCII. */
+export interface RoutingBuckets {
+  first: string;
+  last: string;
+}
+
+export const ALL_BUCKETS: RoutingBuckets = { first: "00", last: "zz" };
+
+/** Two base62 characters as a number from 0 to 3843. */
+function bucketNumber(text: string): number {
+  return BASE62.indexOf(text.charAt(0)) * BASE62.length + BASE62.indexOf(text.charAt(1));
+}
+
+/** Chooses a bucket at random, each with the same chance. */
+export function newRoutingBucket({ first, last }: RoutingBuckets): string {
+  return base62(BigInt(randomInt(bucketNumber(first), bucketNumber(last) + 1)), 2);
+}
+
+/** Creates a key of a user with this routing bucket. It is shown once; only its hash is stored. */
+export function newApiKey(routing_bucket: string): string {
+  const body = routedSecret(routing_bucket);
   return `${PREFIX}${body}${checksum(body)}`;
 }
 
@@ -27,7 +54,7 @@ export function isApiKey(text: string): boolean {
   return KEY_SHAPE.test(text) && text.slice(-6) === checksum(text.slice(PREFIX.length, -6));
 }
 
-/** SHA-256: enough for 256 random bits, and fast. */
+/** SHA-256: enough for 244 random bits, and fast. */
 export function hashApiKey(key: string): Buffer {
   return hash("sha256", key, "buffer");
 }
@@ -37,16 +64,22 @@ export function shownParts(key: string): { prefix: string; last_four: string } {
   return { prefix: key.slice(0, PREFIX.length + 4), last_four: key.slice(-4) };
 }
 
-/** 256 random bits as 43 base64url characters: the token of a session or of a mailed link. */
+/** The token of a mailed link (256 random bits as base64url), or of a session: a bucket and 244 random bits. */
 const TOKEN_SHAPE = /^[A-Za-z0-9_-]{43}$/;
 
-/** Creates a token and the hash that is stored in its place. */
+/** Creates the token of a mailed link and the hash that is stored in its place. */
 export function newToken(): { token: string; token_hash: Buffer } {
   const token = randomBytes(32).toString("base64url");
   return { token, token_hash: sha256(token) };
 }
 
-/** SHA-256 of a token, enough for 256 random bits. Null for a text that cannot be a token. */
+/** Creates the token of a session of a user with this routing bucket, and its hash. */
+export function newSessionToken(routing_bucket: string): { token: string; token_hash: Buffer } {
+  const token = routedSecret(routing_bucket);
+  return { token, token_hash: sha256(token) };
+}
+
+/** SHA-256 of a token, enough for 244 random bits. Null for a text that cannot be a token. */
 export function hashToken(token: string): Buffer | null {
   return TOKEN_SHAPE.test(token) ? sha256(token) : null;
 }

@@ -1,5 +1,5 @@
 import { RATE_SCALE } from "../constants.ts";
-import type { Db } from "../platform/db.ts";
+import type { Reader } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
 import type { AuditReport, Invariant } from "./ledger.types.ts";
 
@@ -227,7 +227,7 @@ const atOnce = (invariants: readonly Invariant[]) =>
  * Recomputes every balance from the entries, buckets, holds and usage events of one snapshot. Also checks the
  * invariants of other modules (`more`).
  */
-export async function runAudit(db: Db, more: readonly Invariant[]): Promise<AuditReport> {
+export async function runAudit(db: Reader, more: readonly Invariant[]): Promise<AuditReport> {
   const invariants = [...LEDGER_INVARIANTS, ...more];
   const [checked] = await db.query<Record<string, number>>({
     text: `select (select count(*) from account) as accounts, (select count(*) from bucket) as buckets,

@@ -1,4 +1,4 @@
-import type { Instant, Sql } from "../platform/db.ts";
+import type { Instant, Reader } from "../platform/db.ts";
 import { entryId } from "./entry-id.ts";
 import type { Entry, EntryFilter } from "./ledger.types.ts";
 
@@ -18,7 +18,7 @@ interface Selection {
  * time. That order differs from the order of numbers if the clock of a node was behind.
  */
 export function listEntries(
-  sql: Sql,
+  sql: Reader,
   user_id: string,
   filter: EntryFilter,
   page: { limit: number; before_seq: number | null },
@@ -28,7 +28,7 @@ export function listEntries(
 
 /** All entries, oldest first, in pages of `limit`. */
 export async function* readEntries(
-  sql: Sql,
+  sql: Reader,
   user_id: string,
   filter: EntryFilter,
   limit: number,
@@ -43,7 +43,7 @@ export async function* readEntries(
 
 /** The entries of one charge. Their numbers are above `entries_after` and at most `entries_to`. */
 export async function listEntriesOfCharge(
-  sql: Sql,
+  sql: Reader,
   charge: { user_id: string; hold_id: string; entries_after: number; entries_to: number },
 ): Promise<Entry[]> {
   const { user_id, hold_id, entries_after, entries_to } = charge;
@@ -54,7 +54,7 @@ export async function listEntriesOfCharge(
 }
 
 async function selectEntries(
-  sql: Sql,
+  sql: Reader,
   user_id: string,
   { filter, order, beyond_seq, limit, charge }: Selection,
 ): Promise<Entry[]> {

@@ -4,6 +4,7 @@ import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import { backoff } from "../platform/retry.ts";
 import { isRefusal } from "../platform/sql-state.ts";
+import type { Reads } from "../platform/standby.ts";
 import { accountStatusOf } from "./account-status.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges } from "./charge.store.ts";
@@ -52,6 +53,8 @@ const EXPORT_ROWS = 1_000;
 export interface LedgerDeps {
   db: Db;
   clock: Clock;
+  /** Where exports and audits read. Default: `db`. */
+  reads?: Reads;
   /** Invariants of other modules that the audit checks too. */
   invariants?: readonly Invariant[];
   /** The statement for batches with hooks: see applyOperations. */
@@ -68,7 +71,7 @@ export interface LedgerDeps {
 
 /** The ledger over a migrated database. */
 export function createLedger(deps: LedgerDeps): Ledger {
-  const { db, clock, invariants = [], with_hooks = null } = deps;
+  const { db, clock, invariants = [], with_hooks = null, reads = async () => db } = deps;
   const keySpends: Ledger["keySpends"] = async (keys, sql = db) =>
     new Map((await listKeySpend(sql, keys, clock.now())).map(({ api_key_id, ...spend }) => [api_key_id, spend]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
@@ -141,8 +144,12 @@ export function createLedger(deps: LedgerDeps): Ledger {
       return { buckets, total_remaining: account?.posted ?? 0 };
     },
     entries: (user_id, filter, page) => listEntries(db, user_id, filter, page),
-    allEntries: (user_id, filter) => readEntries(db, user_id, filter, EXPORT_ROWS),
-    usageLines: (user_id, days) => readUsageLines(db, user_id, { days, now: clock.now(), limit: EXPORT_ROWS }),
+    async *allEntries(user_id, filter) {
+      yield* readEntries(await reads(), user_id, filter, EXPORT_ROWS);
+    },
+    async *usageLines(user_id, days) {
+      yield* readUsageLines(await reads(), user_id, { days, now: clock.now(), limit: EXPORT_ROWS });
+    },
     end_users: createEndUsersStore(db),
     usageGroups: (user_id, by) => listUsageGroups(db, user_id, by, clock.now()),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
@@ -155,6 +162,6 @@ export function createLedger(deps: LedgerDeps): Ledger {
     beginStop,
     openHolds: () => countHolds(db),
     nextDueAt: (until) => findNextDue(db, clock.now(), until),
-    audit: () => runAudit(db, invariants),
+    audit: async () => runAudit(await reads(), invariants),
   };
 }

@@ -1,4 +1,4 @@
-import type { Instant, Sql } from "../platform/db.ts";
+import type { Instant, Reader, Sql } from "../platform/db.ts";
 import type { UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** The rollup's uuid for "no agent" and "no key". */
@@ -14,7 +14,7 @@ interface Sum {
 }
 
 /** Usage of the last `days` UTC days, up to the day of `now`. Reads only the daily rollup. */
-export async function readUsage(sql: Sql, user_id: string, days: number, now: Instant): Promise<UsageSummary> {
+export async function readUsage(sql: Reader, user_id: string, days: number, now: Instant): Promise<UsageSummary> {
   const sums = await sql.query<Sum>({
     name: "ledger_usage",
     text: `select
@@ -74,7 +74,7 @@ export function listUsageGroups(
 
 /** The rollup's lines of the window, oldest first, in pages of `limit`. */
 export async function* readUsageLines(
-  sql: Sql,
+  sql: Reader,
   user_id: string,
   { days, now, limit }: { days: number; now: Instant; limit: number },
 ): AsyncGenerator<UsageLine[]> {

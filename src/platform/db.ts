@@ -33,6 +33,9 @@ export interface Sql {
   tables<Tables>(): Kysely<Tables>;
 }
 
+/** Runs statements that only read. */
+export type Reader = Pick<Sql, "query">;
+
 /** An open transaction. Await only SQL inside it, because embedded storage has a single connection. */
 export interface Tx extends Sql {
   readonly in_transaction: true;

@@ -2,7 +2,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import pg from "pg";
 import { monotonicMs } from "./clock.ts";
 import { createDatabaseHosts, type DatabaseHosts } from "./database-hosts.ts";
-import type { DatabaseState, Db, Statement } from "./db.ts";
+import type { DatabaseState, Db, Reader, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
 import { migrate } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
@@ -14,6 +14,7 @@ import { asDatabaseError, isDatabaseAway, isReadOnlyServer, isUnusable } from ".
 const POOL_SIZE = 14;
 /** Hot-path connections: one for the ledger's batches, one for the batches of runs that begin. */
 const CALL_CONNECTIONS = 2;
+const READ_CONNECTIONS = 4;
 const CONNECT_TIMEOUT_MS = 10_000;
 /** TCP keep-alive: an idle connection is probed after this time. */
 const KEEP_ALIVE_MS = 10_000;
@@ -34,6 +35,14 @@ const types = {
     ROW_PARSERS[oid] ?? pg.types.getTypeParser(oid, format ?? "text"),
 } as pg.CustomTypesConfig;
 
+const CONNECTION: pg.ClientConfig = {
+  application_name: "purser",
+  connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+  keepAlive: true,
+  keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+  types,
+};
+
 /**
  * Opens a PostgreSQL 15+ server, brings its schema up to date, and listens for notifications. Waits `wait_seconds` for a
  * server that is away.
@@ -46,13 +55,7 @@ export async function openPostgres(options: {
   onStatement?: ((ms: number) => void) | undefined;
 }): Promise<Db> {
   const { log, answer_ms = ANSWER_MS, wait_seconds = 0 } = options;
-  const settings: pg.ClientConfig = {
-    application_name: "purser",
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
-    types,
-  };
+  const settings = CONNECTION;
   const hosts = createDatabaseHosts(options.url);
   const pool = openPool({ ...settings, max: POOL_SIZE }, hosts, log);
   const calls = openPool({ ...settings, max: CALL_CONNECTIONS, idleTimeoutMillis: 0 }, hosts, log);
@@ -96,6 +99,13 @@ export async function openPostgres(options: {
       await end();
     },
   };
+}
+
+/** Opens connections to a standby, for reads. It migrates nothing and does not wait for a server that is away. */
+export function openReader(options: { url: string; log: Log }): Reader & { close(): Promise<void> } {
+  const pool = openPool({ ...CONNECTION, max: READ_CONNECTIONS }, createDatabaseHosts(options.url), options.log);
+  const query = async <Row>(statement: Statement) => (await pool.query(configOf(statement, ANSWER_MS))).rows as Row[];
+  return { query, close: () => pool.end() };
 }
 
 /** Migrates the database. Repeats that for `wait_seconds` while the server is away. */

@@ -216,15 +216,13 @@ export interface Reaping {
   unexpired: boolean;
   /** Runs that this node's worker executes. Its heartbeat may be late, but it is not lost. */
   at_work: readonly string[];
-  /**
-   * A lease counts as expired only if it also ended before this time, in milliseconds; null: the database's clock alone
-   * decides.
-   */
+  /** A lease counts as expired only if it also ended before this time, in milliseconds; null for `unexpired`. */
   judged_at_ms: number | null;
   now: Instant;
 }
 
-const LOST = "(lease_until < least(clock_timestamp(), to_timestamp($2::float8 / 1000)) or $1)";
+/** The first condition is a range of the index on lease_until, so that valid leases are not read. */
+const LOST = `lease_until < coalesce(to_timestamp($2::float8 / 1000), 'infinity') and (lease_until < clock_timestamp() or $1)`;
 /** A run can only have caused its worker's loss while one of its steps is running. Other runs only waited beside it. */
 const AT_WORK = `exists (select from run_step step
   where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;

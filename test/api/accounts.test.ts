@@ -33,6 +33,16 @@ describe("API keys (contract 3)", () => {
     ]);
   });
 
+  it("of one user begin with the same two characters, after a rotation too", async () => {
+    const user = await service.newUser();
+    const bucket = (key: string) => key.slice("purser_live_".length, "purser_live_".length + 2);
+    const { body } = await user.post("/api/v1/api-keys", { name: "second" });
+    const rotated = await user.post(`/api/v1/api-keys/${body.id}/rotate`, { grace_seconds: 0 });
+    expect([bucket(body.key), bucket(rotated.body.key)]).toEqual([bucket(user.key), bucket(user.key)]);
+    const users = await Promise.all(Array.from({ length: 6 }, () => service.newUser()));
+    expect(new Set(users.map(({ key }) => bucket(key))).size).toBeGreaterThan(1);
+  });
+
   it.each([
     ["no header", {}, "missing_api_key"],
     ["another scheme", { Authorization: "Basic abc" }, "invalid_api_key"],

@@ -137,7 +137,7 @@ describe("a flood from one address", () => {
   });
 
   it.each([
-    ["API keys", "invalid_api_key", () => ({ Authorization: `Bearer ${newApiKey()}` })],
+    ["API keys", "invalid_api_key", () => ({ Authorization: `Bearer ${newApiKey("00")}` })],
     [
       "sessions",
       "session_expired",

@@ -1,7 +1,9 @@
 import pino from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createAccounts } from "../../src/accounts/accounts.service.ts";
 import { createSignIn } from "../../src/accounts/sign-in.service.ts";
 import { createSignInStore } from "../../src/accounts/sign-in.store.ts";
+import { SCOPES } from "../../src/contract/caller.ts";
 import { createLedger } from "../../src/ledger/ledger.service.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
@@ -68,6 +70,16 @@ async function newPerson(email: string) {
   await signIn.signUp({ email, client: CLIENT });
   return signIn.verifyEmail(await tokenFor(email), PASSWORD);
 }
+
+it("each session of a person begins with the routing bucket of the keys", async () => {
+  const { token, signed_in } = await newPerson("routed@example.org");
+  const again = await signIn.signIn({ email: "routed@example.org", password: PASSWORD, client: CLIENT });
+  const accounts = await createAccounts({ db, clock });
+  const caller = { user_id: signed_in.user.id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES };
+  const { key } = await accounts.createApiKey(caller, { name: "laptop" });
+  await accounts.close();
+  expect([again.token.slice(0, 2), key.slice(12, 14)]).toEqual([token.slice(0, 2), token.slice(0, 2)]);
+});
 
 describe("what is stored", () => {
   it("holds no password, no session and no link that could be used by who reads it", async () => {

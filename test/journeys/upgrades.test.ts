@@ -73,6 +73,13 @@ describe.each(fixtures())("a filled database of %s, upgraded", (release) => {
     expect(checked.entries).toBeGreaterThan(0);
   });
 
+  it("counts the runs at work that it had", async () => {
+    const text = "select coalesce(sum(runs), 0)::integer as runs from runs_at_work where user_id = $1";
+    const [total] = await db.query<{ runs: number }>({ text, values: ["00000000-0000-0000-0000-000000000000"] });
+    const at_work = before.run?.filter(({ status }) => status === "running" || status === "cancelling");
+    expect(total?.runs).toBe(at_work?.length);
+  });
+
   it("opens its secrets", async () => {
     const text = "select user_id, allowed_hosts[1] as host from secret";
     const [secret] = await db.query<{ user_id: string; host: string }>({ text });

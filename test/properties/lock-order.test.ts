@@ -40,7 +40,7 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
 
   /** Three runs of one user at work, in the order of their ids, each in a model call that is held for. */
   const threeRuns = async () => {
-    await db.query({ text: "truncate run, run_step" }); // what an earlier test gave back
+    await db.query({ text: "truncate run, run_step, runs_at_work, runs_at_work_change" }); // what an earlier test gave back
     const { ledger, account, hold } = createLedgerFixture(db);
     const scheduling = createScheduling({ db, clock: { now: () => NOW } });
     const user_id = await account(1_000);

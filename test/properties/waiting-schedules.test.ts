@@ -60,7 +60,9 @@ const rooms = () => {
 let on: ReturnType<typeof rooms>;
 let agent: { user_id: string; agent_id: string };
 beforeEach(async () => {
-  await db.query({ text: "truncate run, run_step, schedule, occurrence, agent, agent_version" });
+  await db.query({
+    text: "truncate run, run_step, runs_at_work, runs_at_work_change, schedule, occurrence, agent, agent_version",
+  });
   on = rooms();
   agent = { user_id: await on.account(5), agent_id: newId() };
   const { user_id, agent_id: id } = agent;

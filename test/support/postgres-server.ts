@@ -37,26 +37,25 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** Starts one; rejects when there are no server binaries (install the package `postgresql`). */
+/**
+ * Starts one; rejects when there are no server binaries (install the package `postgresql`). With `standby_of`, it is a
+ * streaming standby of that server.
+ */
 export async function startPostgres(
-  options: { settings?: readonly string[]; folder?: string } = {},
+  options: { settings?: readonly string[]; folder?: string; standby_of?: PostgresServer } = {},
 ): Promise<PostgresServer> {
-  const { settings = [], folder = mkdtempSync(join(tmpdir(), "purser-postgres-")) } = options;
+  const { settings = [], folder = mkdtempSync(join(tmpdir(), "purser-postgres-")), standby_of } = options;
   const binaries = postgresBinaries();
   if (binaries === null) throw new Error("no PostgreSQL server binaries here: install the package postgresql");
   const user = serverUser();
   const data = join(folder, "data");
   if (user !== null) chownSync(folder, user.uid, user.gid);
   const as = user ?? {};
-  execFileSync(
-    join(binaries, "initdb"),
-    ["-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
-    {
-      ...as,
-      cwd: folder,
-      stdio: "pipe",
-    },
-  );
+  const [program, ...args] =
+    standby_of === undefined
+      ? ["initdb", "-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+      : ["pg_basebackup", "-D", data, "-R", "-d", standby_of.url("postgres"), "--checkpoint=fast", "--no-sync"];
+  execFileSync(join(binaries, program as string), args, { ...as, cwd: folder, stdio: "pipe" });
   const start = async (port: number): Promise<PostgresServer | null> => {
     const params = [
       `port=${port}`,

@@ -13,17 +13,17 @@ set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off se
 as $$
 declare
   asked integer := jsonb_array_length(runs);
+  places integer;
 begin
   perform pg_advisory_xact_lock(7470626);
-  if asked + (select count(*) from (select from run where status = 'queued' limit total_limit) as waiting)
-    > least(most, total_limit - (select count(*) from run where status in ('running', 'cancelling')))
-  then
+  places := least(most, total_limit - count_runs_at_work()) - asked;
+  if places < 0 or places < (select count(*) from (select from run where status = 'queued' limit places + 1) as waiting) then
     return null;
   end if;
   if exists (
     select from (select user_id, count(*) as asked from jsonb_to_recordset(runs) as given(user_id uuid) group by user_id) as mine
     where mine.asked
-      + (select count(*) from run where run.user_id = mine.user_id and status in ('running', 'cancelling'))
+      + coalesce((select at_work.runs from runs_at_work as at_work where at_work.user_id = mine.user_id), 0)
       + (select count(*) from (select from run where run.user_id = mine.user_id and status = 'queued' limit user_limit) as waiting)
       > user_limit
   ) then

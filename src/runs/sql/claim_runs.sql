@@ -1,11 +1,15 @@
 -- Claims up to `most` queued runs for the worker. Users with the fewest running runs are first, then runs of higher
 -- priority, then runs that were queued first. Claims are serialized, so the limits hold over all nodes.
 --
--- The cost does not grow with the queue: only its front and the users in turn are read.
+-- The cost does not grow with the queue or with the runs at work: the front of the queue, the users in turn and their
+-- numbers in runs_at_work are read. The planner's settings make each lookup use an index.
 create or replace function claim_runs(
   claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamptz,
   reserved_only boolean
-) returns setof run language plpgsql as $$
+) returns setof run language plpgsql
+set plan_cache_mode = force_generic_plan
+set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
+as $$
 declare
   places integer;
   considered integer;
@@ -18,7 +22,7 @@ declare
 begin
   if not exists (select from run where status = 'queued') then return; end if;
   perform pg_advisory_xact_lock(7470626);
-  places := least(most, total_limit - (select count(*) from run where status in ('running', 'cancelling')));
+  places := least(most, total_limit - count_runs_at_work());
   if places <= 0 then return; end if;
   considered := greatest(100, places);
 
@@ -40,9 +44,7 @@ begin
     select array_agg(user_id), array_agg(id) into user_ids, run_ids from (
       select r.user_id, r.id
       from unnest(candidates) as candidate(user_id)
-      left join (
-        select user_id, count(*)::integer as runs from run where status in ('running', 'cancelling') group by user_id
-      ) as at_work using (user_id)
+      left join runs_at_work as at_work using (user_id)
       cross join lateral (
         select user_id, id, priority, row_number() over (order by priority, id) as nth from run
         where user_id = candidate.user_id and status = 'queued' and (worker_id = claimer or (worker_id is null and not reserved_only))

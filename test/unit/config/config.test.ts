@@ -131,6 +131,13 @@ describe("a bad value is refused in one line with the variable, what is wrong an
     [{ PORT: "80\n" }, 'PORT: "80\\n" is not a port'],
     [{ DATABASE_URL: "mysql://u:hunter2@db/x" }, 'DATABASE_URL: its scheme is "mysql:"; accepted: postgres://'],
     [{ DATABASE_URL: "db/x" }, "DATABASE_URL: it is not a URL"],
+    [{ PURSER_ROUTING_BUCKETS: "0-U" }, 'PURSER_ROUTING_BUCKETS: "0-U" is not two characters, a hyphen'],
+    [{ PURSER_ROUTING_BUCKETS: "V0-Uz" }, "PURSER_ROUTING_BUCKETS: V0 comes after Uz"],
+    [{ PURSER_READ_DATABASE_URL: "postgres://db/x" }, "PURSER_READ_DATABASE_URL: DATABASE_URL is not set"],
+    [
+      { DATABASE_URL: "postgres://db/x", PURSER_READ_DATABASE_URL: "postgres://one,two/x" },
+      "PURSER_READ_DATABASE_URL: it names several hosts",
+    ],
     [{ DATABASE_URL: "postgres://db/x" }, "PURSER_KEK: it is not set, and DATABASE_URL is; accepted: id:base64"],
     [{ DATA_DIR: "/dev/null" }, 'DATA_DIR: "/dev/null" is not a directory'],
     [{ DATA_DIR: "/dev/null/below" }, 'DATA_DIR: "/dev/null" is not a directory'],
