@@ -24,6 +24,8 @@ import { responseEndpoint } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import type { Services } from "./services.ts";
+import { userExportRoutes } from "./user-export/user-export.routes.ts";
+import { createUserExport } from "./user-export/user-export.service.ts";
 import { vaultRoutes } from "./vault/vault.routes.ts";
 
 /** A worker polls the queue every second: after this time without one, no worker is running. */
@@ -49,6 +51,7 @@ export function serveApi(
     return state === "idle";
   };
   const advanceClock = settable === null ? null : (target: string) => settable.advanceTo(target, sources, untilIdle);
+  const exportOf = createUserExport({ db, clock, ledger });
   const http: HttpApp = createHttp(
     {
       authenticate: accounts.authenticate,
@@ -85,12 +88,14 @@ export function serveApi(
       billingRoutes({ accounts, ledger, billing }),
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
       endUserRoutes({ ledger, clock }),
+      userExportRoutes({ exportOf }),
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorRoutes({
         ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
         addressChanged: signIn.addressChanged,
         trial: () => live.trial,
+        exportOf,
         suspendAlso: runs.cancelAll,
       }),
     ],

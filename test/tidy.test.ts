@@ -27,6 +27,7 @@ const ARROWS: Record<string, string[]> = {
   schedules: BASE,
   notices: BASE,
   limits: BASE,
+  "user-export": [...BASE, "ledger"],
   billing: [...BASE, "ledger", "accounts"],
   completions: [...BASE, "models", "ledger", "accounts"],
   messages: [...BASE, "completions"],

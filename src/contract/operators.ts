@@ -14,6 +14,7 @@ export const ACTS = [
   "user.suspend",
   "user.resume",
   "user.erase",
+  "user.export",
   "tokens.grant",
   "subscription.set",
   "invoice.settle",

@@ -8,6 +8,7 @@ import type { HttpEnv } from "../contract/caller.ts";
 import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { listActs } from "../contract/operators.ts";
 import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
+import { exportUserData } from "../contract/user-export.ts";
 import { errors } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
@@ -31,6 +32,8 @@ export interface OperatorOptions {
   acts: Acts;
   /** Runs the other modules' work after a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
+  /** The user's data as a ZIP. */
+  exportOf(user_id: string): Response;
   /** Advances the test clock; null with the real clock. */
   advanceClock: ((target: Instant) => Promise<void>) | null;
 }
@@ -108,6 +111,12 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       return { ...known, email, limits };
     });
     return c.json(await userRecord(user), 200);
+  });
+  router.openapi(exportUserData, async (c) => {
+    const user = await accounts.user(c.req.valid("param").id);
+    const file = options.exportOf(user.id);
+    await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "user.export", ...aboutUser(user.id) }));
+    return file as never;
   });
   router.openapi(contract.deleteUser, async (c) => {
     const { id } = c.req.valid("param");

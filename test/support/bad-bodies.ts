@@ -364,6 +364,7 @@ export const QUERIES: Record<string, [query: string, param: string][]> = {
     ["days=1.5", "days"],
     ["days=week", "days"],
     ["format=xml", "format"],
+    ["group_by=price", "group_by"],
   ],
   "GET /api/v1/users/me/buckets": [["include=all", "include"]],
   "GET /api/v1/agents": [

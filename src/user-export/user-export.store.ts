@@ -1,0 +1,108 @@
+import type { Sql } from "../platform/db.ts";
+
+/** One JSON Lines file of an export: the statement takes the user, the key of the last row, and the page's size. */
+interface ExportFile {
+  name: string;
+  page: number;
+  text: string;
+}
+
+/** Rows of small tables, and of tables with whole conversations. */
+const MANY = 500;
+const FEW = 20;
+
+const byId = (name: string, columns: string, { page = MANY, table = name, owner = "user_id" } = {}): ExportFile => ({
+  name,
+  page,
+  text: `select id::text as export_key, ${columns} from ${table}
+    where ${owner} = $1 and ($2::text is null or id > $2::uuid) order by id limit $3`,
+});
+
+/** All that is kept of a user, without secret values, hashes of keys, and what providers need to go on. */
+const FILES: readonly ExportFile[] = [
+  byId("profile", "id, email, created_at, suspended_at, limits", { table: "users", owner: "id" }),
+  byId(
+    "api_keys",
+    `id, name, prefix, last_four, scopes, budget_tokens, budget_interval, allowed_models, limits, created_at, expires_at,
+      last_used_at, revoked_at`,
+    { table: "api_key" },
+  ),
+  byId(
+    "agents",
+    `id, version, name, description, system_prompt, run_prompt, model_id, auto_route, is_active, tools_config,
+      schedule_enabled, schedule_interval, schedule_time, schedule_day_of_week, schedule_day_of_month, schedule_timezone,
+      limits, model_settings, client_tools, created_at, updated_at, deleted_at`,
+    { table: "agent" },
+  ),
+  byId(
+    "runs",
+    `id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at, finished_at, model_id, routing,
+      input_tokens, output_tokens, cost_tokens, steps_count, error, output, input -> 'messages' as messages`,
+    { table: "run", page: FEW },
+  ),
+  {
+    name: "run_steps",
+    page: FEW,
+    text: `select run_id || ':' || index as export_key, run_id, index, type, name, status, arguments, result, error, safety,
+        usage, started_at, finished_at
+      from run_step where user_id = $1 and ($2::text is null
+        or (run_id, index) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::integer))
+      order by run_id, index limit $3`,
+  },
+  {
+    name: "threads",
+    page: MANY,
+    text: `select uid::text as export_key, id, agent_id, created_at, updated_at from thread
+      where user_id = $1 and ($2::text is null or uid > $2::uuid) order by uid limit $3`,
+  },
+  byId("secrets_without_values", "id, name, description, allowed_hosts, created_at, updated_at, last_used_at", {
+    table: "secret",
+  }),
+  byId(
+    "payments",
+    `id, purpose, status, provider, reference, amount_cents, currency, tokens, bucket_id, paid_cents, refunded_cents,
+      created_at`,
+    { table: "payment" },
+  ),
+  byId(
+    "subscriptions",
+    "id, provider, status, plan, pending_plan, current_period_start, current_period_end, cancel_at_period_end, created_at",
+    { table: "subscription" },
+  ),
+  byId("buckets", "id, source, original, remaining, held, granted_at, expires_at, note, closed_reason", {
+    table: "bucket",
+  }),
+  byId("webhook_endpoints", "id, url, events, created_at, disabled_at", { table: "webhook_endpoint" }),
+  byId("notices", "id, event, data, created_at", { table: "notice" }),
+  {
+    name: "usage_events",
+    page: MANY,
+    text: `select hold_id::text as export_key, hold_id, request_id, api_key_id, agent_id, run_id, model, input_tokens,
+        cached_input_tokens, cache_write_tokens, output_tokens, cost, charged, overage, absorbed, labels, created_at
+      from usage_event where user_id = $1 and ($2::text is null or hold_id > $2::uuid) order by hold_id limit $3`,
+  },
+  {
+    name: "end_user_budgets",
+    page: MANY,
+    text: `select end_user as export_key, end_user as "user", budget_tokens, budget_interval from end_user_budget
+      where user_id = $1 and ($2::text is null or end_user > $2) order by end_user limit $3`,
+  },
+];
+
+/** The files of a user's export, each in parts of JSON Lines; only one page of rows is in memory. */
+export function* exportFiles(sql: Sql, user_id: string): Generator<{ name: string; parts: AsyncIterable<string> }> {
+  for (const file of FILES) yield { name: `${file.name}.jsonl`, parts: linesOf(sql, user_id, file) };
+}
+
+async function* linesOf(sql: Sql, user_id: string, { text, page }: ExportFile): AsyncGenerator<string> {
+  let after: string | null = null;
+  for (;;) {
+    const rows: { export_key: string }[] = await sql.query<{ export_key: string }>({
+      text,
+      values: [user_id, after, page],
+    });
+    if (rows.length > 0) yield rows.map(({ export_key: _, ...row }) => `${JSON.stringify(row)}\n`).join("");
+    if (rows.length < page) return;
+    after = rows.at(-1)?.export_key ?? null;
+  }
+}

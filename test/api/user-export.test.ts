@@ -1,0 +1,62 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ask, type Lab, startLab } from "../support/lab.ts";
+import { ADMIN_KEY } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
+
+// contract 3.9: a user's data, for the user and the operator.
+
+let lab: Lab;
+const folder = mkdtempSync(join(tmpdir(), "purser-export-"));
+beforeAll(async () => {
+  lab = await startLab();
+  lab.upstream.answer(completion());
+});
+afterAll(async () => {
+  rmSync(folder, { recursive: true });
+  await lab.stop();
+});
+
+const download = (path: string, key: string) =>
+  fetch(`${lab.service.url}${path}`, { method: "POST", headers: { Authorization: `Bearer ${key}` } });
+async function filesIn(answer: Response): Promise<{ names: string[]; text(name: string): string; all: string }> {
+  const file = join(folder, "export.zip");
+  writeFileSync(file, Buffer.from(await answer.arrayBuffer()));
+  const read =
+    "import zipfile,json,sys\nz=zipfile.ZipFile(sys.argv[1])\nprint(json.dumps({n:z.read(n).decode() for n in z.namelist()}))";
+  const files: Record<string, string> = JSON.parse(execFileSync("python3", ["-c", read, file]).toString());
+  const names = Object.keys(files);
+  const text = (name: string) => files[name] ?? "";
+  return { names, text, all: names.map(text).join("\n") };
+}
+
+it("is a valid ZIP with the user's own rows, and without any secret value or key", async () => {
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const other = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  await user.post("/api/v1/secrets", { name: "github", value: "hunter2-very-secret" });
+  await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." });
+  await user.post("/api/v1/chat/completions", ask("lab/plain", { user: "ada" }));
+  await other.post("/api/v1/agents", { name: "Stranger", model_id: "lab/plain", run_prompt: "Go." });
+  const answer = await download("/api/v1/users/me/export", user.key);
+  expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/zip"]);
+  const { names, text, all } = await filesIn(answer);
+  expect(names).toEqual(expect.arrayContaining(["profile.jsonl", "runs.jsonl", "transactions.csv", "usage.csv"]));
+  expect(JSON.parse(text("agents.jsonl"))).toMatchObject({ name: "Scout" });
+  expect(JSON.parse(text("usage_events.jsonl"))).toMatchObject({ model: "lab/plain", labels: { user: "ada" } });
+  expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject({ name: "github" });
+  expect(text("transactions.csv").trim().split("\n")).toHaveLength(3);
+  for (const absent of ["hunter2", user.key, "Stranger", "sealed", "key_hash"]) expect(all).not.toContain(absent);
+});
+
+it("needs every right to read, and the operator's export is in the log of acts", async () => {
+  const user = await lab.service.newUser();
+  const narrow = await user.post("/api/v1/api-keys", { name: "billing", scopes: ["billing:read"] });
+  expect((await download("/api/v1/users/me/export", narrow.body.key)).status).toBe(403);
+  const answer = await download(`/api/v1/admin/users/${user.user_id}/export`, ADMIN_KEY);
+  expect(JSON.parse((await filesIn(answer)).text("profile.jsonl"))).toMatchObject({ id: user.user_id });
+  expect((await lab.service.admin.get("/api/v1/admin/acts")).body.acts[0]).toMatchObject({ what: "user.export" });
+  expect((await download(`/api/v1/admin/users/${crypto.randomUUID()}/export`, ADMIN_KEY)).status).toBe(404);
+});
