@@ -21,6 +21,8 @@ export interface Caller {
   user_id: string;
   /** null for a person signed in to the console. */
   api_key_id: string | null;
+  /** Identifies the session of a person; absent for a key. It is no credential. */
+  session_id?: string;
   /** The key's budget in billed tokens, null for none. */
   key_budget_tokens: number | null;
   scopes: readonly Scope[];

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler } from "hono";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
+import { OAUTH_CLIENT_METADATA } from "../contract/oauth-secrets.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -31,6 +32,7 @@ const SIGN_IN_PER_MINUTE = 300;
 const STRIPE_PER_MINUTE = 1_200;
 /** Enough to report keys. Each request costs a query. */
 const LEAKED_KEYS_PER_MINUTE = 60;
+const DOCUMENTS_PER_MINUTE = 60;
 /** contract 8: wrong operator keys of one address per minute; then 429. */
 const WRONG_KEYS_PER_MINUTE = 60;
 /** contract 2: API keys and sessions of one address per minute that do not exist; then 429. */
@@ -96,6 +98,10 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   app.post(
     LEAKED_KEYS,
     rateLimit(() => LEAKED_KEYS_PER_MINUTE, clientAddress),
+  );
+  app.get(
+    OAUTH_CLIENT_METADATA,
+    rateLimit(() => DOCUMENTS_PER_MINUTE, clientAddress),
   );
   app.post(
     STRIPE_WEBHOOK,
@@ -215,7 +221,8 @@ function signInContext(
 }
 
 function isPublic({ method, path }: HonoRequest): boolean {
-  return path.startsWith(SIGN_IN) || (method === "POST" && PUBLIC_POSTS.has(path));
+  const is_document = method === "GET" && path === OAUTH_CLIENT_METADATA;
+  return path.startsWith(SIGN_IN) || is_document || (method === "POST" && PUBLIC_POSTS.has(path));
 }
 
 /** A user's API keys share one limit and the sessions another, so a busy program does not lock its owner out. */
