@@ -50,11 +50,19 @@ type Library = typeof import("@modelcontextprotocol/client");
 const load = (): Promise<Library> => import("@modelcontextprotocol/client");
 type Fetch = (input: string | URL, init?: RequestInit) => Promise<Response>;
 
-/** Creates the requests to authorization servers. Each rejects with an OAuthError. */
-export function createOAuthRequests({ outbound, identity }: { outbound: Outbound; identity: OAuthIdentity }) {
+/** Creates the requests to authorization servers. Each rejects with an OAuthError, at the latest after `timeout_ms`. */
+export function createOAuthRequests({
+  outbound,
+  identity,
+  timeout_ms = TOKEN_MS,
+}: {
+  outbound: Outbound;
+  identity: OAuthIdentity;
+  timeout_ms?: number;
+}) {
   /** Does `work` with a `fetch` that ends after some seconds. */
   async function within<T>(work: (library: Library, fetch: Fetch) => Promise<T>): Promise<T> {
-    const guarded = guardedFetch(outbound, AbortSignal.timeout(TOKEN_MS));
+    const guarded = guardedFetch(outbound, AbortSignal.timeout(timeout_ms));
     let failure: unknown;
     const fetch: Fetch = (input, init) =>
       guarded(input, init).catch((error: unknown) => {
@@ -339,7 +347,7 @@ function explained(error: unknown): OAuthError {
     return new OAuthError(`${error.message}${at}`);
   }
   const { name, code } = error as { name?: string; code?: unknown };
-  if (name === "IssuerMismatchError") return new OAuthError("it is another issuer than the one that was asked", true);
+  if (name === "IssuerMismatchError") return new OAuthError("it is another issuer than the one that was asked");
   if (name === "InsecureTokenEndpointError") return new OAuthError("its token endpoint is not https");
   if (name === "RegistrationRejectedError") return new OAuthError("it refuses to register a client");
   if (typeof code === "string" && REFUSALS.has(code)) return new OAuthError(`it refuses (${code})`, true);

@@ -18,10 +18,10 @@ export const OAUTH = {
 };
 
 /** The vault of one node over `db`, with the master keys of `kek`. */
-export function vaultNode(db: Db, kek: string, notify: OnSecretLeak = async () => {}) {
+export function vaultNode(db: Db, kek: string, notify: OnSecretLeak = async () => {}, oauth = OAUTH) {
   const log = createLog("silent");
   const keys = createDataKeys({ db, keyring: parseKeyring(kek), log });
-  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, notify, oauth: OAUTH }) };
+  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, notify, oauth }) };
 }
 
 /** A secret as the API hands it on, its defaults filled in. */
