@@ -18,8 +18,10 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
   return {
     ledger: (crossing: Crossing, tx: Tx) => notices.emit(thresholdNotice(crossing), tx),
     billing: (renewal: Renewal, tx: Tx) => notices.emit(renewalNotice(renewal), tx),
-    vault: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
-    disconnected: (event: SecretDisconnected, tx: Tx) => notices.emit(disconnectNotice(event), tx),
+    vault: {
+      notify: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
+      onDisconnect: (event: SecretDisconnected, tx: Tx) => notices.emit(disconnectNotice(event), tx),
+    },
     schedules: (pause: SchedulePaused, tx: Tx) => notices.emit(pauseNotice(pause), tx),
     /** A chat's failure is already in its answer. */
     runs: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {

@@ -105,11 +105,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       log.warn({ model, provider, code, cause: (cause as Error | undefined)?.message }, "a model's provider failed");
     },
   });
-  const oauth_identity = identityAt(address);
-  const vault = createVault({
-    ...{ db, clock, keys: base.keys, log, notify: notify.vault, onDisconnect: notify.disconnected },
-    oauth: { outbound, identity: oauth_identity },
-  });
+  const oauth = { outbound, identity: identityAt(address) };
+  const vault = createVault({ db, clock, keys: base.keys, log, oauth, ...notify.vault });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
   const work = createAgentWork({
     ...{ config, live, log, base, accounts, ledger, charges, models },
@@ -135,7 +132,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     });
   return {
     ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
-    ...{ idempotency, response_items, envelopes, oauth_identity },
+    ...{ idempotency, response_items, envelopes, oauth_identity: oauth.identity },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

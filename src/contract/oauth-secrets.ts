@@ -64,12 +64,12 @@ export const createOAuthSchema = z
       .openapi({ description: "RFC 8707; default: what the server publishes, or its address" }),
   })
   .superRefine(({ grant, client_id, client_secret, private_key }, context) => {
-    const require = (key: string) =>
+    const need = (key: string) =>
       context.addIssue({ code: "invalid_type", expected: "string", path: [key], message: "required" });
-    if (grant === "client_credentials" && client_id === undefined) require("client_id");
+    if (grant === "client_credentials" && client_id === undefined) need("client_id");
     const has_secret = client_secret !== undefined || private_key !== undefined;
-    if (grant === "client_credentials" && !has_secret) require("client_secret");
-    if (has_secret && client_id === undefined) require("client_id");
+    if (grant === "client_credentials" && !has_secret) need("client_secret");
+    if (has_secret && client_id === undefined) need("client_id");
     refuseTwo({ client_secret, private_key }, context);
   })
   .openapi("CreateOAuthSecret");

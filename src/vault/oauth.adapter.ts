@@ -243,7 +243,7 @@ function withOffline(scope: string, offline: boolean): string {
   return offline && !scope.split(" ").includes("offline_access") ? `${scope} offline_access` : scope;
 }
 
-/** The endpoints, each over https. Those that get credentials must be on the issuer's host, unless the owner named it. */
+/** The endpoints, each over https. Endpoints that get credentials must be on the issuer's host, or named by the owner. */
 function checkedIssuer(
   metadata: AuthorizationServerMetadata,
   { token_endpoint, outbound }: { token_endpoint: string | undefined; outbound: Outbound },

@@ -33,7 +33,7 @@ const MASK = "••••••••";
 /** The only tool that may use an oauth secret. */
 const TOOL = "mcp";
 
-/** What is known of an oauth secret when a tool wants to use it. */
+/** An oauth secret that a tool wants to use, opened. */
 interface ToUse {
   readonly secret: SealedRow;
   readonly value: string;
@@ -250,7 +250,7 @@ function sealedAgain(row: SealedRow, revised: Revised, { key, now }: { key: Data
 
 interface Asked {
   readonly tokens: OAuthTokens;
-  /** What was discovered for it; null: it was known. */
+  /** The result of the discovery; null: no discovery was needed. */
   readonly found: Pick<OAuthState, "issuer" | "resource" | "scope"> | null;
 }
 

@@ -43,7 +43,7 @@ async function ask(state: OAuthState, requests = requestsAt(allowed())) {
   return requests.renew({ ...state, ...found, client: state.client as NonNullable<typeof state.client> });
 }
 
-it.each<[string, () => object, RegExp]>([
+it.each<[string, () => Record<string, unknown>, RegExp]>([
   [
     "a token endpoint on another host",
     () => ({ token_endpoint: `${thief.url}/token` }),
