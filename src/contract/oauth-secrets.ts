@@ -133,6 +133,7 @@ export const oauthClientMetadata = createRoute({
         client_id: z.string(),
         client_name: z.string(),
         client_uri: z.string(),
+        application_type: z.string(),
         redirect_uris: z.array(z.string()),
         grant_types: z.array(z.string()),
         response_types: z.array(z.string()),

@@ -296,9 +296,12 @@ async function register(
 
 /** What Purser says of itself as a client. */
 export function clientMetadata(redirect_uri: string) {
+  const { origin, protocol } = new URL(redirect_uri);
   return {
     client_name: "Purser",
-    client_uri: new URL(redirect_uri).origin,
+    client_uri: origin,
+    // OpenID Connect Registration: a web client has https addresses only.
+    application_type: protocol === "https:" ? "web" : "native",
     redirect_uris: [redirect_uri],
     grant_types: ["authorization_code", "refresh_token"],
     response_types: ["code"],
