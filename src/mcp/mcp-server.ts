@@ -33,7 +33,16 @@ export interface Asker {
 export interface McpServerDeps {
   agents: Pick<
     Agents,
-    "asModels" | "ready" | "runNow" | "runs" | "run" | "findRun" | "latestRuns" | "unfinishedRun" | "follow" | "cancelRun"
+    | "asModels"
+    | "ready"
+    | "runNow"
+    | "runs"
+    | "run"
+    | "findRun"
+    | "latestRuns"
+    | "unfinishedRun"
+    | "follow"
+    | "cancelRun"
   >;
   chat: Pick<Chat, "turn">;
   log: Pick<Log, "error" | "warn">;
