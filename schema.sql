@@ -624,7 +624,10 @@ create table secret (
   created_at timestamp(3) with time zone not null,
   updated_at timestamp(3) with time zone not null,
   last_used_at timestamp(3) with time zone,
-  reflected_at timestamp(3) with time zone
+  reflected_at timestamp(3) with time zone,
+  oauth jsonb,
+  refreshing_version integer,
+  refreshing_until timestamp(3) with time zone
 );
 alter table secret add constraint secret_version_check CHECK ((version > 0));
 alter table secret add constraint secret_user_id_fkey FOREIGN KEY (user_id) REFERENCES vault_key(user_id);
@@ -643,7 +646,7 @@ create table secret_use (
   outcome text not null,
   used_at timestamp(3) with time zone not null
 );
-alter table secret_use add constraint secret_use_outcome_check CHECK ((outcome = ANY (ARRAY['opened'::text, 'host_refused'::text, 'reflected'::text, 'unreadable'::text])));
+alter table secret_use add constraint secret_use_outcome_check CHECK ((outcome = ANY (ARRAY['opened'::text, 'host_refused'::text, 'reflected'::text, 'unreadable'::text, 'no_token'::text])));
 alter table secret_use add constraint secret_use_pkey PRIMARY KEY (user_id, secret_id, id);
 CREATE INDEX secret_use_by_age ON public.secret_use USING btree (used_at);
 

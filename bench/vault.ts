@@ -10,6 +10,7 @@ import { parseKeyring } from "../src/vault/keyring.ts";
 import { type Place, seal, unseal } from "../src/vault/seal.ts";
 import { createVault } from "../src/vault/vault.service.ts";
 import { type PostgresServer, startPostgres } from "../test/support/postgres-server.ts";
+import { OAUTH } from "../test/support/vault.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
 import { createPlace } from "./support/service.ts";
 import { inTurn, median, medianOf } from "./support/statistics.ts";
@@ -99,7 +100,7 @@ async function storage(server: PostgresServer | null, effort: Effort) {
   const [clock, log] = [createSystemClock(), createLog("silent")];
   const db = await openDb({ database_url: place.database_url, data_dir: place.folder, log });
   const keyring = parseKeyring(`bench:${randomBytes(32).toString("base64")}`);
-  const secrets = createVault({ db, clock, keys: createDataKeys({ db, keyring, log }), log });
+  const secrets = createVault({ db, clock, keys: createDataKeys({ db, keyring, log }), log, oauth: OAUTH });
   const accounts = await createAccounts({ db, clock });
   const { user, api_key } = await db.transaction((tx) =>
     accounts.createUser(tx, { email: "bench@example.com", key_name: "bench" }),

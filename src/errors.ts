@@ -336,6 +336,19 @@ export const errors = {
     }),
   paymentFailed: (message = "The payment was refused. Check the payment method, or use another.") =>
     failure({ status: 402, type: "payment_required", code: "payment_failed", message }),
+  notConnectable: () =>
+    conflict(
+      "not_connectable",
+      "Only a secret of type oauth with the grant authorization_code is connected by a person.",
+    ),
+  /** `reason` is a sentence of our own, never of the authorization server. */
+  oauthFailed: (reason: string) =>
+    failure({
+      status: 502,
+      type: "api_error",
+      code: "oauth_failed",
+      message: `The sign-in could not begin: ${reason}. Correct the secret's settings, or ask the server's operator.`,
+    }),
   /** `message` names the secret, and says that it is out of use. */
   secretReflected: (message: string) => failure({ status: 502, type: "api_error", code: "secret_reflected", message }),
   vaultUnavailable: () =>

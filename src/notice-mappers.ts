@@ -6,7 +6,7 @@ import type { Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { RunFailed } from "./runs/runs.types.ts";
 import type { SchedulePaused } from "./schedules/schedules.types.ts";
-import type { SecretLeak } from "./vault/vault.types.ts";
+import type { SecretDisconnected, SecretLeak } from "./vault/vault.types.ts";
 
 /** Maps module events to notices, so that no module has to import notices. */
 
@@ -18,7 +18,10 @@ export function createNotifiers(notices: Pick<Notices, "emit">) {
   return {
     ledger: (crossing: Crossing, tx: Tx) => notices.emit(thresholdNotice(crossing), tx),
     billing: (renewal: Renewal, tx: Tx) => notices.emit(renewalNotice(renewal), tx),
-    vault: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
+    vault: {
+      notify: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
+      onDisconnect: (event: SecretDisconnected, tx: Tx) => notices.emit(disconnectNotice(event), tx),
+    },
     schedules: (pause: SchedulePaused, tx: Tx) => notices.emit(pauseNotice(pause), tx),
     /** A chat's failure is already in its answer. */
     runs: async ({ trigger, ...failure }: RunFailed, tx: Tx): Promise<void> => {
@@ -50,6 +53,12 @@ function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal):
 function secretLeakNotice({ user_id, id, name, version, run_id }: SecretLeak): NewNotice {
   const data = { secret_id: id, secret_name: name, run_id };
   return { user_id, event: "secret.reflected", dedupe_key: `${id}:${version}`, data };
+}
+
+/** An authorization server refuses an oauth secret. Each version of the secret gives one notice. */
+function disconnectNotice({ user_id, id, name, version, server }: SecretDisconnected): NewNotice {
+  const data = { secret_id: id, secret_name: name, server };
+  return { user_id, event: "secret.disconnected", dedupe_key: `${id}:${version}`, data };
 }
 
 /** A threshold alert, identified by the ledger entry that crossed the threshold. */

@@ -83,7 +83,7 @@ export function serveApi(
       // It has its own threads, so that requests to try it out delay no run.
       safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
       signInRoutes({ signIn, address, eraseUser }),
-      vaultRoutes({ vault }),
+      vaultRoutes({ vault, identity: services.oauth_identity }),
       accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
       billingRoutes({ accounts, ledger, billing }),
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),

@@ -19,6 +19,7 @@ import { createCompletions } from "./completions/completions.service.ts";
 import type { Completions } from "./completions/completions.types.ts";
 import { createEnvelopes } from "./completions/reasoning-envelope.ts";
 import type { Config } from "./config.ts";
+import { OAUTH_CALLBACK, OAUTH_CLIENT_METADATA } from "./contract/oauth-secrets.ts";
 import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
@@ -39,7 +40,7 @@ import { createMailer } from "./platform/mail.ts";
 import { createMetrics } from "./platform/metrics.ts";
 import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
-import { createPublicAddress } from "./platform/public-address.ts";
+import { createPublicAddress, type PublicAddress } from "./platform/public-address.ts";
 import { createReads, openStandby } from "./platform/standby.ts";
 import { createSettableClock } from "./platform/timeline.ts";
 import type { Tracer } from "./platform/tracing.ts";
@@ -56,6 +57,7 @@ import { createWebhookKeys, type WebhookKeys } from "./tools/webhook-keys.servic
 import { createDataKeys } from "./vault/data-keys.service.ts";
 import { loadKeyring } from "./vault/keyring.ts";
 import type { Keyring } from "./vault/keyring.types.ts";
+import type { OAuthIdentity } from "./vault/oauth.adapter.ts";
 import { createVault, type Vault } from "./vault/vault.service.ts";
 
 export type Services = Awaited<ReturnType<typeof createServices>>;
@@ -120,7 +122,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
       log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
     },
   });
-  const vault = createVault({ db, clock, keys: base.keys, log, notify: notify.vault });
+  const oauth = { outbound, identity: identityAt(address) };
+  const vault = createVault({ db, clock, keys: base.keys, log, oauth, ...notify.vault });
   const webhook_keys = createWebhookKeys({ db, clock, cipher: cipherFor("agent webhooks") });
   const work = createAgentWork({
     ...{ config, live, log, base, accounts, ledger, charges, models },
@@ -151,7 +154,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
     standby: base.standby,
-    ...{ idempotency, limits, response_items, envelopes, acts },
+    ...{ idempotency, limits, response_items, envelopes, acts, oauth_identity: oauth.identity },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };
@@ -279,6 +282,14 @@ function createAgentWork(deps: AgentWorkDeps) {
   });
   const agentModel = createAgentModel({ chat, find: agents.found, log });
   return { schedules, schedule_keys, runs, agents, chat, agentModel, runner };
+}
+
+/** Purser as a client of authorization servers. Its document can be read where the service has a public https address. */
+function identityAt(address: PublicAddress): OAuthIdentity {
+  return {
+    redirect_uri: () => `${address.url()}${OAUTH_CALLBACK}`,
+    client_metadata_url: () => (address.secure ? `${address.url()}${OAUTH_CLIENT_METADATA}` : null),
+  };
 }
 
 /** Opens the account of a new user, with the trial unless the mailbox has used it. */

@@ -127,7 +127,11 @@ const secrets = createRoute({
   getParentRoute: () => signedIn,
   path: "/secrets",
   component: page(() => import("./pages/secrets.tsx"), "SecretsPage"),
-  validateSearch: (search: Search) => text(search, "uses"),
+  validateSearch: (search: Search) => ({
+    ...text(search, "uses"),
+    ...text(search, "connected"),
+    ...text(search, "connect_error"),
+  }),
 });
 const billing = createRoute({
   getParentRoute: () => signedIn,

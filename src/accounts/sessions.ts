@@ -68,7 +68,8 @@ export async function createSessions(deps: {
     /** Returns the session's user as a caller of the API, with all scopes. */
     async authenticate(token: string): Promise<Caller> {
       const { user_id } = await find(token);
-      return { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES };
+      const session_id = hashToken(token)?.toString("base64url") ?? "";
+      return { user_id, api_key_id: null, session_id, key_budget_tokens: null, scopes: SCOPES };
     },
     async end(token: string): Promise<void> {
       const token_hash = hashToken(token);

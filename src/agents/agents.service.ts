@@ -95,6 +95,7 @@ export function createAgents(deps: AgentsDeps) {
       return runs.getRun({ user_id, agent_id: id }, run_id);
     },
     unfinishedRun: runs.unfinishedRun,
+    latestRuns: runs.latestRuns,
     /** The events of a run after number `after`; null when no more will come. 404. */
     async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
       const agent = await crud.find(user_id, id);

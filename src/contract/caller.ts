@@ -20,6 +20,8 @@ export type Scope = (typeof SCOPES)[number];
 /** Who is calling, as every handler sees it. */
 export interface Caller extends KeyTerms {
   user_id: string;
+  /** Identifies the session of a person; absent for a key. It is no credential. */
+  session_id?: string;
   scopes: readonly Scope[];
 }
 

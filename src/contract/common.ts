@@ -100,6 +100,7 @@ const STATUS_MEANING = {
   404: "no such object, or another user's",
   409: "in conflict with the present state",
   429: "too many requests",
+  502: "another service that this needs does not answer as it should",
   503: "not available now",
 } as const;
 

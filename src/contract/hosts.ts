@@ -51,3 +51,9 @@ export function isWithinHosts(narrow: readonly string[] | null, wide: readonly s
     .map(parse)
     .every(({ name, port }) => allowed.some((other) => other.port === port && isNamed(name, other.name)));
 }
+
+/** Whether `text` is no URL with a user name or password. */
+export function isPlainAddress(text: string): boolean {
+  const url = URL.parse(text);
+  return url === null || (url.username === "" && url.password === "");
+}

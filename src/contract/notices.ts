@@ -21,6 +21,7 @@ export const NOTICE_EVENTS = [
   "run.failed",
   "schedule.paused",
   "secret.reflected",
+  "secret.disconnected",
   "subscription.renewed",
 ] as const;
 export type NoticeEvent = (typeof NOTICE_EVENTS)[number];

@@ -11,17 +11,20 @@ import {
   uuidSchema,
 } from "./common.ts";
 import { hostSchema } from "./hosts.ts";
+import { createOAuthSchema, oauthSchema, updateOAuthSchema } from "./oauth-secrets.ts";
 
 /** The vault: contract 7. */
 
 export const SECRET_NAME = /^[A-Za-z_][A-Za-z0-9_]{0,63}$/;
 /** contract 7: bytes of UTF-8. */
 const VALUE_BYTES = 65_536;
+const SECRET_TYPES = ["value", "oauth"] as const;
 
 export const secretSchema = z
   .object({
     id: uuidSchema,
     name: z.string(),
+    type: z.enum(SECRET_TYPES).openapi({ description: "`oauth`: tokens of one MCP server" }),
     description: z.string(),
     masked_value: z
       .string()
@@ -37,11 +40,12 @@ export const secretSchema = z
     reflected_at: instantSchema
       .nullable()
       .openapi({ description: "a site sent the value back then: it is not used again until it changes" }),
+    oauth: oauthSchema.nullable().openapi({ description: "null for a value" }),
   })
   .openapi("Secret");
 export type Secret = z.infer<typeof secretSchema>;
 
-const USE_OUTCOMES = ["opened", "host_refused", "reflected", "unreadable"] as const;
+const USE_OUTCOMES = ["opened", "host_refused", "reflected", "unreadable", "no_token"] as const;
 export const secretUseSchema = z
   .object({
     id: uuidSchema,
@@ -73,15 +77,36 @@ const allowedHosts = z
   .openapi({ description: "`host`, `host:port` or `*.host`; null: wherever tools_config binds it; []: nowhere" });
 
 export const createSecretSchema = z
-  .strictObject({ name, description: description.default(""), value, allowed_hosts: allowedHosts.default(null) })
+  .strictObject({
+    name,
+    type: z.enum(SECRET_TYPES).default("value"),
+    description: description.default(""),
+    value: value.optional(),
+    allowed_hosts: allowedHosts.default(null),
+    oauth: createOAuthSchema.optional(),
+  })
+  .superRefine(({ type, ...given }, context) => {
+    const [wanted, other] = type === "value" ? (["value", "oauth"] as const) : (["oauth", "value"] as const);
+    const expected = type === "value" ? "string" : "object";
+    if (given[wanted] === undefined)
+      context.addIssue({ code: "invalid_type", expected, path: [wanted], message: "required" });
+    const path = given[other] !== undefined ? [other] : ["allowed_hosts"];
+    if (given[other] !== undefined || (type === "oauth" && given.allowed_hosts !== null)) {
+      context.addIssue({ code: "custom", path, message: `absent for a secret of type ${type}` });
+    }
+  })
   .openapi("CreateSecret");
-export type NewSecret = z.infer<typeof createSecretSchema>;
+/** The type follows from the fields. */
+export type NewSecret = Omit<z.infer<typeof createSecretSchema>, "type">;
 
 export const updateSecretSchema = z
   .strictObject({
     value: value.optional(),
     description: description.optional(),
     allowed_hosts: allowedHosts.optional().openapi({ description: "widening it needs the value sent again" }),
+    oauth: updateOAuthSchema
+      .optional()
+      .openapi({ description: "replaces credentials or the scope of an oauth secret, and drops its tokens" }),
   })
   .openapi("UpdateSecret");
 export type SecretChange = z.infer<typeof updateSecretSchema>;

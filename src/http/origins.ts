@@ -1,6 +1,7 @@
 import type { Context, MiddlewareHandler } from "hono";
 import { getCookie } from "hono/cookie";
 import { cors } from "hono/cors";
+import { OAUTH_CALLBACK } from "../contract/oauth-secrets.ts";
 import { sessionCookieName } from "../contract/sign-in.ts";
 import { errors } from "../errors.ts";
 import type { PublicAddress } from "../platform/public-address.ts";
@@ -12,8 +13,13 @@ import type { PublicAddress } from "../platform/public-address.ts";
 export function sessionToken(c: Context, address: PublicAddress): string | null {
   const token = getCookie(c, sessionCookieName(address.secure));
   if (token === undefined || token === "") return null;
-  if (!isFromOwnPage(c, address)) throw errors.originRefused();
+  if (!isFromOwnPage(c, address) && !isOAuthCallback(c)) throw errors.originRefused();
   return token;
+}
+
+/** An authorization server sends the browser there. The sign-in's state, bound to the session, is the check instead. */
+function isOAuthCallback(c: Context): boolean {
+  return c.req.method === "GET" && c.req.path === OAUTH_CALLBACK && c.req.header("Origin") === undefined;
 }
 
 /** Throws 403 for another site's page, so that it cannot sign a person in (login CSRF). Programs send no Origin. */
@@ -46,6 +52,7 @@ const EXPOSED = [
   "X-RateLimit-Limit-Requests",
   "X-RateLimit-Remaining-Requests",
   "X-RateLimit-Reset-Requests",
+  "Mcp-Session-Id",
 ];
 const PREFLIGHT_SECONDS = 600;
 

@@ -2,6 +2,7 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler, Next } from "hono";
 import type { Caller, HttpEnv, Operator } from "../contract/caller.ts";
 import { endpointRoutes, type ModelEndpoint } from "../contract/model-endpoint.ts";
+import { OAUTH_CLIENT_METADATA } from "../contract/oauth-secrets.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -40,6 +41,7 @@ const SIGN_IN_PER_MINUTE = 300;
 const STRIPE_PER_MINUTE = 1_200;
 /** Enough to report keys. Each request costs a query. */
 const LEAKED_KEYS_PER_MINUTE = 60;
+const DOCUMENTS_PER_MINUTE = 60;
 /** contract 8: wrong operator keys of one address per minute; then 429. */
 const WRONG_KEYS_PER_MINUTE = 60;
 /** contract 2: API keys and sessions of one address per minute that do not exist; then 429. */
@@ -97,6 +99,11 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   app.use(compressJson());
   if (options.cors_origins.length > 0) app.use("/api/v1/*", allowOrigins(options.cors_origins));
   const clientAddress = createClientAddress(options.trusted_proxies);
+  const byAddress = (per_minute: number) =>
+    rateLimit(
+      createRateLimit(() => per_minute),
+      clientAddress,
+    );
   for (const path of options.local_writes) app.use(path, rejectForwardedWrites());
   app.use("/api/v1/*", rejectWritesWhenFull(databaseState));
   app.use("/api/v1/*", guard(options, clientAddress));
@@ -104,30 +111,13 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
     "/api/v1/*",
     watchCallers(callers, (c) => credentialOf(c, options), cut_off),
   );
-  app.use(
-    `${SIGN_IN}*`,
-    rateLimit(
-      createRateLimit(() => SIGN_IN_PER_MINUTE),
-      clientAddress,
-    ),
-  );
+  app.use(`${SIGN_IN}*`, byAddress(SIGN_IN_PER_MINUTE));
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
   app.use("/api/v1/*", usersOnly(userRateLimit(options.limits, limitKeys)));
   app.use("/api/v1/*", usersOnly(callerLimits(options.admitRequest)));
-  app.post(
-    LEAKED_KEYS,
-    rateLimit(
-      createRateLimit(() => LEAKED_KEYS_PER_MINUTE),
-      clientAddress,
-    ),
-  );
-  app.post(
-    STRIPE_WEBHOOK,
-    rateLimit(
-      createRateLimit(() => STRIPE_PER_MINUTE),
-      clientAddress,
-    ),
-  );
+  app.post(LEAKED_KEYS, byAddress(LEAKED_KEYS_PER_MINUTE));
+  app.get(OAUTH_CLIENT_METADATA, byAddress(DOCUMENTS_PER_MINUTE));
+  app.post(STRIPE_WEBHOOK, byAddress(STRIPE_PER_MINUTE));
   const callerOf = (c: Context<HttpEnv>) => (isPublic(c.req) ? clientAddress(c) : c.get("caller").user_id);
   app.use(
     "/api/v1/*",
@@ -233,7 +223,8 @@ function signInContext(
 }
 
 function isPublic({ method, path }: HonoRequest): boolean {
-  return path.startsWith(SIGN_IN) || (method === "POST" && PUBLIC_POSTS.has(path));
+  const is_document = method === "GET" && path === OAUTH_CLIENT_METADATA;
+  return path.startsWith(SIGN_IN) || is_document || (method === "POST" && PUBLIC_POSTS.has(path));
 }
 
 /** A user's API keys share one limit and the sessions another, so a busy program does not lock its owner out. */

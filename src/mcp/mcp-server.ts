@@ -33,7 +33,16 @@ export interface Asker {
 export interface McpServerDeps {
   agents: Pick<
     Agents,
-    "asModels" | "ready" | "runNow" | "runs" | "run" | "findRun" | "unfinishedRun" | "follow" | "cancelRun"
+    | "asModels"
+    | "ready"
+    | "runNow"
+    | "runs"
+    | "run"
+    | "findRun"
+    | "latestRuns"
+    | "unfinishedRun"
+    | "follow"
+    | "cancelRun"
   >;
   chat: Pick<Chat, "turn">;
   log: Pick<Log, "error" | "warn">;
@@ -44,8 +53,6 @@ const INSTRUCTIONS =
   "Each run_… tool runs one agent of this account and answers with the run's output; runs cost tokens. get_run and list_runs read earlier runs.";
 const MAX_INPUT_CHARACTERS = 1_000_000;
 const MAX_LISTED = 100;
-/** Agents whose runs `list_runs` reads when no agent is named. */
-const MAX_AGENTS = 50;
 
 const runArguments = z.strictObject({ input: textSchema(MAX_INPUT_CHARACTERS).min(1).optional() });
 const getArguments = z.strictObject({ run_id: z.uuid() });
@@ -113,15 +120,11 @@ export function createMcpTools({ agents, chat, log }: McpServerDeps) {
 
   async function listRuns(asker: Asker, { agent, status, limit }: z.infer<typeof listArguments>) {
     demand(asker, "agents:read");
-    const tools = await toolsOf(asker);
-    const named = agent === undefined ? [...tools.values()] : [tools.get(agent) ?? { id: agent }];
     const filter = status === undefined ? {} : { status };
     const { user_id } = asker.caller;
-    const lists = named
-      .slice(0, MAX_AGENTS)
-      .map(({ id }) => agents.runs(user_id, id, filter, { limit, before_id: null }));
-    const found = (await Promise.all(lists)).flat();
-    return found.sort((a, b) => (a.id < b.id ? 1 : -1)).slice(0, limit);
+    if (agent === undefined) return await agents.latestRuns(user_id, filter, limit);
+    const id = (await toolsOf(asker)).get(agent)?.id ?? agent;
+    return await agents.runs(user_id, id, filter, { limit, before_id: null });
   }
 
   /** Starts the run, reports its events as progress, and resolves to the finished run. */

@@ -45,9 +45,20 @@ export function mcpRoutes(
     const authInfo = { token: "", clientId: caller.user_id, scopes: [...scopes], extra: { asker, request_id } };
     const answer = await (await handler).fetch(c.req.raw, { parsedBody: message, authInfo });
     if (message.method === "initialize" && answer.ok) answer.headers.set(SESSION, newId());
-    return answer as never;
+    return loggedAtEnd(c, answer) as never;
   });
   return router;
+}
+
+/** The request's log line is written at the end of a stream. */
+function loggedAtEnd(c: Context<HttpEnv>, answer: Response): Response {
+  const is_stream = answer.headers.get("content-type")?.startsWith("text/event-stream") === true;
+  if (answer.body === null || !is_stream) return answer;
+  const ended = Promise.withResolvers<void>();
+  c.get("facts").ended = ended.promise;
+  const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+  answer.body.pipeTo(writable).then(ended.resolve, () => ended.resolve());
+  return new Response(readable, answer);
 }
 
 /** The part of a message that the route reads. The protocol's library checks the rest. */

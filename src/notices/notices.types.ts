@@ -19,6 +19,7 @@ export interface NoticeData {
   };
   "schedule.paused": { agent_id: string; reason: string };
   "secret.reflected": { secret_id: string; secret_name: string; run_id: string | null };
+  "secret.disconnected": { secret_id: string; secret_name: string; server: string };
   "subscription.renewed": { plan_id: string; period_start: Instant; period_end: Instant };
 }
 

@@ -36,6 +36,10 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     ): Promise<RunRecord[]> {
       return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
     },
+    /** The latest runs of all of the user's agents, newest first. */
+    async latestRuns(user_id: string, filter: Pick<RunFilter, "status">, limit: number): Promise<RunRecord[]> {
+      return (await history.selectLatest(db, user_id, filter, limit)).map(recordOf);
+    },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,
     /** The run when it has finished, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */

@@ -33,6 +33,20 @@ export async function selectRuns(
   });
 }
 
+/** The latest runs of all of a user's agents. */
+export async function selectLatest(
+  sql: Sql,
+  user_id: string,
+  filter: Pick<RunFilter, "status">,
+  limit: number,
+): Promise<RunRow[]> {
+  return sql.query<RunRow>({
+    name: "run_latest",
+    text: `select ${RUN_COLUMNS} from run where user_id = $1 and ($2::text is null or status = $2) order by id desc limit $3`,
+    values: [user_id, filter.status ?? null, limit],
+  });
+}
+
 /** The unfinished run that a request began. */
 export async function selectUnfinished(sql: Sql, user_id: string, request_id: string) {
   const [row] = await sql.query<{ id: string; agent_id: string }>({

@@ -29,6 +29,8 @@ export interface Intended {
   readonly tool: string;
   readonly run: RunRef;
   readonly signal: AbortSignal;
+  /** The versions of secrets whose tokens the server did not accept, by name. */
+  readonly refused?: ReadonlyMap<string, number>;
 }
 
 /** Whether a request matches a binding's hosts, methods and paths. */
@@ -134,21 +136,27 @@ async function refusalOf({ url, signal }: Intended, outbound: CredentialsDeps["o
 
 async function openSecret(
   name: string,
-  { url, tool, run }: Intended,
+  { url, tool, run, refused }: Intended,
   vault: CredentialsDeps["vault"],
 ): Promise<OpenedSecret | ToolResult> {
   const { user_id, agent_id, run_id } = run;
   try {
-    const opening = await vault.open(user_id, name, { agent_id, run_id, tool, url });
-    return opening.status === "opened" ? opening.secret : unusable(name, opening.status);
+    const opening = await vault.open(user_id, name, {
+      agent_id,
+      run_id,
+      tool,
+      url,
+      refused_version: refused?.get(name),
+    });
+    return opening.status === "opened" ? opening.secret : unusable(name, opening);
   } catch (error) {
     if (!(error instanceof PurserError)) throw error;
     return failedCall("vault_unavailable", `the secret ${name} cannot be opened now: ${error.message}`);
   }
 }
 
-function unusable(name: string, status: Exclude<Opening["status"], "opened">): ToolResult {
-  switch (status) {
+function unusable(name: string, opening: Exclude<Opening, { status: "opened" }>): ToolResult {
+  switch (opening.status) {
     case "not_found":
       return failedCall("secret_missing", `the secret ${name} is not there any more; its owner has to store it again`);
     case "host_refused":
@@ -158,6 +166,13 @@ function unusable(name: string, status: Exclude<Opening["status"], "opened">): T
         "secret_refused",
         `the secret ${name} was sent back by a site; its owner has to change its value`,
       );
+    case "other_server":
+      return failedCall(
+        "secret_refused",
+        `the secret ${name} is for the MCP server ${opening.server} only, at exactly this address`,
+      );
+    case "no_token":
+      return failedCall("secret_refused", `the secret ${name} has no token: ${opening.message}`);
     case "unreadable":
       return failedCall("secret_refused", `the secret ${name} cannot be opened: the vault's rows were changed`);
   }

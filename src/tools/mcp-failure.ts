@@ -57,10 +57,15 @@ export async function failedOperation(
 
 function reasonOf(
   error: ClientError,
-  { server, asked, operation }: { server: McpServer; asked: Asked; operation: Operation },
+  {
+    server,
+    asked,
+    operation,
+    credentials,
+  }: { server: McpServer; asked: Asked; operation: Operation; credentials: readonly OpenedCredential[] },
 ): string {
   const status = operation.status();
-  if (status === 401) return unauthorized(server);
+  if (status === 401) return unauthorized(server, credentials);
   if (status === 403)
     return `it denies access (403)${server.auth === undefined ? "; set auth for it" : "; its secret may not be used for this"}`;
   if (status === 404 || status === 405 || status === 410) {
@@ -79,9 +84,12 @@ function reasonOf(
   return "it does not answer as an MCP server does";
 }
 
-function unauthorized({ auth }: McpServer): string {
+function unauthorized({ auth }: McpServer, credentials: readonly OpenedCredential[]): string {
   if (auth === undefined) {
-    return "it wants a sign-in (401); store its token as a secret and name it in the server's auth";
+    return "it wants a sign-in (401); store its token as a secret, or a secret of type oauth for it, and name it in the server's auth";
+  }
+  if (credentials.some(({ secret }) => secret.is_token === true)) {
+    return `it does not accept the token of the secret ${auth.secret} (401), also not a new one; its owner has to connect again`;
   }
   return `it does not accept the secret ${auth.secret} (401); change the secret's value, or auth.inject if the server wants it in another place`;
 }

@@ -72,12 +72,13 @@ export function createMcpSessions(deps: McpDeps) {
   }
 
   async function operate<T>(session: Session, given: Given<T>): Promise<T | ToolResult> {
-    const { server, asked, work } = given;
+    const { server, asked, work, refused } = given;
     const { run, signal, max_bytes } = asked;
     const url = new URL(server.url);
     const bindings = server.auth === undefined ? [] : [bindingOf(server.auth, url)];
     // Opened for each operation: a secret may have been changed or taken out of use meanwhile.
-    const credentials = await openCredentials(bindings, { url, method: "POST", tool: mcp.name, run, signal }, deps);
+    const intended = { ...{ url, method: "POST", tool: mcp.name, run, signal }, ...(refused && { refused }) };
+    const credentials = await raceAbort(openCredentials(bindings, intended, deps), signal);
     if (!Array.isArray(credentials)) return credentials;
     session.credentials = credentials;
     session.connection ??= await newConnection(createTraffic(deps.outbound, url), url);
@@ -94,8 +95,11 @@ export function createMcpSessions(deps: McpDeps) {
       if (!isReflection(operation.failure())) return result;
       throw operation.failure();
     } catch (error) {
-      drop(session);
+      const again = refused === undefined && operation.isUnauthorized() ? expiredTokens(credentials) : null;
+      // A session outlives its token.
+      if (again === null || !is_open) drop(session);
       signal.throwIfAborted();
+      if (again !== null) return await operate(session, { ...given, refused: again });
       // The server no longer knows the session, so it has not carried out the message.
       if (is_open && isSessionLost(error)) return await operate(session, given);
       return await failedOperation(error, { server, asked, credentials, operation }, deps);
@@ -127,6 +131,14 @@ interface Given<T> {
   readonly server: McpServer;
   readonly asked: Asked;
   readonly work: Work<T>;
+  /** The versions of tokens that the server did not accept, in the second attempt. */
+  readonly refused?: ReadonlyMap<string, number>;
+}
+
+/** The tokens that may have expired in the middle of a run; null: another attempt would be the same. */
+function expiredTokens(credentials: readonly OpenedCredential[]): ReadonlyMap<string, number> | null {
+  const tokens = credentials.filter(({ secret }) => secret.is_token === true);
+  return tokens.length === 0 ? null : new Map(tokens.map(({ name, secret }) => [name, secret.version]));
 }
 
 function bindingOf(auth: NonNullable<McpServer["auth"]>, url: URL): Binding {

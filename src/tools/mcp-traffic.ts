@@ -42,6 +42,8 @@ export interface Operation {
   readonly broken: Promise<never>;
   /** The status of the last answer; null if it was a success. */
   status(): number | null;
+  /** Whether the server answered a request with 401. It has not carried out that request. */
+  isUnauthorized(): boolean;
   /** Whether the last answer was neither JSON nor a stream. */
   isPage(): boolean;
   /** Closes the operation's streams. */
@@ -64,6 +66,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
       const answer = await send(outbound, { url, input, init, turn });
       if (answer === null) return new Response(null, { status: 405 });
       turn.status = answer.status < 400 ? null : answer.status;
+      turn.is_unauthorized ||= answer.status === 401 && !is_notice && isRequest(init);
       turn.is_page = answer.body.length > 0 && !answer.content_type.toLowerCase().includes("json");
       return asResponse(answer, turn);
     } catch (error) {
@@ -82,6 +85,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
         failure: () => turn.failure,
         broken: turn.broken.promise,
         status: () => turn.status,
+        isUnauthorized: () => turn.is_unauthorized,
         isPage: () => turn.is_page,
         end() {
           for (const close of turn.streams) close();
@@ -109,6 +113,7 @@ interface Turn {
   sent: number;
   received: number;
   status: number | null;
+  is_unauthorized: boolean;
   is_page: boolean;
   failure: unknown;
   /** Notes a failure, and returns it in the server's terms. */
@@ -122,7 +127,7 @@ function newTurn({ credentials, max_bytes }: Allotment): Turn {
     credentials,
     broken,
     ...{ abort: new AbortController(), streams: new Set(), left_bytes: max_bytes },
-    ...{ sent: 0, received: 0, status: null, is_page: false, failure: null },
+    ...{ sent: 0, received: 0, status: null, is_unauthorized: false, is_page: false, failure: null },
     failed(thrown) {
       const is_large = thrown instanceof OutboundError && thrown.code === "too_large";
       const error = is_large
@@ -135,6 +140,11 @@ function newTurn({ credentials, max_bytes }: Allotment): Turn {
     },
   };
   return turn;
+}
+
+/** A message of ours that wants an answer. Our answers to the server's own requests name no method. */
+function isRequest({ method, body }: RequestInit): boolean {
+  return method === "POST" && typeof body === "string" && body.includes('"method":');
 }
 
 const LOST = new Set<OutboundCode>(["connect_failed", "dns_failed", "aborted", "timeout", "bad_response"]);

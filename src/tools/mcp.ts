@@ -91,8 +91,10 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       listings.delete(oldest);
     }
     listing.then(
-      ({ tools }) => {
-        if (tools.length === 0) entry.until_ms = monotonicMs() + FAILED_MS;
+      ({ tools, failure }) => {
+        // The owner can mend a secret at once, and no server was asked.
+        if (failure?.error?.code === "secret_refused") listings.delete(key);
+        else if (tools.length === 0) entry.until_ms = monotonicMs() + FAILED_MS;
       },
       () => listings.delete(key),
     );

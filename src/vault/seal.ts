@@ -19,6 +19,8 @@ export interface Place {
   readonly version: number;
   /** null allows every host that the user's tools name. */
   readonly allowed_hosts: readonly string[] | null;
+  /** The value is the state of an oauth secret, which is never sent as it is. */
+  readonly is_oauth?: boolean;
 }
 
 /** A user's data key, unwrapped. */
@@ -28,6 +30,7 @@ export interface DataKey {
 }
 
 const FORMAT = "purser secret 1";
+const OAUTH_FORMAT = "purser oauth secret 1";
 const ALGORITHM = "aes-256-gcm";
 const SALT_BYTES = 32;
 const KEY_BYTES = 32;
@@ -43,7 +46,7 @@ export const SEALING_ID_BYTES = SALT_BYTES;
 function bindingOf(place: Place, data_key_version: number): Buffer {
   const hosts = place.allowed_hosts === null ? "any" : lengthPrefixed(place.allowed_hosts);
   return lengthPrefixed([
-    FORMAT,
+    place.is_oauth === true ? OAUTH_FORMAT : FORMAT,
     ALGORITHM,
     place.user_id,
     place.secret_id,

@@ -1,9 +1,12 @@
+import type { Caller } from "../contract/caller.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
+import * as oauth from "../contract/oauth-secrets.ts";
 import { createRouter } from "../contract/router.ts";
 import * as contract from "../contract/secrets.ts";
+import { clientMetadata, type OAuthIdentity } from "./oauth.adapter.ts";
 import type { Vault } from "./vault.service.ts";
 
-export function vaultRoutes({ vault }: { vault: Vault }) {
+export function vaultRoutes({ vault, identity }: { vault: Vault; identity: OAuthIdentity }) {
   const router = createRouter();
 
   router.openapi(contract.listSecrets, async (c) => {
@@ -35,5 +38,28 @@ export function vaultRoutes({ vault }: { vault: Vault }) {
     const { page, next_cursor } = pageOf(rows, limit, (use) => use.id);
     return c.json({ uses: page, next_cursor }, 200);
   });
+  router.openapi(oauth.connectSecret, async (c) => {
+    const caller = c.get("caller");
+    return c.json(await vault.connect(caller.user_id, c.req.valid("param").id, credentialOf(caller)), 200);
+  });
+  router.openapi(oauth.oauthCallback, async (c) => {
+    const caller = c.get("caller");
+    const { state = "", code, iss } = c.req.valid("query");
+    const answer = { state, code, iss, bound_to: credentialOf(caller) };
+    const { name, problem } = await vault.finishConnect(caller.user_id, answer);
+    const query = problem === null ? { connected: name ?? "" } : { connect_error: problem };
+    c.header("Cache-Control", "no-store");
+    return c.redirect(`/secrets?${new URLSearchParams(query)}`, 303);
+  });
+  router.openapi(oauth.oauthClientMetadata, (c) => {
+    const redirect_uri = identity.redirect_uri();
+    const client_id = new URL(oauth.OAUTH_CLIENT_METADATA, redirect_uri).href;
+    return c.json({ client_id, ...clientMetadata(redirect_uri) }, 200);
+  });
   return router;
+}
+
+/** The session or the API key that calls. A sign-in that it began must be ended by it (RFC 6749, 10.12). */
+function credentialOf({ api_key_id, session_id }: Caller): string {
+  return api_key_id ?? session_id ?? "";
 }

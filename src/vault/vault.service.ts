@@ -5,13 +5,16 @@ import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
+import type { Outbound } from "../platform/outbound.ts";
 import { SecretValue } from "../platform/secret-value.ts";
 import type { DataKeys } from "./data-keys.service.ts";
-import { type DataKey, integrityMacOf, isIntegrityMacOf, type Place, seal, unseal } from "./seal.ts";
+import { createOAuthRequests, type OAuthIdentity } from "./oauth.adapter.ts";
+import { createOAuthSecrets, isForServer } from "./oauth.service.ts";
+import { type DataKey, seal, unseal } from "./seal.ts";
 import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
-import type { OnSecretLeak, Opening, SecretUsage } from "./vault.types.ts";
+import type { OnSecretLeak, Opening, SecretDisconnected, SecretUsage } from "./vault.types.ts";
+import { createVaultChanges, placeOf } from "./vault-changes.ts";
 
-const MAX_SECRETS = 1000;
 /** How long the log keeps uses. */
 const USES_KEPT_DAYS = 400;
 
@@ -23,30 +26,20 @@ export function createVault(deps: {
   log: Log;
   /** Called once for each secret leak, in the transaction that records it: it may await SQL only. */
   notify?: OnSecretLeak;
+  /** Called when an authorization server refuses an oauth secret, in the transaction that records it. */
+  onDisconnect?: (event: SecretDisconnected, tx: Tx) => Promise<void>;
+  oauth: { outbound: Outbound; identity: OAuthIdentity };
 }) {
   const { db, clock, keys, log } = deps;
   const store = createVaultStore(db);
 
-  const throwTampered = (user_id: string): never => {
-    log.error({ user_id }, "The secrets do not match their user's integrity MAC. Rows were changed outside Purser.");
-    throw errors.vaultUnavailable();
-  };
-  /** Changes the user's secrets one change at a time and writes the new integrity MAC. */
-  const change = async <T>(user_id: string, key: DataKey, work: (tx: Tx, count: number) => Promise<T>): Promise<T> =>
-    db.transaction(async (tx) => {
-      const held = await store.lock(tx, user_id);
-      if (held === undefined || held.wrapped === null) throw errors.notFound("This user"); // the user was erased meanwhile
-      // Never sign rows that do not match the current MAC.
-      if (!isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries)) throwTampered(user_id);
-      const result = await work(tx, held.entries.length);
-      await store.setIntegrityMac(tx, user_id, integrityMacOf(key, await store.entries(tx, user_id)));
-      return result;
-    });
-  const own = async (user_id: string, id: string): Promise<SecretRow> => {
-    const row = isUuid(id) ? await store.secret(user_id, id) : undefined;
-    if (row === undefined) throw errors.notFound("This secret");
-    return row;
-  };
+  const changes = createVaultChanges({ db, store, keys, log });
+  const { change, own, throwTampered } = changes;
+  const oauth = createOAuthSecrets({
+    ...{ store, changes, keys, clock, requests: createOAuthRequests(deps.oauth) },
+    redirect_uri: deps.oauth.identity.redirect_uri,
+    onDisconnect: async (event, tx) => deps.onDisconnect?.(event, tx),
+  });
   const recordUse = async (secret: SecretRow, usage: SecretUsage, outcome: SecretUse["outcome"]) => {
     const { agent_id, run_id, tool, url } = usage;
     return store.recordUse({
@@ -63,40 +56,47 @@ export function createVault(deps: {
       allowed_hosts: secret.allowed_hosts,
     });
   };
-  const open = async (user_id: string, name: string, usage: SecretUsage): Promise<Opening> => {
+  const open = async (user_id: string, name: string, usage: SecretUsage, is_renewed = false): Promise<Opening> => {
     const found = await store.toOpen(user_id, name);
     if (found === undefined || found.held.wrapped === null) return { status: "not_found" };
     const { secret, held } = found;
-    const deny = async (status: Exclude<Opening["status"], "opened" | "not_found">): Promise<Opening> => {
-      await recordUse(secret, usage, status);
-      return { status };
-    };
-    const key = await keys.unwrap({ ...held, user_id, wrapped: held.wrapped as Uint8Array });
-    const intact = isIntegrityMacOf(held.manifest ?? new Uint8Array(), key, held.entries);
-    const value = intact ? unseal(secret.sealed, placeOf(secret), key) : null;
-    if (value === null) {
-      log.error({ user_id, secret_id: secret.id }, "A secret does not open. Rows were changed outside Purser.");
-      return deny("unreadable");
+    const opened = await changes.opened(secret, held);
+    const denial = opened === null ? ({ status: "unreadable" } as const) : denialOf(secret, usage);
+    if (opened === null || denial !== null) {
+      const { status } = denial ?? { status: "unreadable" };
+      await recordUse(secret, usage, status === "other_server" ? "host_refused" : status);
+      return denial ?? { status: "unreadable" };
     }
-    if (secret.reflected_at !== null) return deny("reflected");
-    if (secret.allowed_hosts !== null && !isListedHost(usage.url, secret.allowed_hosts)) return deny("host_refused");
+    let { value } = opened;
+    if (secret.oauth !== null) {
+      const token = await oauth.token({ secret, ...opened }, usage, is_renewed);
+      if (token.status === "renewed") return open(user_id, name, usage, true);
+      if (token.status === "no_token") {
+        await recordUse(secret, usage, "no_token");
+        return token;
+      }
+      value = token.token;
+    }
     // The row changed meanwhile, so read it again.
-    if (!(await recordUse(secret, usage, "opened"))) return open(user_id, name, usage);
+    if (!(await recordUse(secret, usage, "opened"))) return open(user_id, name, usage, is_renewed);
     const { id, version, allowed_hosts } = secret;
-    return { status: "opened", secret: { id, name, version, allowed_hosts, value: new SecretValue(value) } };
+    const is_token = secret.oauth !== null;
+    return { status: "opened", secret: { id, name, version, allowed_hosts, is_token, value: new SecretValue(value) } };
   };
 
   return {
     /** Stores a secret. Throws 409 name_taken or secret_limit_reached. */
     async create(user_id: string, wanted: NewSecret): Promise<Secret> {
+      const { name, description, value, allowed_hosts } = wanted;
+      if (wanted.oauth !== undefined) {
+        return recordOf(await oauth.create(user_id, { name, description, oauth: wanted.oauth }));
+      }
+      if (value === undefined) throw errors.missingField("value");
       const key = await keys.toWrite(user_id);
-      const { value, ...shown } = wanted;
       const now = clock.now();
       const place = {
-        ...shown,
-        user_id,
-        id: newId(),
-        allowed_hosts: normalHosts(wanted.allowed_hosts),
+        ...{ user_id, id: newId(), name, description, oauth: null },
+        allowed_hosts: normalHosts(allowed_hosts),
         version: 1,
       };
       const row: SealedRow = {
@@ -108,12 +108,7 @@ export function createVault(deps: {
         last_used_at: null,
         reflected_at: null,
       };
-      await change(user_id, key, async (tx, count) => {
-        if (count >= MAX_SECRETS) {
-          throw errors.secretLimitReached(MAX_SECRETS);
-        }
-        if (!(await store.insert(tx, row))) throw errors.nameTaken(`A secret named ${row.name}`);
-      });
+      await changes.insert(row, key);
       return recordOf(row);
     },
     /** Lists secrets, newest first. `before_id` is the last one of the previous page. */
@@ -127,7 +122,9 @@ export function createVault(deps: {
 
     /** Changes the given fields. Throws 404, or 400 when more hosts are allowed without sending the value again. */
     async update(user_id: string, id: string, wanted: SecretChange): Promise<Secret> {
-      await own(user_id, id);
+      const secret = await own(user_id, id);
+      refuseOtherFields(secret, wanted);
+      if (secret.oauth !== null) return recordOf((await oauth.update(secret, wanted)) ?? secret);
       const key = await keys.toWrite(user_id);
       return change(user_id, key, async (tx) => {
         const row = await store.sealed(tx, user_id, id);
@@ -178,6 +175,20 @@ export function createVault(deps: {
       });
     },
 
+    /** Begins the owner's sign-in for an oauth secret. `bound_to` names the session or key, which must end it too. */
+    async connect(user_id: string, id: string, bound_to: string) {
+      const secret = await own(user_id, id);
+      if (secret.oauth === null) throw errors.notConnectable();
+      return oauth.connect(secret, bound_to);
+    },
+    /** Ends a sign-in. The state names the secret; another user's secret is unknown. */
+    async finishConnect(user_id: string, answer: Parameters<typeof oauth.finish>[1]) {
+      const id = answer.state.split(".", 1)[0] ?? "";
+      const secret = isUuid(id) ? await store.secret(user_id, id) : undefined;
+      if (secret === undefined || secret.oauth === null) return { name: null, problem: "expired" as const };
+      return { name: secret.name, problem: await oauth.finish(secret, answer) };
+    },
+
     /** Destroys the key of a user who is being erased, and deletes their secrets and uses. */
     async erase(tx: Tx, user_id: string): Promise<void> {
       await keys.destroy(tx, user_id);
@@ -211,9 +222,24 @@ function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedR
   return { ...revised, reflected_at, sealed: seal(wanted.value, placeOf(revised), key) };
 }
 
-function placeOf(row: Pick<SecretRow, "user_id" | "id" | "name" | "version" | "allowed_hosts">): Place {
-  const { user_id, id, name, version, allowed_hosts } = row;
-  return { user_id, secret_id: id, name, version, allowed_hosts };
+/** Why a request may not get the secret; null: it may. */
+function denialOf(secret: SealedRow, usage: SecretUsage) {
+  const { reflected_at, allowed_hosts, oauth } = secret;
+  if (reflected_at !== null) return { status: "reflected" } as const;
+  if (oauth !== null && !isForServer(oauth, usage)) return { status: "other_server", server: oauth.server } as const;
+  if (allowed_hosts !== null && !isListedHost(usage.url, allowed_hosts)) return { status: "host_refused" } as const;
+  return null;
+}
+
+function refuseOtherFields({ oauth }: SecretRow, wanted: SecretChange): void {
+  const others = oauth === null ? (["oauth"] as const) : (["value", "allowed_hosts"] as const);
+  for (const field of others) {
+    if (wanted[field] === undefined) continue;
+    throw errors.invalidValue(
+      field,
+      `${field}: a secret of type ${oauth === null ? "value" : "oauth"} has none. Leave it out.`,
+    );
+  }
 }
 
 function normalHosts(hosts: readonly string[] | null): string[] | null {
@@ -222,9 +248,10 @@ function normalHosts(hosts: readonly string[] | null): string[] | null {
 
 function recordOf(row: SecretRow): Secret {
   const { id, name, description, masked_value, allowed_hosts, version } = row;
-  const { created_at, updated_at, last_used_at, reflected_at } = row;
-  const shown = { id, name, description, masked_value, allowed_hosts, version };
-  return { ...shown, created_at, updated_at, last_used_at, reflected_at };
+  const { created_at, updated_at, last_used_at, reflected_at, oauth } = row;
+  const type = oauth === null ? ("value" as const) : ("oauth" as const);
+  const shown = { id, name, type, description, masked_value, allowed_hosts, version };
+  return { ...shown, created_at, updated_at, last_used_at, reflected_at, oauth };
 }
 
 const HIDDEN = "••••••••";

@@ -1,9 +1,10 @@
 import type { Secret, SecretUse } from "../contract/secrets.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import { jsonbText } from "../platform/json.ts";
 import { SEALING_ID_BYTES } from "./seal.ts";
 
 /** A secret as listed. */
-export type SecretRow = Secret & { user_id: string };
+export type SecretRow = Omit<Secret, "type"> & { user_id: string };
 export type SealedRow = SecretRow & { sealed: Uint8Array };
 
 /** A user's stored key, its integrity MAC and the entries that the MAC covers. */
@@ -21,7 +22,7 @@ interface Page {
 }
 
 const COLUMNS = `s.user_id, s.id, s.name, s.description, s.masked_value, s.allowed_hosts, s.version, s.created_at,
-  s.updated_at, s.last_used_at, s.reflected_at`;
+  s.updated_at, s.last_used_at, s.reflected_at, s.oauth`;
 /** See `integrityMacOf`. */
 const ENTRIES = `array(select concat_ws(' ', id, version, encode(substring(sealed from 1 for ${SEALING_ID_BYTES}), 'hex'),
   reflected_at is not null) from secret where user_id = $1 order by id)`;
@@ -62,6 +63,27 @@ export function createVaultStore(db: Db) {
       return { secret, held: { version: key_version, kek_id, wrapped, manifest, entries } };
     },
 
+    /**
+     * Takes the lease for asking for a token in place of this version's. False: another request holds it, or the
+     * version was replaced. It ends with the version, or after `lease_seconds`.
+     */
+    async claimRefresh({ user_id, id, version }: SecretRow, lease_seconds: number): Promise<boolean> {
+      const claimed = await db.query({
+        text: `update secret set refreshing_version = version,
+            refreshing_until = clock_timestamp() + make_interval(secs => $4)
+          where user_id = $1 and id = $2 and version = $3
+            and (refreshing_version is distinct from version or refreshing_until < clock_timestamp()) returning id`,
+        values: [user_id, id, version, lease_seconds],
+      });
+      return claimed.length > 0;
+    },
+    async releaseRefresh({ user_id, id, version }: SecretRow): Promise<void> {
+      await db.query({
+        text: `update secret set refreshing_version = null where user_id = $1 and id = $2 and refreshing_version = $3`,
+        values: [user_id, id, version],
+      });
+    },
+
     /** Locks the user's key until the end of `tx`, so that changes to their secrets run one after the other. */
     async lock(tx: Tx, user_id: string): Promise<HeldKey | undefined> {
       const [key] = await tx.query<Omit<HeldKey, "entries">>({
@@ -86,8 +108,8 @@ export function createVaultStore(db: Db) {
     async insert(tx: Tx, row: SealedRow): Promise<boolean> {
       const inserted = await tx.query({
         text: `insert into secret (user_id, id, name, description, masked_value, allowed_hosts, version, sealed, created_at,
-            updated_at)
-          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) on conflict (user_id, name) do nothing returning id`,
+            updated_at, oauth)
+          values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) on conflict (user_id, name) do nothing returning id`,
         values: [
           row.user_id,
           row.id,
@@ -99,6 +121,7 @@ export function createVaultStore(db: Db) {
           row.sealed,
           row.created_at,
           row.updated_at,
+          row.oauth === null ? null : jsonbText(row.oauth),
         ],
       });
       return inserted.length > 0;
@@ -106,7 +129,7 @@ export function createVaultStore(db: Db) {
     async update(tx: Tx, row: SealedRow): Promise<void> {
       await tx.query({
         text: `update secret set description = $3, masked_value = $4, allowed_hosts = $5, version = $6, sealed = $7,
-            updated_at = $8, reflected_at = $9 where user_id = $1 and id = $2`,
+            updated_at = $8, reflected_at = $9, oauth = $10 where user_id = $1 and id = $2`,
         values: [
           row.user_id,
           row.id,
@@ -117,6 +140,7 @@ export function createVaultStore(db: Db) {
           row.sealed,
           row.updated_at,
           row.reflected_at,
+          row.oauth === null ? null : jsonbText(row.oauth),
         ],
       });
     },
@@ -176,6 +200,8 @@ export function createVaultStore(db: Db) {
     },
   };
 }
+
+export type VaultStore = ReturnType<typeof createVaultStore>;
 
 async function entriesOf(sql: Sql, user_id: string): Promise<string[]> {
   const [row] = await sql.query<{ entries: string[] }>({ text: `select ${ENTRIES} as entries`, values: [user_id] });

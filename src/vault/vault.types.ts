@@ -9,6 +9,8 @@ export interface SecretUsage {
   readonly tool: string;
   /** The address of the request. Only its host is stored. */
   readonly url: URL;
+  /** The version of an oauth secret whose token the server did not accept: another token is needed. */
+  readonly refused_version?: number | undefined;
 }
 
 /** An opened secret, as a tool receives it. */
@@ -19,6 +21,8 @@ export interface OpenedSecret {
   /** The only hosts that may receive it, also after redirects. null allows every host in the user's tools_config. */
   readonly allowed_hosts: readonly string[] | null;
   readonly value: SecretValue;
+  /** The value is an access token, which can expire. */
+  readonly is_token?: boolean;
 }
 
 /** The result of opening a secret. The log of uses records every result except `not_found`. */
@@ -30,7 +34,11 @@ export type Opening =
   /** A site returned it, and its value has not changed since. */
   | { readonly status: "reflected" }
   /** Its row, or another row of the user, was changed outside Purser. */
-  | { readonly status: "unreadable" };
+  | { readonly status: "unreadable" }
+  /** An oauth secret is for another server or another tool. */
+  | { readonly status: "other_server"; readonly server: string }
+  /** There is no token, and none could be had. `message` says why and what to do. */
+  | { readonly status: "no_token"; readonly message: string };
 
 /** A secret leak: a site returned the secret. */
 export interface SecretLeak {
@@ -39,6 +47,15 @@ export interface SecretLeak {
   readonly name: string;
   readonly version: number;
   readonly run_id: string | null;
+}
+
+/** An authorization server refuses an oauth secret. Its owner has to act. */
+export interface SecretDisconnected {
+  readonly user_id: string;
+  readonly id: string;
+  readonly name: string;
+  readonly version: number;
+  readonly server: string;
 }
 
 export type OnSecretLeak = (reflection: SecretLeak, tx: Tx) => Promise<void>;

@@ -138,6 +138,47 @@ describe("a call that cannot be carried out", () => {
     await client.close();
   });
 
+  test("lists the latest runs of all agents, also of one that is older than fifty others", async () => {
+    const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+    const { id } = await agentOf(user);
+    lab.upstream.answer(completion("The report."));
+    const run = (await user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" })).body;
+    const others = Array.from({ length: 51 }, (_, nth) =>
+      user.post("/api/v1/agents", { name: `Other ${nth}`, model_id: "lab/plain" }),
+    );
+    await Promise.all(others);
+    const client = await connected(user.key);
+    const listed = await client.callTool({ name: "list_runs", arguments: { status: "succeeded" } });
+    expect(listed.structuredContent).toMatchObject({ runs: [{ id: run.id, agent_id: id }] });
+    const theirs = await (await connected((await lab.service.newUser()).key)).callTool({ name: "list_runs" });
+    expect(theirs.structuredContent).toEqual({ runs: [] });
+    await client.close();
+  });
+
+  test("has one line in the request log, written when its stream ends", async () => {
+    const user = await lab.service.newUser();
+    await agentOf(user);
+    const lines = () => lab.service.noted("request").filter(({ request_id }) => request_id === "mcp-line").length;
+    let before_end = -1;
+    lab.upstream.answer((response, request) => {
+      before_end = lines();
+      return completion("The report.")(response, request);
+    });
+    const answer = await fetch(`${lab.service.url}/api/v1/mcp`, {
+      method: "POST",
+      headers: {
+        Authorization: `Bearer ${user.key}`,
+        ...{ "Content-Type": "application/json", Accept: "application/json, text/event-stream" },
+        "X-Request-Id": "mcp-line",
+      },
+      body: JSON.stringify({ jsonrpc: "2.0", id: 1, ...running }),
+    });
+    expect(answer.headers.get("content-type")).toContain("text/event-stream");
+    expect(await answer.text()).toContain("The report.");
+    await expect.poll(lines).toBe(1);
+    expect(before_end).toBe(0);
+  });
+
   test("in a batch, which would pass the limit of requests, is rejected; so is what is no message", async () => {
     const user = await lab.service.newUser();
     const { id } = await agentOf(user);

@@ -1,13 +1,17 @@
 import type { McpServer, ToolsConfig } from "../../src/contract/tools.ts";
 import { aCall, toolsWith, UNSTOPPED } from "../support/tools.ts";
+import { signingVault } from "./sign-in.ts";
 
 // The client under test, as the MCP project's conformance suite calls it: `client.ts <url of a server>`. It does with
 // Purser's own tools what a run does: lists the server's tools, calls each once, and ends the run.
 
 const url = process.argv.at(-1) ?? "";
 const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
-const { tools } = toolsWith({ allow: [new URL(url).host] });
-const server: McpServer = { name: "suite", url, timeout_seconds: 20 };
+const wants_sign_in = process.env.MCP_CONFORMANCE_SCENARIO?.startsWith("auth/") === true;
+const allow = [new URL(url).host, "127.0.0.0/8", "::1/128"];
+const { tools } = toolsWith({ allow, ...(wants_sign_in ? { vault: signingVault(url, context, allow) } : {}) });
+const auth: McpServer["auth"] = { secret: "SUITE", inject: { type: "bearer" } };
+const server: McpServer = { name: "suite", url, timeout_seconds: 20, ...(wants_sign_in ? { auth } : {}) };
 const tools_config: ToolsConfig = { mcp: { enabled: true, servers: [server] } };
 const { run } = aCall("", {});
 

@@ -116,7 +116,10 @@ function scenariosOf(version: string, side: Side): string[] {
 /** `passed/checks` of one scenario, and whether it passed. */
 function run(args: readonly string[], version: string): Promise<{ text: string; passed: boolean }> {
   return new Promise((resolve) => {
-    const more = ["--spec-version", version, ...(args[0] === "client" ? ["--timeout", "30000"] : [])];
+    // The suite skips these extensions at any version that is named.
+    const is_extension = args.some((each) => each.startsWith("auth/client-credentials"));
+    const at_version = is_extension ? [] : ["--spec-version", version];
+    const more = [...at_version, ...(args[0] === "client" ? ["--timeout", "30000"] : [])];
     const child = spawn(process.execPath, [join(suite, "dist/index.js"), ...args, ...more], { cwd: folder });
     let text = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (text += bytes));

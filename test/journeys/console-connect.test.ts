@@ -4,20 +4,25 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, signUp } from "../support/console.ts";
+import { type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 import { type Service, startService } from "../support/service.ts";
 
 let browser: Browser;
 let service: Service;
+let oauth: OAuthServer;
 let context: BrowserContext;
 let page: Page;
 
 beforeAll(async () => {
   buildConsole();
-  [browser, service] = await Promise.all([startChromium(), startService()]);
+  oauth = await startOAuthServer();
+  const env = { PURSER_EGRESS_ALLOW: oauth.site.host };
+  [browser, service] = await Promise.all([startChromium(), startService({ env })]);
 });
 afterAll(async () => {
   await browser?.close();
   await service?.stop();
+  await oauth?.site.close();
 });
 beforeEach(async () => {
   context = await browser.newContext({ permissions: ["clipboard-read", "clipboard-write"] });
@@ -107,4 +112,18 @@ it("a chosen model or agent is in the snippets and in the page's address", async
   await page.reload();
   await page.getByText(`model = "agent/${agent.id}"`).waitFor();
   await page.getByRole("heading", { name: "Codex", level: 2 }).waitFor();
+});
+
+it("a person connects an MCP server's secret at its authorization server, and sees that it is connected", async () => {
+  await signUp(page, service, "oauth@example.com");
+  await page.goto(`${service.url}/secrets`);
+  await page.getByRole("button", { name: "New sign-in" }).click();
+  await page.getByLabel("Name", { exact: true }).fill("BERTHS");
+  await page.getByLabel("Address of the MCP server").fill(oauth.mcp);
+  await page.getByRole("button", { name: "Save sign-in" }).click();
+  await page.getByText("no token yet").waitFor();
+  await page.getByRole("button", { name: "Connect", exact: true }).click();
+  await page.getByText("BERTHS is connected.").waitFor();
+  await page.getByRole("button", { name: "Connect again" }).waitFor();
+  expect(await page.content()).not.toContain(oauth.tokens()[0]);
 });

@@ -78,6 +78,8 @@ it("every setting of every tool can be given in the editor, and stays as it is w
   await mcp.getByLabel("Address").fill("https://mcp.example.com/mcp");
   await mcp.getByLabel("Only these tools").fill("list, find");
   await mcp.getByRole("switch", { name: "Read-only tools" }).click();
+  await mcp.getByLabel("Tools with effects").fill("add");
+  await mcp.getByLabel("Seconds for one call").fill("120");
   await mcp.getByRole("button", { name: "Add secret" }).click();
   await choose(mcp.getByLabel("Secret", { exact: true }), "FIRST");
   await mcp.getByLabel("Most calls per run").fill("9");
@@ -113,6 +115,8 @@ it("every setting of every tool can be given in the editor, and stays as it is w
           url: "https://mcp.example.com/mcp",
           tools: ["list", "find"],
           effects: "none",
+          tool_effects: { add: "any" },
+          timeout_seconds: 120,
           auth: { secret: "FIRST", inject: { type: "bearer" } },
         },
       ],

@@ -8,7 +8,7 @@ import { parseKeyring } from "../../src/vault/keyring.ts";
 import { createVault } from "../../src/vault/vault.service.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { AWS, type KeyService, startAwsKms } from "../support/key-services.ts";
-import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
+import { newMasterKey, newSecret, OAUTH, usageAt, vaultNode } from "../support/vault.ts";
 
 const ARN = "arn:aws:kms:eu-west-1:111122223333:alias/purser";
 const CLOUD = `cloud:aws-kms:${ARN}`;
@@ -38,7 +38,7 @@ function node(kek: string) {
   };
   const log = createLog("silent");
   const keys = createDataKeys({ db, keyring: parseKeyring(kek, env), log });
-  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log }) };
+  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, oauth: OAUTH }) };
 }
 
 describe("a vault whose master key is with a key service", () => {

@@ -39,6 +39,8 @@ export function toolsWith(deps: {
   resolve?: Resolve;
   scanner?: SecretScanner;
   secrets?: Record<string, string>;
+  /** In place of the vault that holds `secrets`. */
+  vault?: CredentialsDeps["vault"];
   signing_key?: string;
   safety_off?: "refused" | "allowed";
   sanitizer?: Sanitizers;
@@ -58,7 +60,7 @@ export function toolsWith(deps: {
     outbound,
     sanitizer: deps.sanitizer ?? sanitizer,
     webhook_keys: { keyOf: async () => key },
-    vault: held.vault,
+    vault: deps.vault ?? held.vault,
     log: Object.assign(createLog("silent"), deps.log),
     safety_off,
   });

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createLog } from "../../src/platform/log.ts";
+import { createOutbound } from "../../src/platform/outbound.ts";
 import { createDataKeys } from "../../src/vault/data-keys.service.ts";
 import { parseKeyring } from "../../src/vault/keyring.ts";
 import { createVault } from "../../src/vault/vault.service.ts";
@@ -10,11 +11,17 @@ import type { OnSecretLeak, SecretUsage } from "../../src/vault/vault.types.ts";
 /** A master key as PURSER_KEK writes it. */
 export const newMasterKey = (id: string) => `${id}:${randomBytes(32).toString("base64")}`;
 
+/** For vaults that ask no authorization server. */
+export const OAUTH = {
+  outbound: createOutbound({ allow: [] }),
+  identity: { redirect_uri: () => "https://purser.example/callback", client_metadata_url: () => null },
+};
+
 /** The vault of one node over `db`, with the master keys of `kek`. */
-export function vaultNode(db: Db, kek: string, notify: OnSecretLeak = async () => {}) {
+export function vaultNode(db: Db, kek: string, notify: OnSecretLeak = async () => {}, oauth = OAUTH) {
   const log = createLog("silent");
   const keys = createDataKeys({ db, keyring: parseKeyring(kek), log });
-  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, notify }) };
+  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, notify, oauth }) };
 }
 
 /** A secret as the API hands it on, its defaults filled in. */

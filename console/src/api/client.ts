@@ -7,6 +7,7 @@ import type * as billing from "../../../src/contract/billing.ts";
 import type * as usage from "../../../src/contract/ledger-export.ts";
 import type * as models from "../../../src/contract/models.ts";
 import type * as notices from "../../../src/contract/notices.ts";
+import type * as oauthSecrets from "../../../src/contract/oauth-secrets.ts";
 import type * as payments from "../../../src/contract/payments.ts";
 import type * as runs from "../../../src/contract/runs.ts";
 import type * as schedules from "../../../src/contract/schedules.ts";
@@ -27,6 +28,7 @@ type Contract = typeof accounts &
   typeof usage &
   typeof models &
   typeof notices &
+  typeof oauthSecrets &
   typeof payments &
   typeof runs &
   typeof schedules &

@@ -23,6 +23,7 @@ const EVENTS: Record<Event, string> = {
   "run.failed": "A run failed",
   "schedule.paused": "A schedule was paused",
   "secret.reflected": "A site returned a secret",
+  "secret.disconnected": "A server refuses a sign-in",
   "subscription.renewed": "The plan was renewed",
 };
 

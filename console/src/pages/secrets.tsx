@@ -4,6 +4,7 @@ import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { type Secret, secretsQuery, secretUsesQuery, stale } from "../api/queries.ts";
 import { ago, instant, words } from "../format.ts";
+import { ConnectButton, ConnectOutcome, OAuthForm, OAuthStatus } from "../parts/oauth-secret.tsx";
 import { Badge, Button, buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
 import { AreaField, FormErrorProvider, onSubmit, TextField, toList } from "../ui/fields.tsx";
@@ -12,7 +13,7 @@ import { type Column, PagedTable } from "../ui/list.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
 
-type Open = { what: "new" } | { what: "edit" | "delete"; secret: Secret } | null;
+type Open = { what: "new" | "new_oauth" } | { what: "edit" | "delete"; secret: Secret } | null;
 
 const COLUMNS: Column<Secret>[] = [
   {
@@ -29,7 +30,12 @@ const COLUMNS: Column<Secret>[] = [
   {
     title: "Value",
     wide: true,
-    cell: (secret) => <code className="text-sm whitespace-nowrap text-muted">{secret.masked_value}</code>,
+    cell: ({ oauth, masked_value }) =>
+      oauth === null ? (
+        <code className="text-sm whitespace-nowrap text-muted">{masked_value}</code>
+      ) : (
+        <OAuthStatus oauth={oauth} />
+      ),
   },
   {
     title: "Allowed hosts",
@@ -51,7 +57,7 @@ const COLUMNS: Column<Secret>[] = [
 
 /** Credentials for the agents' tools. No page shows a stored value. */
 export function SecretsPage() {
-  const { uses } = useSearch({ from: "/signed-in/secrets" });
+  const { uses, connected, connect_error } = useSearch({ from: "/signed-in/secrets" });
   const navigate = useNavigate();
   const [open, setOpen] = useState<Open>(null);
   const close = () => setOpen(null);
@@ -71,8 +77,12 @@ export function SecretsPage() {
         title="Secrets"
         note="Credentials for your agents' tools. The service encrypts each value and never shows it again, not to you and not to a model."
       >
+        <Button icon="provider" onClick={() => setOpen({ what: "new_oauth" })}>
+          New sign-in
+        </Button>
         {store}
       </PageHeader>
+      <ConnectOutcome connected={connected} error={connect_error} />
       <Card flush>
         <PagedTable
           label="Secrets"
@@ -88,7 +98,9 @@ export function SecretsPage() {
         />
       </Card>
       {open?.what === "new" && <SecretForm secret={null} onClose={close} />}
-      {open?.what === "edit" && <SecretForm secret={open.secret} onClose={close} />}
+      {open?.what === "new_oauth" && <OAuthForm secret={null} onClose={close} />}
+      {open?.what === "edit" && open.secret.oauth !== null && <OAuthForm secret={open.secret} onClose={close} />}
+      {open?.what === "edit" && open.secret.oauth === null && <SecretForm secret={open.secret} onClose={close} />}
       {open?.what === "delete" && (
         <Confirm
           title={`Delete ${open.secret.name}?`}
@@ -111,6 +123,7 @@ export function SecretsPage() {
 function Actions({ secret, onOpen }: { secret: Secret; onOpen: (open: Open) => void }) {
   return (
     <span className="flex justify-end gap-1">
+      {secret.oauth?.grant === "authorization_code" && <ConnectButton secret={secret} />}
       <WithTooltip text="View uses">
         <Link
           to="/secrets"

@@ -21,6 +21,10 @@ export interface McpServer {
   tools: string;
   /** Its tools only read, so they stay usable after the run has read outside content. */
   reads_only: boolean;
+  /** Single tools that differ from `reads_only`, by the server's names. */
+  reading_tools: string;
+  acting_tools: string;
+  timeout_seconds: string;
   auth: SecretUse | null;
   /** The saved server; null: a new one. Settings without a field in the editor stay unchanged. */
   kept: SavedServer | null;
@@ -98,7 +102,10 @@ export const EMPTY_DRAFT: Draft = {
   model_settings: { temperature: "", top_p: "", reasoning_effort: "", max_output_tokens: "" },
 };
 
-export const NO_SERVER: McpServer = { name: "", url: "", tools: "", reads_only: false, auth: null, kept: null };
+export const NO_SERVER: McpServer = {
+  ...{ name: "", url: "", tools: "", reads_only: false, reading_tools: "", acting_tools: "" },
+  ...{ timeout_seconds: "", auth: null, kept: null },
+};
 export const NO_SECRET_USE: SecretUse = { secret: "", inject: "bearer", name: "", hosts: "", paths: "", methods: "" };
 
 type Auth = NonNullable<NonNullable<Agent["tools_config"]["web_fetch"]>["auth"]>[number];
@@ -171,6 +178,9 @@ export function draftOf(agent: Agent): Draft {
       url: kept.url,
       tools: list(kept.tools),
       reads_only: kept.effects === "none",
+      reading_tools: list(toolsOfEffect(kept, "none")),
+      acting_tools: list(toolsOfEffect(kept, "any")),
+      timeout_seconds: text(kept.timeout_seconds),
       auth: kept.auth === undefined ? null : secretUse(kept.auth),
       kept,
     })),
@@ -233,12 +243,14 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
     };
   }
   if (draft.mcp_enabled || mcp !== undefined) {
-    const servers = draft.mcp_servers.map(({ name, url, tools: offered, reads_only, auth, kept }) => ({
+    const servers = draft.mcp_servers.map(({ name, url, tools: offered, reads_only, auth, kept, ...server }) => ({
       ...kept,
       name,
       url,
       tools: listOrNone(offered),
       effects: reads_only ? "none" : undefined,
+      tool_effects: toolEffects(server),
+      timeout_seconds: numberOf(server.timeout_seconds),
       auth: auth === null ? undefined : authOf(auth),
     }));
     tools.mcp = {
@@ -249,6 +261,18 @@ function toolsOf(draft: Draft): Agent["tools_config"] {
     };
   }
   return tools as Agent["tools_config"];
+}
+
+function toolsOfEffect({ tool_effects = {} }: SavedServer, effect: "none" | "any"): string[] {
+  return Object.keys(tool_effects).filter((tool) => tool_effects[tool] === effect);
+}
+
+function toolEffects({ reading_tools, acting_tools }: Pick<McpServer, "reading_tools" | "acting_tools">) {
+  const effects = [
+    ...toList(reading_tools).map((tool) => [tool, "none"] as const),
+    ...toList(acting_tools).map((tool) => [tool, "any"] as const),
+  ];
+  return effects.length === 0 ? undefined : Object.fromEntries(effects);
 }
 
 /** The request body of a draft. */

@@ -70,9 +70,10 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
           label="Read-only tools"
           checked={server.reads_only}
           onChecked={(reads_only) => onChange({ reads_only })}
-          hint="Read-only tools stay usable after the agent has read a web page. Other tools do not."
+          hint="Read-only tools stay usable after the agent has read a page or a tool's answer. Other tools do not."
         />
       </div>
+      <EffectFields param={param} server={server} onChange={onChange} />
       {server.auth !== null && (
         <div className="sm:col-span-2">
           <SecretUseFields
@@ -96,5 +97,43 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
         </Button>
       </div>
     </fieldset>
+  );
+}
+
+/** Exceptions for single tools, and the time of a call. */
+function EffectFields({ param, server, onChange }: Pick<ServerProps, "server" | "onChange"> & { param: string }) {
+  return (
+    <>
+      {server.reads_only ? (
+        <TextField
+          label="Tools with effects"
+          param={`${param}.tool_effects`}
+          value={server.acting_tools}
+          onValue={(acting_tools) => onChange({ acting_tools })}
+          placeholder="none"
+          hint="Blocked once the agent has read outside content, such as another tool's answer."
+        />
+      ) : (
+        <TextField
+          label="Tools that only read"
+          param={`${param}.tool_effects`}
+          value={server.reading_tools}
+          onValue={(reading_tools) => onChange({ reading_tools })}
+          placeholder="none"
+          hint="The first answer of a tool is outside content. After it, only the tools in this list can be called."
+        />
+      )}
+      <TextField
+        label="Seconds for one call"
+        param={`${param}.timeout_seconds`}
+        type="number"
+        min={1}
+        max={600}
+        value={server.timeout_seconds}
+        onValue={(timeout_seconds) => onChange({ timeout_seconds })}
+        placeholder="60"
+        hint="Begins again when the server reports progress."
+      />
+    </>
   );
 }

@@ -1,6 +1,6 @@
 import { z } from "@hono/zod-openapi";
 import { mayCarrySecret } from "../../platform/credentials.ts";
-import { hostSchema } from "../hosts.ts";
+import { hostSchema, isPlainAddress } from "../hosts.ts";
 import { SECRET_NAME } from "../secrets.ts";
 
 /** Settings that several tools have, and the form in which each tool describes itself. */
@@ -110,12 +110,7 @@ export function addressSchema(instead: string) {
   return z
     .url({ protocol: /^https?$/ })
     .max(2000)
-    .refine((url) => !hasCredentials(url), `a URL without user name and password: ${instead}`);
-}
-
-function hasCredentials(text: string): boolean {
-  const url = URL.parse(text);
-  return url !== null && (url.username !== "" || url.password !== "");
+    .refine(isPlainAddress, `a URL without user name and password: ${instead}`);
 }
 
 /** Reports that the list at `key` is missing, for a setting that only an enabled tool must have. */

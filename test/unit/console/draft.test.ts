@@ -24,4 +24,9 @@ test("saving an agent keeps the settings of an MCP server that the form does not
   expect(bodyOf(renamed).tools_config.mcp.servers).toMatchObject([
     { name: "shelf", tools: undefined, tool_effects: { search: "none" }, timeout_seconds: 300 },
   ]);
+  const fields = { reading_tools: "", acting_tools: "lend", timeout_seconds: "" };
+  const changed = { ...draft, mcp_servers: [{ ...draft.mcp_servers[0], ...fields, reads_only: true }] };
+  expect(bodyOf(changed).tools_config.mcp.servers).toMatchObject([
+    { effects: "none", tool_effects: { lend: "any" }, timeout_seconds: undefined },
+  ]);
 });

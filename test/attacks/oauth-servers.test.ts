@@ -1,0 +1,117 @@
+import { generateKeyPairSync } from "node:crypto";
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import { createOutbound } from "../../src/platform/outbound.ts";
+import { createOAuthRequests } from "../../src/vault/oauth.adapter.ts";
+import { newState, type OAuthState } from "../../src/vault/oauth-state.ts";
+import { CLIENT_SECRET, type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
+import { type Site, startSite } from "../support/sites.ts";
+
+// MCP servers and authorization servers that want the owner's credentials for another address, or that answer badly.
+
+const REDIRECT = "https://purser.example/api/v1/secrets/oauth/callback";
+let server: OAuthServer;
+let thief: Site;
+beforeAll(async () => {
+  server = await startOAuthServer();
+  thief = await startSite({ "/token": { body: "{}" }, "/register": { body: "{}" } });
+});
+afterEach(() => {
+  server.reset();
+  thief.requests.length = 0;
+});
+afterAll(async () => {
+  await server.site.close();
+  await thief.close();
+});
+
+const requestsAt = (allow: string[], timeout_ms?: number) =>
+  createOAuthRequests({
+    outbound: createOutbound({ allow }),
+    identity: { redirect_uri: () => REDIRECT, client_metadata_url: () => null },
+    ...(timeout_ms === undefined ? {} : { timeout_ms }),
+  });
+const robot = (more: object = {}): OAuthState =>
+  newState({
+    ...{ server: server.mcp, grant: "client_credentials", client_id: "robot", client_secret: CLIENT_SECRET },
+    ...more,
+  });
+const allowed = () => [server.site.host, thief.host];
+
+/** What a first token request of a run does. */
+async function ask(state: OAuthState, requests = requestsAt(allowed())) {
+  const found = await requests.discover(state);
+  return requests.renew({ ...state, ...found, client: state.client as NonNullable<typeof state.client> });
+}
+
+it.each<[string, () => Record<string, unknown>, RegExp]>([
+  [
+    "a token endpoint on another host",
+    () => ({ token_endpoint: `${thief.url}/token` }),
+    /token endpoint is on another host/,
+  ],
+  [
+    "a registration endpoint on another host",
+    () => ({ registration_endpoint: `${thief.url}/register` }),
+    /on another host/,
+  ],
+  ["another issuer", () => ({ issuer: "https://accounts.example.com" }), /another issuer/],
+  ["a script as the sign-in page", () => ({ authorization_endpoint: "javascript:alert(1)" }), /does not answer as/],
+  ["a sign-in page over http", () => ({ authorization_endpoint: "http://other.example/" }), /not https/],
+])("metadata with %s is refused, and no credential is sent", async (_attack, metadata, message) => {
+  server.conduct.metadata = metadata();
+  await expect(ask(robot())).rejects.toThrow(message);
+  expect([server.asked, thief.requests]).toEqual([[], []]);
+});
+
+it("the owner may name a token endpoint on another host", async () => {
+  server.conduct.metadata = { token_endpoint: "https://elsewhere.example/token" };
+  expect(await ask(robot({ token_endpoint: `${server.site.url}/token` }))).toMatchObject({ token_type: "Bearer" });
+});
+
+it("an address over http, or on a private network, is not asked", async () => {
+  await expect(ask(robot(), requestsAt([]))).rejects.toThrow(/over https only/);
+  const inside = robot({ server: "https://169.254.169.254/mcp" });
+  await expect(ask(inside, requestsAt([]))).rejects.toThrow("the host is not on the public internet (169.254.169.254)");
+  expect(server.site.requests).toEqual([]);
+});
+
+it("a redirect of the token endpoint is not followed", async () => {
+  server.conduct.onToken = (_request, response) => response.writeHead(307, { location: `${thief.url}/token` }).end();
+  await expect(ask(robot())).rejects.toThrow(/redirect, which is not followed/);
+  expect(thief.requests).toEqual([]);
+});
+
+it.each<[string, string, RegExp]>([
+  ["a huge answer", `{"access_token": "${"a".repeat(100_000)}"}`, /larger than 65536 bytes/],
+  ["a page", "<h1>Sign in</h1>", /does not answer as an authorization server/],
+  ["a token that adds a header", JSON.stringify({ access_token: "a\r\nHost: b", token_type: "Bearer" }), /in a header/],
+  ["a token of another type", JSON.stringify({ access_token: "abcdefgh", token_type: "mac" }), /not a Bearer/],
+  ["JSON of many levels", "[".repeat(60_000), /does not answer as/],
+])("%s in place of a token is an error that repeats nothing of it", async (_attack, body, message) => {
+  server.conduct.onToken = (_request, response) =>
+    response.writeHead(200, { "content-type": "application/json" }).end(body);
+  await expect(ask(robot())).rejects.toThrow(message);
+});
+
+it("an error that repeats the secret is not repeated", async () => {
+  server.conduct.onToken = (_request, response) =>
+    response.writeHead(400).end(JSON.stringify({ error: CLIENT_SECRET, error_description: CLIENT_SECRET }));
+  const error = await ask(robot()).catch((thrown: Error) => thrown);
+  expect(String(error)).not.toContain(CLIENT_SECRET);
+});
+
+it("an authorization server that never answers ends with a timeout", async () => {
+  server.conduct.onToken = () => {};
+  await expect(ask(robot(), requestsAt(allowed(), 300))).rejects.toThrow(/took too long/);
+});
+
+it("private_key_jwt: the client proves its key, and the key is not sent", async () => {
+  const { privateKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+  const private_key = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+  server.conduct.onToken = (_request, response) => response.writeHead(400).end('{"error": "invalid_grant"}');
+  const state = robot({ client_secret: undefined, private_key, algorithm: "ES256" });
+  await expect(ask(state)).rejects.toThrow(/invalid_grant/);
+  const [form] = server.asked;
+  expect(form?.get("client_assertion")?.split(".")).toHaveLength(3);
+  expect(JSON.stringify(server.site.requests)).not.toContain("PRIVATE");
+});

@@ -1,0 +1,108 @@
+import { afterAll, afterEach, beforeAll, expect, it } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { newId } from "../../src/platform/ids.ts";
+import { createOutbound } from "../../src/platform/outbound.ts";
+import type { Opening } from "../../src/vault/vault.types.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { leaksIn } from "../support/encodings.ts";
+import { CLIENT_SECRET, type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
+import { newMasterKey, OAUTH, vaultNode } from "../support/vault.ts";
+
+// The tokens of one oauth secret, which several nodes use at the same time.
+
+const KEK = newMasterKey("k1");
+let database: TestDatabase;
+let db: Db;
+let server: OAuthServer;
+let nodes: ReturnType<typeof vaultNode>[];
+beforeAll(async () => {
+  [database, server] = [await createTestDatabase(), await startOAuthServer()];
+  db = await database.open();
+  const oauth = { ...OAUTH, outbound: createOutbound({ allow: [server.site.host] }) };
+  nodes = [1, 2].map(() => vaultNode(db, KEK, undefined, oauth));
+});
+afterEach(() => server.reset());
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+  await server.site.close();
+});
+
+const usage = (refused_version?: number) => ({
+  ...{ agent_id: null, run_id: null, tool: "mcp", url: new URL(server.mcp), refused_version },
+});
+const tokenOf = (opening: Opening) => (opening.status === "opened" ? opening.secret.value.reveal() : opening.status);
+/** Four opens on each node at once. */
+const openAtOnce = (user: string, refused_version?: number) =>
+  Promise.all([0, 1, 2, 3].flatMap(() => nodes.map((node) => node.open(user, "BERTHS", usage(refused_version)))));
+
+/** A secret that a person has connected. */
+async function connectedSecret() {
+  const [node] = nodes as [(typeof nodes)[number]];
+  const user = newId();
+  const oauth = { server: server.mcp, grant: "authorization_code" as const };
+  const { id } = await node.create(user, { name: "BERTHS", description: "", allowed_hosts: null, oauth });
+  const { authorization_url } = await node.connect(user, id, "session");
+  const answer = await fetch(authorization_url, { redirect: "manual" });
+  const { searchParams } = new URL(answer.headers.get("location") ?? "");
+  const given = { state: searchParams.get("state") ?? "", code: searchParams.get("code") ?? "", iss: server.site.url };
+  expect(await node.finishConnect(user, { ...given, bound_to: "session" })).toEqual({ name: "BERTHS", problem: null });
+  return { user, id };
+}
+
+it("two nodes with eight requests renew a refused token once, and all of them get the new one", async () => {
+  const { user } = await connectedSecret();
+  const before = await openAtOnce(user);
+  expect(new Set(before.map(tokenOf)).size).toBe(1);
+  const [first] = before;
+  const version = first?.status === "opened" ? first.secret.version : 0;
+  server.expire();
+  const after = await openAtOnce(user, version);
+  expect(server.asked.map((form) => form.get("grant_type"))).toEqual(["authorization_code", "refresh_token"]);
+  expect(new Set(after.map(tokenOf)).size).toBe(1);
+  expect(tokenOf(after[0] as Opening)).not.toBe(tokenOf(first as Opening));
+});
+
+it("a node that dies while it asks holds up the others only until its lease ends", async () => {
+  const { user, id } = await connectedSecret();
+  const version = (await nodes[0]?.get(user, id))?.version ?? 0;
+  await db.query({
+    text: "update secret set refreshing_version = version, refreshing_until = clock_timestamp() - interval '1 second' where id = $1",
+    values: [id],
+  });
+  server.expire();
+  expect((await nodes[1]?.open(user, "BERTHS", usage(version)))?.status).toBe("opened");
+});
+
+it("a token that comes after the owner changed the secret is not stored", async () => {
+  const user = newId();
+  const [one, other] = nodes as [(typeof nodes)[number], (typeof nodes)[number]];
+  const oauth = {
+    ...{ server: server.mcp, grant: "client_credentials" as const },
+    ...{ client_id: "robot", client_secret: CLIENT_SECRET },
+  };
+  const { id } = await one.create(user, { name: "BERTHS", description: "", allowed_hosts: null, oauth });
+  let opened: Promise<Opening> | undefined;
+  await new Promise<void>((resolve) => {
+    server.conduct.onToken = async (_request, response) => {
+      server.conduct.onToken = null;
+      await other.update(user, id, { oauth: { client_secret: CLIENT_SECRET } });
+      response.writeHead(200, { "content-type": "application/json" });
+      response.end(JSON.stringify({ access_token: "of-former-credentials", token_type: "Bearer", expires_in: 60 }));
+      resolve();
+    };
+    opened = one.open(user, "BERTHS", usage());
+  });
+  await opened;
+  const token = tokenOf(await one.open(user, "BERTHS", usage()));
+  expect(token).toMatch(/^access-token/);
+});
+
+it("the rows hold no token and no credential, and a row that is called a value does not open", async () => {
+  const { user, id } = await connectedSecret();
+  await nodes[0]?.open(user, "BERTHS", usage());
+  const rows = await db.query({ text: "select *, encode(sealed, 'escape') as text from secret", values: [] });
+  expect(leaksIn(Buffer.from(JSON.stringify(rows)), server.tokens())).toEqual([]);
+  await db.query({ text: "update secret set oauth = null where id = $1", values: [id] });
+  expect((await nodes[0]?.open(user, "BERTHS", usage()))?.status).toBe("unreadable");
+});
