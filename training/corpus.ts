@@ -1,9 +1,11 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ContentKind } from "../src/safety/reading/readable.ts";
+import { type ContentKind, readable } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
 import { LANGUAGES } from "./languages.ts";
+import { taggedTexts } from "./texts.ts";
+import { webPages } from "./web-pages.ts";
 
 /** A text with its label. */
 export interface Example {
@@ -52,9 +54,49 @@ function specimenWeight(is_attack: boolean, group: string): number {
     : SPECIMEN_WEIGHT.honest;
 }
 
+/** Texts made from one line weigh at most as much as this many. */
+const LINE_WEIGHT = 4;
+
+/** One of this many attacks is also learnt backwards and in ROT13. */
+const TURNED_EVERY = 8;
+const TAGGED_ATTACK_WEIGHT = 0.5;
+
+function reversed(text: string): string {
+  return Array.from(text).reverse().join("");
+}
+
+function rot13(text: string): string {
+  return text.replace(/[a-z]/gi, (letter) =>
+    String.fromCharCode(letter.charCodeAt(0) + (/[a-m]/i.test(letter) ? 13 : -13)),
+  );
+}
+
+/** The visible and the hidden texts of a web page, as the detector judges them. */
+function partsOfPage(page: string): string[] {
+  const { text, hidden } = readable(page, "html");
+  return [...sectionsOf(text), ...hidden.map((part) => part.text)].filter(({ length }) => length >= MIN_JUDGED);
+}
+
+/** A shorter hidden text is not judged (sanitize.ts). */
+const MIN_JUDGED = 12;
+
+/** Parts of a page, so that more of it is learnt than a few windows. */
+function sectionsOf(page: string): string[] {
+  return page.match(/[\s\S]{1,1500}(?:\n|$)|[\s\S]{1,1500}/g) ?? [];
+}
+
+/** Documents of this project. */
+export function ownPages(): string[] {
+  const folder = join(import.meta.dirname, "pages");
+  return readdirSync(folder)
+    .sort()
+    .map((name) => readFileSync(join(folder, name), "utf8"));
+}
+
 /** The corpus in this folder: written by hand, and generated. */
 export function ownExamples(): Example[] {
   const random = createRandom(7);
+  const tagged = taggedTexts();
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
   const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
@@ -84,6 +126,16 @@ export function ownExamples(): Example[] {
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
+    ...tagged.map(({ text, is_attack, siblings }) => {
+      return own(text, is_attack, Math.min(1, LINE_WEIGHT / siblings) * (is_attack ? TAGGED_ATTACK_WEIGHT : 1));
+    }),
+    ...tagged
+      .filter(({ is_attack, language }, at) => is_attack && language === "English" && at % TURNED_EVERY === 0)
+      .flatMap(({ text }) => [own(reversed(text), true, 0.3), own(rot13(text), true, 0.3)]),
+    ...ownPages()
+      .flatMap(sectionsOf)
+      .map((text) => own(text, false, 1)),
+    ...webPages(benign).flatMap(partsOfPage).map((text) => own(text, false, 0.5)),
   ];
 }
 
