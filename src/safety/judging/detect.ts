@@ -11,7 +11,7 @@ const LEVELS = { strict: -0.5, balanced: 0 } as const;
 /** Cues are searched only above this score, because cues alone never lift a window from below it to the threshold. */
 const CUE_GATE = -3;
 /** A passage up to this far above the threshold, in logits, is doubtful: it is marked instead of removed. */
-const DOUBT = 1.15;
+const DOUBT = 0.5;
 /** The most evidence about the whole page that counts for a passage. Without this limit it would count for all of them. */
 const EVIDENCE_FOR_PASSAGE = 1.5;
 /** The lowest score of a window. */
