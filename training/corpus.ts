@@ -1,15 +1,20 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { ContentKind } from "../src/safety/reading/readable.ts";
+import { type ContentKind, readable } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
 import { LANGUAGES } from "./languages.ts";
+import { taggedTexts } from "./texts.ts";
+import { webPages } from "./web-pages.ts";
 
 /** A text with its label. */
 export interface Example {
   readonly text: string;
   readonly is_attack: boolean;
   readonly source: string;
+  readonly manner?: string;
+  /** `mixed`: one of several other languages than English. */
+  readonly language?: string;
   /** Its weight, so that no source outweighs the others. */
   readonly weight: number;
 }
@@ -33,8 +38,6 @@ const GENERATED = 2500;
 /** Pairs of phrases made for each language. */
 const COMBINED = 40;
 const ENCODED = 150;
-/** A source weighs at most as much as this many examples. */
-const SOURCE_WEIGHT = 90;
 
 /**
  * Attacks written to look honest teach distrust of honest text, and quoted attacks teach the opposite: neither gets a
@@ -52,9 +55,50 @@ function specimenWeight(is_attack: boolean, group: string): number {
     : SPECIMEN_WEIGHT.honest;
 }
 
+/** Texts made from one line weigh at most as much as this many. */
+const LINE_WEIGHT = 4;
+export const MIXED = "mixed";
+
+/** One of this many attacks is also learnt backwards and in ROT13. */
+const TURNED_EVERY = 8;
+const TAGGED_ATTACK_WEIGHT = 0.5;
+
+function reversed(text: string): string {
+  return Array.from(text).reverse().join("");
+}
+
+function rot13(text: string): string {
+  return text.replace(/[a-z]/gi, (letter) =>
+    String.fromCharCode(letter.charCodeAt(0) + (/[a-m]/i.test(letter) ? 13 : -13)),
+  );
+}
+
+/** The visible and the hidden texts of a web page, as the detector judges them. */
+function partsOfPage(page: string): string[] {
+  const { text, hidden } = readable(page, "html");
+  return [...sectionsOf(text), ...hidden.map((part) => part.text)].filter(({ length }) => length >= MIN_JUDGED);
+}
+
+/** A shorter hidden text is not judged (sanitize.ts). */
+const MIN_JUDGED = 12;
+
+/** Parts of a page, so that more of it is learnt than a few windows. */
+function sectionsOf(page: string): string[] {
+  return page.match(/[\s\S]{1,1500}(?:\n|$)|[\s\S]{1,1500}/g) ?? [];
+}
+
+/** Documents of this project. */
+export function ownPages(): string[] {
+  const folder = join(import.meta.dirname, "pages");
+  return readdirSync(folder)
+    .sort()
+    .map((name) => readFileSync(join(folder, name), "utf8"));
+}
+
 /** The corpus in this folder: written by hand, and generated. */
 export function ownExamples(): Example[] {
   const random = createRandom(7);
+  const tagged = taggedTexts();
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
   const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
@@ -68,22 +112,36 @@ export function ownExamples(): Example[] {
   return [
     ...attacks.map((text) => own(text, true, 1)),
     ...benign.map((text) => own(text, false, 1.5)),
-    ...learnt.map(({ text, is_attack, group }) => own(text, is_attack, specimenWeight(is_attack, group))),
+    ...learnt.map(({ text, is_attack, group }) => ({
+      ...own(text, is_attack, specimenWeight(is_attack, group)),
+      language: /languages|abroad/.test(group) ? MIXED : "English",
+    })),
     ...learnt
       .filter(({ is_attack }) => is_attack)
       .map(({ text }) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3 * SPECIMEN_WEIGHT.attack)),
     // Attacks occur among honest sentences.
     ...attacks.map((text) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3)),
-    ...LANGUAGES.flatMap(({ override, ask, role, ordinary }) => [
+    ...LANGUAGES.flatMap(({ override, ask, role, ordinary }): Example[] => [
       ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
       ...ordinary.map((text) => own(text, false, 1)),
       ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
       ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
-    ]),
+    ]).map((example) => ({ ...example, language: MIXED })),
     // Base64 is judged decoded; the encoding counts as evidence too.
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
+    ...tagged.map(({ siblings, ...text }) => ({
+      ...text,
+      weight: Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1),
+    })),
+    ...tagged
+      .filter(({ is_attack, language }, at) => is_attack && language === "English" && at % TURNED_EVERY === 0)
+      .flatMap(({ text }) => [own(reversed(text), true, 0.3), own(rot13(text), true, 0.3)]),
+    ...ownPages()
+      .flatMap(sectionsOf)
+      .map((text) => own(text, false, 1)),
+    ...webPages(benign).flatMap(partsOfPage).map((text) => own(text, false, 0.5)),
   ];
 }
 
@@ -123,19 +181,6 @@ function readLines(name: string): string[] {
     .filter((line) => !line.startsWith("# ") || line.includes("\n"))
     .map((line) => line.replace(/^# [^\n]*\n+/, "").trim())
     .filter((line) => line !== "");
-}
-
-/** Strings of a folder of data: dev_strings.jsonl. */
-export function foreignExamples(folder: string): Example[] {
-  const rows = readJsonLines<{ label: string; source: string; text: string }>(join(folder, "dev_strings.jsonl"));
-  const counts = new Map<string, number>();
-  for (const { label, source } of rows) counts.set(label + source, (counts.get(label + source) ?? 0) + 1);
-  return rows.map(({ label, source, text }) => ({
-    text,
-    is_attack: label === "attack",
-    source,
-    weight: Math.min(1, SOURCE_WEIGHT / (counts.get(label + source) ?? 1)) * (label === "attack" ? 1 : 1.5),
-  }));
 }
 
 /** Pages of a folder of data: dev.jsonl. */

@@ -15,7 +15,8 @@ const sanitizedSchema = z
   .object({
     text: z.string().openapi({ description: "what a model would be given, between its fences" }),
     verdict: z.object({
-      injected: z.boolean(),
+      injected: z.boolean().openapi({ description: "a passage was removed or marked, or hidden text instructed" }),
+      suspicious: z.boolean().openapi({ description: "a doubtful passage stays in the text, between warnings" }),
       score: z
         .number()
         .min(0)
@@ -25,7 +26,11 @@ const sanitizedSchema = z
     removed: z
       .array(z.object({ technique: z.string(), excerpt: z.string() }))
       .openapi({ description: "what was taken out and why; the first 50" }),
-    marker: z.string().openapi({ description: "the random mark of the fences" }),
+    marked: z
+      .array(z.object({ technique: z.string(), excerpt: z.string() }))
+      .optional()
+      .openapi({ description: "the doubtful passages, if there are any; the first 50" }),
+    marker: z.string().openapi({ description: "the random mark of the fences and of the warnings" }),
   })
   .openapi("Sanitized");
 

@@ -21,8 +21,9 @@ export function safetyRoutes({ sanitizer }: { sanitizer: Sanitizers }) {
         "The content could not be checked within the limits of time and memory. Send a smaller part of it.",
       );
     }
-    const { text, verdict, removed, marker } = sanitized;
-    return c.json({ text, verdict, removed: [...removed], marker }, 200);
+    const { text, verdict, removed, marked, marker } = sanitized;
+    const doubtful = marked.length === 0 ? {} : { marked: [...marked] };
+    return c.json({ text, verdict, removed: [...removed], ...doubtful, marker }, 200);
   });
   return router;
 }

@@ -1,4 +1,4 @@
-import { fence } from "./fence.ts";
+import { fence, type Part } from "./fence.ts";
 import { type Detection, detect, type Level } from "./judging/detect.ts";
 import { normalise } from "./reading/normalise.ts";
 import { type ContentKind, evidenceOfHiding, readable } from "./reading/readable.ts";
@@ -29,8 +29,16 @@ export interface Removal {
 export interface Sanitized {
   /** The fenced text that a model may read. */
   readonly text: string;
-  readonly verdict: { readonly injected: boolean; readonly score: number };
+  readonly verdict: {
+    /** A passage was removed or marked, or hidden text instructed. */
+    readonly injected: boolean;
+    /** A doubtful passage stays in the text, between warnings. */
+    readonly suspicious: boolean;
+    readonly score: number;
+  };
   readonly removed: readonly Removal[];
+  /** The doubtful passages. */
+  readonly marked: readonly Removal[];
   readonly marker: string;
   /** Absolute http(s) addresses of the visible links. */
   readonly links: readonly string[];
@@ -63,10 +71,13 @@ export function sanitize(request: SanitizeRequest, detector: Detector = detect):
   const found = detector(clean, level, evidence);
   const judged = judgeHidden(hidden, level, detector);
   const score = Math.max(found.score, judged.score);
+  const certain = found.passages.filter(({ is_doubtful }) => !is_doubtful);
+  const doubtful = found.passages.filter(({ is_doubtful }) => is_doubtful);
   return {
-    text: fence(without(clean, found) + cutNotice(whole.length - clean.length), mark),
-    verdict: { injected: score >= 0.5, score: Math.round(score * 1000) / 1000 },
-    removed: [...instructions(clean, found), ...judged.removed, ...defused].slice(0, MAX_REMOVED),
+    text: fence(partsOf(clean, found), cutNotice(whole.length - clean.length), mark),
+    verdict: { injected: score >= 0.5, suspicious: doubtful.length > 0, score: Math.round(score * 1000) / 1000 },
+    removed: [...instructions(clean, certain), ...judged.removed, ...defused].slice(0, MAX_REMOVED),
+    marked: instructions(clean, doubtful).slice(0, MAX_REMOVED),
     marker: mark,
     links: links.map((link) => link.url),
   };
@@ -76,19 +87,26 @@ function cutNotice(cut_chars: number): string {
   return cut_chars === 0 ? "" : `\n[cut here: ${cut_chars} more characters]`;
 }
 
-function without(text: string, { passages }: Detection): string {
+/** The text without its removed passages, and its doubtful passages apart. */
+function partsOf(text: string, { passages }: Detection): Part[] {
+  const parts: Part[] = [];
   let kept = "";
   let from = 0;
-  for (const passage of passages) {
-    const before = text.slice(from, passage.start);
-    // `!` before `[` would make the placeholder an image with an address.
-    kept += (before.endsWith("!") ? `${before} ` : before) + GAP;
-    from = passage.end;
+  for (const { start, end, is_doubtful } of passages) {
+    kept += text.slice(from, start);
+    from = end;
+    if (!is_doubtful) {
+      // `!` before `[` would make the placeholder an image with an address.
+      kept += (kept.endsWith("!") ? " " : "") + GAP;
+      continue;
+    }
+    parts.push({ text: kept, is_doubtful: false }, { text: text.slice(start, end), is_doubtful: true });
+    kept = "";
   }
-  return kept + text.slice(from);
+  return [...parts, { text: kept + text.slice(from), is_doubtful: false }];
 }
 
-function instructions(text: string, { passages }: Detection): Removal[] {
+function instructions(text: string, passages: Detection["passages"]): Removal[] {
   return passages.map(({ start, end, cues }) => removal(`instruction: ${cues.join(", ")}`, text.slice(start, end)));
 }
 

@@ -2,7 +2,7 @@ import { z } from "@hono/zod-openapi";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
 import { textKind } from "./fetched-text.ts";
-import { MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
+import { findingsOf, MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import type { ToolDeps } from "./tool.ts";
 import { failedCall, type Picture, type ToolCall, type ToolResult } from "./tools.types.ts";
 
@@ -43,8 +43,8 @@ export async function resultOf(
   });
   if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
   if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
-  const { text, verdict, removed } = sanitized;
-  const safety = { verdict, removed };
+  const { text } = sanitized;
+  const safety = findingsOf(sanitized);
   const seen = [content, ...textsOf({ text, safety, links: [] }), ...[...pictures.values()].map(({ data }) => data)];
   const leak = await leakIn(seen, { credentials, run: call.run }, deps);
   if (leak !== null) return leak;

@@ -1,5 +1,6 @@
 import type { SafetyLevel } from "../contract/tools/fields.ts";
 import type { OutboundResponse } from "../platform/outbound.ts";
+import type { Sanitized } from "../safety/sanitize.ts";
 import { BUSY, type Sanitizer, type Sanitizers } from "../safety/sanitizer.ts";
 import { decodeText, kindOf, mediaType, textKind } from "./fetched-text.ts";
 import type { ToolResult } from "./tools.types.ts";
@@ -12,7 +13,8 @@ export type SafeAnswer = { text: string } & Pick<ToolResult, "safety" | "links">
 
 /** All texts of an answer that are kept or shown. */
 export function textsOf({ text, safety, links }: SafeAnswer): string[] {
-  return [text, ...links, ...(safety?.removed ?? []).flatMap(({ technique, excerpt }) => [technique, excerpt])];
+  const passages = [...(safety?.removed ?? []), ...(safety?.marked ?? [])];
+  return [text, ...links, ...passages.flatMap(({ technique, excerpt }) => [technique, excerpt])];
 }
 
 /** Replaces the answer when the request used a secret that is too short to search for; only the status is returned. */
@@ -54,8 +56,13 @@ export async function safeAnswer(
   });
   if (sanitized === BUSY) return SAFETY_BUSY;
   if (sanitized === null) return "the page is too intricate to be made safe; go on without it";
-  const { text, verdict, removed, links } = sanitized;
-  return { text, safety: { verdict, removed }, links };
+  const { text, links } = sanitized;
+  return { text, safety: findingsOf(sanitized), links };
+}
+
+/** The layer's findings for the step. `marked` is there only if a passage was marked. */
+export function findingsOf({ verdict, removed, marked }: Sanitized): NonNullable<ToolResult["safety"]> {
+  return { verdict, removed, ...(marked.length === 0 ? {} : { marked }) };
 }
 
 /** The server writes the type, so only known names are repeated to the model. */

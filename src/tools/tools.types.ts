@@ -69,7 +69,12 @@ export interface ToolResult {
   readonly result: string;
   readonly error?: { readonly code: ToolErrorCode; readonly message: string };
   /** The safety layer's findings; null when no content came back. */
-  readonly safety: { readonly verdict: Sanitized["verdict"]; readonly removed: readonly Removal[] } | null;
+  readonly safety: {
+    readonly verdict: Sanitized["verdict"];
+    readonly removed: readonly Removal[];
+    /** The doubtful passages that stay in the text with a warning, if there are any. */
+    readonly marked?: readonly Removal[];
+  } | null;
   /** Links in the fetched content, for the run's taint. Content came in exactly when `safety` is not null. */
   readonly links: readonly string[];
   readonly pictures?: readonly Picture[];

@@ -141,20 +141,37 @@ function ToolCall({ step }: { step: Step }) {
   );
 }
 
-/** The texts that the safety layer removed, with the reasons. */
+/** The texts that the safety layer removed or marked, with the reasons. */
 function Removed({ safety }: { safety: Step["safety"] }) {
-  const { removed = [], verdict } = (safety ?? {}) as { removed?: Removal[]; verdict?: { injected: boolean } };
-  if (removed.length === 0) return null;
+  const { removed = [], marked = [], verdict } = (safety ?? {}) as SafetyFindings;
+  const words =
+    verdict?.injected === true
+      ? "The page contained instructions for the model. The safety layer removed them:"
+      : "The safety layer removed:";
   return (
-    <div className={`rounded-lg px-3 py-2.5 ${verdict?.injected === true ? "bg-warn-soft" : "bg-sunken"}`}>
-      <h4 className={`flex items-center gap-2 font-medium ${verdict?.injected === true ? "text-warn" : "text-muted"}`}>
+    <>
+      <Passages title={words} passages={removed} is_warning={verdict?.injected === true} />
+      <Passages title="The model read these passages with a warning:" passages={marked} is_warning />
+    </>
+  );
+}
+
+interface SafetyFindings {
+  removed?: Removal[];
+  marked?: Removal[];
+  verdict?: { injected: boolean };
+}
+
+function Passages({ title, passages, is_warning }: { title: string; passages: Removal[]; is_warning: boolean }) {
+  if (passages.length === 0) return null;
+  return (
+    <div className={`rounded-lg px-3 py-2.5 ${is_warning ? "bg-warn-soft" : "bg-sunken"}`}>
+      <h4 className={`flex items-center gap-2 font-medium ${is_warning ? "text-warn" : "text-muted"}`}>
         <Icon name="shield" />
-        {verdict?.injected === true
-          ? "The page contained instructions for the model. The safety layer removed them:"
-          : "The safety layer removed:"}
+        {title}
       </h4>
       <ul className="mt-1.5 space-y-1.5">
-        {removed.slice(0, 10).map(({ technique: name, excerpt }) => (
+        {passages.slice(0, 10).map(({ technique: name, excerpt }) => (
           <li key={`${name} ${excerpt}`} className="text-sm">
             <span className="font-medium" title={name}>
               {technique(name)}
@@ -163,7 +180,7 @@ function Removed({ safety }: { safety: Step["safety"] }) {
           </li>
         ))}
       </ul>
-      {removed.length > 10 && <p className="mt-1.5 text-sm text-muted">and {number(removed.length - 10)} more</p>}
+      {passages.length > 10 && <p className="mt-1.5 text-sm text-muted">and {number(passages.length - 10)} more</p>}
     </div>
   );
 }

@@ -1,4 +1,4 @@
-import { hashed, hashOf } from "./tokens.ts";
+import { hashed, hashOf, type Lexicon, readLexicon } from "./lexicon.ts";
 
 /**
  * Looks up the cluster of a word by its hash: from 1 up (training/clusters.ts), or 0 for none. About one unknown word
@@ -6,6 +6,8 @@ import { hashed, hashOf } from "./tokens.ts";
  */
 export interface Clusters {
   get(hash: number): number;
+  /** Words of other languages, read before the clusters. */
+  readonly lexicon: Lexicon;
 }
 
 const SPACE = 32;
@@ -15,7 +17,7 @@ const SLOTS_PER_WORD = 3;
 /**
  * @param lines the words of one cluster per line, separated by spaces; a word in several clusters belongs to the last
  */
-export function readClusters(lines: readonly string[]): Clusters {
+export function readClusters(lines: readonly string[], lexicon = readLexicon()): Clusters {
   const letters = lines.reduce((sum, { length }) => sum + length, 0);
   let size = 1 << 10;
   while (size < (letters / 6) * SLOTS_PER_WORD) size *= 2;
@@ -46,5 +48,5 @@ export function readClusters(lines: readonly string[]): Clusters {
     }
     put(hash, index + 1);
   });
-  return { get: (hash) => clusters[slotOf(hash)] as number };
+  return { get: (hash) => clusters[slotOf(hash)] as number, lexicon };
 }

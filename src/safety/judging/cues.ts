@@ -145,4 +145,9 @@ export const CUES: readonly Cue[] = [
     pattern:
       /\b(?:en tant qu'ia|als von \w+ entwickelte ki|como ia|als ki|come ia)\b|\b(?:soy|ich bin|je suis|sono|sou) (?:tu|dein|ihr|ton|votre|il tuo|o seu|um)? ?(?:desarrollador|entwickler|developpeur|sviluppatore|desenvolvedor|dieu|gott|dios|dio|deus)\b|\b(?:ahora eres|du bist jetzt|tu es maintenant|ora sei|agora voce e)\b|\b(?:modo|modus|mode) (?:de )?(?:sistema|dios|mantenimiento|maintenance|systeme|wartung\w*)\b|(?:作为|我是|你现在是)[^。\n]{0,16}(?:开发|ai|神|上帝|dan)|系统模式|私は神|モードに入り|(?:मैं|आपका)[^।\n]{0,16}डेवलपर|डेवलपर मोड|भगवान हूं|(?:системн|отладочн|сервисн)[а-я]* режим|режим[а-я]* (?:разраб|отлад|обслуж|бога|систем)|как ии/gu,
   },
+  {
+    // The ways in which respell.ts read the text.
+    name: "written-backwards",
+    pattern: /\bx(?:turned|shifted) /g,
+  },
 ];

@@ -6,16 +6,14 @@ import type { Piece } from "./pieces.ts";
 import { createTally } from "./tally.ts";
 import { piecesOf, type Window, windowsOf } from "./windows.ts";
 
-/** Offset of the threshold per level, in logits. `strict` needs less evidence. */
-const LEVELS = { strict: -1, balanced: 0 } as const;
+/** Offset of the threshold per level, in logits. `strict` needs less evidence (docs/guides/safety.md). */
+const LEVELS = { strict: -0.5, balanced: 0 } as const;
 /** Cues are searched only above this score, because cues alone never lift a window from below it to the threshold. */
 const CUE_GATE = -3;
-/** Removing a passage needs less evidence than flagging the page, because it costs a reader less. */
-const REMOVAL_MARGIN = 1.15;
-/**
- * The most evidence about the whole page that counts for removal. Without this limit all of the page would be removed.
- */
-const EVIDENCE_TO_REMOVE = 1.5;
+/** A passage up to this far above the threshold, in logits, is doubtful: it is marked instead of removed. */
+const DOUBT = 0.5;
+/** The most evidence about the whole page that counts for a passage. Without this limit it would count for all of them. */
+const EVIDENCE_FOR_PASSAGE = 1.5;
 /** The lowest score of a window. */
 const LOWEST = -50;
 /** Context cannot lift a window that is this far below the threshold. */
@@ -32,10 +30,12 @@ interface Passage {
   readonly end: number;
   /** The names of the cues that matched. May be empty when the words alone gave the score. */
   readonly cues: readonly string[];
+  /** A doubtful passage stays, with a warning. Others are removed. */
+  readonly is_doubtful: boolean;
 }
 
 export interface Detection {
-  /** The passages to remove, in order and without overlap. */
+  /** The passages to remove or to mark, in order and without overlap. Empty if the score is below 0.5. */
   readonly passages: readonly Passage[];
   /** 0 to 1. From 0.5 the text counts as an instruction to a model. */
   readonly score: number;
@@ -67,16 +67,17 @@ export function detectWith(model: Model, text: string, level: Level, evidence: n
   const asked = model.threshold + LEVELS[level] + allowance;
   const flagging = asked - evidence;
   const strongest = windows.reduce((most, { logit }, at) => Math.max(most, logit + (extras[at] ?? 0)), LOWEST);
-  // A flagged page loses at least its strongest passage.
-  const doubtful = asked - Math.min(evidence, EVIDENCE_TO_REMOVE) - REMOVAL_MARGIN;
-  const removing = strongest >= flagging ? Math.min(doubtful, strongest) : doubtful;
   const passages: Passage[] = [];
+  // At least the strongest passage of a flagged page is touched.
+  const touching = Math.min(asked - Math.min(evidence, EVIDENCE_FOR_PASSAGE), strongest);
+  const removing = touching + Math.max(0, DOUBT - evidence);
   windows.forEach((window, at) => {
     const extra = extras[at] ?? 0;
-    if (window.logit + extra < removing) return;
-    const core = trimmed(window, removing - extra, judge);
-    const isCertain = window.logit + extra >= flagging;
-    passages.push(isCertain ? widened(text, pieces, core, window.cues) : alone(text, pieces, core, window.cues));
+    if (strongest < flagging || window.logit + extra < touching) return;
+    const core = trimmed(window, touching - extra, judge);
+    const is_doubtful = window.logit + extra < removing;
+    const { start, end } = is_doubtful ? alone(text, pieces, core) : widened(text, pieces, core);
+    passages.push({ start, end, cues: window.cues, is_doubtful });
   });
   const score = 1 / (1 + Math.exp(Math.min(50, flagging - strongest)));
   return { passages: merged(passages), score };
@@ -109,14 +110,16 @@ function trimmed(window: Window, threshold: number, judge: (window: Window) => J
   return { first, last };
 }
 
+type Range = Pick<Passage, "start" | "end">;
+
 /** The window's range in the text, not widened, because a doubtful passage may be honest. */
-function alone(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
+function alone(text: string, pieces: readonly Piece[], { first, last }: Window): Range {
   const start = pieces[first]?.start ?? 0;
-  return { start, end: start + text.slice(start, pieces[last]?.end).trimEnd().length, cues };
+  return { start, end: start + text.slice(start, pieces[last]?.end).trimEnd().length };
 }
 
 /** The window's range in the text, widened to whole paragraphs if they are short. */
-function widened(text: string, pieces: readonly Piece[], { first, last }: Window, cues: readonly string[]): Passage {
+function widened(text: string, pieces: readonly Piece[], { first, last }: Window): Range {
   const from = pieces[first]?.start ?? 0;
   const to = pieces[last]?.end ?? text.length;
   // Search only this far, because a page may be a single line.
@@ -127,7 +130,7 @@ function widened(text: string, pieces: readonly Piece[], { first, last }: Window
   const before = from - paragraph_start <= WHOLE_PARAGRAPH / 2 ? paragraph_start : from;
   const isShort = newline >= 0 || paragraph_end === text.length;
   const stop = isShort ? Math.max(paragraph_end, to) : to;
-  return { start: before, end: before + text.slice(before, stop).trimEnd().length, cues };
+  return { start: before, end: before + text.slice(before, stop).trimEnd().length };
 }
 
 function merged(passages: readonly Passage[]): Passage[] {
@@ -137,7 +140,8 @@ function merged(passages: readonly Passage[]): Passage[] {
     if (last === undefined || passage.start > last.end) result.push(passage);
     else {
       const cues = [...new Set([...last.cues, ...passage.cues])];
-      result[result.length - 1] = { start: last.start, end: Math.max(last.end, passage.end), cues };
+      const is_doubtful = last.is_doubtful && passage.is_doubtful;
+      result[result.length - 1] = { start: last.start, end: Math.max(last.end, passage.end), cues, is_doubtful };
     }
   }
   return result;

@@ -1,5 +1,6 @@
 import type { Clusters } from "./clusters.ts";
-import { hashOf, NO_WORD, tokensOf } from "./tokens.ts";
+import { hashOf } from "./lexicon.ts";
+import { NO_WORD, tokensOf } from "./tokens.ts";
 
 /**
  * The features of a text for the detector's model: its words, the clusters of its words, and their order. A word never
@@ -19,7 +20,7 @@ const MOST_FEATURES = 7;
  * overwrites.
  */
 export function textFeatures(folded: string, clusters: Clusters): Int32Array {
-  const { words, stems, count: tokens } = tokensOf(folded);
+  const { words, stems, meanings, count: tokens } = tokensOf(folded, clusters.lexicon);
   if (found.length < tokens * MOST_FEATURES) found = new Int32Array(tokens * MOST_FEATURES * 2);
   let count = 0;
   let beforeWord = 0;
@@ -28,13 +29,17 @@ export function textFeatures(folded: string, clusters: Clusters): Int32Array {
   let second = 0;
   let third = 0;
   for (let at = 0; at < tokens; at++) {
-    const word = words[at] as number;
-    const stem = stems[at] as number;
+    const own = words[at] as number;
+    const known = clusters.get(own);
+    // A common English word has its own meaning, even if it is a word of another language too.
+    const meaning = known === 0 ? meanings[at] : undefined;
+    const word = meaning?.word ?? own;
+    const stem = meaning?.stem ?? (stems[at] as number);
     found[count++] = slot(KIND.word, word, 0);
     found[count++] = slot(KIND.pair, beforeWord, word);
     beforeWord = word;
     if (stem === NO_WORD) continue;
-    const cluster = clusters.get(word) || stem;
+    const cluster = (meaning === undefined ? known : clusters.get(word)) || stem;
     found[count++] = slot(KIND.cluster, cluster, 0);
     found[count++] = slot(KIND.cluster_pair, last, cluster);
     if (last === 0) found[count++] = slot(KIND.first, cluster, word);

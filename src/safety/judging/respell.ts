@@ -1,6 +1,6 @@
 import { LEET, LOOKALIKES } from "./letters.ts";
 import { cutIntoWords, mayHoldOrder, meant } from "./order-words.ts";
-import { shiftedBack } from "./shifted.ts";
+import { rotated, shiftedBack } from "./shifted.ts";
 import { mayMean, type Signs, survey } from "./survey.ts";
 
 /** Fewer disguised key words than this are typing errors. */
@@ -11,23 +11,28 @@ const MIN_SHORT_RUN = 8;
 const MIN_RUN_TOGETHER = 14;
 const MIN_JOINTS = 3;
 
+/** A text of which this many common words are written backwards, or in ROT13, is read so. */
+const MIN_TURNED_WORDS = 4;
+
 /**
  * Respells the text in the ways that its signs suggest. Keeps a result only if it differs and contains the words of an
- * order.
+ * order, or is mostly written backwards or in another alphabet. Begins it with the name of the way, which is a cue.
  */
 export function respelt(folded: string, signs: Signs): string[] {
   const readings: string[] = [];
-  const offer = (text: string) => {
-    if (text !== folded && isOrderLike(text, signs)) readings.push(text);
+  const offer = (text: string, way = "", isSure = false) => {
+    if (text !== folded && (isSure || isOrderLike(text, signs))) readings.push(way + text);
   };
   const isPacked = signs.short_run >= MIN_SHORT_RUN || signs.longest >= MIN_RUN_TOGETHER || signs.joints >= MIN_JOINTS;
   if (isPacked || signs.disguised >= MIN_DISGUISED) offer(unpacked(folded, signs));
   if (signs.reversed >= MIN_DISGUISED) {
     const turned = Array.from(folded).reverse().join("");
-    offer(turned);
-    offer(turned.split(" ").reverse().join(" "));
+    const isSure = signs.reversed >= MIN_TURNED_WORDS;
+    offer(turned, "xturned ", isSure);
+    offer(turned.split(" ").reverse().join(" "), "xturned ", isSure);
   }
-  if (signs.shifted >= MIN_DISGUISED) offer(shiftedBack(folded));
+  if (signs.rot13 >= MIN_TURNED_WORDS) offer(rotated(folded), "xshifted ", true);
+  else if (signs.shifted >= MIN_DISGUISED) offer(shiftedBack(folded), "xshifted ");
   if (signs.verbs > 0 && signs.objects > 0 && isOrderedBackwards(folded))
     readings.push(folded.split(" ").reverse().join(" "));
   return readings;

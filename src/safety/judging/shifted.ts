@@ -39,6 +39,11 @@ export function shiftedBack(folded: string): string {
   return rewritten(folded, scores.indexOf(Math.max(...scores)));
 }
 
+/** Decodes ROT13. */
+export function rotated(folded: string): string {
+  return rewritten(folded, LETTERS / 2);
+}
+
 function rewritten(text: string, alphabet: number): string {
   let result = "";
   for (let at = 0; at < text.length; at++) {

@@ -12,6 +12,8 @@ export interface Signs {
   /** Key words written backwards, or with shifted letters. */
   readonly reversed: number;
   readonly shifted: number;
+  /** Key words and common words in ROT13. */
+  readonly rot13: number;
   /** Words that contain a look-alike of a letter, numbers excluded. */
   readonly masked: number;
   /** The longest row of words of up to three letters. */
@@ -27,8 +29,8 @@ const LETTER = 31;
 /** Per code unit: 1 to 26 for a letter or a look-alike, and whether it is a look-alike. */
 const CLASSES = classes();
 /** Per hash of a word's form: the kinds of form that have it. A wrong hit only costs a second reading. */
-const HITS = new Uint8Array(1 << 16);
-const HIT = { verb: 1, object: 2, squeezed: 4, sorted: 8, skeleton: 16, reversed: 32, shifted: 64, any: 128 } as const;
+const HITS = new Uint16Array(1 << 16);
+const HIT = { verb: 1, object: 2, squeezed: 4, sorted: 8, skeleton: 16, reversed: 32, shifted: 64, any: 128, rot13: 256 } as const;
 /** The letters `i` and `l`, which count as one letter. */
 const I = 9;
 const L = 12;
@@ -40,6 +42,9 @@ const SCATTERED = Uint32Array.from(
   (_, letter) => Math.imul(letter + 1, 0x9e3779b1) ^ Math.imul(letter + 7, 0x85ebca6b),
 );
 const MARKS = new Set(Array.from("*_~`·•|^\\=…‧∙⋅", (mark) => mark.charCodeAt(0)));
+
+/** Common words that give no other word when they are reversed or in ROT13. */
+const COMMON = "the and you your this with from that have will what which must they".split(" ");
 
 const MIN_WORD = 3;
 const MIN_TURNED = 6;
@@ -127,6 +132,14 @@ function fillHits(): void {
     readForm([...key].reverse().join(""));
     if (key.length >= MIN_TURNED - 1) mark(word.exact, HIT.reversed);
   }
+  for (const common of COMMON) {
+    readForm([...common].reverse().join(""));
+    mark(word.exact, HIT.reversed);
+  }
+  for (const common of [...COMMON, ...forms.exact]) {
+    readForm(rot13(common));
+    mark(word.exact, HIT.rot13);
+  }
   for (const form of forms.squeezed) {
     readForm(form);
     mark(word.squeezed, HIT.squeezed);
@@ -146,6 +159,10 @@ function fillHits(): void {
 }
 fillHits();
 
+function rot13(letters: string): string {
+  return Array.from(letters, (letter) => String.fromCharCode(97 + ((letter.charCodeAt(0) - 97 + 13) % 26))).join("");
+}
+
 const hit = (hash: number, kind: number): boolean => ((HITS[place(hash, kind)] as number) & kind) !== 0;
 
 type Counts = { -readonly [Name in keyof Signs]: Signs[Name] };
@@ -160,10 +177,11 @@ function count(signs: Counts, text: string, from: number, to: number, kinds: num
   if (!isPlain && isLettered) signs.masked++;
   if (length < MIN_WORD) return;
   read(text, from, to);
+  if (isPlain && hit(word.exact, HIT.rot13)) signs.rot13++;
   if (isPlain && hit(word.exact, HIT.verb)) signs.verbs++;
   else if (isPlain && hit(word.exact, HIT.object)) signs.objects++;
   else if (isDisguised()) signs.disguised++;
-  else if (length >= MIN_TURNED - 1 && hit(word.exact, HIT.reversed)) signs.reversed++;
+  else if (hit(word.exact, HIT.reversed)) signs.reversed++;
   else if (length >= MIN_TURNED && hit(word.shifted, HIT.shifted)) signs.shifted++;
 }
 
@@ -201,6 +219,7 @@ export function survey(folded: string): Signs {
     disguised: 0,
     reversed: 0,
     shifted: 0,
+    rot13: 0,
     masked: 0,
     short_run: 0,
     longest: 0,

@@ -1,4 +1,5 @@
 import { fillWhere } from "./letters.ts";
+import { ENTRY, hashed, hashOf, kindsOf, type Lexicon, LONGEST_UNSPACED, type Meaning, STEM_LENGTH } from "./lexicon.ts";
 
 /** The words, numbers and signs of a folded text as hashes, read in one pass without creating strings. */
 
@@ -13,8 +14,8 @@ const SIGNS = '!?:"{}<>#*=[]()';
 const UNSPACED = /(?:(?=[\p{L}\p{M}])[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])+/gu;
 const LETTERS = /[\p{L}\p{M}]+/gu;
 const LETTER = /^[\p{L}\p{M}]/u;
-/** A word without a cluster counts by its first letters, which inflection changes least. */
-const STEM_LENGTH = 5;
+/** The shortest beginning of a word that is looked up as a stem. */
+const MIN_STEM = 3;
 
 /** Kinds of code unit. From LETTER_FROM up it is part of a word. */
 const UNIT = { other: 0, sign: 1, digit: 2, surrogate: 3, letter: 4, unspaced: 5 } as const;
@@ -34,13 +35,19 @@ function units(): Uint8Array {
 export const NO_WORD = 0;
 
 /** The tokens of the last text, in a buffer that the next call overwrites. */
-const tokens = { words: new Int32Array(1 << 10), stems: new Int32Array(1 << 10), count: 0 };
+const tokens = {
+  words: new Int32Array(1 << 10),
+  stems: new Int32Array(1 << 10),
+  /** The English word with the meaning of a foreign one. */
+  meanings: [] as (Meaning | undefined)[],
+  count: 0,
+};
 
 /**
  * Reads the tokens of a folded text: the hash of each, and the hash of its first letters if it is a word. The next call
  * overwrites the result.
  */
-export function tokensOf(folded: string): Readonly<typeof tokens> {
+export function tokensOf(folded: string, lexicon: Lexicon): Readonly<typeof tokens> {
   const text = plain(folded);
   if (tokens.words.length < text.length) {
     tokens.words = new Int32Array(text.length * 2);
@@ -50,7 +57,7 @@ export function tokensOf(folded: string): Readonly<typeof tokens> {
   for (let at = 0; at < text.length; ) {
     const code = text.charCodeAt(at);
     const unit = unitAt(text, at, code);
-    if (unit >= UNIT.letter) at = readWord(text, at);
+    if (unit >= UNIT.letter) at = readWord(text, at, lexicon);
     else if (unit === UNIT.digit) at = readNumber(text, at);
     else {
       if (unit === UNIT.sign) put(hashed(BASIS, code), NO_WORD);
@@ -89,10 +96,11 @@ function unitAt(text: string, at: number, code: number): number {
 }
 
 /** @returns the end of the word */
-function readWord(text: string, start: number): number {
+function readWord(text: string, start: number, lexicon: Lexicon): number {
   let hash = BASIS;
   let stem = BASIS;
   let isUnspaced = false;
+  let meaning: Meaning | undefined;
   let at = start;
   for (; at < text.length; at++) {
     const code = text.charCodeAt(at);
@@ -101,10 +109,32 @@ function readWord(text: string, start: number): number {
     if (unit === UNIT.unspaced) isUnspaced = true;
     hash = hashed(hash, code);
     if (at - start < STEM_LENGTH) stem = hash;
+    if (at - start >= MIN_STEM - 1 && (kindsOf(lexicon, hash) & ENTRY.stem) !== 0)
+      meaning = lexicon.stems.get(hash) ?? meaning;
   }
-  if (isUnspaced) for (const char of text.slice(start, at)) put(hashOf(char), hashOf(char));
-  else put(hash, stem);
+  if (isUnspaced) readUnspaced(text.slice(start, at), lexicon);
+  else put(hash, stem, (kindsOf(lexicon, hash) & ENTRY.word) === 0 ? meaning : (lexicon.words.get(hash) ?? meaning));
   return at;
+}
+
+/** Each character is a token, but the longest known word at a place is one token. */
+function readUnspaced(run: string, lexicon: Lexicon): void {
+  for (let at = 0; at < run.length; ) {
+    let end = at + ((run.codePointAt(at) ?? 0) > 0xffff ? 2 : 1);
+    const first = hashOf(run.slice(at, end));
+    let meaning: Meaning | undefined;
+    let hash = BASIS;
+    for (let to = at; to < run.length && to - at < LONGEST_UNSPACED; to++) {
+      hash = hashed(hash, run.charCodeAt(to));
+      if ((kindsOf(lexicon, hash) & ENTRY.word) === 0) continue;
+      const known = lexicon.words.get(hash);
+      if (known === undefined) continue;
+      meaning = known;
+      end = to + 1;
+    }
+    put(first, first, meaning);
+    at = end;
+  }
 }
 
 /** Gives all numbers the same hash. @returns the end of the number */
@@ -115,24 +145,12 @@ function readNumber(text: string, start: number): number {
   return at;
 }
 
-function put(word: number, stem: number): void {
+function put(word: number, stem: number, meaning?: Meaning): void {
   tokens.words[tokens.count] = word;
   tokens.stems[tokens.count] = stem;
+  tokens.meanings[tokens.count] = meaning;
   tokens.count++;
 }
 
-const BASIS = 0x811c9dc5 | 0;
-
-/** Extends a hash by one code unit. */
-export function hashed(hash: number, code: number): number {
-  return Math.imul(hash ^ code, 0x01000193);
-}
-
-/** The 32-bit hash of a text. */
-export function hashOf(text: string): number {
-  let hash = BASIS;
-  for (let at = 0; at < text.length; at++) hash = hashed(hash, text.charCodeAt(at));
-  return hash;
-}
-
+const BASIS = hashOf("");
 const NUMBER = hashOf("0");

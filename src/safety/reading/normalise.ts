@@ -7,6 +7,8 @@ export interface Normalised {
   readonly text: string;
   /** Text that invisible characters spelled out. */
   readonly smuggled: readonly string[];
+  /** Text that bidi overrides display backwards, as written. It is removed. */
+  readonly turned: readonly string[];
   /** The number of places with an invisible character between two Latin letters, soft hyphens excluded. */
   readonly split_words: number;
   /** The number of removed characters that are invisible and change the display: zero width, bidi, tags. */
@@ -58,7 +60,9 @@ const TOO_MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
 const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
 
 /** Removes invisible characters, composes (NFC), and rewrites chat-template tokens. Linear. */
-export function normalise(text: string): Normalised {
+export function normalise(original: string): Normalised {
+  const turned = original.includes("\u202e") ? (original.match(TURNED) ?? []).filter(isBackwards) : [];
+  const text = turned.length === 0 ? original : original.replace(TURNED, (run) => (isBackwards(run) ? " " : run));
   const has_unseen = SPECIAL.unseen.test(text);
   const seen = has_unseen ? withoutUnseen(text) : text;
   const marked = SPECIAL.marks.test(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
@@ -67,10 +71,21 @@ export function normalise(text: string): Normalised {
   return {
     text: defused,
     smuggled: has_unseen ? spelledOut(text) : [],
+    turned,
     split_words: has_unseen ? (text.match(SPLIT_WORD) ?? []).length : 0,
     unseen: has_unseen ? steeringIn(text) - steeringIn(seen) : 0,
     defused: defused === composed ? [] : framesIn(composed),
   };
+}
+
+/** A text between a right-to-left override and its end. Readers see it backwards. */
+const TURNED = /\u202e[^\u202c\u2069\n]*/g;
+const LEFT_TO_RIGHT = /[\p{Script=Latin}\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Han}\p{Script=Hangul}]/gu;
+/** Fewer letters than this may be an editor's error. */
+const MIN_TURNED = 16;
+
+function isBackwards(run: string): boolean {
+  return (run.match(LEFT_TO_RIGHT)?.length ?? 0) >= MIN_TURNED;
 }
 
 /** Zero width, bidi and tag characters, without the byte order marks, soft hyphens and controls of honest pages. */

@@ -17,7 +17,7 @@ export interface Readable {
 }
 
 /** Evidence of an attack besides the words, in the detector's logits. */
-const EVIDENCE = { hidden: 1, invisible_characters: 6, split_words: 1.5, many_split_words: 3 } as const;
+const EVIDENCE = { hidden: 1, turned: 3, invisible_characters: 6, split_words: 1.5, many_split_words: 3 } as const;
 /** Fewer words split by invisible characters than this may be an editor's error. */
 const MIN_SPLIT_WORDS = 5;
 /** This many are not an error. */
@@ -25,12 +25,15 @@ const MANY_SPLIT_WORDS = 12;
 
 /** The name of the technique that spells text in invisible characters. */
 const SMUGGLED = "invisible-characters";
+/** The name of the technique that displays text backwards. */
+const TURNED = "bidi-override";
 const MAX_LINKS_LISTED = 100;
 const MAX_LINK_TEXT = 80;
 const MAX_LINK_URL = 300;
 
 /** The evidence of hiding a text in this way (detect.ts). */
 export function evidenceOfHiding(technique: string): number {
+  if (technique === TURNED) return EVIDENCE.turned;
   return technique === SMUGGLED ? EVIDENCE.invisible_characters : EVIDENCE.hidden;
 }
 
@@ -44,15 +47,21 @@ export function readable(content: string, kind: ContentKind | "json", base_url?:
   const seen = visible(content, kind);
   const links = absoluteLinks(seen.links, base_url);
   const normalised = normalise(kind === "html" ? seen.text + linkList(links) : seen.text);
-  const { text, smuggled, split_words } = normalised;
+  const { text, smuggled, turned, split_words } = normalised;
   const spelled = smuggled.map((text) => ({ technique: SMUGGLED, text }));
   return {
     text: withoutLiveImages(text),
-    hidden: [...seen.hidden, ...spelled],
+    hidden: [...seen.hidden, ...spelled, ...turned.flatMap(bothWays)],
     links,
     defused: defusedIn(normalised),
     evidence: evidenceOfSplitting(split_words),
   };
+}
+
+/** Either reading may be the order: as people see it, or as a model would read it. */
+function bothWays(text: string): Hidden[] {
+  const plain = text.slice(1);
+  return [Array.from(plain).reverse().join(""), plain].map((reading) => ({ technique: TURNED, text: reading }));
 }
 
 function defusedIn({ unseen, defused }: Normalised): Readable["defused"] {

@@ -50,8 +50,8 @@ describe("what the page around a passage makes of it", () => {
     const discussing = `${ENGLISH}Attackers jailbreak chatbots, and researchers of security publish their prompts. `;
     const allowanceOf = (text: string) => judged(text, (folded) => (folded.startsWith("assistant") ? 3 : -3)).allowance;
     expect(allowanceOf(`${ENGLISH.repeat(4)}\n${order}\n${ENGLISH.repeat(4)}`)).toBe(0);
-    expect(allowanceOf(`${discussing.repeat(4)}\n${order}\n${discussing.repeat(4)}`)).toBeGreaterThan(1);
-    expect(allowanceOf(`${discussing.repeat(400)}\n${order}`)).toBeLessThanOrEqual(4);
+    expect(allowanceOf(`${discussing.repeat(4)}\n${order}\n${discussing.repeat(4)}`)).toBeGreaterThan(0.5);
+    expect(allowanceOf(`${discussing.repeat(400)}\n${order}`)).toBeLessThanOrEqual(1.5);
   });
 
   it("asks no more for the neighbours of the strongest passage: an order may take several sentences", () => {

@@ -37,14 +37,19 @@ describe("the detector", () => {
       return detectWith({ ...model, threshold: strongest + difference }, text, "balanced", evidence);
     };
 
-    it("takes out what is doubtful, and no more than that, without calling the page an attack", () => {
-      const { passages, score } = beside(0.3);
-      expect(score).toBeLessThan(0.5);
+    it("calls what is a little above the threshold doubtful, and no more than that", () => {
+      const { passages, score } = beside(-0.3);
+      expect(score).toBeGreaterThan(0.5);
       expect(passages.map(({ start, end }) => text.slice(start, end))).toEqual([ORDER]);
+      expect(passages).toMatchObject([{ is_doubtful: true }]);
     });
 
-    it("leaves what is neither certain nor doubtful", () => {
-      expect(beside(2).passages).toEqual([]);
+    it("is certain of what is far above the threshold", () => {
+      expect(beside(-0.7).passages.some(({ is_doubtful }) => !is_doubtful)).toBe(true);
+    });
+
+    it("leaves what is below the threshold", () => {
+      expect(beside(0.1).passages).toEqual([]);
     });
 
     it("takes its strongest passage from a page that is flagged for how it is written, and not all of the page", () => {
