@@ -87,6 +87,34 @@ async function validateConstraints(connection: SqlConnection): Promise<void> {
   }
 }
 
+/** The schema of a database, compared with the one of this version. */
+export interface SchemaState {
+  /** Migrations that the database has. 0: it is empty. */
+  readonly applied: number;
+  /** Migrations that a start would apply. */
+  readonly missing: readonly string[];
+  /** A start would upgrade it from release 0.1.0. */
+  readonly is_before_baseline: boolean;
+}
+
+/** Compares the schema without a change. Throws if the database is of a newer version or was changed. */
+export async function readSchemaState(connection: SqlConnection, folder = FOLDER): Promise<SchemaState> {
+  const known = readMigrations(folder);
+  const { rows } = await connection.query<{ is_there: boolean }>({
+    text: "select to_regclass('schema_migration') is not null as is_there",
+  });
+  const applied = rows[0]?.is_there === true ? await readHistory(connection) : [];
+  const is_before_baseline = applied.some(({ name }) => name < BASELINE);
+  if (!is_before_baseline) checkHistory(applied, known);
+  const missing = is_before_baseline ? known : known.slice(applied.length);
+  return { applied: applied.length, missing: missing.map(({ name }) => name), is_before_baseline };
+}
+
+/** The names of this version's migrations, the newest last. */
+export function knownMigrations(): string[] {
+  return readMigrations(FOLDER).map(({ name }) => name);
+}
+
 async function applyOne(connection: SqlConnection, migration: Migration): Promise<void> {
   await connection.script(migration.text).catch((error: Error) => {
     throw new Error(`the migration ${migration.name} failed: ${error.message}`, { cause: error });

@@ -43,6 +43,7 @@ export async function openPostgres(options: {
   log: Log;
   answer_ms?: number;
   wait_seconds?: number;
+  prepare?: ((source: SqlSource) => Promise<void>) | undefined;
   onStatement?: ((ms: number) => void) | undefined;
 }): Promise<Db> {
   const { log, answer_ms = ANSWER_MS, wait_seconds = 0 } = options;
@@ -67,7 +68,7 @@ export async function openPostgres(options: {
     await calls.end();
     await pool.end();
   };
-  await migrateWhenUp(source, wait_seconds).catch(async (error: unknown) => {
+  await prepareWhenUp(() => (options.prepare ?? migrate)(source), wait_seconds).catch(async (error: unknown) => {
     await end();
     throw error;
   });
@@ -99,11 +100,11 @@ export async function openPostgres(options: {
 }
 
 /** Migrates the database. Repeats that for `wait_seconds` while the server is away. */
-async function migrateWhenUp(source: SqlSource, wait_seconds: number): Promise<void> {
+async function prepareWhenUp(prepare: () => Promise<void>, wait_seconds: number): Promise<void> {
   const deadline_ms = monotonicMs() + wait_seconds * 1_000;
   for (;;) {
     try {
-      return await migrate(source);
+      return await prepare();
     } catch (error) {
       if (!isDatabaseAway(error) || isUnusable(error) || wait_seconds === 0) throw error;
       if (monotonicMs() > deadline_ms) {
