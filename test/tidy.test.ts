@@ -36,6 +36,7 @@ const ARROWS: Record<string, string[]> = {
   chat: [...BASE, "agents", "runs", "completions", "models"],
   mcp: [...BASE, "agents", "chat"],
   operator: [...BASE, "billing", "accounts", "ledger"],
+  backup: BASE,
 };
 const SHARED = new Set(["errors.ts", "constants.ts"]);
 /** Processes and wiring: they may import whatever they start. */

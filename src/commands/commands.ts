@@ -37,6 +37,38 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     exits: { 0: "all invariants hold", 1: "violations, one line for each; or it could not look" },
     load: () => import("./audit.ts").then(({ audit }) => audit),
   },
+  backup: {
+    summary: "Writes all tables to one file, from one consistent state, and reads it back.",
+    about:
+      "While the service runs, too. If the service has the embedded database open, the command asks it for the backup: it needs the same PURSER_ADMIN_KEY.",
+    argument: "FILE",
+    options: { url: { value: "URL", help: "the address of the running service; the default is http://HOST:PORT" } },
+    example: "purser backup /backups/purser-2026-11-23.gz",
+    exits: { 0: "the file is complete", 1: "it failed; there is no file" },
+    load: () => import("./backup.ts").then(({ backup }) => backup),
+  },
+  restore: {
+    summary: "Fills an empty database from a backup, compares all rows and audits the ledger.",
+    about:
+      "The target is the database of the settings: DATABASE_URL, or embedded storage in DATA_DIR. It can be killed and started again. The service starts only after a complete restore. The master keys are not in the backup.",
+    argument: "FILE",
+    options: {},
+    example: "DATABASE_URL=postgres://purser@db.example/purser purser restore /backups/purser-2026-11-23.gz",
+    exits: { 0: "complete, and all invariants hold", 1: "failed, or the audit or the master keys have problems" },
+    load: () => import("./backup.ts").then(({ restore }) => restore),
+  },
+  move: {
+    summary: "Moves embedded storage to an empty PostgreSQL database.",
+    about:
+      "Stop the service first. It can be killed and started again. It compares all rows, audits both databases and prevents a later start on the embedded one.",
+    options: {
+      to: { value: "URL", help: "the PostgreSQL database, postgres://user:password@host:port/database" },
+      cancel: { help: "gives up the move, so that the service starts on embedded storage again" },
+    },
+    example: "purser move --to postgres://purser:secret@db.example/purser",
+    exits: { 0: "complete, and all invariants hold on both sides", 1: "failed, or an audit or the keys have problems" },
+    load: () => import("./move.ts").then(({ move }) => move),
+  },
   "rotate-keys": {
     summary: "Wraps every data key by the current master key, the first of PURSER_KEK.",
     about: `${STOPPED} It can be killed at any point and started again.`,

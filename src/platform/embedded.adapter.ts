@@ -12,7 +12,7 @@ import { asDatabaseError } from "./sql-state.ts";
 
 /** A question to the database thread; `values` are the parameters of a query. */
 export interface EmbeddedQuestion {
-  kind: "query" | "script" | "listen" | "close";
+  kind: "query" | "script" | "listen" | "snapshot" | "close";
   text: string;
   values?: readonly unknown[] | undefined;
   /** The statement may take longer than STUCK_MS. */
@@ -141,6 +141,9 @@ async function openLocked(
     notify: async (channel, payload) => {
       await sql.query({ text: "select pg_notify($1, $2)", values: [channel, payload] });
     },
+    snapshot: async (copy) => {
+      await once(() => thread.ask({ kind: "snapshot", text: join(copy, "pgdata"), no_timeout: true }));
+    },
     close: async () => {
       outage.close();
       stopWatchdog();
@@ -163,6 +166,14 @@ export function notedSchema(directory: string): string | null {
   return existsSync(path) ? readFileSync(path, "utf8").trim() : null;
 }
 
+/** Another process has the embedded database open. */
+export class EmbeddedInUseError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "EmbeddedInUseError";
+  }
+}
+
 /** How long to wait for another process that is stopping. */
 const LOCK_WAIT_MS = 3_000;
 /** SQLite's code for a lock that another process holds. */
@@ -180,7 +191,7 @@ function lockDirectory(directory: string): DatabaseSync {
     if (errcode !== SQLITE_BUSY) {
       throw new Error(`the embedded database in ${directory} cannot be locked: ${message}`, { cause: error });
     }
-    throw new Error(
+    throw new EmbeddedInUseError(
       `another process has the embedded database in ${directory} open: stop it, choose another DATA_DIR, or set DATABASE_URL to share one PostgreSQL server`,
     );
   }

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { SqlConnection, SqlSource } from "./sql-connection.ts";
 import { applyDefinitions } from "./sql-functions.ts";
+import { type RunSql, rejectTransfer } from "./transfer.ts";
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
 /** Files of the baseline of 1.0 begin so. Migrations before it have lower numbers, later ones higher numbers. */
@@ -12,6 +13,9 @@ const BEFORE_BASELINE = "from-0.1.0";
 /** Any fixed number. Nodes that start together migrate one after the other. */
 const ADVISORY_LOCK = 7_470_625;
 
+const HISTORY_TABLE =
+  "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())";
+
 /** Former texts of migrations, which made the same tables. Development versions before 1.0 have applied them. */
 const FORMER: Readonly<Record<string, string>> = {
   "1001_price_classes.sql": "86ff9a7739908ceaf43fee9ae93ca8fa943ffcc83387d52145728b48f508c02b",
@@ -19,7 +23,7 @@ const FORMER: Readonly<Record<string, string>> = {
 };
 
 /** A migration as the table schema_migration has it. */
-interface AppliedMigration {
+export interface AppliedMigration {
   name: string;
   sha256: string;
 }
@@ -45,11 +49,20 @@ function readMigrations(folder: string): Migration[] {
 export async function migrate(source: SqlSource, folder = FOLDER): Promise<void> {
   const connection = await source.connect();
   try {
+    await rejectTransfer((statement) => connection.query<never>(statement).then(({ rows }) => rows));
+  } finally {
+    connection.release();
+  }
+  await bringUpToDate(source, folder);
+}
+
+/** The same for a database that is part of a transfer. */
+export async function bringUpToDate(source: SqlSource, folder = FOLDER): Promise<void> {
+  const connection = await source.connect();
+  try {
     await inTransaction(connection, async () => {
       await connection.query({ text: "select pg_advisory_xact_lock($1)", values: [ADVISORY_LOCK] });
-      await connection.script(
-        "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
-      );
+      await connection.script(HISTORY_TABLE);
       const migrations = readMigrations(folder);
       if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
         const baseline = migrations.filter(({ name }) => name.startsWith(BASELINE));
@@ -85,6 +98,17 @@ async function validateConstraints(connection: SqlConnection): Promise<void> {
       });
     });
   }
+}
+
+/**
+ * Creates the tables of `wanted`, which another database has, in an empty database and in the caller's transaction.
+ * Without functions and triggers, so that rows can be copied as they are.
+ */
+export async function createTables(connection: SqlConnection, wanted: readonly AppliedMigration[], folder = FOLDER) {
+  const known = readMigrations(folder);
+  checkHistory(wanted, known);
+  await connection.script(HISTORY_TABLE);
+  for (const migration of known.slice(0, wanted.length)) await applyOne(connection, migration);
 }
 
 /** The schema of a database, compared with the one of this version. */
@@ -146,10 +170,12 @@ async function adopt(connection: SqlConnection, folder: string, baseline: readon
 
 /** In the order in which they were applied: by name, compared byte by byte as in `readMigrations`. */
 async function readHistory(connection: SqlConnection): Promise<AppliedMigration[]> {
-  const { rows } = await connection.query<AppliedMigration>({
-    text: `select name, sha256 from schema_migration order by name collate "C"`,
-  });
-  return rows;
+  return readMigrationHistory((statement) => connection.query<never>(statement).then(({ rows }) => rows));
+}
+
+/** The migrations that a database has, for a copy of it. */
+export function readMigrationHistory(run: RunSql): Promise<AppliedMigration[]> {
+  return run<AppliedMigration>({ text: `select name, sha256 from schema_migration order by name collate "C"` });
 }
 
 function checkHistory(applied: readonly AppliedMigration[], known: readonly AppliedMigration[]): void {

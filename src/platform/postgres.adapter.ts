@@ -92,6 +92,7 @@ export async function openPostgres(options: {
     listen: channels.listen,
     isListening: channels.isListening,
     notify,
+    snapshot: null,
     close: async () => {
       await channels.close();
       await end();
