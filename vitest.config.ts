@@ -17,7 +17,11 @@ const onEmbedded = [
   "test/api/{billing-audit,chat-disconnect,idempotency,ledger-export,notices-crash,retention}.test.ts",
   attacksOnRows,
 ];
-const notOnEmbedded = ["test/attacks/vault-tools.test.ts", "test/journeys/migrations.test.ts"];
+const notOnEmbedded = [
+  "test/attacks/vault-tools.test.ts",
+  // It uses both storages by itself.
+  "test/journeys/{migrations,move}.test.ts",
+];
 /** Examples for a newcomer's machine, and attacks on one process: on embedded storage only. */
 const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */

@@ -21,9 +21,10 @@ interface Problem {
 export function parseConfigFile(text: string, path: string): FileSettings {
   const lines = new LineCounter();
   const document = parseDocument(text, { lineCounter: lines, prettyErrors: false });
-  const refuse = (offset: number, reason: string): never => {
-    throw new ConfigError("PURSER_CONFIG", `${path}:${lines.linePos(offset).line}: ${reason}`, ACCEPTED);
+  const refuse = (offset: number, reason: string, others: readonly string[] = []): never => {
+    throw new ConfigError("PURSER_CONFIG", placed(offset, reason), ACCEPTED, others);
   };
+  const placed = (offset: number, reason: string) => `${path}:${lines.linePos(offset).line}: ${reason}`;
 
   const [syntaxError] = [...document.errors, ...document.warnings];
   if (syntaxError !== undefined) return refuse(syntaxError.pos[0], syntaxError.message);
@@ -31,10 +32,13 @@ export function parseConfigFile(text: string, path: string): FileSettings {
   const problems = parsed.success
     ? contradictions(parsed.data)
     : parsed.error.issues.map((issue) => problemOf(issue, document));
-  const [first] = problems
+  const [first, ...others] = problems
     .map(({ path: at, reason }) => ({ offset: offsetOf(document, at), reason: `${nameOf(at)}${reason}` }))
     .sort((a, b) => a.offset - b.offset);
-  if (first !== undefined) return refuse(first.offset, first.reason);
+  if (first !== undefined) {
+    const further = others.map(({ offset, reason }) => `PURSER_CONFIG: ${placed(offset, reason)}`);
+    return refuse(first.offset, first.reason, further);
+  }
   return parsed.data as FileSettings;
 }
 

@@ -179,9 +179,14 @@ export function parseMailbox(text: string): string {
  * It never holds the value of a secret. The process prints it and exits 2.
  */
 export class ConfigError extends Error {
-  constructor(variable: string, problem: string, accepted: string) {
+  readonly variable: string;
+  /** Further faults of the same file, each as one line. */
+  readonly others: readonly string[];
+  constructor(variable: string, problem: string, accepted: string, others: readonly string[] = []) {
     super(`${variable}: ${problem}; accepted: ${accepted}`.replaceAll(/\s*[\r\n]+\s*/g, " "));
     this.name = "ConfigError";
+    this.variable = variable;
+    this.others = others;
   }
 }
 

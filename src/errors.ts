@@ -207,6 +207,7 @@ export const errors = {
     conflict("endpoint_limit_reached", `You have ${limit} endpoints. Delete one first.`),
   planChangeInFlight: () =>
     conflict("plan_change_in_flight", "Another change of this subscription is in progress. Retry in a minute."),
+  backupInProgress: () => conflict("backup_in_progress", "A backup is in progress. Start another when it has ended."),
   subscriptionPastDue: () =>
     conflict("subscription_past_due", "This subscription is past due. Pay its open invoice, then retry."),
   subscriptionPaidElsewhere: (provider: string) =>

@@ -1,6 +1,8 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { agentsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
+import { backupRoutes } from "./backup/backup.routes.ts";
+import { createBackups } from "./backup/backup.service.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { endUserRoutes } from "./billing/end-users.routes.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
@@ -98,6 +100,7 @@ export function serveApi(
         exportOf,
         suspendAlso: runs.cancelAll,
       }),
+      backupRoutes({ backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
     ],
     [
       completionEndpoint(completions),

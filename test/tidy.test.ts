@@ -38,6 +38,7 @@ const ARROWS: Record<string, string[]> = {
   chat: [...BASE, "agents", "runs", "completions", "models"],
   mcp: [...BASE, "agents", "chat"],
   operator: [...BASE, "billing", "accounts", "ledger"],
+  backup: BASE,
 };
 const SHARED = new Set(["errors.ts", "constants.ts"]);
 /** Processes and wiring: they may import whatever they start. */
@@ -47,8 +48,7 @@ const ENTRANCES = new Set([
   "background.ts",
   "routes.ts",
   "main.ts",
-  "audit.ts",
-  "rotate-keys.ts",
+  "purser.ts",
   "catalogue.ts",
   "sanitize.ts",
 ]);
@@ -64,7 +64,9 @@ function importsOf(file: string): Import[] {
 }
 
 const moduleOf = (file: string) => relative("src", file).split("/")[0] ?? "";
-const inModule = (file: string) => relative("src", file).includes("/");
+/** The commands of `purser` start the modules, as the files at the root of src do. */
+const COMMANDS = "src/commands/";
+const inModule = (file: string) => relative("src", file).includes("/") && !file.startsWith(COMMANDS);
 
 describe("the modules", () => {
   it("has a rule for every module", () => {
@@ -87,7 +89,7 @@ describe("the modules", () => {
 
   it("reaches into no other module's store or routes", () => {
     const wrong = source
-      .filter((file) => !ENTRANCES.has(relative("src", file)))
+      .filter((file) => !ENTRANCES.has(relative("src", file)) && !file.startsWith(COMMANDS))
       .flatMap(importsOf)
       .filter(({ file, target }) => moduleOf(file) !== moduleOf(target) && /\.(store|routes)\.ts$/.test(target));
     expect(wrong).toEqual([]);

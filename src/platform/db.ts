@@ -76,5 +76,10 @@ export interface Db extends Sql {
   listen(channel: string, heard: (payload: string) => void, lost?: () => void): Promise<() => Promise<void>>;
   isListening(): boolean;
   notify(channel: string, payload: string): Promise<void>;
+  /**
+   * Copies embedded storage to a new directory, from which it can be opened. Other statements wait for that time. Null:
+   * the server has its own means.
+   */
+  readonly snapshot: ((directory: string) => Promise<void>) | null;
   close(): Promise<void>;
 }

@@ -1,18 +1,18 @@
-import { existsSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Worker } from "node:worker_threads";
 import { monotonicMs } from "./clock.ts";
 import type { DatabaseState, Db, Statement } from "./db.ts";
 import type { Log } from "./log.ts";
-import { migrate } from "./migrate.ts";
+import { knownMigrations, migrate, readSchemaState } from "./migrate.ts";
 import { createOutage, PROBES } from "./outage.ts";
 import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 import { asDatabaseError } from "./sql-state.ts";
 
 /** A question to the database thread; `values` are the parameters of a query. */
 export interface EmbeddedQuestion {
-  kind: "query" | "script" | "listen" | "close";
+  kind: "query" | "script" | "listen" | "snapshot" | "close";
   text: string;
   values?: readonly unknown[] | undefined;
   /** The statement may take longer than STUCK_MS. */
@@ -41,6 +41,7 @@ interface EmbeddedOptions {
   log: Log;
   /** Called when the database answers no statement any more. Only a new process helps. */
   onStuck?: (() => void) | undefined;
+  prepare?: ((source: SqlSource) => Promise<void>) | undefined;
   onStatement?: ((ms: number) => void) | undefined;
 }
 
@@ -62,7 +63,7 @@ export async function openEmbedded(options: EmbeddedOptions): Promise<Db> {
 async function openLocked(
   directory: string,
   lock: DatabaseSync,
-  { log, onStuck, onStatement }: EmbeddedOptions,
+  { log, onStuck, onStatement, prepare = migrate }: EmbeddedOptions,
 ): Promise<Db> {
   if (!existsSync(join(directory, "PG_VERSION"))) {
     // Creating a new cluster takes 500 MB once. A separate thread frees this memory when it ends.
@@ -108,11 +109,13 @@ async function openLocked(
       return { ...connection, release };
     },
   };
-  await migrate(source).catch((error: unknown) => {
+  await prepare(source).catch((error: unknown) => {
     outage.close();
     stopWatchdog();
     throw error;
   });
+  const is_current = prepare === migrate || (await readSchemaState(connection)).missing.length === 0;
+  if (is_current) noteSchema(dirname(directory));
   const once = async <T>(work: () => Promise<T>) => {
     const release = await turns.take();
     return work().finally(release);
@@ -138,6 +141,9 @@ async function openLocked(
     notify: async (channel, payload) => {
       await sql.query({ text: "select pg_notify($1, $2)", values: [channel, payload] });
     },
+    snapshot: async (copy) => {
+      await once(() => thread.ask({ kind: "snapshot", text: join(copy, "pgdata"), no_timeout: true }));
+    },
     close: async () => {
       outage.close();
       stopWatchdog();
@@ -145,6 +151,27 @@ async function openLocked(
       lock.close();
     },
   };
+}
+
+/** Names the newest migration in a file, because `purser check` must not open the database. */
+const SCHEMA_FILE = "schema";
+
+function noteSchema(directory: string): void {
+  writeFileSync(join(directory, SCHEMA_FILE), `${knownMigrations().at(-1)}\n`);
+}
+
+/** The newest migration of the embedded database in `directory`. Null: unknown. */
+export function notedSchema(directory: string): string | null {
+  const path = join(directory, SCHEMA_FILE);
+  return existsSync(path) ? readFileSync(path, "utf8").trim() : null;
+}
+
+/** Another process has the embedded database open. */
+export class EmbeddedInUseError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "EmbeddedInUseError";
+  }
 }
 
 /** How long to wait for another process that is stopping. */
@@ -164,7 +191,7 @@ function lockDirectory(directory: string): DatabaseSync {
     if (errcode !== SQLITE_BUSY) {
       throw new Error(`the embedded database in ${directory} cannot be locked: ${message}`, { cause: error });
     }
-    throw new Error(
+    throw new EmbeddedInUseError(
       `another process has the embedded database in ${directory} open: stop it, choose another DATA_DIR, or set DATABASE_URL to share one PostgreSQL server`,
     );
   }

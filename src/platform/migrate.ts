@@ -6,6 +6,7 @@ import type { Log } from "./log.ts";
 import { RELEASE } from "./release.ts";
 import type { SqlConnection, SqlSource } from "./sql-connection.ts";
 import { applyDefinitions } from "./sql-functions.ts";
+import { type RunSql, rejectTransfer } from "./transfer.ts";
 
 const FOLDER = join(import.meta.dirname, "../../migrations");
 /** Files of the baseline of 1.0 begin so. Migrations before it have lower numbers, later ones higher numbers. */
@@ -18,6 +19,9 @@ const LOCK_PAUSE_MS = 250;
 /** How often a node that waits for another one's migrations says so. */
 const WAIT_LINES_MS = 30_000;
 
+const HISTORY_TABLE =
+  "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())";
+
 /** Former texts of migrations, which made the same tables. Development versions before 1.0 have applied them. */
 const FORMER: Readonly<Record<string, string>> = {
   "1001_price_classes.sql": "86ff9a7739908ceaf43fee9ae93ca8fa943ffcc83387d52145728b48f508c02b",
@@ -25,7 +29,7 @@ const FORMER: Readonly<Record<string, string>> = {
 };
 
 /** A migration as the table schema_migration has it. */
-interface AppliedMigration {
+export interface AppliedMigration {
   name: string;
   sha256: string;
 }
@@ -52,6 +56,17 @@ function readMigrations(folder: string): Migration[] {
 export async function migrate(source: SqlSource, folder = FOLDER, log?: Log): Promise<void> {
   const connection = await source.connect();
   try {
+    await rejectTransfer((statement) => connection.query<never>(statement).then(({ rows }) => rows));
+  } finally {
+    connection.release();
+  }
+  await bringUpToDate(source, folder, log);
+}
+
+/** The same for a database that is part of a transfer. */
+export async function bringUpToDate(source: SqlSource, folder = FOLDER, log?: Log): Promise<void> {
+  const connection = await source.connect();
+  try {
     for (let waited_ms = 0; !(await migrateAlone(connection, folder)); waited_ms += LOCK_PAUSE_MS) {
       if (waited_ms % WAIT_LINES_MS === 0) log?.info({ waited_ms }, "waiting: another node migrates the database");
       await delay(LOCK_PAUSE_MS);
@@ -68,9 +83,7 @@ async function migrateAlone(connection: SqlConnection, folder: string): Promise<
     const lock = { text: "select pg_try_advisory_xact_lock($1) as mine", values: [ADVISORY_LOCK] };
     const { rows } = await connection.query<{ mine: boolean }>(lock);
     if (rows[0]?.mine !== true) return false;
-    await connection.script(
-      "create table if not exists schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())",
-    );
+    await connection.script(HISTORY_TABLE);
     const migrations = readMigrations(folder);
     if ((await readHistory(connection)).some(({ name }) => name < BASELINE)) {
       const baseline = migrations.filter(({ name }) => name.startsWith(BASELINE));
@@ -104,6 +117,44 @@ async function validateConstraints(connection: SqlConnection): Promise<void> {
   }
 }
 
+/**
+ * Creates the tables of `wanted`, which another database has, in an empty database and in the caller's transaction.
+ * Without functions and triggers, so that rows can be copied as they are.
+ */
+export async function createTables(connection: SqlConnection, wanted: readonly AppliedMigration[], folder = FOLDER) {
+  const known = readMigrations(folder);
+  checkHistory(wanted, known);
+  await connection.script(HISTORY_TABLE);
+  for (const migration of known.slice(0, wanted.length)) await applyOne(connection, migration);
+}
+
+/** The schema of a database, compared with the one of this version. */
+export interface SchemaState {
+  /** Migrations that the database has. 0: it is empty. */
+  readonly applied: number;
+  /** Migrations that a start would apply. */
+  readonly missing: readonly string[];
+  /** A start would upgrade it from release 0.1.0. */
+  readonly is_before_baseline: boolean;
+}
+
+/** Compares the schema without a change. Throws if the database is of a newer version or was changed. */
+export async function readSchemaState(connection: SqlConnection, folder = FOLDER): Promise<SchemaState> {
+  const known = readMigrations(folder);
+  const { rows } = await connection.query<{ is_there: boolean }>({
+    text: "select to_regclass('schema_migration') is not null as is_there",
+  });
+  const applied = rows[0]?.is_there === true ? await readHistory(connection) : [];
+  const is_before_baseline = applied.some(({ name }) => name < BASELINE);
+  const missing = is_before_baseline ? known : missingOf(applied, known);
+  return { applied: applied.length, missing: missing.map(({ name }) => name), is_before_baseline };
+}
+
+/** The names of this version's migrations, the newest last. */
+export function knownMigrations(): string[] {
+  return readMigrations(FOLDER).map(({ name }) => name);
+}
+
 async function applyOne(connection: SqlConnection, migration: Migration): Promise<void> {
   await connection.script(migration.text).catch((error: Error) => {
     throw new Error(`the migration ${migration.name} failed: ${error.message}`, { cause: error });
@@ -135,10 +186,12 @@ async function adopt(connection: SqlConnection, folder: string, baseline: readon
 
 /** In the order in which they were applied: by name, compared byte by byte as in `readMigrations`. */
 async function readHistory(connection: SqlConnection): Promise<AppliedMigration[]> {
-  const { rows } = await connection.query<AppliedMigration>({
-    text: `select name, sha256 from schema_migration order by name collate "C"`,
-  });
-  return rows;
+  return readMigrationHistory((statement) => connection.query<never>(statement).then(({ rows }) => rows));
+}
+
+/** The migrations that a database has, for a copy of it. */
+export function readMigrationHistory(run: RunSql): Promise<AppliedMigration[]> {
+  return run<AppliedMigration>({ text: `select name, sha256 from schema_migration order by name collate "C"` });
 }
 
 /**

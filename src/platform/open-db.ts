@@ -3,6 +3,7 @@ import type { Db } from "./db.ts";
 import { openEmbedded } from "./embedded.adapter.ts";
 import type { Log } from "./log.ts";
 import { openPostgres } from "./postgres.adapter.ts";
+import type { SqlSource } from "./sql-connection.ts";
 
 interface DatabaseOptions {
   database_url: string | null;
@@ -12,6 +13,8 @@ interface DatabaseOptions {
   wait_seconds?: number;
   /** Called when embedded storage needs a new process. */
   onStuck?: (() => void) | undefined;
+  /** Runs before the first statement instead of the migrations. */
+  prepare?: ((source: SqlSource) => Promise<void>) | undefined;
   /** Called with the time of each statement outside transactions. */
   onStatement?: ((ms: number) => void) | undefined;
 }

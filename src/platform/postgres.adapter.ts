@@ -52,6 +52,7 @@ export async function openPostgres(options: {
   log: Log;
   answer_ms?: number;
   wait_seconds?: number;
+  prepare?: ((source: SqlSource) => Promise<void>) | undefined;
   onStatement?: ((ms: number) => void) | undefined;
 }): Promise<Db> {
   const { log, answer_ms = ANSWER_MS, wait_seconds = 0 } = options;
@@ -70,7 +71,8 @@ export async function openPostgres(options: {
     await calls.end();
     await pool.end();
   };
-  await migrateWhenUp(source, { wait_seconds, log }).catch(async (error: unknown) => {
+  const prepare = options.prepare ?? ((source: SqlSource) => migrate(source, undefined, log));
+  await prepareWhenUp(() => prepare(source), wait_seconds).catch(async (error: unknown) => {
     await end();
     throw error;
   });
@@ -94,6 +96,7 @@ export async function openPostgres(options: {
     listen: channels.listen,
     isListening: channels.isListening,
     notify,
+    snapshot: null,
     close: async () => {
       await channels.close();
       await end();
@@ -109,14 +112,11 @@ export function openReader(options: { url: string; log: Log }): Reader & { close
 }
 
 /** Migrates the database. Repeats that for `wait_seconds` while the server is away. */
-async function migrateWhenUp(
-  source: SqlSource,
-  { wait_seconds, log }: { wait_seconds: number; log: Log },
-): Promise<void> {
+async function prepareWhenUp(prepare: () => Promise<void>, wait_seconds: number): Promise<void> {
   const deadline_ms = monotonicMs() + wait_seconds * 1_000;
   for (;;) {
     try {
-      return await migrate(source, undefined, log);
+      return await prepare();
     } catch (error) {
       if (!isDatabaseAway(error) || isUnusable(error) || wait_seconds === 0) throw error;
       if (monotonicMs() > deadline_ms) {

@@ -119,7 +119,7 @@ async function verify(text: string): Promise<{ code: number; stdout: string }> {
   const file = join(lab.service.database.data_dir, "export.csv");
   writeFileSync(file, text);
   const node = join(ROOT, "node_modules/.bin/node");
-  const args = ["src/audit.ts", "--verify", file];
+  const args = ["src/purser.ts", "audit", "--verify", file];
   const env = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
   try {
     const { stdout } = await promisify(execFile)(node, args, { cwd: ROOT, env });

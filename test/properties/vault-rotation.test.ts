@@ -24,7 +24,7 @@ afterAll(() => database.drop());
 async function rotate(kek: string, kill_after_ms: number | null) {
   const { data_dir, database_url } = database;
   const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, DATA_DIR: data_dir, PURSER_KEK: kek };
-  const child = spawn(process.execPath, ["src/rotate-keys.ts"], {
+  const child = spawn(process.execPath, ["src/purser.ts", "rotate-keys"], {
     cwd: ROOT,
     env: database_url === null ? env : { ...env, DATABASE_URL: database_url },
   });

@@ -44,6 +44,41 @@ export function startProcess(env: Record<string, string>): RunningProcess {
   return { listening, stdout: () => stdout, stderr: () => stderr, ended, signal: (name) => void child.kill(name) };
 }
 
+/** The result of a command. */
+export interface CommandResult {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+/** Runs `purser` with these arguments, these variables and no others. `as` is the system user, if it is another one. */
+export function runPurser(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  as: { uid?: number; gid?: number } = {},
+): Promise<CommandResult> {
+  return startPurser(args, env, as).ended;
+}
+
+/** The same for a command that a test watches or kills. */
+export function startPurser(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  as: { uid?: number; gid?: number } = {},
+) {
+  const found = { PATH: process.env.PATH ?? "", NODE_COMPILE_CACHE: COMPILE_CACHE };
+  const child = spawn(NODE, ["src/purser.ts", ...args], { cwd: ROOT, env: { ...found, ...env }, ...as });
+  let [stdout, stderr] = ["", ""];
+  child.stdout.on("data", (bytes) => {
+    stdout += bytes;
+  });
+  child.stderr.on("data", (bytes) => {
+    stderr += bytes;
+  });
+  const ended = new Promise<CommandResult>((done) => child.on("close", (code) => done({ code, stdout, stderr })));
+  return { ended, stdout: () => stdout, kill: () => void child.kill("SIGKILL") };
+}
+
 /** `npm run -s sanitize`: lines in, answers out, in order. */
 export function startSanitizeLines() {
   const child = spawn(NODE, ["src/sanitize.ts"], { cwd: ROOT, stdio: ["pipe", "pipe", "inherit"] });

@@ -1,0 +1,65 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { PassThrough, type Readable } from "node:stream";
+import { errors } from "../errors.ts";
+import { type Clock, monotonicMs } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import { openEmbedded } from "../platform/embedded.adapter.ts";
+import type { Log } from "../platform/log.ts";
+import { writeArchive } from "./archive.ts";
+
+interface BackupDeps {
+  db: Db;
+  clock: Clock;
+  data_dir: string;
+  log: Log;
+}
+
+/**
+ * Makes backups while the service runs. PostgreSQL reads them from a snapshot of its own. Embedded storage has one
+ * connection, so its files are copied first: statements wait for the copy only, and the backup is read from it.
+ */
+export function createBackups({ db, clock, data_dir, log }: BackupDeps) {
+  let is_running = false;
+  const copy = join(data_dir, "backup-copy");
+
+  const openCopy = async (): Promise<Db> => {
+    rmSync(copy, { recursive: true, force: true });
+    const began_ms = monotonicMs();
+    await db.snapshot?.(copy);
+    log.info({ ms: Math.round(monotonicMs() - began_ms) }, "the database was copied for a backup");
+    return openEmbedded({ directory: copy, log });
+  };
+  const write = async (out: PassThrough) => {
+    const created_at = clock.now();
+    if (db.snapshot === null) return await writeArchive(db, created_at, out);
+    const copied = await openCopy();
+    try {
+      await writeArchive(copied, created_at, out);
+    } finally {
+      await copied.close();
+    }
+  };
+
+  return {
+    /** A backup as a stream, which fails if the backup does. One at a time: 409 otherwise. */
+    stream(): Readable {
+      if (is_running) throw errors.backupInProgress();
+      is_running = true;
+      const out = new PassThrough();
+      void write(out)
+        .then(() => log.info("a backup was written"))
+        .catch((error: Error) => {
+          log.error({ error }, "a backup failed");
+          out.destroy(error);
+        })
+        .finally(() => {
+          is_running = false;
+          rmSync(copy, { recursive: true, force: true });
+        });
+      return out;
+    },
+  };
+}
+
+export type Backups = ReturnType<typeof createBackups>;

@@ -1,0 +1,94 @@
+import { createWriteStream, existsSync, renameSync, rmSync, statSync } from "node:fs";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { openArchive, writeArchive } from "../backup/archive.ts";
+import { createSystemClock } from "../platform/clock.ts";
+import { createLog } from "../platform/log.ts";
+import { openDb } from "../platform/open-db.ts";
+import type { SqlSource } from "../platform/sql-connection.ts";
+import { rejectTransfer } from "../platform/transfer.ts";
+import { type Call, MisuseError, say } from "./command.ts";
+import { fill, nameOf, readStorage } from "./storage.ts";
+
+/** Readable by the owner only: it has hashes of keys, sealed secrets and everything that users wrote. */
+const PRIVATE = 0o600;
+
+/** `purser backup FILE`: writes a backup, reads it back and prints what it has. */
+export async function backup({ argument: file = "", options }: Call): Promise<number> {
+  if (existsSync(file)) throw new MisuseError(`${file} exists, and a backup overwrites nothing: name another file`);
+  const storage = readStorage();
+  const partial = `${file}.partial`;
+  rmSync(partial, { force: true });
+  const out = () => createWriteStream(partial, { mode: PRIVATE, flush: true });
+  try {
+    await writeDirectly(storage, out);
+  } catch (error) {
+    if ((error as Error).name !== "EmbeddedInUseError") throw error;
+    await download({ ...storage, url: options.url }, out);
+  }
+  const { header, digests } = await openArchive(partial);
+  renameSync(partial, file);
+  const rows = Object.values(digests).reduce((sum, digest) => sum + digest.rows, 0);
+  const mb = (statSync(file).size / 1e6).toFixed(1);
+  say(`${file}: ${header.tables.length} tables, ${rows} rows, ${mb} MB, read back completely`);
+  say("It does not have the master keys: keep PURSER_KEK, or DATA_DIR/keyring, in another place");
+  return 0;
+}
+
+async function writeDirectly(
+  { database_url, data_dir }: { database_url: string | null; data_dir: string },
+  out: () => NodeJS.WritableStream,
+): Promise<void> {
+  if (database_url === null && !existsSync(data_dir)) throw new Error(`there is no database in ${data_dir}`);
+  const prepare = async (source: SqlSource) => {
+    const connection = await source.connect();
+    await rejectTransfer((statement) => connection.query<never>(statement).then(({ rows }) => rows)).finally(() =>
+      connection.release(),
+    );
+  };
+  const db = await openDb({ database_url, data_dir, log: createLog("warn"), prepare });
+  try {
+    await writeArchive(db, createSystemClock().now(), out() as never);
+  } finally {
+    await db.close();
+  }
+}
+
+/** The running service has the embedded database, so it makes the backup. */
+async function download(
+  { url, admin_key, host, port }: { url: string | undefined; admin_key: string | null; host: string; port: number },
+  out: () => NodeJS.WritableStream,
+): Promise<void> {
+  const base = url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
+  if (admin_key === null) {
+    throw new Error(
+      "a running service has the embedded database, and only its operator may ask it for a backup: set PURSER_ADMIN_KEY as for the service, or stop the service",
+    );
+  }
+  const headers = { Authorization: `Bearer ${admin_key}` };
+  const response = await fetch(`${base}/api/v1/admin/backup`, { method: "POST", headers }).catch((error: Error) => {
+    const reason = (error.cause as Error | undefined)?.message ?? error.message;
+    throw new Error(`the service at ${base} does not answer (${reason}): name its address with --url`);
+  });
+  if (!response.ok || response.body === null) {
+    throw new Error(`the service at ${base} answered ${response.status}: ${(await response.text()).slice(0, 300)}`);
+  }
+  say(`the service at ${base} makes the backup`);
+  await pipeline(Readable.fromWeb(response.body as never), out());
+}
+
+/** `purser restore FILE`: fills the empty database of the settings, compares the rows and audits the ledger. */
+export async function restore({ argument: file = "" }: Call): Promise<number> {
+  const storage = readStorage();
+  const archive = await openArchive(file);
+  const { header } = archive;
+  say(`restoring the backup of ${header.created_at} (release ${header.release}) into ${nameOf(storage)}`);
+  const source = { ...header, ...archive, name: file };
+  const code = await fill(storage, source, {
+    keyring: storage.keyring,
+    withSource: (work) => work(source),
+    finish: async () => true,
+  });
+  say(code === 0 ? "restored" : "restored, with the problems above");
+  return code;
+}

@@ -1,0 +1,47 @@
+import { readConfig } from "../config.ts";
+import { createLog } from "../platform/log.ts";
+import { migrate, readSchemaState } from "../platform/migrate.ts";
+import { openDb } from "../platform/open-db.ts";
+import type { SqlSource } from "../platform/sql-connection.ts";
+import { createDataKeys } from "../vault/data-keys.service.ts";
+import { loadKeyring } from "../vault/keyring.ts";
+import { say } from "./command.ts";
+
+/** `purser migrate`: brings the schema up to date, and says what it did. */
+export async function migrateDatabase(): Promise<number> {
+  const { database_url, data_dir, db_wait_seconds: wait_seconds } = readConfig(process.env);
+  const prepare = async (source: SqlSource) => {
+    const connection = await source.connect();
+    const { missing } = await readSchemaState(connection).finally(() => connection.release());
+    for (const name of missing) say(`to apply: ${name}`);
+    await migrate(source);
+    say(missing.length === 0 ? "the schema was up to date" : `${missing.length} migrations applied`);
+  };
+  const db = await openDb({ database_url, data_dir, log: createLog("warn"), wait_seconds, prepare });
+  await db.close();
+  return 0;
+}
+
+/** `purser rotate-keys`: wraps every data key by the current master key. Can be interrupted and started again. */
+export async function rotateKeys(): Promise<number> {
+  const config = readConfig(process.env);
+  const log = createLog("warn");
+  const keyring = config.keyring ?? loadKeyring(config.data_dir).keyring;
+  const db = await openDb({ database_url: config.database_url, data_dir: config.data_dir, log });
+  try {
+    const keys = createDataKeys({ db, keyring, log });
+    await keys.check();
+    const { current_kek_id, rewrapped, unreadable } = await keys.rewrapAll((so_far) =>
+      say(`${so_far} keys rewrapped so far`),
+    );
+    if (unreadable > 0) {
+      throw new Error(`${rewrapped} keys rewrapped; ${unreadable} do not open: their rows were changed from outside`);
+    }
+    say(`done: ${rewrapped} keys rewrapped, all are under ${current_kek_id} now`);
+    const others = keyring.slice(1).map(({ id }) => id);
+    if (others.length > 0) say(`nothing needs ${others.join(", ")} any more`);
+    return 0;
+  } finally {
+    await db.close();
+  }
+}

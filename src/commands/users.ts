@@ -1,0 +1,68 @@
+import { randomBytes } from "node:crypto";
+import { readConfig } from "../config.ts";
+import { createLog } from "../platform/log.ts";
+import { serveApi } from "../routes.ts";
+import { createServices } from "../services.ts";
+import { type Call, MisuseError, say } from "./command.ts";
+
+type Answer = Record<string, unknown>;
+type Ask = (method: "GET" | "POST", path: string, body?: object) => Promise<Answer>;
+
+/**
+ * Runs `work` with the operator API of this process, without a port. So a command has the validation, the services and
+ * the records of the API.
+ */
+async function asOperator(work: (ask: Ask) => Promise<void>): Promise<number> {
+  const read = readConfig(process.env);
+  const config = { ...read, admin_key: read.admin_key ?? randomBytes(24).toString("hex") };
+  const services = await createServices(config, createLog("warn"));
+  const http = serveApi(services, { probes: [], sources: [], cut_off: new AbortController().signal });
+  services.address.listeningAt("http://127.0.0.1");
+  try {
+    await work(async (method, path, body) => {
+      const text = body === undefined ? null : JSON.stringify(body);
+      const headers = {
+        Authorization: `Bearer ${config.admin_key}`,
+        ...(text !== null && { "Content-Type": "application/json", "Content-Length": `${Buffer.byteLength(text)}` }),
+      };
+      const request = { method, headers, body: text };
+      const response = await http.request(`/api/v1/admin/${path}`, request);
+      const answer = (await response.json()) as Answer & { error?: { message: string } };
+      if (!response.ok) throw new Error(answer.error?.message ?? `the operator API answered ${response.status}`);
+      return answer;
+    });
+    return 0;
+  } finally {
+    await services.db.close();
+  }
+}
+
+/** `purser create-user EMAIL`: prints the id and the first key. */
+export function createUser({ argument: email, options }: Call): Promise<number> {
+  return asOperator(async (ask) => {
+    const made = await ask("POST", "users", { email, trial: options["no-trial"] === undefined });
+    const { user, api_key } = made as { user: { id: string }; api_key: { key: string } };
+    say(`created ${email}: ${user.id}`);
+    say(`API key, shown this once: ${api_key.key}`);
+  });
+}
+
+/** `purser grant EMAIL_OR_ID --tokens N`. */
+export function grant({ argument: named = "", options }: Call): Promise<number> {
+  const amount_tokens = Number(options.tokens);
+  if (!/^\d{1,16}$/.test(options.tokens ?? "") || amount_tokens < 1) {
+    throw new MisuseError("--tokens needs a whole number above 0: purser grant ada@example.com --tokens 625000");
+  }
+  return asOperator(async (ask) => {
+    const { users } = (await ask("GET", `users?search=${encodeURIComponent(named)}`)) as {
+      users: { id: string; email: string }[];
+    };
+    const user = users.find(({ id, email }) => id === named || email.toLowerCase() === named.toLowerCase());
+    if (user === undefined) throw new Error(`there is no user ${named}: give the whole e-mail address or the id`);
+    const { source = "bonus", note } = options;
+    const expires_at = options["expires-at"];
+    const body = { amount_tokens, source, ...(note && { note }), ...(expires_at && { expires_at }) };
+    const bucket = await ask("POST", `users/${user.id}/grants`, body);
+    say(`granted ${amount_tokens} tokens to ${user.email} (${user.id}); they expire at ${bucket.expires_at}`);
+  });
+}

@@ -1,0 +1,230 @@
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { findProblems } from "../../src/commands/check.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";
+import { runPurser } from "../support/process.ts";
+
+// `npm start -- --check` as a new operator uses it: each message names the setting, the fault and the solution.
+
+const KEK = `k1:${Buffer.alloc(32, 5).toString("base64")}`;
+const NOBODY = 65_534;
+
+let folder: string;
+let database: TestDatabase;
+let locked: PostgresServer;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "purser-check-"));
+  // The server's own user must be able to read its hba file.
+  chmodSync(folder, 0o755);
+  const hba = join(folder, "hba.conf");
+  writeFileSync(hba, "host all purser all trust\nhost all all all scram-sha-256\n");
+  [database, locked] = await Promise.all([createTestDatabase(), startPostgres({ settings: [`hba_file=${hba}`] })]);
+  await runSql(locked.url("postgres"), "create role ada login password 'right'");
+});
+afterAll(async () => {
+  await Promise.all([database.drop(), locked.stop()]);
+  rmSync(folder, { recursive: true });
+});
+
+const withDefaults = (env: Record<string, string>) => ({ PORT: "0", DATA_DIR: join(folder, "unmade"), ...env });
+/** The lines of the command, without its process. */
+const problemsOf = async (env: Record<string, string>) => (await findProblems(withDefaults(env))).problems;
+const onPostgres = (url: string) => ({ DATABASE_URL: url, PURSER_KEK: KEK });
+const url = (part: "user" | "name", value: string) => {
+  const { port } = new URL(locked.url("postgres"));
+  return part === "user"
+    ? `postgres://${value}@127.0.0.1:${port}/postgres`
+    : `postgres://purser@127.0.0.1:${port}/${value}`;
+};
+const fileWith = (name: string, text: string) => {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+};
+
+describe("--check of a broken configuration exits with 2 and says what to do", () => {
+  it("1: a missing master key", async () => {
+    const problems = await problemsOf({ DATABASE_URL: database.database_url ?? "" });
+    expect(problems).toEqual([expect.stringMatching(/^PURSER_KEK: it is not set.*k1:\$\(openssl rand -base64 32\)$/)]);
+  });
+
+  it("2: a master key that is too short", async () => {
+    const problems = await problemsOf({ PURSER_KEK: "k1:c2hvcnQ=" });
+    expect(problems).toEqual([expect.stringMatching(/^PURSER_KEK: key 1 has 5 bytes, not 32; accepted: /)]);
+  });
+
+  it("3: a DATABASE_URL with a wrong scheme, a closed port or a missing database", async () => {
+    const wrong = await Promise.all([
+      problemsOf(onPostgres("mysql://db/purser")),
+      problemsOf(onPostgres("postgres://purser@127.0.0.1:1/purser")),
+      problemsOf(onPostgres(url("name", "nowhere"))),
+    ]);
+    expect(wrong).toEqual([
+      [expect.stringMatching(/^DATABASE_URL: its scheme is "mysql:"; accepted: postgres:\/\/user:password@host/)],
+      ["DATABASE_URL: nothing listens at 127.0.0.1:1: start PostgreSQL there, or correct host and port"],
+      ["DATABASE_URL: the database nowhere does not exist: create it (createdb nowhere), or correct the name"],
+    ]);
+  });
+
+  it("4: a wrong password, which no message repeats", async () => {
+    const problems = await problemsOf(onPostgres(url("user", "ada:hunter2")));
+    expect(problems).toEqual([
+      expect.stringMatching(/^DATABASE_URL: the server rejects the password of the user ada: correct it\./),
+    ]);
+    expect(problems.join()).not.toContain("hunter2");
+  });
+
+  it("5: a misspelt PURSER_ name, but not the names that Kubernetes sets", async () => {
+    const problems = await problemsOf({ PURSER_DRAIN_SECOND: "60", PURSER_PORT_3000_TCP: "tcp://10.0.0.1:3000" });
+    expect(problems).toEqual([
+      "PURSER_DRAIN_SECOND: this is no setting, so it has no effect: did you mean PURSER_DRAIN_SECONDS?",
+    ]);
+  });
+
+  it("6: every fault of PURSER_CONFIG, each with its line", async () => {
+    const file = fileWith("faults.yaml", "margin: -1\nplanz: []\nlimits:\n  concurrent_runs: many\n");
+    const problems = await problemsOf({ PURSER_CONFIG: file });
+    expect(problems.map((line) => line.slice(0, line.indexOf(";") > 0 ? line.indexOf(";") : undefined))).toEqual([
+      `PURSER_CONFIG: ${file}:1: margin must be above 0`,
+      expect.stringContaining(`PURSER_CONFIG: ${file}:2: planz is an unknown key (known: providers, models`),
+      `PURSER_CONFIG: ${file}:4: limits.concurrent_runs must be a whole number`,
+    ]);
+  });
+
+  it("7: a plan without a price", async () => {
+    const file = fileWith("plan.yaml", "plans:\n  - { id: basic, name: Basic, included_tokens: 1000 }\n");
+    const problems = await problemsOf({ PURSER_CONFIG: file });
+    expect(problems).toEqual([expect.stringMatching(/plan\.yaml:2: plans\[0\]\.price_cents is missing; accepted: /)]);
+  });
+
+  it("8: a port in use", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => taken.once("listening", resolve));
+    const PORT = String((taken.address() as AddressInfo).port);
+    const problems = await problemsOf({ PORT });
+    const running = await findProblems(withDefaults({ PORT }), { is_running: true });
+    taken.close();
+    expect(running.problems).toEqual([]);
+    expect(problems).toEqual([
+      `PORT: ${PORT} is in use on 127.0.0.1; accepted: a free port, or 0 for any that is. If Purser runs there with these settings, check with --running`,
+    ]);
+  });
+
+  it("9: a data directory of another user", async () => {
+    const DATA_DIR = join(folder, "closed");
+    mkdirSync(DATA_DIR, { mode: 0o555 });
+    const is_root = process.getuid?.() === 0;
+    const as = is_root ? { uid: NOBODY, gid: NOBODY } : {};
+    const { code, stderr } = await runPurser(["start", "--check"], withDefaults({ DATA_DIR }), as);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(
+      /^DATA_DIR: the user \d+ cannot write to \S+closed \(EACCES\): run chown \d+ .*\n1 problem: /,
+    );
+  });
+
+  it("10: a database of a newer version, on both storages", async () => {
+    const newer = await createTestDatabase();
+    const sql = "insert into schema_migration (name, sha256) values ('9000_later.sql', 'x')";
+    await runSql(newer.database_url ?? "", sql);
+    const DATA_DIR = join(folder, "newer");
+    mkdirSync(join(DATA_DIR, "database/pgdata"), { recursive: true });
+    writeFileSync(join(DATA_DIR, "database/schema"), "9000_later.sql\n");
+    const both = await Promise.all([
+      problemsOf(onPostgres(newer.database_url ?? "")),
+      problemsOf({ DATA_DIR, PURSER_KEK: KEK }),
+    ]);
+    await newer.drop();
+    const message = /the migration 9000_later\.sql, which this version does not know: run the version that made it/;
+    for (const problems of both) expect(problems).toEqual([expect.stringMatching(message)]);
+  });
+
+  it("11: proxies and a public address that contradict each other", async () => {
+    const both = await Promise.all([
+      problemsOf({ PURSER_TRUSTED_PROXIES: "10.0.0.0/8" }),
+      problemsOf({ PURSER_PUBLIC_URL: "https://purser.example" }),
+    ]);
+    expect(both.flat()).toEqual([
+      expect.stringMatching(
+        /^PURSER_PUBLIC_URL: PURSER_TRUSTED_PROXIES names a proxy, and PURSER_PUBLIC_URL is not set/,
+      ),
+      expect.stringMatching(
+        /^PURSER_TRUSTED_PROXIES is not set.*Set it to the proxy's CIDR, such as 127\.0\.0\.1\/32\.$/,
+      ),
+    ]);
+  });
+
+  it("12: a generated master key that is gone", async () => {
+    const DATA_DIR = join(folder, "keyless");
+    mkdirSync(join(DATA_DIR, "database/pgdata"), { recursive: true });
+    const problems = await problemsOf({ DATA_DIR });
+    expect(problems).toEqual([expect.stringMatching(/keyring is missing: .*Restore that file, or set PURSER_KEK/)]);
+  });
+
+  it("prints the faults of several settings at once", async () => {
+    const problems = await problemsOf({
+      HOST: "999",
+      PORT: "http",
+      PURSER_KEK: "k1",
+      DATABASE_URL: "postgres://purser@127.0.0.1:1/purser",
+      PURSER_ROLE: "boss",
+    });
+    expect(problems.map((line) => line.split(":")[0]).toSorted()).toEqual([
+      "DATABASE_URL",
+      "HOST",
+      "PORT",
+      "PURSER_KEK",
+      "PURSER_ROLE",
+    ]);
+  });
+});
+
+describe("--check of a working configuration", () => {
+  it("exits with 0, makes no directory and leaves the database empty", async () => {
+    await runSql(locked.url("postgres"), "create database fresh");
+    const DATA_DIR = join(folder, "unmade");
+    const [embedded, fresh, migrated] = await Promise.all([
+      runPurser(["start", "--check"], withDefaults({})),
+      findProblems(withDefaults(onPostgres(url("name", "fresh")))),
+      findProblems(withDefaults(onPostgres(database.database_url ?? ""))),
+    ]);
+    expect([embedded.code, embedded.stderr]).toEqual([0, ""]);
+    expect(fresh).toEqual({
+      problems: [],
+      notes: [expect.stringMatching(/^PostgreSQL \d+: the database is empty; the first start creates its tables$/)],
+    });
+    expect(migrated).toEqual({
+      problems: [],
+      notes: [expect.stringMatching(/: the database has the schema of this version$/)],
+    });
+    expect(existsSync(DATA_DIR)).toBe(false);
+    const tables = await runSql(url("name", "fresh"), "select 1 from pg_tables where schemaname = 'public'");
+    expect(tables).toEqual([]);
+  });
+});
+
+describe("commands for users", () => {
+  it("create-user and grant work while the service runs on PostgreSQL, and the audit agrees", async () => {
+    const env = { ...onPostgres(database.database_url ?? ""), DATA_DIR: join(folder, "users") };
+    const made = await runPurser(["create-user", "ada@example.com", "--no-trial"], env);
+    expect([made.code, made.stderr]).toEqual([0, ""]);
+    expect(made.stdout).toMatch(
+      /^created ada@example\.com: [0-9a-f-]{36}\nAPI key, shown this once: purser_live_\w+\n$/,
+    );
+    const granted = await runPurser(["grant", "ada@example.com", "--tokens", "5000", "--note", "a lost top-up"], env);
+    expect([granted.code, granted.stderr]).toEqual([0, ""]);
+    const audit = await runPurser(["audit"], env);
+    expect([audit.code, audit.stdout]).toEqual([0, expect.stringContaining("the ledger is in order")]);
+    const rows = await runSql(env.DATABASE_URL, "select note from bucket where note is not null");
+    expect(rows).toEqual([{ note: "a lost top-up" }]);
+    const stranger = await runPurser(["grant", "bob@example.com", "--tokens", "5"], env);
+    expect([stranger.code, stranger.stderr]).toEqual([
+      1,
+      "there is no user bob@example.com: give the whole e-mail address or the id\n",
+    ]);
+  });
+});

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import { helpOf, helpOfCommand, readCall } from "../../../src/commands/command.ts";
+import { COMMANDS } from "../../../src/commands/commands.ts";
+import { runPurser } from "../../support/process.ts";
+
+const commandOf = (name: string) => {
+  const command = COMMANDS[name];
+  if (command === undefined) throw new Error(`no command ${name}`);
+  return command;
+};
+const call = (line: string) => {
+  const [name = "", ...args] = line.split(" ");
+  return () => readCall(name, commandOf(name), args);
+};
+
+describe("the help", () => {
+  it("of purser lists every command", () => {
+    expect(Object.keys(COMMANDS).filter((name) => !helpOf(COMMANDS).includes(`  ${name} `))).toEqual([]);
+  });
+
+  it.each(Object.keys(COMMANDS))("of %s has usage, options, an example that can be called, and exit codes", (name) => {
+    const command = commandOf(name);
+    const help = helpOfCommand(name, command);
+    expect(help).toMatch(new RegExp(`^Usage: purser ${name}`));
+    for (const part of ["Options:", "--help", "Example:", "Exit codes:", "  0  ", "  2  "])
+      expect(help).toContain(part);
+    const [, args = ""] = command.example.split(`purser ${name}`);
+    const words = (args.match(/'[^']*'|\S+/g) ?? []).map((word) => word.replaceAll("'", ""));
+    expect(() => readCall(name, command, words)).not.toThrow();
+  });
+});
+
+describe("a command that is called wrongly", () => {
+  it.each([
+    ["audit --verfy x.csv", "--verfy is no option of purser audit: did you mean --verify?"],
+    ["audit --verify", "--verify needs a value: --verify FILE"],
+    ["start --check=yes", "--check takes no value"],
+    ["audit --verify a --verify b", "--verify is given twice"],
+    ["audit x.csv", '"x.csv" is one argument too many'],
+    ["grant --tokens 5", "purser grant needs EMAIL_OR_ID"],
+    ["migrate --zzzz", "--zzzz is no option of purser migrate: there are --help"],
+  ])("%s: says what is wrong and what exists", (line, message) => {
+    expect(call(line)).toThrow(message);
+  });
+
+  it("exits with 2 for an unknown command and names the nearest one", async () => {
+    const { code, stderr } = await runPurser(["adit"]);
+    expect([code, stderr]).toEqual([
+      2,
+      'purser has no command "adit": did you mean audit?; purser --help lists the commands\n',
+    ]);
+  });
+
+  it("exits with 2 for an unknown option of npm start, before it starts anything", async () => {
+    const { code, stdout, stderr } = await runPurser(["start", "--chek"], { PORT: "0" });
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain("did you mean --check?");
+  });
+});

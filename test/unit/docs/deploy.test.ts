@@ -1,0 +1,101 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { parse, parseAllDocuments } from "yaml";
+import { SHUTDOWN_SECONDS } from "../../../src/constants.ts";
+
+// The files of deploy/, checked by the tools that read them. Continuous integration installs the tools (.ci/run).
+
+const deploy = join(import.meta.dirname, "../../../deploy");
+const text = (file: string) => readFileSync(join(deploy, file), "utf8");
+const compose = parse(text("compose.yaml"));
+const manifests = parseAllDocuments(text("kubernetes/purser.yaml")).map((document) => document.toJS());
+const manifest = (kind: string) => manifests.find((each) => each.kind === kind);
+const pod = manifest("Deployment").spec.template.spec;
+const has = (tool: string) => spawnSync(tool, ["--version"]).error === undefined;
+/** In continuous integration a missing tool is a failure. */
+const missing = (tool: string) => `${tool} is not installed: run .ci/run, which installs it`;
+const in_ci = process.env.CI !== undefined;
+
+/** The process ends so long after SIGTERM in any case (contract 1.5). */
+const afterDrain = SHUTDOWN_SECONDS.streams + SHUTDOWN_SECONDS.exit;
+
+describe("the time to stop", () => {
+  const drainOf = (value: unknown) => Number(value) + afterDrain;
+
+  it("of compose.yaml exceeds PURSER_DRAIN_SECONDS and the time after it", () => {
+    const { stop_grace_period, environment } = compose.services.purser;
+    expect(Number.parseInt(stop_grace_period, 10)).toBeGreaterThan(drainOf(environment.PURSER_DRAIN_SECONDS));
+  });
+
+  it("of the systemd unit exceeds PURSER_DRAIN_SECONDS and the time after it", () => {
+    const unit = text("purser.service");
+    const drain = /PURSER_DRAIN_SECONDS=(\d+)/.exec(unit)?.[1];
+    expect(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1])).toBeGreaterThan(drainOf(drain));
+  });
+
+  it("of the Kubernetes manifest exceeds PURSER_DRAIN_SECONDS, the time after it and the preStop hook", () => {
+    const [container] = pod.containers;
+    const drain = container.env.find(({ name }: { name: string }) => name === "PURSER_DRAIN_SECONDS").value;
+    const hook = Number(container.lifecycle.preStop.exec.command[1]);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(drainOf(drain) + hook);
+  });
+
+  it("of the image is named for docker stop", () => {
+    const timeout = Number(/--stop-timeout (\d+)/.exec(text("Dockerfile"))?.[1]);
+    expect(timeout).toBeGreaterThan(drainOf(SHUTDOWN_SECONDS.drain));
+  });
+});
+
+describe("the container", () => {
+  it("runs without root and with a read-only root file system everywhere", () => {
+    expect(text("Dockerfile")).toMatch(/^USER 10001:10001$/m);
+    expect(compose.services.purser).toMatchObject({ read_only: true, cap_drop: ["ALL"], user: "10001:10001" });
+    expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, runAsUser: 10_001 });
+    expect(pod.containers[0].securityContext).toMatchObject({
+      ...{ allowPrivilegeEscalation: false, readOnlyRootFilesystem: true },
+      capabilities: { drop: ["ALL"] },
+    });
+  });
+
+  it("is selected by the Service and the budget, on the port that the image listens on", () => {
+    const { labels } = manifest("Deployment").spec.template.metadata;
+    expect(manifest("Service").spec.selector).toEqual(labels);
+    expect(manifest("PodDisruptionBudget").spec.selector.matchLabels).toEqual(labels);
+    expect(pod.containers[0].ports).toEqual([{ name: "http", containerPort: 3000 }]);
+    expect(text("Dockerfile")).toMatch(/ PORT=3000 /);
+    expect(pod.enableServiceLinks).toBe(false);
+  });
+});
+
+describe("the tools", () => {
+  it("systemd-analyze verify accepts the unit", (context) => {
+    if (!has("systemd-analyze"))
+      return in_ci ? expect.fail(missing("systemd-analyze")) : context.skip(missing("systemd-analyze"));
+    const folder = mkdtempSync(join(tmpdir(), "purser-unit-"));
+    // The command of the unit must exist for the check.
+    const unit = text("purser.service").replaceAll("/opt/purser/bin/purser start", "/bin/true");
+    writeFileSync(join(folder, "purser.service"), unit);
+    const { status, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", join(folder, "purser.service")], {
+      encoding: "utf8",
+    });
+    rmSync(folder, { recursive: true });
+    expect([status, stderr.split("\n").filter((line) => line.includes("purser.service"))]).toEqual([0, []]);
+  });
+
+  it("docker-compose config accepts compose.yaml, and names what is missing in .env", (context) => {
+    if (!has("docker-compose"))
+      return in_ci ? expect.fail(missing("docker-compose")) : context.skip(missing("docker-compose"));
+    const args = ["-f", join(deploy, "compose.yaml"), "config"];
+    const env = { PATH: process.env.PATH, POSTGRES_PASSWORD: "p", PURSER_KEK: "k1:x", PURSER_ADMIN_KEY: "a" };
+    expect(execFileSync("docker-compose", args, { env, encoding: "utf8", stdio: "pipe" })).toContain(
+      "stop_grace_period: 140s",
+    );
+    const { POSTGRES_PASSWORD: _, ...without } = env;
+    expect(spawnSync("docker-compose", args, { env: without, encoding: "utf8" }).stderr).toContain(
+      "set POSTGRES_PASSWORD in .env",
+    );
+  });
+});
