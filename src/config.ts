@@ -151,13 +151,7 @@ export function readConfig(env: Env): Config {
     metrics_address:
       read(env, "PURSER_METRICS_ADDRESS", parseHostAndPort, "host:port, such as 127.0.0.1:9464 or [::1]:9464") ?? null,
     database_url,
-    read_database_url:
-      read(
-        env,
-        "PURSER_READ_DATABASE_URL",
-        parseStandbyUrl(database_url),
-        "postgres://… of a standby of DATABASE_URL",
-      ) ?? null,
+    ...readServers(env, database_url),
     db_wait_seconds: readSeconds(env, "PURSER_DB_WAIT_SECONDS") ?? DB_WAIT_SECONDS,
     drain_seconds: readSeconds(env, "PURSER_DRAIN_SECONDS") ?? SHUTDOWN_SECONDS.drain,
     data_dir: read(env, "DATA_DIR", parseDirectory, "a directory that is there or can be made") ?? "./data",
@@ -182,7 +176,6 @@ export function readConfig(env: Env): Config {
         `a whole number of days from 1 to ${MOST_KEPT_DAYS}`,
       ) ?? null,
     signup,
-    routing_buckets: read(env, "PURSER_ROUTING_BUCKETS", parseBuckets, "a range such as 00-Uz") ?? ALL_BUCKETS,
     local_only: local,
     verification: mail === null && local ? "none" : "link",
     log_level: read(env, "LOG_LEVEL", parseOneOf(LOG_LEVELS), LOG_LEVELS.join(", ")) ?? "info",
@@ -325,6 +318,14 @@ function readRole(env: Env, database_url: string | null): Config["role"] {
     throw new ConfigError("PURSER_ROLE", `it is ${role}, and DATABASE_URL is not set`, "all on embedded storage");
   }
   return role;
+}
+
+function readServers(env: Env, database_url: string | null): Pick<Config, "read_database_url" | "routing_buckets"> {
+  const standby = parseStandbyUrl(database_url);
+  return {
+    read_database_url: read(env, "PURSER_READ_DATABASE_URL", standby, "postgres://… of one streaming standby") ?? null,
+    routing_buckets: read(env, "PURSER_ROUTING_BUCKETS", parseBuckets, "a range such as 00-Uz") ?? ALL_BUCKETS,
+  };
 }
 
 function readKeyring(env: Env, database_url: string | null): Keyring | null {

@@ -77,9 +77,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const notify = createNotifiers(notices);
   const { routing_buckets } = config;
   const accounts = await createAccounts({
-    db,
-    clock,
-    routing_buckets,
+    ...{ db, clock, routing_buckets },
     onKeyChange: (key, tx) => work.schedule_keys.onKeyChange(key, tx),
   });
   const ledger = createLedger({

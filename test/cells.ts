@@ -25,7 +25,7 @@ interface Cell {
   url: string;
 }
 
-/** Calls by cell: all, and those that did not answer as expected. */
+/** Calls by cell: all, and the ones without the expected answer. */
 const counts = { a: { calls: 0, failed: 0 }, b: { calls: 0, failed: 0 } };
 const problems: string[] = [];
 
