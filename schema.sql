@@ -346,6 +346,7 @@ alter table operator_key add constraint operator_key_role_check CHECK ((role = A
 alter table operator_key add constraint operator_key_pkey PRIMARY KEY (id);
 alter table operator_key add constraint operator_key_key_hash_key UNIQUE (key_hash);
 alter table operator_key add constraint operator_key_previous_key_hash_key UNIQUE (previous_key_hash);
+CREATE TRIGGER operator_key_changed AFTER DELETE OR UPDATE OF key_hash, previous_valid_until, revoked_at, expires_at, role ON public.operator_key FOR EACH ROW EXECUTE FUNCTION tell_operator_key_changed();
 
 create table password (
   user_id uuid not null,
@@ -860,6 +861,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function start_steps(steps jsonb) returns jsonb
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger
+-- function tell_operator_key_changed() returns trigger
 -- function tell_run_changed() returns trigger
 -- function tell_session_ended() returns trigger
 -- function tell_sessions_of_user() returns trigger

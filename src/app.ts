@@ -69,6 +69,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       await completions.idle();
       await accounts.close();
       await signIn.close();
+      await services.operator_keys.close();
       await mailer.close();
       await settable?.stop();
       await db.close();

@@ -133,6 +133,11 @@ export const errors = {
         : `${param}: this API key lacks the scope ${scope}, which adding or widening a secret's binding needs. Use a key that has it, or leave the binding as it is.`,
       param,
     ),
+  insufficientRole: (role: string, required: string) =>
+    forbidden(
+      "insufficient_role",
+      `This operator key has the role ${role}, and this request needs the role ${required}. Use a key with that role.`,
+    ),
   accountSuspended: () =>
     forbidden("account_suspended", "This account is suspended. Write to the operator of this service."),
   originRefused: () =>

@@ -18,6 +18,7 @@ import { messageRoutes } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
+import { operatorsRoutes } from "./operator/operators.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
 import { responseRoutes } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
@@ -39,7 +40,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpRouter {
-  const { response_items, envelopes, idempotency, acts, eraseUser } = services;
+  const { response_items, envelopes, idempotency, acts, operator_keys, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -53,7 +54,7 @@ export function serveApi(
       authenticate: accounts.authenticate,
       authenticateSession: signIn.authenticate,
       address,
-      admin_key: config.admin_key,
+      authenticateOperator: operator_keys.authenticate,
       idempotency,
       databaseState: db.state,
       cut_off,
@@ -85,6 +86,7 @@ export function serveApi(
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
+      operatorsRoutes({ acts, keys: operator_keys }),
       operatorRoutes({
         ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
         addressChanged: signIn.addressChanged,

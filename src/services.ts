@@ -27,6 +27,7 @@ import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { createActs } from "./operator/acts.service.ts";
 import { ACT_INVARIANTS } from "./operator/acts.store.ts";
+import { createOperatorKeys } from "./operator/operator-keys.service.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
 import type { InSameTx, Tx } from "./platform/db.ts";
@@ -117,6 +118,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.billing,
   });
   const acts = createActs({ db, clock });
+  const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
   const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
   const envelopes = createEnvelopes(cipherFor("reasoning"));
@@ -135,7 +137,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     });
   return {
     ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
-    ...{ idempotency, response_items, envelopes, acts },
+    ...{ idempotency, response_items, envelopes, acts, operator_keys },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

@@ -12,6 +12,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
+import { reasonQuery, reasonSchema } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
 
 /** The operator's API: contract 8. */
@@ -72,11 +73,9 @@ export const getUser = createRoute({
   responses: { 200: userAnswer, ...failures(404) },
 });
 
-const reasonSchema = textSchema(500).optional().openapi({ description: "for the log of acts" });
 const withReason = {
   body: { required: false, content: { "application/json": { schema: z.strictObject({ reason: reasonSchema }) } } },
 };
-const reasonQuery = z.object({ reason: reasonSchema });
 
 export const updateUser = createRoute({
   method: "patch",
