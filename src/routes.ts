@@ -19,6 +19,8 @@ import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
 import { operatorsRoutes } from "./operator/operators.routes.ts";
+import { usageRoutes } from "./operator/usage.routes.ts";
+import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
 import { responseRoutes } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
@@ -55,6 +57,7 @@ export function serveApi(
       authenticateSession: signIn.authenticate,
       address,
       authenticateOperator: operator_keys.authenticate,
+      findUser: async (id) => (await accounts.user(id)).id,
       idempotency,
       databaseState: db.state,
       cut_off,
@@ -72,7 +75,7 @@ export function serveApi(
       embeddingRoutes(completions),
       responseRoutes({ completions, items: response_items, envelopes, log }),
       messageRoutes({ completions, envelopes, log }),
-      agentsRoutes({ agents }),
+      agentsRoutes({ agents, allRuns: runs.allRuns }),
       chatRoutes({ chat }),
       mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
       webhookKeyRoutes({ agents, webhook_keys }),
@@ -87,6 +90,8 @@ export function serveApi(
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorsRoutes({ acts, keys: operator_keys }),
+      usageRoutes({ db, clock }),
+      userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
       operatorRoutes({
         ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
         addressChanged: signIn.addressChanged,

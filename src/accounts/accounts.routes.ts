@@ -1,6 +1,7 @@
 import * as contract from "../contract/accounts.ts";
+import { apiKeysOfUser } from "../contract/admin-users.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
-import { createRouter } from "../contract/router.ts";
+import { createRouter, serveBoth } from "../contract/router.ts";
 import type { Accounts } from "./accounts.service.ts";
 
 /** `spentByKey` comes from the ledger: billed tokens by key id. */
@@ -11,7 +12,7 @@ export function accountsRoutes(deps: {
   const { accounts, spentByKey } = deps;
   const router = createRouter();
 
-  router.openapi(contract.listApiKeys, async (c) => {
+  serveBoth(router, { own: contract.listApiKeys, operators: apiKeysOfUser }, async (c) => {
     const { limit, cursor } = c.req.valid("query");
     const { user_id } = c.get("caller");
     const rows = await accounts.apiKeys(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });

@@ -207,6 +207,19 @@ export const listAllPurchases = createRoute({
   },
 });
 
+export const refundPurchase = createRoute({
+  method: "post",
+  path: "/api/v1/admin/purchases/{id}/refund",
+  tags,
+  summary: "Return all money of a purchase through its provider; its tokens are taken back",
+  security,
+  request: {
+    params: idParams,
+    ...jsonBody(z.strictObject({ reason: textSchema(500).min(1).openapi({ description: "for the log of acts" }) })),
+  },
+  responses: { 200: json(adminPurchaseSchema, "the purchase"), ...failures(400, 404, 409, 503) },
+});
+
 export const settleInvoice = createRoute({
   method: "put",
   path: "/api/v1/admin/invoices/{id}",

@@ -59,6 +59,8 @@ export interface HttpOptions {
   cors_origins: readonly string[];
   /** Returns the operator of a key. Throws 401; 404 when the operator API is off. */
   authenticateOperator(key: string): Promise<Operator>;
+  /** Returns the id of a user. Throws 404 for unknown and erased users. */
+  findUser(id: string): Promise<string>;
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
@@ -187,6 +189,7 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
       const found = await operatorOf(c);
       requireRole(c, found);
       c.set("operator", found);
+      c.set("findUser", options.findUser);
       c.set("caller", { user_id: found.id ?? OPERATOR_ID, api_key_id: null, key_budget_tokens: null, scopes: [] });
     } else if (!isPublic(c.req)) c.set("caller", await userOf(c));
     await next();

@@ -98,10 +98,7 @@ export async function insertGrant(sql: Sql, bucket_id: string, request: GrantReq
       request.grant_key ?? null,
     ],
   });
-  const [bucket] = await sql.query<Bucket>({
-    text: `select ${BUCKET_COLUMNS} from bucket where user_id = $1 and id = $3`,
-    values: [request.user_id, now, granted?.id],
-  });
+  const bucket = await findBucket(sql, request.user_id, granted?.id ?? "", now);
   if (bucket === undefined) throw new Error("a grant left no bucket");
   return bucket;
 }
@@ -118,6 +115,14 @@ export async function findAccount(sql: Sql, user_id: string, now: Instant): Prom
     values: [user_id, now],
   });
   return account;
+}
+
+export async function findBucket(sql: Sql, user_id: string, id: string, now: Instant): Promise<Bucket | undefined> {
+  const [bucket] = await sql.query<Bucket>({
+    text: `select ${BUCKET_COLUMNS} from bucket where user_id = $1 and id = $3`,
+    values: [user_id, now, id],
+  });
+  return bucket;
 }
 
 /** Buckets ordered by (granted_at, id), after the bucket with the id `after`. */

@@ -1,7 +1,8 @@
 import type { AlertPercent } from "../constants.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
-import type { UsageLine, UsageSummary } from "./usage.types.ts";
+import type { Adjustments } from "./adjustment.types.ts";
+import type { ChargedRequest, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -15,7 +16,7 @@ export interface Bucket {
   granted_at: Instant;
   expires_at: Instant;
   note: string | null;
-  closed_reason: "spent" | "expired" | "clawed_back" | null;
+  closed_reason: "spent" | "expired" | "clawed_back" | "closed" | null;
 }
 
 /** A request to reserve the worst-case cost of a model call before the call. All amounts are billed tokens. */
@@ -327,7 +328,7 @@ export interface AuditReport {
 export type ChargingLedger = Pick<Ledger, "hold" | "settle" | "release">;
 
 /** The only writer of balances. Every method reads the domain's clock itself. */
-export interface Ledger {
+export interface Ledger extends Adjustments {
   /** Creates the account. With a trial, it also creates a bonus bucket that expires with the trial. */
   openAccount(tx: Tx, account: { user_id: string; trial: { ends_at: Instant; tokens: number } | null }): Promise<void>;
   hold(request: HoldRequest): Promise<HoldOutcome>;
@@ -349,6 +350,8 @@ export interface Ledger {
   clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
   /** Returns clawed-back tokens of the bucket. They reduce debt first; the rest returns to the bucket. */
   reinstate(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
+  /** The bucket, or undefined. */
+  bucket(user_id: string, bucket_id: string): Promise<Bucket | undefined>;
   /** null turns overage off. A cap may be below the used and held overage: no more is held until the cap allows it. */
   setOverage(overage: { user_id: string; cap_tokens: number | null }, tx?: Tx): Promise<void>;
   /** With `tx`, locks the account until the transaction ends. */
@@ -370,6 +373,8 @@ export interface Ledger {
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges with this request id, newest first. Callers may repeat a request id. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
+  /** The settled calls of a user, newest first. */
+  requests(user_id: string, page: { limit: number; before_id: string | null }): Promise<ChargedRequest[]>;
   keySpend(user_id: string): Promise<ReadonlyMap<string, number>>;
   /** Billed tokens by API key, for several users. */
   keySpends(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;

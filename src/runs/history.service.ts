@@ -36,6 +36,14 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     ): Promise<RunRecord[]> {
       return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
     },
+    /** Runs of one user or of all users, newest first, each with its user. */
+    async allRuns(
+      filter: Parameters<typeof history.selectAllRuns>[1],
+      page: { limit: number; before_id: string | null },
+    ): Promise<(RunRecord & { user_id: string })[]> {
+      const rows = await history.selectAllRuns(db, filter, page);
+      return rows.map((row) => ({ ...recordOf(row), user_id: row.user_id }));
+    },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,
     /** The run when it has finished, or its state after `timeout_ms`. `is_open`: this node executed it a moment ago. */

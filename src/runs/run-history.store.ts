@@ -33,6 +33,30 @@ export async function selectRuns(
   });
 }
 
+/** Runs of one user or of all users, newest first. */
+export async function selectAllRuns(
+  sql: Sql,
+  filter: RunFilter & { user_id?: string | undefined; agent_id?: string | undefined },
+  page: { limit: number; before_id: string | null },
+): Promise<RunRow[]> {
+  const values: unknown[] = [page.limit];
+  const conditions = ["true"];
+  const only = (condition: string, value: string | null | undefined) => {
+    if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
+  };
+  only("id <", page.before_id);
+  only("user_id =", filter.user_id);
+  only("agent_id =", filter.agent_id);
+  only("trigger =", filter.trigger);
+  only("queued_at >=", filter.from);
+  only("queued_at <", filter.to);
+  // Written out, so that the planner uses the index of failed runs.
+  if (filter.status === "failed") conditions.push("status = 'failed'");
+  else only("status =", filter.status);
+  const text = `select ${RUN_COLUMNS} from run where ${conditions.join(" and ")} order by id desc limit $1`;
+  return sql.query<RunRow>({ text, values });
+}
+
 /** The unfinished run that a request began. */
 export async function selectUnfinished(sql: Sql, user_id: string, request_id: string) {
   const [row] = await sql.query<{ id: string; agent_id: string }>({
