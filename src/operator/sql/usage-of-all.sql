@@ -10,7 +10,7 @@ with used as (
       user_id, bucket_id, -sum(amount) as tokens
     from entry where created_at >= $1 and created_at < $2 and type in ('usage', 'overage') group by 1, 2, 3
 ), sold as (
-  select name, sum(case when bucket_id is null then spent.tokens * $4::numeric
+  select name, sum(case when spent.bucket_id is null then spent.tokens * $4::numeric
       else coalesce(p.paid_cents * 10000.0 / p.tokens, 0) * spent.tokens end) as revenue
     from spent left join payment p on p.user_id = spent.user_id and p.bucket_id = spent.bucket_id and p.tokens > 0
     group by 1
