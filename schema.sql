@@ -103,15 +103,20 @@ create table api_key (
   created_at timestamp(3) with time zone not null,
   expires_at timestamp(3) with time zone,
   last_used_at timestamp(3) with time zone,
-  revoked_at timestamp(3) with time zone
+  revoked_at timestamp(3) with time zone,
+  budget_interval text,
+  allowed_models jsonb,
+  limits jsonb
 );
+alter table api_key add constraint api_key_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
+alter table api_key add constraint api_key_budget_interval_check1 CHECK (((budget_interval IS NULL) OR (budget_tokens IS NOT NULL)));
 alter table api_key add constraint api_key_budget_tokens_check CHECK ((budget_tokens >= 0));
 alter table api_key add constraint api_key_user_id_fkey FOREIGN KEY (user_id) REFERENCES users(id);
 alter table api_key add constraint api_key_pkey PRIMARY KEY (id);
 alter table api_key add constraint api_key_key_hash_key UNIQUE (key_hash);
 alter table api_key add constraint api_key_previous_key_hash_key UNIQUE (previous_key_hash);
 CREATE INDEX api_key_by_user ON public.api_key USING btree (user_id, id);
-CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
+CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens, budget_interval, allowed_models, limits ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
 CREATE TRIGGER api_key_of_erased BEFORE INSERT ON public.api_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
 create table billing_account (
@@ -239,6 +244,15 @@ create table key_spend (
 alter table key_spend add constraint key_spend_held_check CHECK ((held >= 0));
 alter table key_spend add constraint key_spend_spent_check CHECK ((spent >= 0));
 alter table key_spend add constraint key_spend_pkey PRIMARY KEY (user_id, api_key_id);
+
+create table limit_window (
+  subject text not null,
+  slots bigint[] not null,
+  amounts bigint[] not null,
+  used_at timestamp with time zone not null
+) with (fillfactor=50);
+alter table limit_window add constraint limit_window_pkey PRIMARY KEY (subject);
+CREATE INDEX limit_window_by_use ON public.limit_window USING btree (used_at);
 
 create table notice (
   user_id uuid not null,
@@ -671,6 +685,7 @@ CREATE UNIQUE INDEX subscription_by_id ON public.subscription USING btree (id);
 CREATE UNIQUE INDEX subscription_current ON public.subscription USING btree (user_id) WHERE (status <> 'ended'::text);
 CREATE INDEX subscription_due ON public.subscription USING btree (current_period_end) WHERE (status = 'active'::text);
 CREATE INDEX subscription_to_end ON public.subscription USING btree (id) WHERE end_at_provider;
+CREATE TRIGGER limits_of_plan_changed AFTER INSERT OR UPDATE OF plan, status ON public.subscription FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 
 create table test_clock (
   id integer default 1 not null,
@@ -734,6 +749,7 @@ create table usage_daily (
   upstream_cost_micro_usd bigint default 0 not null
 ) with (fillfactor=50);
 alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
+CREATE INDEX usage_daily_by_key ON public.usage_daily USING btree (user_id, api_key_id, day);
 
 create table usage_event (
   user_id uuid not null,
@@ -795,11 +811,13 @@ create table users (
   email text,
   created_at timestamp(3) with time zone not null,
   suspended_at timestamp(3) with time zone,
-  erased_at timestamp(3) with time zone
+  erased_at timestamp(3) with time zone,
+  limits jsonb
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));
 alter table users add constraint users_pkey PRIMARY KEY (id);
 alter table users add constraint users_email_key UNIQUE (email);
+CREATE TRIGGER limits_of_user_changed AFTER UPDATE OF limits ON public.users FOR EACH ROW EXECUTE FUNCTION tell_limits_changed();
 CREATE TRIGGER user_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_user_changed();
 CREATE TRIGGER user_sessions_changed AFTER UPDATE OF suspended_at, erased_at ON public.users FOR EACH ROW EXECUTE FUNCTION tell_sessions_of_user();
 
@@ -847,7 +865,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
--- function ledger_key_use(of_user uuid, of_key uuid, OUT spent bigint, OUT held bigint) returns record
+-- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
 -- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
@@ -862,12 +880,14 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void
 -- function ledger_write_holds(holds hold[]) returns void
 -- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
+-- function limit_take(asks jsonb) returns jsonb
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
 -- function start_steps(steps jsonb) returns jsonb
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger
+-- function tell_limits_changed() returns trigger
 -- function tell_operator_key_changed() returns trigger
 -- function tell_run_changed() returns trigger
 -- function tell_session_ended() returns trigger

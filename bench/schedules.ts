@@ -75,7 +75,7 @@ async function benchOver(db: Db): Promise<Bench> {
   const { onDue } = createAgentRuns({
     runs: scheduling,
     schedules: scheduling,
-    ledger: { accountStatus: notHere, keySpend: notHere, refills: ledger.refills },
+    ledger: { accountStatus: notHere, keySpends: notHere, refills: ledger.refills },
     schedule_keys: createScheduleKeys({
       ...{ clock, store, ledger, log },
       schedules: scheduling,

@@ -31,7 +31,7 @@ export interface App {
 /** services.ts constructs the modules, background.ts starts what runs by itself, routes.ts serves HTTP. */
 export async function createApp(config: Config, log: Log, passwords?: Passwords): Promise<App> {
   const services = await createServices(config, log, passwords);
-  const { metrics, db, settable, address, mailer, completions, accounts, signIn } = services;
+  const { metrics, db, settable, address, mailer, completions, accounts, limits, signIn } = services;
   const background = await startBackground(services);
   const cut_off = new AbortController();
   let stopping = false;
@@ -67,6 +67,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       stopping = true;
       await background.stop();
       await completions.idle();
+      await limits.close();
       await accounts.close();
       await signIn.close();
       await services.operator_keys.close();

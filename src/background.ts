@@ -16,6 +16,7 @@ export async function startBackground(services: Services) {
     vault,
     billing,
     idempotency,
+    limits,
     response_items,
     schedules,
     runs,
@@ -47,7 +48,14 @@ export async function startBackground(services: Services) {
   await runner.start();
   await notices.start();
   const housekeeping = setInterval(() => {
-    for (const sweep of [idempotency.sweep, response_items.sweep, notices.sweep, vault.sweep, signIn.sweep])
+    for (const sweep of [
+      idempotency.sweep,
+      limits.sweep,
+      response_items.sweep,
+      notices.sweep,
+      vault.sweep,
+      signIn.sweep,
+    ])
       sweep().catch(() => {});
   }, HOUSEKEEPING_MS);
 

@@ -335,6 +335,12 @@ const plan = record({
   interval: z.literal("month", "must be month").default("month"),
   included_tokens: count(1),
   rollover_months: count(0, MAX_MONTHS).optional(),
+  limits: record({
+    requests_per_minute: count(1).nullable().default(null),
+    tokens_per_minute: count(1).nullable().default(null),
+    concurrent_runs: count(1).nullable().default(null),
+    allowed_models: z.array(text(MODEL_ID, "must be the id of a model"), "must be a list").nullable().default(null),
+  }).optional(),
 });
 
 /** A catalogue file: its path, or the path and whether the file extends the built-in catalogue or replaces it. */

@@ -124,6 +124,12 @@ export const errors = {
       `${model} is not part of the free trial. Subscribe or top up, or use a trial-eligible model.`,
       "model",
     ),
+  modelNotAllowed: (model: string) =>
+    forbidden(
+      "model_not_allowed",
+      `${model} is not among the models that this API key or account may use. GET /api/v1/models lists those.`,
+      "model",
+    ),
   /** `param`: the field that needs the scope. */
   insufficientScope: (scope: string, param?: string) =>
     forbidden(
@@ -155,7 +161,7 @@ export const errors = {
   budgetedKeyCannotMint: () =>
     forbidden(
       "budgeted_key",
-      "An API key with a budget cannot create or rotate other keys, or raise a key's limits: together they could spend more than its budget. Use another key.",
+      "An API key with a budget or limits cannot create or rotate other keys, or raise a key's limits: together they could use more than it may. Use another key.",
     ),
   overageRequiresSubscription: () =>
     forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),

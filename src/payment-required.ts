@@ -45,7 +45,7 @@ export const PAYMENT: Record<PaymentCode, { message: string; remedies: string[];
   },
   key_budget_exceeded: {
     message:
-      "This API key's budget is used up and is not refilled. Use another key, or raise its budget_tokens: PATCH /api/v1/api-keys/{id}.",
+      "This API key's budget does not cover this request. Use another key, raise its budget_tokens (PATCH /api/v1/api-keys/{id}), or wait for its budget_resets_at.",
     remedies: ["use_another_key", "create_another_key"],
   },
   overage_cap_reached: {

@@ -42,7 +42,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpRouter {
-  const { response_items, envelopes, idempotency, acts, operator_keys, eraseUser } = services;
+  const { limits, response_items, envelopes, idempotency, acts, operator_keys, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -59,6 +59,7 @@ export function serveApi(
       authenticateOperator: operator_keys.authenticate,
       findUser: async (id) => (await accounts.user(id)).id,
       idempotency,
+      admitRequest: limits.admitRequest,
       databaseState: db.state,
       cut_off,
       limits: () => live.limits,
@@ -84,7 +85,7 @@ export function serveApi(
       safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),
       signInRoutes({ signIn, address, eraseUser }),
       vaultRoutes({ vault }),
-      accountsRoutes({ accounts, spentByKey: ledger.keySpend }),
+      accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
       billingRoutes({ accounts, ledger, billing }),
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
       paymentsRoutes({ billing }),

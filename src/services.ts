@@ -9,6 +9,7 @@ import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
 import { type Billing, createBilling } from "./billing/billing.service.ts";
 import type { Payments } from "./billing/payments.types.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
+import type { Plan } from "./billing/plan.ts";
 import { createDisabledPayments, createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { createAgentModel } from "./chat/agent-model.ts";
@@ -22,6 +23,7 @@ import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
 import type { ChargingLedger, Ledger } from "./ledger/ledger.types.ts";
+import { createLimits } from "./limits/limits.service.ts";
 import { createModels, type Models } from "./models/models.service.ts";
 import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
@@ -83,7 +85,11 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
-  const charges = withChargeMetrics(ledger, { metrics, log });
+  const limits = await createLimits({
+    db,
+    planLimits: (plan_id) => (live.plans as readonly Plan[]).find(({ id }) => id === plan_id)?.limits ?? null,
+  });
+  const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
   const trials = await createTrials({ db, cipher: cipherFor("trials") });
@@ -99,6 +105,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     models,
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     meansOf,
+    admit: limits.admitCall,
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     onAttempt: metrics.upstream,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
@@ -137,7 +144,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     });
   return {
     ...{ config, live, reload, log, metrics, db, clock, settable: base.settable, address, mailer, eraseUser },
-    ...{ idempotency, response_items, envelopes, acts, operator_keys },
+    ...{ idempotency, limits, response_items, envelopes, acts, operator_keys },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

@@ -26,6 +26,7 @@ const ARROWS: Record<string, string[]> = {
   safety: BASE,
   schedules: BASE,
   notices: BASE,
+  limits: BASE,
   billing: [...BASE, "ledger", "accounts"],
   completions: [...BASE, "models", "ledger", "accounts"],
   messages: [...BASE, "completions"],

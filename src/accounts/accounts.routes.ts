@@ -1,15 +1,26 @@
 import * as contract from "../contract/accounts.ts";
 import { apiKeysOfUser } from "../contract/admin-users.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
+import type { KeySpend } from "../contract/key-terms.ts";
 import { createRouter, serveBoth } from "../contract/router.ts";
-import type { Accounts } from "./accounts.service.ts";
+import type { Clock } from "../platform/clock.ts";
+import { type Accounts, type ApiKey, withSpend } from "./accounts.service.ts";
 
-/** `spentByKey` comes from the ledger: billed tokens by key id. */
+/** `keySpends` comes from the ledger: billed tokens by key id. */
 export function accountsRoutes(deps: {
   accounts: Accounts;
-  spentByKey(user_id: string): Promise<ReadonlyMap<string, number>>;
+  clock: Clock;
+  keySpends(keys: { user_ids: string[]; ids: string[] }): Promise<ReadonlyMap<string, KeySpend>>;
 }) {
-  const { accounts, spentByKey } = deps;
+  const { accounts, clock } = deps;
+  const spent = async <Key extends ApiKey>(user_id: string, keys: Key[]) => {
+    const spends = await deps.keySpends({ user_ids: [user_id], ids: keys.map(({ id }) => id) });
+    return keys.map((key) => withSpend(key, spends.get(key.id), clock.now()));
+  };
+  const one = async <Key extends ApiKey>(user_id: string, key: Key) => {
+    const [shown] = await spent(user_id, [key]);
+    return shown as NonNullable<typeof shown>;
+  };
   const router = createRouter();
 
   serveBoth(router, { own: contract.listApiKeys, operators: apiKeysOfUser }, async (c) => {
@@ -17,15 +28,11 @@ export function accountsRoutes(deps: {
     const { user_id } = c.get("caller");
     const rows = await accounts.apiKeys(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.id);
-    const spent = await spentByKey(user_id);
-    return c.json(
-      { api_keys: page.map((key) => ({ ...key, spent_tokens: spent.get(key.id) ?? 0 })), next_cursor },
-      200,
-    );
+    return c.json({ api_keys: await spent(user_id, page), next_cursor }, 200);
   });
   router.openapi(contract.createApiKey, async (c) => {
     const created = await accounts.createApiKey(c.get("caller"), c.req.valid("json"));
-    return c.json({ ...created, spent_tokens: 0 }, 201);
+    return c.json(withSpend(created, undefined, clock.now()), 201);
   });
   router.openapi(contract.revokeLeakedApiKey, async (c) => {
     await accounts.revokeLeakedKey(c.req.valid("json").key);
@@ -38,12 +45,12 @@ export function accountsRoutes(deps: {
   router.openapi(contract.updateApiKey, async (c) => {
     const caller = c.get("caller");
     const updated = await accounts.updateApiKey(caller, c.req.valid("param").id, c.req.valid("json"));
-    return c.json({ ...updated, spent_tokens: (await spentByKey(caller.user_id)).get(updated.id) ?? 0 }, 200);
+    return c.json(await one(caller.user_id, updated), 200);
   });
   router.openapi(contract.rotateApiKey, async (c) => {
     const caller = c.get("caller");
     const rotated = await accounts.rotateApiKey(caller, c.req.valid("param").id, c.req.valid("json").grace_seconds);
-    return c.json({ ...rotated, spent_tokens: (await spentByKey(caller.user_id)).get(rotated.id) ?? 0 }, 200);
+    return c.json(await one(caller.user_id, rotated), 200);
   });
   return router;
 }

@@ -1,11 +1,26 @@
 import type { ApiKeyRecord } from "../contract/accounts.ts";
 import { type Caller, SCOPES, type Scope } from "../contract/caller.ts";
+import {
+  type BudgetInterval,
+  budgetResetsAt,
+  budgetUse,
+  type KeySpend,
+  type Limits,
+  type UserLimits,
+} from "../contract/key-terms.ts";
 import { errors } from "../errors.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, InSameTx, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { isUniqueViolation } from "../platform/sql-state.ts";
-import { type ApiKeyRow, createAccountsStore, type UserPage, type UserRow } from "./accounts.store.ts";
+import {
+  type ApiKeyRow,
+  createAccountsStore,
+  type KeySettings,
+  type KeyTermsRow,
+  type UserPage,
+  type UserRow,
+} from "./accounts.store.ts";
 import { createAuthentication } from "./authentication.ts";
 import { hashApiKey, isApiKey, newApiKey, shownParts } from "./tokens.ts";
 
@@ -14,25 +29,26 @@ export interface User {
   email: string | null;
   created_at: Instant;
   suspended_at: Instant | null;
+  /** null: the operator has set none. */
+  limits: UserLimits | null;
 }
 
-export type ApiKey = Omit<ApiKeyRecord, "spent_tokens">;
+export type ApiKey = Omit<ApiKeyRecord, "spent_tokens" | "budget_used_tokens" | "budget_resets_at">;
 
 export interface NewApiKey {
   name: string;
   scopes?: readonly Scope[] | undefined;
   expires_at?: Instant | null | undefined;
   budget_tokens?: number | null | undefined;
+  budget_interval?: BudgetInterval | null | undefined;
+  allowed_models?: readonly string[] | null | undefined;
+  limits?: Limits | null | undefined;
 }
 
-export interface KeyChanges {
-  name?: string | undefined;
-  expires_at?: Instant | null | undefined;
-  budget_tokens?: number | null | undefined;
-}
+export type KeyChanges = Omit<NewApiKey, "name" | "scopes"> & { name?: string | undefined };
 
 /** The columns of a key that its dependents read. */
-export type KeyState = Pick<ApiKeyRow, "user_id" | "id" | "budget_tokens" | "expires_at" | "revoked_at">;
+export type KeyState = KeyTermsRow & { user_id: string };
 /**
  * Listener that runs before a key changes, in the transaction of the change; it may await only SQL. It locks the rows
  * that depend on the key. The function that it returns is called after the change.
@@ -57,6 +73,9 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
       ...shownParts(key),
       scopes: [...new Set(wanted.scopes ?? SCOPES)],
       budget_tokens: wanted.budget_tokens ?? null,
+      budget_interval: wanted.budget_interval ?? null,
+      allowed_models: wanted.allowed_models ?? null,
+      limits: wanted.limits ?? null,
       created_at: clock.now(),
       expires_at: wanted.expires_at ?? null,
       last_used_at: null,
@@ -127,6 +146,12 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
         throw errors.userExists();
       }
     },
+    /** Replaces the limits that are given, in the caller's transaction; null removes all. Returns the new ones. */
+    async setLimits(tx: Tx, { id, limits: before }: User, changes: UserLimits | null): Promise<UserLimits | null> {
+      const limits = changes === null ? null : { ...before, ...changes };
+      await store.setLimits(tx, id, limits);
+      return limits;
+    },
     /** Returns the suspended ones of these users. */
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
       return new Set(await store.suspendedIds(sql, user_ids));
@@ -158,6 +183,7 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
       const scopes = wanted.scopes ?? caller.scopes;
       refuseBroader(caller, own, { ...wanted, scopes });
       refusePast(wanted.expires_at ?? null, clock.now());
+      refuseLoneInterval(wanted);
       if (also === undefined) return insertKey(db, caller.user_id, { ...wanted, scopes });
       return db.transaction(async (tx) => {
         const { key, ...record } = await insertKey(tx, caller.user_id, { ...wanted, scopes });
@@ -183,10 +209,10 @@ export async function createAccounts(deps: { db: Db; clock: Clock; onKeyChange?:
       const row = isUuid(id) ? await store.key(caller.user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
       if (row.revoked_at !== null) throw errors.keyRevoked();
-      const { name = row.name, expires_at = row.expires_at, budget_tokens = row.budget_tokens } = changes;
-      const set = { name, expires_at, budget_tokens };
+      const set = settingsAfter(row, changes);
+      refuseLoneInterval(set);
       if (isBroader(set, row)) refuseBroader(caller, await ownKey(caller), { ...row, ...set });
-      if (expires_at !== row.expires_at) refusePast(expires_at, clock.now());
+      if (set.expires_at !== row.expires_at) refusePast(set.expires_at, clock.now());
       const updated = await changeKey({ ...row, ...set }, (tx) => store.updateKey(tx, row, set));
       if (updated === undefined) throw errors.keyChanged();
       return keyRecord(updated);
@@ -236,18 +262,48 @@ function refuseBroader(
   if (missing !== undefined) throw errors.insufficientScope(missing);
   if (own === undefined) return;
   // Several keys of one budget could together spend more than it.
-  if (own.budget_tokens !== null) throw errors.budgetedKeyCannotMint();
+  if (isLimited(own)) throw errors.budgetedKeyCannotMint();
   if (own.expires_at !== null && (wanted.expires_at ?? "9") > own.expires_at) {
     throw errors.invalidValue("expires_at", `A key cannot make one that lives longer: give at most ${own.expires_at}.`);
   }
 }
 
-/** True if a key may spend more or live longer as `set` than as `row`. */
-function isBroader(
-  set: Pick<ApiKeyRow, "budget_tokens" | "expires_at">,
-  row: Pick<ApiKeyRow, "budget_tokens" | "expires_at">,
-): boolean {
+/** Whether a key's use is limited. Several such keys could together use more. */
+function isLimited({ budget_tokens, allowed_models, limits }: ApiKeyRow): boolean {
+  return (
+    budget_tokens !== null || allowed_models !== null || Object.values(limits ?? {}).some((limit) => limit != null)
+  );
+}
+
+/** The settings of a key after `changes`. A budget that is removed takes its interval with it. */
+function settingsAfter(row: ApiKeyRow, changes: KeyChanges): KeySettings {
+  const { name = row.name, expires_at = row.expires_at, budget_tokens = row.budget_tokens } = changes;
+  const { allowed_models = row.allowed_models, limits } = changes;
+  const kept = changes.budget_tokens === null ? null : row.budget_interval;
+  const { budget_interval = kept } = changes;
+  const all = limits === undefined ? row.limits : limits === null ? null : { ...row.limits, ...limits };
+  return { name, expires_at, budget_tokens, budget_interval, allowed_models, limits: all };
+}
+
+function refuseLoneInterval({ budget_tokens, budget_interval }: NewApiKey | KeySettings): void {
+  if (budget_interval == null || budget_tokens != null) return;
+  throw errors.invalidValue("budget_interval", "budget_interval needs budget_tokens. Give both, or neither.");
+}
+
+/** Shorter intervals start again more often, and so let a key spend more. */
+const STARTS_PER_YEAR = { day: 366, week: 53, month: 12 };
+
+/** True if a key may spend more, use more or live longer as `set` than as `row`. */
+function isBroader(set: KeySettings, row: KeySettings): boolean {
   if ((set.budget_tokens ?? Infinity) > (row.budget_tokens ?? Infinity)) return true;
+  const starts = ({ budget_tokens, budget_interval: interval }: KeySettings) =>
+    budget_tokens === null ? Infinity : interval === null ? 1 : STARTS_PER_YEAR[interval];
+  if (starts(set) > starts(row)) return true;
+  const allowed = row.allowed_models;
+  if (allowed !== null && !(set.allowed_models?.every((model) => allowed.includes(model)) ?? false)) return true;
+  const most = (of: Limits | null, name: keyof Limits) => of?.[name] ?? Infinity;
+  const names = ["requests_per_minute", "tokens_per_minute", "concurrent_runs"] as const;
+  if (names.some((name) => most(set.limits, name) > most(row.limits, name))) return true;
   return row.expires_at !== null && (set.expires_at === null || set.expires_at > row.expires_at);
 }
 
@@ -257,8 +313,8 @@ function refusePast(expires_at: Instant | null, now: Instant): void {
 }
 
 function userRecord(row: UserRow): User {
-  const { id, email, created_at, suspended_at } = row;
-  return { id, email, created_at, suspended_at };
+  const { id, email, created_at, suspended_at, limits } = row;
+  return { id, email, created_at, suspended_at, limits };
 }
 
 function keyRecord(row: ApiKeyRow): ApiKey {
@@ -267,7 +323,24 @@ function keyRecord(row: ApiKeyRow): ApiKey {
     key_hash: _hash,
     previous_key_hash: _previous,
     previous_valid_until: _until,
+    limits,
     ...record
   } = row;
-  return record;
+  const { requests_per_minute = null, tokens_per_minute = null, concurrent_runs = null } = limits ?? {};
+  const { allowed_models } = row;
+  return {
+    ...record,
+    allowed_models: allowed_models === null ? null : [...allowed_models],
+    limits: { requests_per_minute, tokens_per_minute, concurrent_runs },
+  };
+}
+
+/** A key as the API shows it, with the tokens that it has spent. */
+export function withSpend<Key extends ApiKey>(key: Key, spend: KeySpend | undefined, now: Instant) {
+  return {
+    ...key,
+    spent_tokens: spend?.spent ?? 0,
+    budget_used_tokens: budgetUse(spend, key.budget_interval),
+    budget_resets_at: budgetResetsAt(key.budget_interval, now),
+  };
 }

@@ -1,4 +1,5 @@
 import type { Scope } from "../contract/caller.ts";
+import type { BudgetInterval, Limits, UserLimits } from "../contract/key-terms.ts";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 
 export interface UserRow {
@@ -7,6 +8,7 @@ export interface UserRow {
   created_at: Instant;
   suspended_at: Instant | null;
   erased_at: Instant | null;
+  limits: UserLimits | null;
 }
 
 export interface ApiKeyRow {
@@ -20,11 +22,26 @@ export interface ApiKeyRow {
   last_four: string;
   scopes: Scope[];
   budget_tokens: number | null;
+  budget_interval: BudgetInterval | null;
+  allowed_models: readonly string[] | null;
+  limits: Limits | null;
   created_at: Instant;
   expires_at: Instant | null;
   last_used_at: Instant | null;
   revoked_at: Instant | null;
 }
+
+/** The columns of a key that its dependents read. */
+export type KeyTermsRow = Pick<
+  ApiKeyRow,
+  "id" | "budget_tokens" | "budget_interval" | "allowed_models" | "limits" | "expires_at" | "revoked_at"
+>;
+
+/** The columns of a key that its owner changes. */
+export type KeySettings = Pick<
+  ApiKeyRow,
+  "name" | "budget_tokens" | "budget_interval" | "allowed_models" | "limits" | "expires_at"
+>;
 
 /** A key with the columns that authentication needs, and its owner's state. */
 export interface KeyStatus extends ApiKeyRow {
@@ -50,7 +67,7 @@ export function createAccountsStore(db: Db) {
     insertUser: (tx: Tx, user: Pick<UserRow, "id" | "email" | "created_at">) =>
       tables(tx)
         .insertInto("users")
-        .values({ ...user, suspended_at: null, erased_at: null })
+        .values({ ...user, suspended_at: null, erased_at: null, limits: null })
         .returningAll()
         .executeTakeFirstOrThrow(),
     user: (id: string) => tables().selectFrom("users").selectAll().where("id", "=", id).executeTakeFirst(),
@@ -81,6 +98,11 @@ export function createAccountsStore(db: Db) {
         .where("erased_at", "is", null)
         .forUpdate()
         .executeTakeFirst(),
+    setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
+      tx.query({
+        text: "update users set limits = $2::jsonb where id = $1",
+        values: [id, limits === null ? null : JSON.stringify(limits)],
+      }),
     setEmail: (tx: Tx, id: string, email: string) =>
       tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
@@ -112,7 +134,11 @@ export function createAccountsStore(db: Db) {
       return rows[0];
     },
 
-    insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(key).execute(),
+    insertKey: (sql: Sql, key: ApiKeyRow) =>
+      tables(sql)
+        .insertInto("api_key")
+        .values({ ...key, ...jsonOf(key) })
+        .execute(),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = tables()
         .selectFrom("api_key")
@@ -144,24 +170,27 @@ export function createAccountsStore(db: Db) {
         .executeTakeFirst(),
     /** Returns these keys and locks them until the transaction ends. */
     keepKeys: (tx: Tx, ids: readonly string[]) =>
-      tx.query<Pick<ApiKeyRow, "id" | "budget_tokens" | "expires_at" | "revoked_at">>({
+      tx.query<KeyTermsRow>({
         name: "api_key_keep",
-        text: `select id, budget_tokens, expires_at, revoked_at from api_key
+        text: `select id, budget_tokens, budget_interval, allowed_models, limits, expires_at, revoked_at from api_key
           where id in (select value::uuid from jsonb_array_elements_text($1::jsonb)) order by id for share`,
         values: [JSON.stringify(ids)],
       }),
     /** Returns undefined if the key was revoked or changed after `row` was read. */
     updateKey: (
       tx: Tx,
-      { user_id, id, name, budget_tokens, expires_at }: ApiKeyRow,
-      set: Pick<ApiKeyRow, "name" | "budget_tokens" | "expires_at">,
+      { user_id, id, name, budget_tokens, budget_interval, allowed_models, limits, expires_at }: ApiKeyRow,
+      set: KeySettings,
     ) =>
       tables(tx)
         .updateTable("api_key")
-        .set(set)
+        .set({ ...set, ...jsonOf(set) })
         .where("user_id", "=", user_id)
         .where("id", "=", id)
         .where("revoked_at", "is", null)
+        .where("budget_interval", "is not distinct from", budget_interval)
+        .where("allowed_models", "is not distinct from", jsonOf({ allowed_models, limits }).allowed_models)
+        .where("limits", "is not distinct from", jsonOf({ allowed_models, limits }).limits)
         .where("name", "=", name)
         .where("budget_tokens", "is not distinct from", budget_tokens)
         .where("expires_at", "is not distinct from", expires_at)
@@ -218,6 +247,12 @@ export function createAccountsStore(db: Db) {
         values: [ids, last_used_at],
       }),
   };
+}
+
+/** The columns of type jsonb as the driver takes them: it would send a list as a PostgreSQL array. */
+function jsonOf({ allowed_models, limits }: Pick<ApiKeyRow, "allowed_models" | "limits">) {
+  const text = (value: object | null) => (value === null ? null : JSON.stringify(value));
+  return { allowed_models: text(allowed_models) as never, limits: text(limits) as never };
 }
 
 export type AccountsStore = ReturnType<typeof createAccountsStore>;

@@ -24,6 +24,9 @@ export function judgeKey(status: KeyStatus, presented_hash: Buffer, now: Instant
     user_id: status.user_id,
     api_key_id: status.id,
     key_budget_tokens: status.budget_tokens,
+    key_budget_interval: status.budget_interval,
+    allowed_models: status.allowed_models,
+    key_limits: status.limits,
     scopes: status.scopes,
   };
 }

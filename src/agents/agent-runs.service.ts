@@ -1,5 +1,6 @@
 import type { AgentKey } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
+import { allows, budgetUse, type KeyTerms, keyTermsOf } from "../contract/key-terms.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import type { OccurrenceRecord } from "../contract/schedules.ts";
 import { errors, type MeansOf, type PaymentCode } from "../errors.ts";
@@ -27,7 +28,7 @@ const MAX_LOOKS = 5;
 export function createAgentRuns(deps: {
   runs: Pick<Runs, "enqueue" | "finishedRun" | "listRuns" | "getRun" | "requestCancel">;
   schedules: Pick<Schedules, "occurrences">;
-  ledger: Pick<Ledger, "accountStatus" | "keySpend" | "refills">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
   schedule_keys: Pick<ScheduleKeys, "judge">;
   models: Models;
   meansOf: MeansOf;
@@ -54,18 +55,19 @@ export function createAgentRuns(deps: {
     return model !== null && model.input_rate_micro === 0 && model.output_rate_micro === 0;
   };
   /**
-   * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not part of the trial, 402.
+   * The agent if it may run now. Throws in this order: 404, 409, 403 for a model that is not allowed or not part of the trial, 402.
    */
   const ready = async (caller: Caller, id: string): Promise<AgentRow> => {
     const [agent, { refusal, is_trial }] = await Promise.all([find(caller.user_id, id), accountStatusOf(caller)]);
     if (!agent.is_active) throw errors.agentDisabled();
     const model = agent.auto_route ? null : models.find(agent.model_id ?? "");
+    if (model !== null && !allows(caller.allowed_models, model)) throw errors.modelNotAllowed(model.id);
     if (is_trial && model?.trial_eligible === false) throw errors.modelNotTrialEligible(model.id);
     if (refusal !== null && !isFree(agent)) throw refusal;
     return agent;
   };
   /** contract 5: run-now's 402 is a check, not a hold; null: the run is allowed. */
-  const accountStatusOf = async ({ user_id, api_key_id, key_budget_tokens }: Caller) => {
+  const accountStatusOf = async ({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null }: Caller) => {
     const { refusal, available, held, is_trial } = await ledger.accountStatus(user_id);
     const figures = { required: 1, available, held, shortfall: Math.max(0, 1 - available) };
     const refused = async (code: PaymentCode, shown = figures) => ({
@@ -74,8 +76,9 @@ export function createAgentRuns(deps: {
     });
     if (refusal === "trial_ended") return refused(refusal);
     if (api_key_id !== null && key_budget_tokens !== null) {
-      const left = key_budget_tokens - ((await ledger.keySpend(user_id)).get(api_key_id) ?? 0);
-      if (left <= 0) return refused("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
+      const spends = await ledger.keySpends({ user_ids: [user_id], ids: [api_key_id] });
+      const is_used_up = budgetUse(spends.get(api_key_id), key_budget_interval) >= key_budget_tokens;
+      if (is_used_up) return refused("key_budget_exceeded", { ...figures, available: 0, shortfall: 1 });
     }
     return refusal === null ? { is_trial, refusal } : refused(refusal);
   };
@@ -87,7 +90,7 @@ export function createAgentRuns(deps: {
   const cache = createAgentCache();
   /** The cached agent when it probably may run. In doubt it reads again and answers 404, 409, 402 or 400. */
   const likelyReady = async (caller: Caller, id: string, is_doubtful: boolean): Promise<AgentRow> => {
-    const known = is_doubtful || caller.key_budget_tokens !== null ? undefined : cache.get(caller.user_id, id);
+    const known = is_doubtful || isLimited(caller) ? undefined : cache.get(caller.user_id, id);
     if (known?.is_active && hasPrompt(known)) return known;
     const agent = await ready(caller, id);
     if (!hasPrompt(agent)) throw errors.missingField("run_prompt");
@@ -99,8 +102,7 @@ export function createAgentRuns(deps: {
     id: string,
     { request_id, wait_ms }: { request_id: string; wait_ms: number },
   ) => {
-    const { api_key_id, key_budget_tokens } = caller;
-    const input = { messages: null, request_id, api_key_id, key_budget_tokens, ticket: null };
+    const input = { messages: null, request_id, ...keyTermsOf(caller), ticket: null };
     let refusal = "";
     for (let look = 0; look < MAX_LOOKS; look += 1) {
       const agent = await likelyReady(caller, id, look > 0);
@@ -192,8 +194,18 @@ function firstStep({ tools_config }: AgentRow, { model_id }: NewRun): { first_st
 }
 
 /** The key that a due run's model calls count against. */
-function counting(key: ScheduleKey | undefined): Pick<RunInput, "api_key_id" | "key_budget_tokens"> {
-  return { api_key_id: key?.id ?? null, key_budget_tokens: key?.budget_tokens ?? null };
+function counting(key: ScheduleKey | undefined): KeyTerms {
+  if (key === undefined) return { api_key_id: null, key_budget_tokens: null };
+  const { id, budget_tokens, budget_interval, allowed_models, limits } = key;
+  return keyTermsOf({
+    ...{ api_key_id: id, key_budget_tokens: budget_tokens, key_budget_interval: budget_interval },
+    ...{ allowed_models, key_limits: limits },
+  });
+}
+
+/** Whether the key's terms decide if an agent may run. */
+function isLimited({ key_budget_tokens, allowed_models }: Caller): boolean {
+  return key_budget_tokens !== null || allowed_models != null;
 }
 
 function hasPrompt({ run_prompt }: AgentRow): boolean {

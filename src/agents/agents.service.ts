@@ -43,7 +43,7 @@ export interface AgentsDeps {
   runs: Runs;
   schedules: Schedules;
   schedule_keys: ScheduleKeys;
-  ledger: Pick<Ledger, "accountStatus" | "keySpend" | "refills">;
+  ledger: Pick<Ledger, "accountStatus" | "keySpends" | "refills">;
   meansOf: MeansOf;
   /** The suspended users among these. Their agents do not run. */
   suspended(tx: Tx, user_ids: readonly string[]): Promise<ReadonlySet<string>>;

@@ -1,3 +1,4 @@
+import { type BudgetInterval, budgetUse, type KeySpend, type Limits } from "../contract/key-terms.ts";
 import type { Instant } from "../platform/db.ts";
 import { type AgentConfig, sameConfig } from "./agent-config.ts";
 
@@ -17,6 +18,9 @@ export const KEY_PAUSE_REASON: Record<KeyPause, string> = {
 export interface ScheduleKey {
   readonly id: string;
   readonly budget_tokens: number | null;
+  readonly budget_interval: BudgetInterval | null;
+  readonly allowed_models: readonly string[] | null;
+  readonly limits: Limits | null;
   readonly expires_at: Instant | null;
   readonly revoked_at: Instant | null;
 }
@@ -40,14 +44,20 @@ export function scheduleKeyAfter(write: {
   return is_same_task ? before.api_key_id : caller_key_id;
 }
 
-/** Why a key no longer pays for runs; null: it pays. A missing key was revoked. */
+/** Why a key does not pay for runs now; null: it pays. A missing key was revoked. */
 export function keyPause(
   key: ScheduleKey | undefined,
-  { spent_tokens, now }: { spent_tokens: number; now: Instant },
+  { spend, now }: { spend: KeySpend | undefined; now: Instant },
 ): KeyPause | null {
   if (key === undefined || key.revoked_at !== null) return "key_revoked";
   if (key.expires_at !== null && key.expires_at <= now) return "key_expired";
-  return key.budget_tokens !== null && spent_tokens >= key.budget_tokens ? "key_budget_exceeded" : null;
+  const { budget_tokens, budget_interval } = key;
+  return budget_tokens !== null && budgetUse(spend, budget_interval) >= budget_tokens ? "key_budget_exceeded" : null;
+}
+
+/** Whether the schedule pauses until the key changes. A budget with an interval starts again, so only runs are skipped. */
+export function isLasting(reason: KeyPause, key: Pick<ScheduleKey, "budget_interval"> | undefined): boolean {
+  return reason !== "key_budget_exceeded" || key?.budget_interval == null;
 }
 
 /** Whether a changed key may lift this pause: a revoked key stays revoked. */

@@ -7,7 +7,7 @@ import type { RunInput } from "../runs/transcript.ts";
 import type { Schedules } from "../schedules/schedules.service.ts";
 import type { AgentsStore } from "./agents.store.ts";
 import { type DueAgent, forgetFailures, selectDueAgents } from "./outcome.store.ts";
-import { isLiftable, type KeyPause, keyPause, type ScheduleKey } from "./schedule-key.ts";
+import { isLasting, isLiftable, type KeyPause, keyPause, type ScheduleKey } from "./schedule-key.ts";
 
 /**
  * Schedules pause with the API key that enabled them and resume when it may pay again. Transactions lock in this order:
@@ -40,14 +40,15 @@ export function createScheduleKeys(deps: {
       const pauses = new Map<string, KeyPause>();
       const keyed = agents.filter(({ schedule_api_key_id }) => schedule_api_key_id !== null);
       if (keyed.length === 0) return { keys: new Map(), pauses };
-      const keys = await keysOf(tx, [...new Set(keyed.map(({ schedule_api_key_id }) => schedule_api_key_id ?? ""))]);
-      const spent = await ledger.keySpends([...new Set(keyed.map(({ user_id }) => user_id))], tx);
+      const ids = [...new Set(keyed.map(({ schedule_api_key_id }) => schedule_api_key_id ?? ""))];
+      const keys = await keysOf(tx, ids);
+      const spends = await ledger.keySpends({ user_ids: [...new Set(keyed.map(({ user_id }) => user_id))], ids }, tx);
       for (const agent of keyed) {
         const id = agent.schedule_api_key_id ?? "";
-        const reason = keyPause(keys.get(id), { spent_tokens: spent.get(id) ?? 0, now: clock.now() });
+        const reason = keyPause(keys.get(id), { spend: spends.get(id), now: clock.now() });
         if (reason === null) continue;
         pauses.set(agent.agent_id, reason);
-        await pause(tx, agent, reason);
+        if (isLasting(reason, keys.get(id))) await pause(tx, agent, reason);
       }
       return { keys, pauses };
     },
@@ -61,7 +62,8 @@ export function createScheduleKeys(deps: {
       const { api_key_id, key_budget_tokens } = (run.due_input ?? {}) as Partial<RunInput>;
       if (agent === undefined || api_key_id == null || agent.schedule_api_key_id !== api_key_id) return;
       const key = (await keysOf(tx, [api_key_id])).get(api_key_id);
-      if (key?.budget_tokens === key_budget_tokens) await pause(tx, agent, "key_budget_exceeded");
+      const is_same = key?.budget_tokens === key_budget_tokens && isLasting("key_budget_exceeded", key);
+      if (is_same) await pause(tx, agent, "key_budget_exceeded");
     },
 
     /**
@@ -78,8 +80,9 @@ export function createScheduleKeys(deps: {
       }
       const agent_ids = agents.map(({ id }) => id);
       const statuses = await schedules.schedules(user_id, agent_ids, tx);
-      const spent_tokens = (await ledger.keySpends([user_id], tx)).get(api_key_id) ?? 0;
-      if (keyPause(key, { spent_tokens, now: clock.now() }) !== null) return async () => {};
+      const spend = (await ledger.keySpends({ user_ids: [user_id], ids: [api_key_id] }, tx)).get(api_key_id);
+      const reason = keyPause(key, { spend, now: clock.now() });
+      if (reason !== null && isLasting(reason, key)) return async () => {};
       for (const agent_id of agent_ids) {
         if (!isLiftable(statuses.get(agent_id)?.paused_reason ?? null)) continue;
         await schedules.pauseSchedule({ user_id, agent_id }, null, tx);

@@ -1,3 +1,4 @@
+import type { UserLimits } from "../contract/key-terms.ts";
 import { errors } from "../errors.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
@@ -11,6 +12,8 @@ export interface Plan {
   interval: string;
   included_tokens: number;
   rollover_months: number;
+  /** The limits of the plan's subscribers, over all nodes. */
+  limits?: UserLimits | undefined;
 }
 
 /** Finds the plan with the id `plan_id`. Throws 400 for `plan_id` when it does not exist. */

@@ -2,6 +2,7 @@ import type { Agents } from "../agents/agents.service.ts";
 import type { AgentChat } from "../contract/agents.ts";
 import type { Caller } from "../contract/caller.ts";
 import type { ChatMessage } from "../contract/completions.ts";
+import { keyTermsOf } from "../contract/key-terms.ts";
 import type { RunDetail, RunRecord } from "../contract/runs.ts";
 import { errors, PurserError } from "../errors.ts";
 import type { Tx } from "../platform/db.ts";
@@ -97,10 +98,9 @@ export function createChat(deps: {
     const ended = Promise.withResolvers<RunResult | null>();
     listeners.set(ticket, { onStart: () => started.abort(), onText: options.onText, onEnd: ended.resolve });
     const forget = () => listeners.delete(ticket);
-    const { api_key_id, key_budget_tokens } = caller;
     const { messages, tools, tool_choice } = chat;
     const input = {
-      ...{ messages, request_id: options.request_id, api_key_id, key_budget_tokens, ticket },
+      ...{ messages, request_id: options.request_id, ...keyTermsOf(caller), ticket },
       ...(tools === undefined ? {} : { tools, ...(tool_choice === undefined ? {} : { tool_choice }) }),
     };
     try {

@@ -1,4 +1,5 @@
 import type { ChatRequest, Routing } from "../contract/completions.ts";
+import { allows } from "../contract/key-terms.ts";
 import { errors, type MeansOf, PurserError } from "../errors.ts";
 import type { ChargingLedger, Ledger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
@@ -56,6 +57,8 @@ export function createCompletions(options: {
   models: Models;
   ledger: ChargingLedger & Pick<Ledger, "progress" | "beginStop" | "accountStatus">;
   meansOf: MeansOf;
+  /** Checks a call before it begins, and returns its caller with the models that are allowed. Throws 429. */
+  admit?(caller: CompletionCall["caller"]): Promise<CompletionCall["caller"]>;
   /** With `auto`, the timeout for an answer (a stream: for its first event) before the next model is tried. */
   fallbackAfterSeconds(): number;
   resolveAgent?: ResolveAgent;
@@ -64,7 +67,7 @@ export function createCompletions(options: {
   /** Called after each attempt at a provider. */
   onAttempt?: OperationMetrics["upstream"];
 }): Completions {
-  const { models, meansOf, resolveAgent, onAttempt = () => {} } = options;
+  const { models, meansOf, resolveAgent, onAttempt = () => {}, admit = async (caller) => caller } = options;
   const { charges, watch, idle } = createHoldKeepAlive(options.ledger);
   const past_trial = new Set<string>();
 
@@ -78,20 +81,27 @@ export function createCompletions(options: {
     return is_trial;
   }
 
-  async function choose({ request, caller, sticky_model_id }: CompletionCall): Promise<Choice> {
+  async function choose({ request, caller: unchecked, sticky_model_id }: CompletionCall): Promise<Choice> {
+    const caller = await admit(unchecked);
     if (request.model === "auto") {
       if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
       const is_trial = await isTrial(caller.user_id);
-      const wanted = { request, sticky_model_id: sticky_model_id ?? null };
+      const isAllowed = (model: Model) => allows(caller.allowed_models, model);
+      const wanted = { request, sticky_model_id: sticky_model_id ?? null, isAllowed };
       const { candidates, reason } = models.route({ ...wanted, is_trial });
       if (candidates.length > 0) return { candidates, reason };
       if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
         throw errors.modelNotTrialEligible("Every model that can serve this request");
       }
+      if (models.route({ ...wanted, is_trial, isAllowed: () => true }).candidates.length > 0) {
+        throw errors.modelNotAllowed("Every model that can serve this request");
+      }
       throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
     const fallbacks = request.models ?? [];
     const named = [request.model, ...fallbacks].map((id) => chatModel(models, id));
+    const refused = named.find((model) => !allows(caller.allowed_models, model));
+    if (refused !== undefined) throw errors.modelNotAllowed(refused.id);
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };
@@ -222,7 +232,7 @@ export function createCompletions(options: {
     return estimateTokens(promptText(request));
   }
 
-  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial });
+  const embed = createEmbeddings({ models, ledger: charges, meansOf, isTrial, admit });
   return { complete, stream, embed, estimate, idle };
 }
 

@@ -1,6 +1,6 @@
-import type { Caller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse, Routing, Usage } from "../contract/completions.ts";
 import type { EmbeddingRequest, EmbeddingUsage } from "../contract/embeddings.ts";
+import type { Payer } from "../contract/key-terms.ts";
 import type { AgentBudget, TransactionHook, TransactionHookAnswer } from "../ledger/ledger.types.ts";
 import type { NativeRequest, NativeTarget } from "../models/models.types.ts";
 
@@ -9,7 +9,7 @@ export type { NativeRequest, NativeTarget };
 /** One model call by a person, an API key or an agent's run. */
 export interface CompletionCall {
   request: ChatRequest;
-  caller: Pick<Caller, "user_id" | "api_key_id" | "key_budget_tokens">;
+  caller: Payer;
   /** Headers of the caller that a provider with Anthropic's API gets: `anthropic-version` and `anthropic-beta`. */
   provider_headers?: Readonly<Record<string, string>>;
   /** The caller's own request, for a provider with the same API as the caller's endpoint. */

@@ -1,4 +1,5 @@
 import { createEmbeddingsRoute, type EmbeddingRequest, inputsOf, MAX_KEPT_INPUTS } from "../contract/embeddings.ts";
+import { payerOf } from "../contract/key-terms.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
@@ -11,7 +12,6 @@ const WRITTEN_CHARS = 262_144;
 export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRouter {
   const router = createRouter();
   router.openapi(createEmbeddingsRoute, async (c) => {
-    const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
     const request = c.req.valid("json") as EmbeddingRequest;
     if (c.req.header("Idempotency-Key") !== undefined && inputsOf(request).length > MAX_KEPT_INPUTS) {
       throw errors.invalidValue(
@@ -21,7 +21,7 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRo
     }
     const answer = await completions.embed({
       request,
-      caller: { user_id, api_key_id, key_budget_tokens },
+      caller: payerOf(c.get("caller")),
       hold_id: newId(),
       request_id: c.get("request_id"),
     });

@@ -1,4 +1,5 @@
 import { type EmbeddingInput, type EmbeddingUsage, inputsOf } from "../contract/embeddings.ts";
+import { allows } from "../contract/key-terms.ts";
 import { errors, type MeansOf } from "../errors.ts";
 import type { ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
@@ -11,7 +12,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { agentIdOf } from "./agent-name.ts";
 import type { EmbeddingsAnswer, EmbeddingsCall } from "./completions.types.ts";
-import { chargeOf, release } from "./reservation.ts";
+import { budgetOf, chargeOf, release } from "./reservation.ts";
 
 /** The timeout of a call, in all requests to the provider that it takes. */
 const CALL_MS = 600_000;
@@ -25,12 +26,15 @@ export function createEmbeddings(deps: {
   ledger: ChargingLedger;
   meansOf: MeansOf;
   isTrial(user_id: string): Promise<boolean>;
+  admit(caller: EmbeddingsCall["caller"]): Promise<EmbeddingsCall["caller"]>;
 }): (call: EmbeddingsCall) => Promise<EmbeddingsAnswer> {
   const { models, ledger } = deps;
 
   async function modelFor({ request, caller }: EmbeddingsCall): Promise<Model> {
     const model = models.findEmbedding(request.model);
     if (model === null) throw notAnEmbeddingModel(request.model, models);
+    const { allowed_models } = await deps.admit(caller);
+    if (!allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
     if (!model.trial_eligible && (await deps.isTrial(caller.user_id))) throw errors.modelNotTrialEligible(model.id);
     return model;
   }
@@ -40,7 +44,7 @@ export function createEmbeddings(deps: {
     const amount_tokens = worstCaseTokens(model, { ...input, max_output_tokens: 0 });
     const rates = { ...dearestRates(model, input), price_version: model.price_version };
     const held = await ledger.hold({
-      ...{ hold_id: call.hold_id, request_id: call.request_id, ...call.caller, agent_id: null, run_id: null },
+      ...{ hold_id: call.hold_id, request_id: call.request_id, ...budgetOf(call.caller), agent_id: null, run_id: null },
       ...{ amount_tokens, minimum_tokens: amount_tokens },
       estimate: { model: model.id, input_tokens: sizes.held_tokens, max_output_tokens: 0, ...rates },
     });

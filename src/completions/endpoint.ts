@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import { payerOf } from "../contract/key-terms.ts";
 import { type ErrorShape, errors, PurserError } from "../errors.ts";
 import { type EventFeed, eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
@@ -65,10 +66,9 @@ export async function answerCall(
 
 /** `live`: null for an answer in one piece, which is completed even if its caller hangs up, unless the node stops. */
 function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
-  const { user_id, api_key_id, key_budget_tokens } = c.get("caller");
   return {
     request,
-    caller: { user_id, api_key_id, key_budget_tokens },
+    caller: payerOf(c.get("caller")),
     agent_id: null,
     run_id: null,
     hold_id: newId(),

@@ -1,4 +1,5 @@
 import type { ChatResponse, Routing } from "../contract/completions.ts";
+import type { Payer } from "../contract/key-terms.ts";
 import { errors, type Means, type MeansOf, type PaymentCode, type PurserError } from "../errors.ts";
 import type { Charge, ChargingLedger } from "../ledger/ledger.types.ts";
 import type { Models } from "../models/models.service.ts";
@@ -73,7 +74,7 @@ export async function reserve(
   const hold = await ledger.hold({
     hold_id,
     request_id,
-    ...call.caller,
+    ...budgetOf(call.caller),
     agent_id,
     run_id,
     agent_budget: call.agent_budget ?? null,
@@ -157,13 +158,10 @@ export function chargeOf(
   counts: Counts,
 ): Charge {
   const { hold_id, request_id, agent_id, run_id } = call;
-  const { user_id, api_key_id, key_budget_tokens } = call.caller;
   return {
     hold_id,
     request_id,
-    user_id,
-    api_key_id,
-    key_budget_tokens,
+    ...budgetOf(call.caller),
     agent_id,
     run_id,
     model: model.id,
@@ -177,6 +175,11 @@ export function chargeOf(
     ...(counts.estimated ? { is_estimated: true } : {}),
     ...chargedRates(ratesFor(model, counts), model.price_version),
   };
+}
+
+/** The fields by which the ledger counts a call against its key's budget. */
+export function budgetOf({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null }: Payer) {
+  return { user_id, api_key_id, key_budget_tokens, key_budget_interval };
 }
 
 /**

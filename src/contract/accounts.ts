@@ -12,8 +12,35 @@ import {
   tokensSchema,
   uuidSchema,
 } from "./common.ts";
+import { BUDGET_INTERVALS } from "./key-terms.ts";
 
 /** API keys: contract 3. */
+
+/** Most entries of `allowed_models`. */
+const MAX_ALLOWED_MODELS = 100;
+const limitInput = z.number().int().min(1).max(1_000_000_000).nullable().optional();
+
+/** An empty list allows no model. */
+const allowedModelsInput = z
+  .array(textSchema(128).min(1))
+  .max(MAX_ALLOWED_MODELS)
+  .nullable()
+  .optional()
+  .openapi({ description: "ids of models; null: all" });
+
+const keyLimitsInput = z
+  .strictObject({ requests_per_minute: limitInput, tokens_per_minute: limitInput, concurrent_runs: limitInput })
+  .openapi("KeyLimits");
+/** The limits of a user or a plan, as the operator gives them. */
+export const userLimitsInput = keyLimitsInput.extend({ allowed_models: allowedModelsInput }).openapi("UserLimits");
+
+const keyLimitsSchema = z
+  .object({
+    requests_per_minute: z.number().int().nullable(),
+    tokens_per_minute: z.number().int().nullable(),
+    concurrent_runs: z.number().int().nullable(),
+  })
+  .openapi("ApiKeyLimits");
 
 export const apiKeySchema = z
   .object({
@@ -27,6 +54,11 @@ export const apiKeySchema = z
     last_used_at: instantSchema.nullable(),
     revoked_at: instantSchema.nullable(),
     budget_tokens: tokensSchema.nullable(),
+    budget_interval: z.enum(BUDGET_INTERVALS).nullable(),
+    budget_used_tokens: tokensSchema.openapi({ description: "billed tokens of the current interval, without holds" }),
+    budget_resets_at: instantSchema.nullable(),
+    allowed_models: z.array(z.string()).nullable(),
+    limits: keyLimitsSchema,
     spent_tokens: tokensSchema,
   })
   .openapi("ApiKey");
@@ -41,6 +73,13 @@ export const createApiKeySchema = z
     scopes: z.array(z.enum(SCOPES)).min(1).max(100).optional().openapi({ description: "default: all" }),
     expires_at: instantInput.nullable().optional(),
     budget_tokens: z.number().int().min(0).max(Number.MAX_SAFE_INTEGER).nullable().optional(),
+    budget_interval: z
+      .enum(BUDGET_INTERVALS)
+      .nullable()
+      .optional()
+      .openapi({ description: "the budget starts again with each interval, in UTC; weeks start on Monday" }),
+    allowed_models: allowedModelsInput,
+    limits: keyLimitsInput.nullable().optional(),
   })
   .openapi("CreateApiKey");
 

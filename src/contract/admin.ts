@@ -1,5 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { createdApiKeySchema } from "./accounts.ts";
+import { createdApiKeySchema, userLimitsInput } from "./accounts.ts";
 import { bucketSchema, grantSourceSchema, planSchema, profileSchema } from "./billing.ts";
 import {
   failures,
@@ -24,7 +24,9 @@ const tags = ["Operator"];
 const security = [{ operator_key: [] as string[] }];
 const idParams = z.object({ id: z.string() });
 
-const adminUserSchema = profileSchema.extend({ suspended_at: instantSchema.nullable() }).openapi("AdminUser");
+const adminUserSchema = profileSchema
+  .extend({ suspended_at: instantSchema.nullable(), limits: userLimitsInput.nullable() })
+  .openapi("AdminUser");
 const userAnswer = json(adminUserSchema, "the user");
 
 export const createUser = createRoute({
@@ -86,7 +88,16 @@ export const updateUser = createRoute({
   security,
   request: {
     params: idParams,
-    ...jsonBody(z.strictObject({ email: z.email().max(254).optional(), reason: reasonSchema })),
+    ...jsonBody(
+      z.strictObject({
+        email: z.email().max(254).optional(),
+        limits: userLimitsInput
+          .nullable()
+          .optional()
+          .openapi({ description: "replaces the limits that are given; null removes all" }),
+        reason: reasonSchema,
+      }),
+    ),
   },
   responses: { 200: userAnswer, ...failures(400, 404, 409) },
 });

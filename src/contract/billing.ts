@@ -1,4 +1,5 @@
 import { createRoute, z } from "@hono/zod-openapi";
+import { userLimitsInput } from "./accounts.ts";
 import { agentNameFields } from "./agent-name.ts";
 import { needs } from "./caller.ts";
 import {
@@ -102,6 +103,7 @@ export const planSchema = z
     interval: z.string(),
     included_tokens: tokensSchema,
     rollover_months: z.number().int(),
+    limits: userLimitsInput.optional(),
   })
   .openapi("Plan");
 

@@ -1,5 +1,6 @@
 import type { MiddlewareHandler } from "hono";
 import { errors } from "../errors.ts";
+import type { KeyTerms } from "./key-terms.ts";
 
 /** contract 3: what a key may do. */
 export const SCOPES = [
@@ -17,12 +18,8 @@ export const SCOPES = [
 export type Scope = (typeof SCOPES)[number];
 
 /** Who is calling, as every handler sees it. */
-export interface Caller {
+export interface Caller extends KeyTerms {
   user_id: string;
-  /** null for a person signed in to the console. */
-  api_key_id: string | null;
-  /** The key's budget in billed tokens, null for none. */
-  key_budget_tokens: number | null;
   scopes: readonly Scope[];
 }
 

@@ -18,7 +18,7 @@ import type { IdempotencyStore } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
 import { watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
-import { rateLimit } from "./rate-limit.ts";
+import { type AdmitRequest, callerLimits, rateLimit } from "./rate-limit.ts";
 import { createRequestLog } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 import { createWrongAddress } from "./wrong-address.ts";
@@ -64,6 +64,8 @@ export interface HttpOptions {
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
+  /** Counts a request against the limits of its key, user and plan. */
+  admitRequest: AdmitRequest;
   databaseState(): DatabaseState;
   /** Aborted at the end of a shutdown's drain, with the error for callers. */
   cut_off: AbortSignal;
@@ -96,6 +98,7 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[]): HttpRou
   );
   app.use(`${SIGN_IN}*`, signInContext(options, clientAddress));
   app.use("/api/v1/*", usersOnly(userRateLimit(options.limits)));
+  app.use("/api/v1/*", usersOnly(callerLimits(options.admitRequest)));
   app.post(
     LEAKED_KEYS,
     rateLimit(() => LEAKED_KEYS_PER_MINUTE, clientAddress),

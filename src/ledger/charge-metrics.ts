@@ -1,11 +1,11 @@
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import type { ChargingLedger } from "./ledger.types.ts";
+import type { Charge, ChargingLedger } from "./ledger.types.ts";
 
-/** Adds metrics to holds, settles and releases. Logs absorbed tokens as an error. */
+/** Adds metrics to holds, settles and releases, and counts tokens for the limits. Logs absorbed tokens as an error. */
 export function withChargeMetrics(
   ledger: ChargingLedger,
-  { metrics, log }: { metrics: Metrics; log: Log },
+  { metrics, log, countTokens }: { metrics: Metrics; log: Log; countTokens(charge: Charge, tokens: number): void },
 ): ChargingLedger {
   return {
     async hold(request) {
@@ -20,6 +20,7 @@ export function withChargeMetrics(
         throw error;
       });
       if (outcome.status === "superseded" || outcome.replayed) return outcome;
+      countTokens(request, request.input_tokens + request.output_tokens);
       metrics.modelCall("settled", outcome.cost_tokens);
       metrics.modelOutput(request.model, request.output_tokens);
       const { model, input_tokens, cached_input_tokens: cached, cache_write_tokens: written } = request;

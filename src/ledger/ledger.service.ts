@@ -70,8 +70,8 @@ export interface LedgerDeps {
 /** The ledger over a migrated database. */
 export function createLedger(deps: LedgerDeps): Ledger {
   const { db, clock, invariants = [], with_hooks = null } = deps;
-  const keySpends: Ledger["keySpends"] = async (user_ids, sql = db) =>
-    new Map((await listKeySpend(sql, user_ids)).map(({ api_key_id, spent }) => [api_key_id, spent]));
+  const keySpends: Ledger["keySpends"] = async (keys, sql = db) =>
+    new Map((await listKeySpend(sql, keys, clock.now())).map(({ api_key_id, ...spend }) => [api_key_id, spend]));
   const { commit, beginStop } = createGroupCommit<Operation, Outcome>({
     async apply(operations) {
       await markEstimated(db, operations);
@@ -157,7 +157,6 @@ export function createLedger(deps: LedgerDeps): Ledger {
     usageLines: (user_id, days) => readUsageLines(db, user_id, { days, now: clock.now(), limit: EXPORT_ROWS }),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
-    keySpend: (user_id) => keySpends([user_id]),
     keySpends,
     async refills(user_ids, sql = db) {
       return new Map((await listRefills(sql, user_ids)).map(({ user_id, refills }) => [user_id, refills]));

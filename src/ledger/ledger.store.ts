@@ -1,4 +1,5 @@
 import { HOLD_SECONDS } from "../constants.ts";
+import type { KeySpend } from "../contract/key-terms.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import type { AccountFigures } from "./account-status.ts";
@@ -151,12 +152,26 @@ export function listRefills(sql: Sql, user_ids: readonly string[]): Promise<{ us
   });
 }
 
-/** The billed tokens of each API key that has had a hold or a charge. */
-export function listKeySpend(sql: Sql, user_ids: readonly string[]): Promise<{ api_key_id: string; spent: number }[]> {
+/** The billed tokens of those of these API keys that have had a hold or a charge. */
+export function listKeySpend(
+  sql: Sql,
+  { user_ids, ids }: { user_ids: readonly string[]; ids: readonly string[] },
+  now: Instant,
+): Promise<(KeySpend & { api_key_id: string })[]> {
   return sql.query({
-    text: `select api_key_id, spent from key_spend
-      where user_id in (select value::uuid from jsonb_array_elements_text($1::jsonb))`,
-    values: [JSON.stringify(user_ids)],
+    name: "ledger_key_spend",
+    text: `select k.api_key_id, k.spent, coalesce(d.day, 0) as day, coalesce(d.week, 0) as week, coalesce(d.month, 0) as month
+      from key_spend k cross join lateral (
+        select sum(cost) filter (where u.day >= today::date) as day,
+            sum(cost) filter (where u.day >= date_trunc('week', today)) as week,
+            sum(cost) filter (where u.day >= date_trunc('month', today)) as month
+          from (select $3::timestamptz at time zone 'UTC' as today) as clock join usage_daily u
+            on u.user_id = k.user_id and u.api_key_id = k.api_key_id
+              and u.day >= least(date_trunc('week', today), date_trunc('month', today))::date
+      ) as d
+      where k.user_id in (select value::uuid from jsonb_array_elements_text($1::jsonb))
+        and k.api_key_id in (select value::uuid from jsonb_array_elements_text($2::jsonb))`,
+    values: [JSON.stringify(user_ids), JSON.stringify(ids), now],
   });
 }
 

@@ -1,4 +1,5 @@
 import type { AlertPercent } from "../constants.ts";
+import type { BudgetInterval, KeySpend } from "../contract/key-terms.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import type { Adjustments } from "./adjustment.types.ts";
@@ -35,6 +36,8 @@ export interface HoldRequest {
   api_key_id: string | null;
   /** The key's budget, or null for none. The ledger records the spent and held tokens of the key. */
   key_budget_tokens: number | null;
+  /** The budget counts from the start of this interval, in UTC; null or absent: from the key's first call. */
+  key_budget_interval?: BudgetInterval | null;
   agent_id: string | null;
   run_id: string | null;
   /** A cap on the cost of the agent's calls from a given day, calls in flight included. null or absent: no cap. */
@@ -139,6 +142,7 @@ export interface Charge extends TokenCounts, ChargedRates {
   upstream_cost_micro_usd: number | null;
   /** The budget of its key, for threshold alerts. null or absent: no budget. */
   key_budget_tokens?: number | null;
+  key_budget_interval?: BudgetInterval | null;
   /** The provider reported no usable counts. */
   is_estimated?: boolean;
 }
@@ -375,9 +379,11 @@ export interface Ledger extends Adjustments {
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
   /** The settled calls of a user, newest first. */
   requests(user_id: string, page: { limit: number; before_id: string | null }): Promise<ChargedRequest[]>;
-  keySpend(user_id: string): Promise<ReadonlyMap<string, number>>;
-  /** Billed tokens by API key, for several users. */
-  keySpends(user_ids: readonly string[], sql?: Sql): Promise<ReadonlyMap<string, number>>;
+  /** The billed tokens of these API keys of these users, by key. */
+  keySpends(
+    keys: { user_ids: readonly string[]; ids: readonly string[] },
+    sql?: Sql,
+  ): Promise<ReadonlyMap<string, KeySpend>>;
   /**
    * The refill count of each account: grants, reinstatements, overage turned on or raised, new overage periods. A
    * caller that found the account empty waits for a higher number; a crash cannot lose it.

@@ -1,6 +1,7 @@
 import type { Context } from "hono";
 import { modelsForOperators } from "../contract/admin-overall.ts";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
+import { allows } from "../contract/key-terms.ts";
 import { getModelRoute, listModelsRoute, type ModelRecord } from "../contract/models.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
@@ -25,17 +26,28 @@ export function modelRoutes(deps: {
     return known;
   };
   /** Only a key that may call agents sees them. */
-  const agentRecords = async ({ user_id, scopes }: Caller): Promise<ModelRecord[]> => {
+  const agentRecords = async ({ user_id, scopes, allowed_models }: Caller): Promise<ModelRecord[]> => {
     const { records, auto } = current();
     if (auto === null || !scopes.includes("chat:write")) return [];
     const baseOf = (model_id: string | null) =>
       records.find(({ id, uuid }) => id === model_id || uuid === model_id) ?? auto;
-    return (await agentsOf(user_id)).map((agent) => agentRecord(agent, baseOf(agent.model_id)));
+    const agents = (await agentsOf(user_id)).map((agent) => ({ agent, base: baseOf(agent.model_id) }));
+    const callable = agents.filter(({ base }) => base === auto || allows(allowed_models, base));
+    return callable.map(({ agent, base }) => agentRecord(agent, base));
+  };
+  /** The models that the caller's key may use. `auto` has the rates of the dearest of them. */
+  const offeredTo = ({ allowed_models }: Caller) => {
+    if (allowed_models == null) return current();
+    const list = models.list().filter((model) => allows(allowed_models, model));
+    const embeddings = models.embeddings().filter((model) => allows(allowed_models, model));
+    return { records: list.map(modelRecord), auto: autoRecord(list), embeddings: embeddings.map(modelRecord) };
   };
   const recordOf = async (c: Context<HttpEnv>, id: string): Promise<ModelRecord> => {
     const model = models.find(id) ?? models.findEmbedding(id);
+    const { allowed_models } = c.get("caller");
+    if (model !== null && !allows(allowed_models, model)) throw errors.modelNotAllowed(model.id);
     if (model !== null) return modelRecord(model);
-    const { auto } = current();
+    const { auto } = offeredTo(c.get("caller"));
     if (auto !== null && (id === auto.id || id === auto.uuid)) return auto;
     const found = (await agentRecords(c.get("caller"))).find((record) => record.id === id || record.uuid === id);
     if (found === undefined) throw errors.notFound("This model");
@@ -43,8 +55,9 @@ export function modelRoutes(deps: {
   };
 
   router.openapi(listModelsRoute, async (c) => {
-    const { records, auto, embeddings } = current();
-    const agents = await agentRecords(c.get("caller"));
+    const caller = c.get("caller");
+    const { records, auto, embeddings } = offeredTo(caller);
+    const agents = await agentRecords(caller);
     const data = [...records, ...(auto === null ? [] : [auto]), ...agents, ...embeddings];
     if (c.req.header("anthropic-version") !== undefined) return c.json(anthropicList(data), 200) as never;
     return c.json({ object: "list" as const, data }, 200);

@@ -27,6 +27,8 @@ export interface RouteRequest {
   is_trial: boolean;
   /** The model of earlier turns of this thread or run. It is kept while it qualifies. */
   sticky_model_id: string | null;
+  /** Whether the caller's key and account may use a model; absent: all. */
+  isAllowed?(model: Model): boolean;
   /** Whether a model's provider failed recently. Such models are tried last. */
   isResting(model: Model): boolean;
 }
@@ -38,7 +40,14 @@ export interface Route {
 }
 
 /** The models to try for a request, best first; none when no model qualifies. */
-export function routeOf({ request, models, is_trial, sticky_model_id, isResting }: RouteRequest): Route {
+export function routeOf({
+  request,
+  models,
+  is_trial,
+  isAllowed = () => true,
+  sticky_model_id,
+  isResting,
+}: RouteRequest): Route {
   // The rehearsal model never replaces a real model, even if no real model qualifies.
   const real = models.filter((model) => !model.rehearsal);
   const offered = real.length > 0 ? real : models;
@@ -46,7 +55,9 @@ export function routeOf({ request, models, is_trial, sticky_model_id, isResting 
   if (isTextOver(request, longest))
     return { candidates: [], reason: "the prompt is longer than every model's context" };
   const prompt_tokens = estimateTokens(promptText(request));
-  const qualified = offered.filter((model) => qualifies(model, request, { prompt_tokens, is_trial }));
+  const qualified = offered.filter(
+    (model) => isAllowed(model) && qualifies(model, request, { prompt_tokens, is_trial }),
+  );
   const task = judge(request, prompt_tokens);
   const ordered = qualified.toSorted(
     (a, b) =>

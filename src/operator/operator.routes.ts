@@ -1,5 +1,5 @@
 import type { Context } from "hono";
-import type { Accounts, User } from "../accounts/accounts.service.ts";
+import { type Accounts, type User, withSpend } from "../accounts/accounts.service.ts";
 import type { Trials } from "../accounts/trials.service.ts";
 import type { Billing } from "../billing/billing.service.ts";
 import { profileOf } from "../billing/billing.service.ts";
@@ -49,7 +49,8 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
 
   const userRecord = async (user: User) => {
     const [account, subscription] = await Promise.all([ledger.accountStatus(user.id), billing.subscription(user.id)]);
-    return { ...profileOf(user, account, subscription), suspended_at: user.suspended_at };
+    const { suspended_at, limits } = user;
+    return { ...profileOf(user, account, subscription), suspended_at, limits };
   };
 
   router.openapi(contract.createUser, async (c) => {
@@ -66,7 +67,8 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       await acts.record(tx, actorOf(c), { what: "user.create", ...aboutUser(user_id), after });
       return made;
     });
-    return c.json({ user: await userRecord(created.user), api_key: { ...created.api_key, spent_tokens: 0 } }, 201);
+    const api_key = withSpend(created.api_key, undefined, clock.now());
+    return c.json({ user: await userRecord(created.user), api_key }, 201);
   });
   router.openapi(contract.listUsers, async (c) => {
     const { limit, cursor, search = "" } = c.req.valid("query");
@@ -78,15 +80,26 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
     c.json(await userRecord(await accounts.user(c.req.valid("param").id)), 200),
   );
   router.openapi(contract.updateUser, async (c) => {
-    const { email, reason } = c.req.valid("json");
+    const { email: address, limits: wanted, reason } = c.req.valid("json");
     const user = await db.transaction(async (tx) => {
-      const before = await accounts.lockUser(tx, c.req.valid("param").id);
-      if (email === undefined || email.toLowerCase() === before.email) return before;
-      await accounts.setEmail(tx, before.id, email);
-      await options.addressChanged(tx, before.id);
-      const change = { before: { email: before.email }, after: { email: email.toLowerCase() } };
-      await acts.record(tx, actorOf(c), { what: "user.update", ...aboutUser(before.id), ...change, reason });
-      return { ...before, email: email.toLowerCase() };
+      const known = await accounts.lockUser(tx, c.req.valid("param").id);
+      const before: Record<string, unknown> = {};
+      const after: Record<string, unknown> = {};
+      const email = address?.toLowerCase() ?? known.email;
+      if (email !== null && email !== known.email) {
+        await accounts.setEmail(tx, known.id, email);
+        await options.addressChanged(tx, known.id);
+        Object.assign(before, { email: known.email });
+        Object.assign(after, { email });
+      }
+      const limits = wanted === undefined ? known.limits : await accounts.setLimits(tx, known, wanted);
+      if (wanted !== undefined) {
+        Object.assign(before, { limits: known.limits });
+        Object.assign(after, { limits });
+      }
+      if (Object.keys(after).length === 0) return known;
+      await acts.record(tx, actorOf(c), { what: "user.update", ...aboutUser(known.id), before, after, reason });
+      return { ...known, email, limits };
     });
     return c.json(await userRecord(user), 200);
   });

@@ -1,4 +1,4 @@
-import type { Accounts } from "../accounts/accounts.service.ts";
+import { type Accounts, withSpend } from "../accounts/accounts.service.ts";
 import type { Billing } from "../billing/billing.service.ts";
 import { TOP_UP_MONTHS } from "../constants.ts";
 import { refundPurchase } from "../contract/admin.ts";
@@ -34,7 +34,7 @@ export function userCorrectionsRoutes(deps: CorrectionsDeps): HttpRouter {
 /** The user as a caller with all scopes and no key of their own. */
 const asUser = (user_id: string): Caller => ({ user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES });
 
-function keyRoutes(router: HttpRouter, { accounts, acts }: CorrectionsDeps): void {
+function keyRoutes(router: HttpRouter, { accounts, acts, clock }: CorrectionsDeps): void {
   router.openapi(contract.createApiKeyOfUser, async (c) => {
     const { id: user_id } = await accounts.user(c.req.valid("param").id);
     const { reason, ...wanted } = c.req.valid("json");
@@ -44,7 +44,7 @@ function keyRoutes(router: HttpRouter, { accounts, acts }: CorrectionsDeps): voi
         ...{ target: { type: "api_key", id }, user_id, after: { name, scopes, budget_tokens }, reason },
       }),
     );
-    return c.json({ ...created, spent_tokens: 0 }, 201);
+    return c.json(withSpend(created, undefined, clock.now()), 201);
   });
   router.openapi(contract.deleteApiKeyOfUser, async (c) => {
     const { id: user_id } = await accounts.user(c.req.valid("param").id);

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { CompletionCall } from "../completions/completions.types.ts";
 import type { ChatMessage, ChatRequest, FunctionTool, Usage } from "../contract/completions.ts";
+import { payerOf } from "../contract/key-terms.ts";
 import { errors, PurserError } from "../errors.ts";
 import { HoldSupersededError, type TransactionHook } from "../ledger/ledger.types.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -109,7 +110,6 @@ export function createModelStep(deps: EngineDeps) {
     const { hold_id, intent } = hold;
     const { run, config, input, steps, signal, model_id, spent_tokens } = work;
     const { user_id, run_id } = run.lease;
-    const { api_key_id, key_budget_tokens } = input;
     const run_ref = { user_id, agent_id: run.agent_id, run_id };
     const definitions = await tools.definitions(config.tools_config, run_ref, signal);
     const model = config.auto_route ? "auto" : (config.model_id ?? "");
@@ -119,7 +119,7 @@ export function createModelStep(deps: EngineDeps) {
     const with_tools = { ...request, ...offeredTools(work, definitions) };
     return {
       request: cacheable(with_tools, { agent_id: run.agent_id, is_in_thread: isInThread(input) }),
-      caller: { user_id, api_key_id, key_budget_tokens },
+      caller: payerOf({ ...input, user_id }),
       agent_id: run.agent_id,
       run_id,
       hold_id,
@@ -243,12 +243,12 @@ function resultOf({
 }
 
 /**
- * Whether the step is retried later: calls in flight hold the remaining tokens, or the database is unavailable and
- * nothing can be held. The caller of a chat decides on retries.
+ * Whether the step is retried later: calls in flight hold the remaining tokens, the minute's tokens are used up, or the
+ * database is unavailable and nothing can be held. The caller of a chat decides on retries.
  */
 function mayWait({ run }: Work, thrown: unknown): boolean {
   if (run.trigger === "chat" || !(thrown instanceof PurserError)) return false;
-  return thrown.code === "in_flight_exhausted" || thrown.code === "overloaded";
+  return ["in_flight_exhausted", "overloaded", "rate_limited"].includes(thrown.code);
 }
 
 /** Waits before a retry. Returns early when the worker must leave the run or the process is shutting down. */

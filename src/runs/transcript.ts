@@ -1,5 +1,6 @@
 import type { AgentRecord } from "../contract/agents.ts";
 import type { ChatMessage, FinishReason, FunctionTool, ToolCall, ToolChoice } from "../contract/completions.ts";
+import type { KeyTerms } from "../contract/key-terms.ts";
 import type { StepRecord } from "../contract/runs.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
 import type { Picture } from "../tools/tools.types.ts";
@@ -13,14 +14,11 @@ export type RunConfig = Pick<
 };
 
 /** The input of a run besides the agent's configuration. */
-export interface RunInput {
+export interface RunInput extends KeyTerms {
   /** The conversation of a chat, including the thread's earlier turns; null: the agent's run_prompt. */
   messages: ChatMessage[] | null;
   /** The id of the request that started the run; null: the schedule. */
   request_id: string | null;
-  /** The API key whose budget the model calls count against: the caller's, or the one that enabled the schedule. */
-  api_key_id: string | null;
-  key_budget_tokens: number | null;
   /** Identifies the caller of a chat who waits on the worker's node. */
   ticket: string | null;
   /** Of a chat: the caller's tools, which the caller executes. Used where the agent's `client_tools` is `pass`. */

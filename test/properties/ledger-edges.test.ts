@@ -246,3 +246,32 @@ test("a key's budget that is reached while calls are under way refuses the next,
   expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
   expect(await fixture.hold(user_id, 1)).toMatchObject({ status: "held" });
 });
+
+describe("a key's budget with an interval", () => {
+  test.each([
+    ["day", "2026-03-04T23:59:59.999Z", "2026-03-05T00:00:00.000Z"],
+    ["week", "2026-03-08T23:59:59.999Z", "2026-03-09T00:00:00.000Z"],
+    ["month", "2026-03-31T23:59:59.999Z", "2026-04-01T00:00:00.000Z"],
+  ] as const)(
+    "of a %s starts again in UTC, and counts the holds that are open",
+    async (key_budget_interval, last, next) => {
+      fixture.clock.put("2026-03-04T10:00:00.000Z");
+      const user_id = await fixture.account(1_000);
+      const key = { api_key_id: newId(), key_budget_tokens: 100, key_budget_interval };
+      await fixture.settle(user_id, await heldBy(fixture.hold(user_id, 70, key)), 70, key);
+      const open = await heldBy(fixture.hold(user_id, 30, key));
+      fixture.clock.put(last);
+      expect(await fixture.hold(user_id, 1, key)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
+      fixture.clock.put(next);
+      expect(await fixture.hold(user_id, 71, key)).toMatchObject({ code: "key_budget_exceeded", available: 70 });
+      const full = { ...key, minimum_tokens: 1 };
+      const all = await fixture.hold(user_id, 100, full);
+      expect(all).toMatchObject({ status: "held", held_tokens: 70 });
+      // The call that began before counts in the interval in which it ends.
+      await fixture.settle(user_id, open, 30, key);
+      expect(await fixture.hold(user_id, 1, full)).toMatchObject({ code: "key_budget_exceeded", available: 0 });
+      const spends = await fixture.ledger.keySpends({ user_ids: [user_id], ids: [key.api_key_id] });
+      expect(spends.get(key.api_key_id)).toMatchObject({ spent: 100, [key_budget_interval]: 30 });
+    },
+  );
+});

@@ -72,14 +72,18 @@ describe("thresholds", () => {
   });
 });
 
-test("ledger_key_use and ledger_agent_use count charges and holds, also those that the batch has not written", async () => {
+test("ledger_key_budget_use and ledger_agent_use count charges and holds, also those that the batch has not written", async () => {
   const user_id = await fixture.account(1_000);
   const mine = { api_key_id: newId(), agent_id: newId(), key_budget_tokens: 500 };
   const first = await fixture.hold(user_id, 100, mine);
   if (first.status !== "held") throw new Error(first.code);
   await fixture.hold(user_id, 30, mine);
   await fixture.settle(user_id, first.hold_id, 60, mine);
-  expect(await call("to_json(ledger_key_use($1, $2))", user_id, mine.api_key_id)).toEqual({ spent: 60, held: 30 });
+  const key_use = "to_json(ledger_key_budget_use($1, $2, $3, $4))";
+  const now = fixture.clock.now();
+  expect(await call(key_use, user_id, mine.api_key_id, null, now)).toEqual({ spent: 60, held: 30 });
+  expect(await call(key_use, user_id, mine.api_key_id, "day", now)).toEqual({ spent: 60, held: 30 });
+  expect(await call(key_use, user_id, mine.api_key_id, "day", "2026-03-02T00:00:00Z")).toEqual({ spent: 0, held: 30 });
   const use = "to_json(ledger_agent_use($1, $2, $3, null, null, $4))";
   expect(await call(use, user_id, mine.agent_id, "2026-03-01", null)).toEqual({ spent: 60, held: 30 });
   expect(await call(use, user_id, mine.agent_id, "2026-03-02", null)).toEqual({ spent: 0, held: 30 });
@@ -116,7 +120,8 @@ test("a batch of many calls with one key holds no more than the key's budget, an
   const held = holds.flatMap((outcome) => (outcome.status === "held" ? [outcome.hold_id] : []));
   expect(held).toHaveLength(10);
   await Promise.all(held.map((hold_id) => fixture.settle(user_id, hold_id, 10, key)));
-  expect(await fixture.ledger.keySpend(user_id)).toEqual(new Map([[key.api_key_id, 100]]));
+  const spends = await fixture.ledger.keySpends({ user_ids: [user_id], ids: [key.api_key_id] });
+  expect(spends.get(key.api_key_id)?.spent).toBe(100);
   const text = "select percent from crossing where user_id = $1 and kind = 'key_budget' order by percent";
   const crossed = await db.query({ text, values: [user_id] });
   expect(crossed).toEqual([{ percent: 50 }, { percent: 80 }, { percent: 100 }]);

@@ -191,6 +191,11 @@ export const BODIES: Record<string, BodyRow> = {
       [{ scopes: ["everything"] }, "invalid_value", "scopes[0]"],
       ...invalid("expires_at", "tomorrow", 5, "2020-01-01T00:00:00Z", "2026-02-30T00:00:00Z", ...UNSTORABLE),
       ...invalid("budget_tokens", -1, 1.5, "all", 2 ** 53),
+      ...invalid("budget_interval", "year", 5, "day"),
+      ...invalid("allowed_models", "lab/plain", 5),
+      [{ allowed_models: [""] }, "invalid_value", "allowed_models[0]"],
+      [{ limits: { requests_per_minute: 0 } }, "invalid_value", "limits.requests_per_minute"],
+      [{ limits: { burst: 5 } }, "unknown_field", "limits.burst"],
     ],
   },
   "PATCH /api/v1/api-keys/{id}": {
@@ -199,6 +204,11 @@ export const BODIES: Record<string, BodyRow> = {
       ...invalid("name", 5, "", text(101), "nul \0", null),
       ...invalid("expires_at", "tomorrow", 5, "2020-01-01T00:00:00Z", "2026-02-30T00:00:00Z", ...UNSTORABLE),
       ...invalid("budget_tokens", -1, 1.5, "all", 2 ** 53),
+      ...invalid("budget_interval", "year", 5, "day"),
+      ...invalid("allowed_models", "lab/plain", 5),
+      [{ allowed_models: [""] }, "invalid_value", "allowed_models[0]"],
+      [{ limits: { requests_per_minute: 0 } }, "invalid_value", "limits.requests_per_minute"],
+      [{ limits: { burst: 5 } }, "unknown_field", "limits.burst"],
     ],
   },
   "POST /api/v1/api-keys/{id}/rotate": {

@@ -40,6 +40,8 @@ export interface Service {
   noted(text: string): Record<string, unknown>[];
   /** The same for the lines of level warn. */
   warned(text: string): Record<string, unknown>[];
+  /** Starts another node over the same database. `stop` of the service does not stop it. */
+  anotherNode(): Promise<{ url: string; as: Service["as"]; stop(): Promise<void> }>;
   /** Stops the service but keeps its database, and starts it anew. */
   restart(env?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
@@ -89,6 +91,10 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
         await service.admin.post(`/api/v1/admin/users/${user.id}/grants`, { amount_tokens: tokens, source: "top_up" });
       }
       return { user_id: user.id, ...service.as(api_key.key) };
+    },
+    async anotherNode() {
+      const { url, stop } = await run(fixed, kept);
+      return { url, stop, as: (key) => ({ key, ...clientOf(() => url, key) }) };
     },
     async restart(env = {}) {
       await running.stop();

@@ -5,5 +5,5 @@ begin
   return null;
 end $$;
 
-create or replace trigger api_key_changed after update of key_hash, revoked_at, expires_at, scopes, budget_tokens or delete on api_key
+create or replace trigger api_key_changed after update of key_hash, revoked_at, expires_at, scopes, budget_tokens, budget_interval, allowed_models, limits or delete on api_key
   for each row execute function tell_api_key_changed();

@@ -90,6 +90,7 @@ declare
   key_held bigint[];
   key_known bigint[];
   key_known_spent bigint[];
+  key_interval text[];
   key integer;
   key_use record;
   changed bigint;
@@ -122,7 +123,7 @@ begin
         model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
         input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
         estimate jsonb, cache_write_tokens bigint, cache_write_1h_tokens bigint, cache_write_rate_micro bigint,
-        cache_write_1h_rate_micro bigint, upstream_cost_micro_usd bigint
+        cache_write_1h_rate_micro bigint, upstream_cost_micro_usd bigint, key_budget_interval text
       )) with ordinality as o
       left join hold h on h.user_id = o.user_id and h.id = o.hold_id
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
@@ -152,8 +153,10 @@ begin
         key_held := key_held || 0::bigint;
         key := cardinality(key_ids);
       end if;
-      if op.key_budget_tokens is not null and key_known[key] is null then
-        key_use := ledger_key_use(op.user_id, op.api_key_id);
+      if op.key_budget_tokens is not null
+          and (key_known[key] is null or key_interval[key] is distinct from op.key_budget_interval) then
+        key_use := ledger_key_budget_use(op.user_id, op.api_key_id, op.key_budget_interval, instant);
+        key_interval[key] := op.key_budget_interval;
         key_known[key] := key_use.spent + key_use.held;
         key_known_spent[key] := key_use.spent;
       end if;

@@ -3,7 +3,8 @@ import { newConfig } from "../../../src/agents/agent-config.ts";
 import { keyPause, scheduleKeyAfter } from "../../../src/agents/schedule-key.ts";
 
 const now = "2026-03-01T12:00:00.000Z";
-const key = { id: "k", budget_tokens: null, expires_at: null, revoked_at: null };
+const unlimited = { budget_interval: null, allowed_models: null, limits: null };
+const key = { id: "k", budget_tokens: null, expires_at: null, revoked_at: null, ...unlimited };
 
 describe("a key pays for no more runs", () => {
   test.each([
@@ -12,6 +13,7 @@ describe("a key pays for no more runs", () => {
     ["at the very instant of its end", { ...key, expires_at: now }, 0, "key_expired"],
     ["whose budget is spent", { ...key, budget_tokens: 5 }, 5, "key_budget_exceeded"],
     ["of budget 0", { ...key, budget_tokens: 0 }, 0, "key_budget_exceeded"],
+    ["whose budget of the day is left", { ...key, budget_tokens: 5, budget_interval: "day" as const }, 5, null],
     ["without a budget, never", key, Number.MAX_SAFE_INTEGER, null],
     [
       "with a budget and a later end, not yet",
@@ -20,7 +22,8 @@ describe("a key pays for no more runs", () => {
       null,
     ],
   ])("%s", (_which, which, spent_tokens, pause) => {
-    expect(keyPause(which, { spent_tokens, now })).toBe(pause);
+    const spend = { spent: spent_tokens, day: 0, week: 0, month: 0 };
+    expect(keyPause(which, { spend, now })).toBe(pause);
   });
 });
 

@@ -1,0 +1,127 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
+
+// contract 3.3: budgets that start again, and the models that a key may use.
+
+const CHAT = "/api/v1/chat/completions";
+let lab: Lab;
+let user: Client;
+
+beforeAll(async () => {
+  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-04T10:00:00.000Z" } });
+  lab.upstream.answer(completion());
+  user = await lab.service.newUser({ trial: false, tokens: 10_000_000 });
+});
+afterAll(async () => {
+  await expectCleanAudit(lab.service);
+  await lab.stop();
+});
+
+const setClock = async (now: string) =>
+  expect((await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now })).status).toBe(200);
+const newKey = async (fields: object) => {
+  const made = await user.post("/api/v1/api-keys", { name: "customer", ...fields });
+  expect(made.status).toBe(201);
+  return { record: made.body, id: made.body.id as string, ...lab.service.as(made.body.key) };
+};
+const patch = (caller: Pick<Client, "request">, id: string, changes: object) =>
+  caller.request("PATCH", `/api/v1/api-keys/${id}`, changes);
+const recordOf = async (id: string) =>
+  (await user.get("/api/v1/api-keys")).body.api_keys.find((key: { id: string }) => key.id === id);
+
+describe("a key's budget with an interval", () => {
+  it("is refused with 402 when it is used up, and starts again by itself at the end of the day in UTC", async () => {
+    const key = await newKey({ budget_tokens: 200, budget_interval: "day" });
+    expect(key.record).toMatchObject({ budget_used_tokens: 0, budget_resets_at: "2026-03-05T00:00:00.000Z" });
+    const call = () => key.post(CHAT, ask("lab/plain", { max_tokens: 60 }));
+    const first = await call();
+    expect(first.status).toBe(200);
+    const used = first.body.usage.cost_tokens;
+    expect(await recordOf(key.id)).toMatchObject({ budget_used_tokens: used, spent_tokens: used });
+    expect((await patch(user, key.id, { budget_tokens: used + 1 })).status).toBe(200);
+    const over = await call();
+    expect([over.status, over.body.error.code]).toEqual([402, "key_budget_exceeded"]);
+    expect((await patch(user, key.id, { budget_tokens: 200 })).status).toBe(200);
+
+    await setClock("2026-03-05T00:00:00.000Z");
+    expect(await recordOf(key.id)).toMatchObject({
+      ...{ budget_used_tokens: 0, spent_tokens: used },
+      budget_resets_at: "2026-03-06T00:00:00.000Z",
+    });
+    expect((await call()).status).toBe(200);
+  });
+
+  it("skips the due runs of a schedule, which goes on in the next interval without help", async () => {
+    const key = await newKey({ budget_tokens: 0, budget_interval: "week" });
+    const schedule = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "09:00" };
+    const made = await key.post("/api/v1/agents", {
+      ...{ name: "Daily", model_id: "lab/plain", run_prompt: "Go.", ...schedule },
+    });
+    const path = `/api/v1/agents/${made.body.id}`;
+    await setClock("2026-03-06T12:00:00.000Z");
+    expect((await user.get(`${path}/occurrences`)).body.occurrences[0]).toMatchObject({ state: "skipped" });
+    expect((await user.get(path)).body).toMatchObject({ schedule_status: "active", schedule_paused_reason: null });
+    expect((await patch(user, key.id, { budget_tokens: 1_000_000 })).status).toBe(200);
+    await setClock("2026-03-07T12:00:00.000Z");
+    expect((await user.get(`${path}/runs`)).body.runs[0]).toMatchObject({ status: "succeeded" });
+  });
+
+  it("needs a budget: an interval alone is 400, and goes when the budget is removed", async () => {
+    const alone = await user.post("/api/v1/api-keys", { name: "x", budget_interval: "day" });
+    expect([alone.status, alone.body.error.param]).toEqual([400, "budget_interval"]);
+    const key = await newKey({ budget_tokens: 5, budget_interval: "month" });
+    const removed = await patch(user, key.id, { budget_tokens: null });
+    expect(removed.body).toMatchObject({ budget_tokens: null, budget_interval: null, budget_resets_at: null });
+  });
+});
+
+describe("a key's allowed models", () => {
+  it("are the only ones that it can call or see, and auto chooses among them", async () => {
+    const key = await newKey({ allowed_models: ["lab/odd"] });
+    expect(key.record.allowed_models).toEqual(["lab/odd"]);
+    for (const body of [ask("lab/plain"), ask("lab/odd", { models: ["lab/plain"] })]) {
+      const refused = await key.post(CHAT, body);
+      expect([refused.status, refused.body.error]).toMatchObject([
+        403,
+        { type: "permission_error", code: "model_not_allowed", param: "model" },
+      ]);
+    }
+    const messages = await key.post("/api/v1/messages", { ...ask("lab/plain"), max_tokens: 5 });
+    expect([messages.status, messages.body]).toMatchObject([
+      403,
+      { type: "error", error: { type: "permission_error", code: "model_not_allowed" } },
+    ]);
+    const ids = (await key.get("/api/v1/models")).body.data.map((model: { id: string }) => model.id);
+    expect(ids).toEqual(["lab/odd", "auto"]);
+    expect((await key.get("/api/v1/models/lab/plain")).status).toBe(403);
+    const auto = await key.post(CHAT, ask("auto"));
+    expect(auto.body.routing).toMatchObject({ candidates: ["lab/odd"], chosen: "lab/odd" });
+  });
+
+  it("hold for the key's agents too: a run-now of another model is 403", async () => {
+    const key = await newKey({ allowed_models: ["lab/odd"] });
+    const made = await key.post("/api/v1/agents", { name: "Other", model_id: "lab/plain", run_prompt: "Go." });
+    const run = await key.post(`/api/v1/agents/${made.body.id}/runs`);
+    expect([run.status, run.body.error.code]).toEqual([403, "model_not_allowed"]);
+    expect((await user.post(`/api/v1/agents/${made.body.id}/runs`)).status).toBe(202);
+  });
+
+  it("are not widened by the key itself, nor by a key that it creates", async () => {
+    const key = await newKey({ allowed_models: ["lab/odd"], limits: { requests_per_minute: 1_000 } });
+    for (const changes of [
+      { allowed_models: null },
+      { allowed_models: ["lab/odd", "lab/plain"] },
+      { limits: { requests_per_minute: 1_001 } },
+      { limits: null },
+    ]) {
+      expect((await patch(key, key.id, changes)).body.error?.code).toBe("budgeted_key");
+    }
+    expect((await key.post("/api/v1/api-keys", { name: "child" })).body.error.code).toBe("budgeted_key");
+    expect((await patch(key, key.id, { allowed_models: [] })).body.allowed_models).toEqual([]);
+    expect((await key.get("/api/v1/models")).body.data).toEqual([]);
+    expect((await patch(user, key.id, { allowed_models: null })).body.allowed_models).toBe(null);
+    expect((await key.post(CHAT, ask("lab/plain"))).status).toBe(200);
+  });
+});

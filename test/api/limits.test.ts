@@ -1,0 +1,141 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, type Lab, startLab } from "../support/lab.ts";
+import type { Service } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
+
+// contract 9.8: limits of plans, users and keys, counted over all nodes. LIMIT_REQUESTS=10000 makes the long run.
+
+const CHAT = "/api/v1/chat/completions";
+const REQUESTS = Number(process.env.LIMIT_REQUESTS ?? 400);
+const CALLERS = 32;
+let lab: Lab;
+let other: Awaited<ReturnType<Service["anotherNode"]>>;
+
+beforeAll(async () => {
+  const plan = { id: "small", name: "Small", price_cents: 100, included_tokens: 1_000_000 };
+  const limited = { ...plan, limits: { requests_per_minute: 3, allowed_models: ["lab/plain"] } };
+  lab = await startLab(undefined, { settings: { plans: [limited, { ...plan, id: "large", name: "Large" }] } });
+  lab.upstream.answer(completion());
+  other = await lab.service.anotherNode();
+});
+afterAll(async () => {
+  await other.stop();
+  await lab.stop();
+});
+
+const newUser = () => lab.service.newUser({ trial: false, tokens: 10_000_000 });
+async function newKey(limits: object) {
+  const user = await newUser();
+  const made = await user.post("/api/v1/api-keys", { name: "limited", limits });
+  expect(made.status).toBe(201);
+  return { user, id: made.body.id as string, key: made.body.key as string };
+}
+/** Sends requests with a key, each to the node that `pick` names, and returns their statuses. */
+async function flood(key: string, count: number, pick: () => number): Promise<number[]> {
+  const nodes = [lab.service.as(key), other.as(key)];
+  const statuses: number[] = [];
+  let sent = 0;
+  const caller = async () => {
+    while (sent < count) {
+      sent += 1;
+      statuses.push((await (nodes[pick()] as (typeof nodes)[0]).get("/api/v1/users/me")).status);
+    }
+  };
+  await Promise.all(Array.from({ length: CALLERS }, caller));
+  return statuses;
+}
+/** A seeded generator, so that a failure can be repeated. */
+function picker(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state >>> 31;
+  };
+}
+const served = (statuses: readonly number[]) => statuses.filter((status) => status === 200).length;
+
+describe("requests per minute", () => {
+  it("of a key count over two nodes: a flood gets its limit, and at most 1 % more", async () => {
+    const { key } = await newKey({ requests_per_minute: 100 });
+    const began = performance.now();
+    const statuses = await flood(key, REQUESTS, picker(20_261_123));
+    const minutes = Math.ceil((performance.now() - began) / 60_000);
+    expect(new Set(statuses)).toEqual(new Set([200, 429]));
+    expect(served(statuses)).toBeGreaterThanOrEqual(99);
+    expect(served(statuses)).toBeLessThanOrEqual(101 * minutes);
+    console.info(`${REQUESTS} requests over two nodes: ${served(statuses)} served of 100 a minute`);
+  }, 60_000 + REQUESTS * 200);
+
+  it("are not lost at an idle node: one busy node gets the whole limit", async () => {
+    const { key } = await newKey({ requests_per_minute: 50 });
+    let total = served(await flood(key, 3, () => 1));
+    const more = async () => {
+      const count = served(await flood(key, 60, () => 0));
+      total += count;
+      return count;
+    };
+    await expect.poll(more, { timeout: 20_000 }).toBe(0);
+    expect(total).toBeGreaterThanOrEqual(50);
+    const answer = await lab.service.as(key).get("/api/v1/users/me");
+    expect([answer.status, answer.body.error.code]).toEqual([429, "rate_limited"]);
+    const header = (name: string) => Number.parseInt(answer.headers.get(name) ?? "", 10);
+    expect(header("retry-after")).toBeGreaterThan(0);
+    expect(header("retry-after")).toBeLessThanOrEqual(61);
+    expect([header("x-ratelimit-limit-requests"), header("x-ratelimit-remaining-requests")]).toEqual([50, 0]);
+  });
+
+  it("of a plan and a user apply to all keys of the user, and the tightest one wins", async () => {
+    const user = await newUser();
+    const key = (await user.post("/api/v1/api-keys", { name: "second" })).body.key;
+    const path = `/api/v1/admin/users/${user.user_id}`;
+    const limits = { requests_per_minute: 5 };
+    const set = await lab.service.admin.request("PATCH", path, { limits, reason: "abuse" });
+    expect([set.status, set.body.limits]).toEqual([200, limits]);
+    expect((await lab.service.admin.get("/api/v1/admin/acts")).body.acts[0]).toMatchObject({
+      ...{ what: "user.update", reason: "abuse" },
+      ...{ before: { limits: null }, after: { limits } },
+    });
+    expect(served(await flood(key, 4, () => 1)) + served(await flood(user.key, 10, () => 0))).toBe(5);
+
+    const subscriber = await newUser();
+    const subscription = `/api/v1/admin/users/${subscriber.user_id}/subscription`;
+    expect((await lab.service.admin.post(subscription, { plan_id: "small" })).status).toBe(201);
+    await expect.poll(async () => (await subscriber.get("/api/v1/models")).status, { timeout: 10_000 }).toBe(429);
+    expect((await lab.service.admin.post(subscription, { plan_id: "large" })).status).toBe(200);
+    await expect.poll(async () => (await subscriber.get("/api/v1/models")).status, { timeout: 10_000 }).toBe(200);
+  });
+});
+
+describe("tokens per minute", () => {
+  it("stop the next call on every node with 429, in OpenAI's and in Anthropic's shape", async () => {
+    const { key } = await newKey({ tokens_per_minute: 10 });
+    const call = (node: Pick<Service, "as">) => node.as(key).post(CHAT, ask("lab/plain"));
+    expect((await call(lab.service)).status).toBe(200);
+    const error = { type: "rate_limit_error", code: "rate_limited" };
+    for (const node of [lab.service, other]) {
+      const openai = node.as(key);
+      await expect.poll(async () => (await call(node)).status, { timeout: 10_000 }).toBe(429);
+      expect((await call(node)).body.error).toMatchObject(error);
+      const anthropic = await openai.post("/api/v1/messages", { ...ask("lab/plain"), max_tokens: 5 });
+      expect([anthropic.status, anthropic.body]).toMatchObject([429, { type: "error", error }]);
+      expect(Number(anthropic.headers.get("retry-after"))).toBeGreaterThan(0);
+    }
+  });
+});
+
+describe("allowed models", () => {
+  it("of a user hold for every key, and a key's own list cannot add to them", async () => {
+    const user = await newUser();
+    const limits = { allowed_models: ["lab/plain"] };
+    await lab.service.admin.request("PATCH", `/api/v1/admin/users/${user.user_id}`, { limits });
+    const ids = async (of: { get: typeof user.get }) =>
+      (await of.get("/api/v1/models")).body.data.map(({ id }: { id: string }) => id);
+    await expect.poll(() => ids(user), { timeout: 10_000 }).toEqual(["lab/plain", "auto"]);
+    const made = await user.post("/api/v1/api-keys", { name: "x", allowed_models: ["lab/odd"] });
+    const key = lab.service.as(made.body.key);
+    expect(await ids(key)).toEqual([]);
+    expect((await key.post(CHAT, ask("lab/odd"))).body.error.code).toBe("model_not_allowed");
+    expect((await user.post(CHAT, ask("lab/odd"))).status).toBe(403);
+    expect((await user.post(CHAT, ask("lab/plain"))).status).toBe(200);
+  });
+});
