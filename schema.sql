@@ -173,6 +173,16 @@ create table crossing (
 alter table crossing add constraint crossing_kind_check CHECK ((kind = ANY (ARRAY['balance'::text, 'overage'::text, 'key_budget'::text])));
 alter table crossing add constraint crossing_pkey PRIMARY KEY (user_id, seq, kind, percent);
 
+create table end_user_budget (
+  user_id uuid not null,
+  end_user text not null,
+  budget_tokens bigint not null,
+  budget_interval text
+);
+alter table end_user_budget add constraint end_user_budget_budget_interval_check CHECK ((budget_interval = ANY (ARRAY['day'::text, 'week'::text, 'month'::text])));
+alter table end_user_budget add constraint end_user_budget_budget_tokens_check CHECK ((budget_tokens >= 0));
+alter table end_user_budget add constraint end_user_budget_pkey PRIMARY KEY (user_id, end_user);
+
 create table entry (
   user_id uuid not null,
   seq bigint not null,
@@ -214,12 +224,14 @@ create table hold (
   agent_id uuid,
   run_id uuid,
   estimate jsonb,
-  progress jsonb
+  progress jsonb,
+  end_user text
 );
 alter table hold add constraint hold_check CHECK (((held >= 0) AND (held <= requested)));
 alter table hold add constraint hold_overage_check CHECK ((overage >= 0));
 alter table hold add constraint hold_requested_check CHECK ((requested >= 0));
 alter table hold add constraint hold_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX hold_by_end_user ON public.hold USING btree (user_id, end_user) WHERE (end_user IS NOT NULL);
 CREATE INDEX hold_by_expiry ON public.hold USING btree (expires_at);
 
 create table idempotency_key (
@@ -783,7 +795,8 @@ create table usage_event (
   cache_write_1h_tokens bigint default 0 not null,
   cache_write_rate_micro bigint,
   cache_write_1h_rate_micro bigint,
-  upstream_cost_micro_usd bigint
+  upstream_cost_micro_usd bigint,
+  labels jsonb
 );
 alter table usage_event add constraint usage_event_absorbed_check CHECK ((absorbed >= 0));
 alter table usage_event add constraint usage_event_cache_write_1h_rate_micro_check CHECK ((cache_write_1h_rate_micro >= 0));
@@ -805,6 +818,19 @@ alter table usage_event add constraint usage_event_upstream_cost_micro_usd_check
 alter table usage_event add constraint usage_event_pkey PRIMARY KEY (user_id, hold_id);
 CREATE INDEX usage_event_by_request ON public.usage_event USING btree (request_id, user_id);
 CREATE INDEX usage_event_written ON public.usage_event USING brin (created_at) WITH (autosummarize='on');
+
+create table usage_label_daily (
+  user_id uuid not null,
+  name text not null,
+  value text not null,
+  day date not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null
+) with (fillfactor=50);
+alter table usage_label_daily add constraint usage_label_daily_pkey PRIMARY KEY (user_id, name, value, day);
+CREATE INDEX usage_label_daily_by_day ON public.usage_label_daily USING btree (user_id, name, day);
 
 create table users (
   id uuid not null,
@@ -862,6 +888,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
 -- function ledger_close_bucket(of_user uuid, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
 -- function ledger_crossed(before bigint, after bigint, whole bigint) returns SETOF integer
+-- function ledger_end_user_left(of_user uuid, of_end_user text, instant timestamp with time zone, charges usage_event[], holds hold[], ended uuid[]) returns bigint
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean

@@ -12,6 +12,7 @@ export interface PaymentFigures {
 export type PaymentCode =
   | "trial_ended"
   | "key_budget_exceeded"
+  | "end_user_budget_exceeded"
   | "overage_cap_reached"
   | "out_of_tokens"
   | "in_flight_exhausted"
@@ -47,6 +48,11 @@ export const PAYMENT: Record<PaymentCode, { message: string; remedies: string[];
     message:
       "This API key's budget does not cover this request. Use another key, raise its budget_tokens (PATCH /api/v1/api-keys/{id}), or wait for its budget_resets_at.",
     remedies: ["use_another_key", "create_another_key"],
+  },
+  end_user_budget_exceeded: {
+    message:
+      "The budget of this end user (the request's user) does not cover this request. Raise it: PUT /api/v1/end-user-budgets/{user}.",
+    remedies: ["raise_end_user_budget"],
   },
   overage_cap_reached: {
     message: "The overage cap of this period is reached. Raise the cap, top up, or wait for the renewal.",

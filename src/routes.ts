@@ -2,6 +2,7 @@ import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { agentsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
+import { endUserRoutes } from "./billing/end-users.routes.ts";
 import { ledgerExportRoutes } from "./billing/ledger-export.routes.ts";
 import { paymentsRoutes, stripeWebhookRoutes } from "./billing/payments.routes.ts";
 import { chatRoutes } from "./chat/chat.routes.ts";
@@ -88,6 +89,7 @@ export function serveApi(
       accountsRoutes({ accounts, clock, keySpends: ledger.keySpends }),
       billingRoutes({ accounts, ledger, billing }),
       ledgerExportRoutes({ ledger, agentNames: agents.names, keyNames: accounts.keyNames }),
+      endUserRoutes({ ledger, clock }),
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
       operatorsRoutes({ acts, keys: operator_keys }),

@@ -11,6 +11,15 @@ import { explain } from "./explanation.ts";
 /** The most charges explained for one request id. All calls of a run share its id. */
 const MOST_CHARGES = 100;
 
+/** The cursor of grouped usage: the cost and the value of the last group. */
+const GROUP_KEY = /^\d{1,15}:[^\0]{1,300}$/su;
+
+function groupAfter(key: string | null): { cost_tokens: number; value: string } | null {
+  if (key === null) return null;
+  const at = key.indexOf(":");
+  return { cost_tokens: Number(key.slice(0, at)), value: key.slice(at + 1) };
+}
+
 interface LedgerExportDeps {
   ledger: Ledger;
   agentNames: AgentNamesOf;
@@ -24,7 +33,8 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
 
   serveBoth(router, { own: contract.getUsage, operators: operators.usageOfUser }, async (c) => {
     const { user_id } = c.get("caller");
-    const { days, format } = c.req.valid("query");
+    const { days, format, group_by, limit, cursor } = c.req.valid("query");
+    const after = groupAfter(decodeCursor(cursor, GROUP_KEY));
     if (format === "csv") return csvAnswer("usage", usageHead, ledger.usageLines(user_id, days), usageLines) as never;
     const { agent_breakdown, api_key_breakdown, ...usage } = await ledger.usage(user_id, days);
     const [agents, keys] = await Promise.all([
@@ -42,7 +52,10 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
         api_key_name: keys.get(share.api_key_id ?? "") ?? null,
       })),
     };
-    return c.json(named, 200);
+    if (group_by === undefined) return c.json(named, 200);
+    const found = await ledger.usageGroups(user_id, { group_by, days, limit: limit + 1, after });
+    const { page, next_cursor } = pageOf(found, limit, ({ cost_tokens, value }) => `${cost_tokens}:${value}`);
+    return c.json({ ...named, group_by, groups: page, next_cursor }, 200);
   });
   serveBoth(router, { own: contract.listTransactions, operators: operators.transactionsOfUser }, async (c) => {
     const { user_id } = c.get("caller");

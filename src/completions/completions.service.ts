@@ -34,6 +34,7 @@ const PASSED_OVER = new Set([
   "insufficient_balance",
   "budget_exceeded",
   "key_budget_exceeded",
+  "end_user_budget_exceeded",
   "overage_cap_reached",
   "unsupported_parameter",
 ]);

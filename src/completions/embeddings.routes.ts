@@ -4,6 +4,7 @@ import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
 import type { Completions, EmbeddingsAnswer } from "./completions.types.ts";
+import { labelsOf } from "./labels.ts";
 
 /** The part of an answer that is written at one time. */
 const WRITTEN_CHARS = 262_144;
@@ -21,7 +22,7 @@ export function embeddingRoutes(completions: Pick<Completions, "embed">): HttpRo
     }
     const answer = await completions.embed({
       request,
-      caller: payerOf(c.get("caller")),
+      caller: payerOf({ ...c.get("caller"), labels: labelsOf(request) }),
       hold_id: newId(),
       request_id: c.get("request_id"),
     });

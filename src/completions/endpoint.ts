@@ -8,6 +8,7 @@ import { newId } from "../platform/ids.ts";
 import { agentIdOf } from "./agent-name.ts";
 import { type Chunk, chunksOf } from "./answer-pieces.ts";
 import type { CompletionCall, CompletionOutcome, CompletionStream, Completions } from "./completions.types.ts";
+import { labelsOf } from "./labels.ts";
 
 /** The status that proxies use after a caller has hung up; the caller does not receive it. */
 const CLIENT_CLOSED_REQUEST = 499;
@@ -68,7 +69,7 @@ export async function answerCall(
 function callOf(c: Context<HttpEnv>, request: CompletionCall["request"], live: LiveCaller | null): CompletionCall {
   return {
     request,
-    caller: payerOf(c.get("caller")),
+    caller: payerOf({ ...c.get("caller"), labels: labelsOf(request) }),
     agent_id: null,
     run_id: null,
     hold_id: newId(),

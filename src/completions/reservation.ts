@@ -177,9 +177,9 @@ export function chargeOf(
   };
 }
 
-/** The fields by which the ledger counts a call against its key's budget. */
-export function budgetOf({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null }: Payer) {
-  return { user_id, api_key_id, key_budget_tokens, key_budget_interval };
+/** The fields by which the ledger counts a call against the budgets of its key and its end user. */
+export function budgetOf({ user_id, api_key_id, key_budget_tokens, key_budget_interval = null, labels }: Payer) {
+  return { user_id, api_key_id, key_budget_tokens, key_budget_interval, ...(labels == null ? {} : { labels }) };
 }
 
 /**

@@ -19,7 +19,7 @@ export interface UserLimits extends Limits {
   allowed_models?: string[] | null | undefined;
 }
 
-/** What an API key may spend and use. Runs keep it from the request that started them. */
+/** What an API key may spend and use, and the labels of its request. Runs keep it from the request that started them. */
 export interface KeyTerms {
   /** null for a person signed in to the console. */
   api_key_id: string | null;
@@ -30,6 +30,8 @@ export interface KeyTerms {
   /** Ids of models; null or absent: all. */
   allowed_models?: readonly string[] | null;
   key_limits?: Limits | null;
+  /** The request's `user` and `metadata`, for its usage. */
+  labels?: Readonly<Record<string, string>> | null;
 }
 
 /** Whether a list of allowed models has this one, by its id or UUID. null: it allows all. */
@@ -42,12 +44,13 @@ export type Payer = KeyTerms & { user_id: string };
 
 /** The terms of a caller's key, without those that it does not have: runs store them. */
 export function keyTermsOf(terms: KeyTerms): KeyTerms {
-  const { api_key_id, key_budget_tokens, key_budget_interval, allowed_models, key_limits } = terms;
+  const { api_key_id, key_budget_tokens, key_budget_interval, allowed_models, key_limits, labels } = terms;
   return {
     ...{ api_key_id, key_budget_tokens },
     ...(key_budget_interval == null ? {} : { key_budget_interval }),
     ...(allowed_models == null ? {} : { allowed_models }),
     ...(key_limits == null ? {} : { key_limits }),
+    ...(labels == null ? {} : { labels }),
   };
 }
 

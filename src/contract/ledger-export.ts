@@ -27,6 +27,24 @@ export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { ...content, "text/csv": { schema: z.string() } } };
 }
 
+const groupedUsageSchema = usageSchema
+  .extend({
+    group_by: z.string().optional(),
+    groups: z
+      .array(
+        z.object({
+          value: z.string().openapi({ description: "the model, day, user or value of the name" }),
+          tokens: z.number().int(),
+          cost_tokens: tokensSchema,
+          requests: z.number().int(),
+        }),
+      )
+      .optional()
+      .openapi({ description: "with `group_by`: the highest cost first" }),
+    next_cursor: nextCursorSchema.optional(),
+  })
+  .openapi("GroupedUsage");
+
 const rateSchema = z.number().openapi({ description: "billed tokens per raw token" });
 const exactSchema = z.string().openapi({ description: "billed tokens with all their decimals", example: "93.8333336" });
 
@@ -115,11 +133,17 @@ export const getUsage = createRoute({
     query: z.object({
       days: z.coerce.number().int().min(USAGE_DAYS.min).max(USAGE_DAYS.max).default(USAGE_DAYS.default),
       format: formatSchema,
+      group_by: z
+        .string()
+        .regex(/^(model|day|user|metadata\.[^\0]{1,64})$/, "model, day, user or metadata.{name}")
+        .optional()
+        .openapi({ description: "adds `groups`: model, day, user or metadata.{name}; `limit` and `cursor` page them" }),
+      ...listQuerySchema.shape,
     }),
   },
   responses: {
     200: jsonOrCsv(
-      usageSchema,
+      groupedUsageSchema,
       "every day of the window, today last; as CSV a line for each day, model, agent and key",
     ),
     ...failures(400, 403),

@@ -36,3 +36,26 @@ export interface Adjustments {
   /** The tokens that adjustments took from a bucket. */
   adjusted(tx: Tx, user_id: string, bucket_id: string): Promise<number>;
 }
+
+/** Takes back tokens that a payment granted, or returns them. */
+export interface Reversal {
+  user_id: string;
+  /** The bucket of the payment's grant. null: the payment was for overage, which is used already. */
+  bucket_id: string | null;
+  /** In addition to earlier reversals: partial refunds add up. The total never exceeds the bucket's grant. */
+  amount_tokens: number;
+  /** The description of the entry. */
+  reason: string;
+  /** The unique business key. Each key makes one reversal, a claw-back or a reinstatement. */
+  key: string;
+}
+
+export interface ReversalOutcome {
+  /**
+   * May be less than asked for. A claw-back of a grant takes at most the rest of it; a reinstatement returns at most
+   * the clawed-back tokens, or for overage, the debt.
+   */
+  reversed_tokens: number;
+  /** The part that became debt (claw-back) or reduced debt (reinstatement). */
+  debt_tokens: number;
+}

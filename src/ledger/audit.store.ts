@@ -143,6 +143,10 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
     text: readStatement(import.meta.dirname, "audit-daily-usage"),
   },
   {
+    invariant: "the daily usage of each label is the sum of its usage events",
+    text: readStatement(import.meta.dirname, "audit-label-usage"),
+  },
+  {
     invariant: "a key has spent what its calls cost and holds what its holds hold",
     text: `select user_id, format('key %s spent %s held %s, calls %s holds %s', api_key_id, spent, held, cost, pinned) as detail
       from (

@@ -8,6 +8,7 @@ import { accountStatusOf } from "./account-status.ts";
 import { closeBucket, findAdjusted, insertAdjustment, takeTokens } from "./adjustment.store.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges, listRequests } from "./charge.store.ts";
+import { createEndUsersStore } from "./end-users.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import {
@@ -38,7 +39,7 @@ import {
 } from "./ledger.types.ts";
 import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
-import { readUsage, readUsageLines } from "./usage.store.ts";
+import { listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
 
 /** Most operations of one batch. A larger batch would lock the accounts for too long. */
 const BATCH_LIMIT = 256;
@@ -155,6 +156,8 @@ export function createLedger(deps: LedgerDeps): Ledger {
     entries: (user_id, filter, page) => listEntries(db, user_id, filter, page),
     allEntries: (user_id, filter) => readEntries(db, user_id, filter, EXPORT_ROWS),
     usageLines: (user_id, days) => readUsageLines(db, user_id, { days, now: clock.now(), limit: EXPORT_ROWS }),
+    end_users: createEndUsersStore(db),
+    usageGroups: (user_id, by) => listUsageGroups(db, user_id, by, clock.now()),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
     keySpends,

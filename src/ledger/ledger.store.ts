@@ -3,6 +3,7 @@ import type { KeySpend } from "../contract/key-terms.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import type { AccountFigures } from "./account-status.ts";
+import type { Reversal, ReversalOutcome } from "./adjustment.types.ts";
 import type {
   Bucket,
   Charge,
@@ -11,8 +12,6 @@ import type {
   HoldOutcome,
   HoldRequest,
   Progress,
-  Reversal,
-  ReversalOutcome,
   SettleOutcome,
   SettleRequest,
   TransactionHookAnswer,

@@ -2,8 +2,9 @@ import type { AlertPercent } from "../constants.ts";
 import type { BudgetInterval, KeySpend } from "../contract/key-terms.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
-import type { Adjustments } from "./adjustment.types.ts";
-import type { ChargedRequest, UsageLine, UsageSummary } from "./usage.types.ts";
+import type { Adjustments, Reversal, ReversalOutcome } from "./adjustment.types.ts";
+import type { EndUsers } from "./end-users.store.ts";
+import type { ChargedRequest, Labels, UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -38,6 +39,7 @@ export interface HoldRequest {
   key_budget_tokens: number | null;
   /** The budget counts from the start of this interval, in UTC; null or absent: from the key's first call. */
   key_budget_interval?: BudgetInterval | null;
+  labels?: Labels;
   agent_id: string | null;
   run_id: string | null;
   /** A cap on the cost of the agent's calls from a given day, calls in flight included. null or absent: no cap. */
@@ -48,9 +50,7 @@ export interface HoldRequest {
   minimum_tokens: number;
   /** The inputs of the worst case, kept for `explain`. */
   estimate?: HoldEstimate;
-  /**
-   * Runs before the hold, also when the hold is refused. If its answer is not `done`, HoldSupersededError is thrown.
-   */
+  /** Runs before the hold, also when it is refused. If its answer is not `done`, HoldSupersededError is thrown. */
   hook?: TransactionHook;
 }
 
@@ -93,7 +93,6 @@ export type HoldOutcome =
       held: number;
     };
 
-/** The answer of the hold's hook was not `done`, so nothing is held. */
 export class HoldSupersededError extends Error {
   readonly answer: TransactionHookAnswer;
   constructor(answer: TransactionHookAnswer) {
@@ -143,6 +142,7 @@ export interface Charge extends TokenCounts, ChargedRates {
   /** The budget of its key, for threshold alerts. null or absent: no budget. */
   key_budget_tokens?: number | null;
   key_budget_interval?: BudgetInterval | null;
+  labels?: Labels;
   /** The provider reported no usable counts. */
   is_estimated?: boolean;
 }
@@ -215,29 +215,6 @@ export interface GrantRequest {
   note: string | null;
   /** The unique business key of the grant (a payment, a subscription period). Each key grants once. */
   grant_key?: string;
-}
-
-/** Takes back tokens that a payment granted, or returns them. */
-export interface Reversal {
-  user_id: string;
-  /** The bucket of the payment's grant. null: the payment was for overage, which is used already. */
-  bucket_id: string | null;
-  /** In addition to earlier reversals: partial refunds add up. The total never exceeds the bucket's grant. */
-  amount_tokens: number;
-  /** The description of the entry. */
-  reason: string;
-  /** The unique business key. Each key makes one reversal, a claw-back or a reinstatement. */
-  key: string;
-}
-
-export interface ReversalOutcome {
-  /**
-   * May be less than asked for. A claw-back of a grant takes at most the rest of it; a reinstatement returns at most
-   * the clawed-back tokens, or for overage, the debt.
-   */
-  reversed_tokens: number;
-  /** The part that became debt (claw-back) or reduced debt (reinstatement). */
-  debt_tokens: number;
 }
 
 export interface Overage {
@@ -344,9 +321,7 @@ export interface Ledger extends Adjustments {
    * expired: it settles the hold at its last progress, or releases it without one. A later settle charges the rest.
    */
   progress(calls: Progress[]): Promise<void>;
-  /**
-   * Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit.
-   */
+  /** Without `tx`, it calls `onGrant` before it resolves. With `tx`, the caller calls `notifyGrant` after the commit. */
   grant(request: GrantRequest, tx?: Tx): Promise<Bucket>;
   /** Calls `onGrant`. Call it after the commit of your transaction that made a grant or allowed more overage. */
   notifyGrant(user_id: string): Promise<void>;
@@ -373,6 +348,9 @@ export interface Ledger extends Adjustments {
   /** All entries, oldest first, in pages. */
   allEntries(user_id: string, filter: EntryFilter): AsyncIterable<Entry[]>;
   usage(user_id: string, days: number): Promise<UsageSummary>;
+  readonly end_users: EndUsers;
+  /** The sums by one dimension, the highest cost first. */
+  usageGroups(user_id: string, by: UsageGrouping): Promise<UsageGroup[]>;
   /** The lines that `usage` sums, oldest first, in pages. */
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges with this request id, newest first. Callers may repeat a request id. */
@@ -396,9 +374,9 @@ export interface Ledger extends Adjustments {
   sweep(): Promise<void>;
   /** A settle waits for an unavailable database. After this call, it tries once more and then rejects. */
   beginStop(): void;
-  /** The next instant, up to `until`, when a bucket expires or a trial ends; null if none. */
   /** Open holds of all accounts, counted up to 20,000. */
   openHolds(): Promise<number>;
+  /** The next instant, up to `until`, when a bucket expires or a trial ends; null if none. */
   nextDueAt(until: Instant): Promise<Instant | null>;
   audit(): Promise<AuditReport>;
 }

@@ -1,5 +1,5 @@
 import type { Instant, Sql } from "../platform/db.ts";
-import type { UsageLine, UsageSummary } from "./usage.types.ts";
+import type { UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** The rollup's uuid for "no agent" and "no key". */
 const NONE = "00000000-0000-0000-0000-000000000000";
@@ -40,6 +40,36 @@ export async function readUsage(sql: Sql, user_id: string, days: number, now: In
     agent_breakdown: by("agent_id").map(({ name, ...sum }) => ({ agent_id: name, ...sum })),
     api_key_breakdown: by("api_key_id").map(({ name, ...sum }) => ({ api_key_id: name, ...sum })),
   };
+}
+
+const GROUPED = {
+  model: "select model as value, input_tokens, output_tokens, cost, requests, day from usage_daily where user_id = $1",
+  day: "select day::text as value, input_tokens, output_tokens, cost, requests, day from usage_daily where user_id = $1",
+  label: `select value, input_tokens, output_tokens, cost, requests, day from usage_label_daily
+    where user_id = $1 and name = $7`,
+};
+
+/** The sums of the last `days` UTC days by one dimension, the highest cost first. Reads only daily rollups. */
+export function listUsageGroups(
+  sql: Sql,
+  user_id: string,
+  { group_by, days, limit, after }: UsageGrouping,
+  now: Instant,
+): Promise<UsageGroup[]> {
+  const is_label = group_by !== "model" && group_by !== "day";
+  return sql.query({
+    text: `select value, sum(input_tokens + output_tokens) as tokens, sum(cost) as cost_tokens, sum(requests) as requests
+      from (${GROUPED[is_label ? "label" : group_by]}) as line
+      where day > ($2::timestamptz at time zone 'UTC')::date - $3::integer
+        and day <= ($2::timestamptz at time zone 'UTC')::date
+      group by value
+      having $4::bigint is null or sum(cost) < $4::bigint or (sum(cost) = $4::bigint and value > $5::text)
+      order by cost_tokens desc, value limit $6`,
+    values: [
+      ...[user_id, now, days, after?.cost_tokens ?? null, after?.value ?? null, limit],
+      ...(is_label ? [group_by] : []),
+    ],
+  });
 }
 
 /** The rollup's lines of the window, oldest first, in pages of `limit`. */

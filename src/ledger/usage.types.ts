@@ -1,3 +1,4 @@
+import type { BudgetInterval } from "../contract/key-terms.ts";
 import type { Instant } from "../platform/db.ts";
 
 /** One line of the daily usage. */
@@ -36,4 +37,32 @@ export interface ChargedRequest {
   total_tokens: number;
   cost_tokens: number;
   created_at: Instant;
+}
+
+/** `user`, and `metadata.{name}`, as the request gave them. */
+export type Labels = Readonly<Record<string, string>>;
+
+export interface UsageGrouping {
+  /** model, day, user, or metadata.{name} */
+  group_by: string;
+  days: number;
+  limit: number;
+  /** The cost and value of the last group of the page before. */
+  after: { cost_tokens: number; value: string } | null;
+}
+
+/** The sums of one model, day, end user or value of a name. */
+export interface UsageGroup {
+  value: string;
+  tokens: number;
+  cost_tokens: number;
+  requests: number;
+}
+
+/** The budget of an end user, with the billed tokens of its current interval. */
+export interface EndUserBudget {
+  user: string;
+  budget_tokens: number;
+  budget_interval: BudgetInterval | null;
+  budget_used_tokens: number;
 }

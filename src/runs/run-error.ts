@@ -19,6 +19,7 @@ export function modelCallError(thrown: unknown): RunError {
   const { status, code, message, param = null } = thrown.shape;
   if (code === "secret_reflected") return { code, message };
   if (code === "key_budget_exceeded") return { code: "budget_exceeded", message, param: KEY_BUDGET };
+  if (code === "end_user_budget_exceeded") return { code: "budget_exceeded", message, param: "user" };
   if (code === "budget_exceeded") return { code, message, ...(param === null ? {} : { param }) };
   if (code === "insufficient_balance") return { code: "insufficient_tokens", message: NOT_COVERED };
   if (status === 402) return { code: "insufficient_tokens", message };

@@ -275,3 +275,24 @@ describe("a key's budget with an interval", () => {
     },
   );
 });
+
+test("an end user's budget counts open holds, also those of the same batch, and only that end user's", async () => {
+  const user_id = await fixture.account(1_000);
+  const labels = { user: "ada" };
+  await fixture.ledger.end_users.put(user_id, "ada", { budget_tokens: 100, budget_interval: null });
+  const outcomes = await Promise.all([
+    fixture.hold(user_id, 70, { labels }),
+    fixture.hold(user_id, 70, { labels }),
+    fixture.hold(user_id, 70, { labels: { user: "bob" } }),
+  ]);
+  expect(outcomes).toMatchObject([
+    { status: "held" },
+    { status: "refused", code: "end_user_budget_exceeded", available: 30 },
+    { status: "held" },
+  ]);
+  const [first] = outcomes;
+  if (first?.status !== "held") throw new Error("not held");
+  await fixture.settle(user_id, first.hold_id, 20, { labels });
+  expect(await fixture.hold(user_id, 80, { labels })).toMatchObject({ status: "held" });
+  expect(await fixture.hold(user_id, 1, { labels })).toMatchObject({ code: "end_user_budget_exceeded", available: 0 });
+});

@@ -20,7 +20,8 @@ export function createStandingClock(start: Instant): StandingClock {
 }
 
 /** All that the ledger keeps. */
-export const LEDGER_TABLES = "account, bucket, reversal, hold, entry, usage_event, usage_daily, key_spend, crossing";
+export const LEDGER_TABLES =
+  "account, bucket, reversal, hold, entry, usage_event, usage_daily, usage_label_daily, key_spend, crossing";
 
 /** A ledger with short ways to do what tests do most; every call is by a user of its own. */
 export function createLedgerFixture(

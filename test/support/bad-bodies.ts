@@ -294,6 +294,14 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "POST /api/v1/billing/overage/enable": { valid: {}, bad: [] },
   "POST /api/v1/billing/overage/disable": { valid: {}, bad: [] },
+  "PUT /api/v1/end-user-budgets/{user}": {
+    valid: { budget_tokens: 5 },
+    bad: [
+      ...missing("budget_tokens"),
+      ...invalid("budget_tokens", -1, 1.5, "all", 2 ** 53, null),
+      ...invalid("budget_interval", "year", 5),
+    ],
+  },
   "PUT /api/v1/billing/overage": {
     valid: { cap_tokens: 1000 },
     bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],

@@ -25,4 +25,9 @@ begin
         - coalesce(known.upstream_cost_micro_usd, 0)
     where user_id = known.user_id and day = (known.created_at at time zone 'UTC')::date and model = known.model
       and agent_id = coalesce(known.agent_id, none) and api_key_id = coalesce(known.api_key_id, none);
+  update usage_label_daily set
+      input_tokens = input_tokens + rest.input_tokens - known.input_tokens,
+      output_tokens = output_tokens + rest.output_tokens - known.output_tokens, cost = cost + rest.cost
+    where user_id = known.user_id and day = (known.created_at at time zone 'UTC')::date
+      and (name, value) in (select key, label.value from jsonb_each_text(known.labels) as label);
 end $$;

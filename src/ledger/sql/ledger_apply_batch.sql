@@ -51,6 +51,7 @@ declare
   key_left bigint;
   agent record;
   agent_left bigint;
+  end_user_left bigint;
   posted_live bigint;
   held_live bigint;
   slice_places integer[];
@@ -123,7 +124,8 @@ begin
         model text, cost_tokens bigint, input_tokens bigint, cached_input_tokens bigint, output_tokens bigint,
         input_rate_micro bigint, cached_input_rate_micro bigint, output_rate_micro bigint, price_version text,
         estimate jsonb, cache_write_tokens bigint, cache_write_1h_tokens bigint, cache_write_rate_micro bigint,
-        cache_write_1h_rate_micro bigint, upstream_cost_micro_usd bigint, key_budget_interval text
+        cache_write_1h_rate_micro bigint, upstream_cost_micro_usd bigint, key_budget_interval text,
+        labels jsonb
       )) with ordinality as o
       left join hold h on h.user_id = o.user_id and h.id = o.hold_id
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
@@ -194,6 +196,14 @@ begin
             when agent_left >= minimum and agent.held > 0 then 'in_flight_exhausted' else 'agent_budget_exceeded' end);
         end if;
       end if;
+      end_user_left := null;
+      if op.labels ? 'user' then
+        end_user_left := ledger_end_user_left(op.user_id, op.labels ->> 'user', instant, events, new_holds, ended_holds);
+        amount := least(amount, end_user_left);
+        if amount < minimum then
+          refusal := coalesce(refusal, 'end_user_budget_exceeded');
+        end if;
+      end if;
       if a.trial_ends_at <= instant and a.paid_since is null then
         refusal := 'trial_ended';
       end if;
@@ -223,7 +233,7 @@ begin
           where b.owner = op.user_id and b.live;
         refusal := coalesce(refusal, ledger_refusal(posted_live, a.overage_cap, a.overage, minimum));
         outcomes := outcomes || json_build_object('status', 'refused', 'code', refusal,
-          'available', least(posted_live - held_live, key_left), 'held', held_live);
+          'available', least(posted_live - held_live, key_left, end_user_left), 'held', held_live);
         continue;
       end if;
 
@@ -235,7 +245,7 @@ begin
       a.overage_held := a.overage_held + overage;
       new_holds := new_holds || row(op.user_id, op.hold_id, op.api_key_id, op.amount_tokens, amount, slice_buckets,
         slice_tokens, overage, clock_timestamp() + make_interval(secs => hold_seconds), op.request_id, op.agent_id,
-        op.run_id, op.estimate, null)::hold;
+        op.run_id, op.estimate, null, op.labels ->> 'user')::hold;
       if op.api_key_id is not null then
         changed := key_held[key] + amount;
         key_held[key] := changed;
@@ -412,7 +422,7 @@ begin
         op.output_rate_micro, op.requested, op.held, op.slice_buckets, op.slice_tokens, payable,
         payable - overage - unmet, overage, unmet, entries_after, a.seq, instant, op.price_version, op.estimated,
         op.kind = 'expire', coalesce(op.cache_write_tokens, 0), coalesce(op.cache_write_1h_tokens, 0),
-        op.cache_write_rate_micro, op.cache_write_1h_rate_micro, op.upstream_cost_micro_usd)::usage_event;
+        op.cache_write_rate_micro, op.cache_write_1h_rate_micro, op.upstream_cost_micro_usd, op.labels)::usage_event;
       if is_rest then
         perform ledger_amend(charge);
       else

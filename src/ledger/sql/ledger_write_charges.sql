@@ -16,12 +16,14 @@ begin
       input_tokens, cached_input_tokens, output_tokens, input_rate_micro, cached_input_rate_micro, output_rate_micro,
       requested, held, slice_buckets, slice_tokens, cost, charged, overage, absorbed,
       entries_after, entries_to, created_at, price_version, estimate, from_progress, cache_write_tokens,
-      cache_write_1h_tokens, cache_write_rate_micro, cache_write_1h_rate_micro, upstream_cost_micro_usd)
+      cache_write_1h_tokens, cache_write_rate_micro, cache_write_1h_rate_micro, upstream_cost_micro_usd,
+      labels)
     select user_id, hold_id, request_id, api_key_id, agent_id, run_id, model,
         input_tokens, cached_input_tokens, output_tokens, input_rate_micro, cached_input_rate_micro, output_rate_micro,
         requested, held, slice_buckets, slice_tokens, cost, charged, overage, absorbed,
         entries_after, entries_to, created_at, price_version, estimate, from_progress, cache_write_tokens,
-        cache_write_1h_tokens, cache_write_rate_micro, cache_write_1h_rate_micro, upstream_cost_micro_usd
+        cache_write_1h_tokens, cache_write_rate_micro, cache_write_1h_rate_micro, upstream_cost_micro_usd,
+        labels
       from unnest(events);
   insert into usage_daily as known (user_id, day, model, agent_id, api_key_id, requests, input_tokens, cached_input_tokens,
       cache_write_tokens, output_tokens, cost, upstream_cost_micro_usd)
@@ -37,4 +39,13 @@ begin
       output_tokens = known.output_tokens + excluded.output_tokens,
       cost = known.cost + excluded.cost,
       upstream_cost_micro_usd = known.upstream_cost_micro_usd + excluded.upstream_cost_micro_usd;
+  insert into usage_label_daily as known (user_id, name, value, day, requests, input_tokens, output_tokens, cost)
+    select user_id, label.key, label.value, (instant at time zone 'UTC')::date, count(*), sum(input_tokens),
+        sum(output_tokens), sum(cost)
+      from unnest(events) as event cross join jsonb_each_text(event.labels) as label group by 1, 2, 3, 4
+    on conflict (user_id, name, value, day) do update set
+      requests = known.requests + excluded.requests,
+      input_tokens = known.input_tokens + excluded.input_tokens,
+      output_tokens = known.output_tokens + excluded.output_tokens,
+      cost = known.cost + excluded.cost;
 end $$;

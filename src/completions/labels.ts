@@ -1,0 +1,34 @@
+/** Most names of `metadata` that usage records, and the lengths of names and values. OpenAI allows as many names. */
+const MAX_NAMES = 16;
+const MAX_NAME = 64;
+const MAX_VALUE = 256;
+
+/**
+ * The labels of a request for its usage: `user`, and `metadata.{name}` for each name. `metadata.user_id`, Anthropic's
+ * field, is the user if there is no `user`. Null without labels. Longer names and values are not recorded.
+ */
+export function labelsOf(request: { user?: unknown; metadata?: unknown }): Record<string, string> | null {
+  const { user, metadata } = request;
+  const named = typeof metadata === "object" && metadata !== null ? Object.entries(metadata).slice(0, MAX_NAMES) : [];
+  const given = [["user", user ?? named.find(([name]) => name === "user_id")?.[1]], ...named.map(prefixed)];
+  const labels = given.flatMap(([name, value]) => (isName(name) && isValue(value) ? [[name, String(value)]] : []));
+  return labels.length === 0 ? null : Object.fromEntries(labels);
+}
+
+function prefixed([name, value]: [string, unknown]): [string, unknown] {
+  return [`metadata.${name}`, value];
+}
+
+function isName(name: unknown): name is string {
+  return isStored(name) && name.length <= MAX_NAME + "metadata.".length;
+}
+
+function isValue(value: unknown): boolean {
+  if (typeof value === "number" || typeof value === "boolean") return true;
+  return isStored(value) && value !== "" && value.length <= MAX_VALUE;
+}
+
+/** The database stores no U+0000 and no half of a surrogate pair. */
+function isStored(text: unknown): text is string {
+  return typeof text === "string" && !text.includes("\0") && text.isWellFormed();
+}

@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
+import type { Client } from "../support/service.ts";
+import { completion } from "../support/upstream.ts";
+
+// contract 5.3.1 and 5.3.2: usage and budgets of a reseller's own customers.
+
+const CHAT = "/api/v1/chat/completions";
+const USAGE = "/api/v1/users/me/usage";
+const BUDGETS = "/api/v1/end-user-budgets";
+let lab: Lab;
+let user: Client;
+
+beforeAll(async () => {
+  lab = await startLab(undefined, { env: { PURSER_TEST_CLOCK: "2026-03-04T10:00:00.000Z" } });
+  lab.upstream.answer(completion());
+  user = await lab.service.newUser({ trial: false, tokens: 10_000_000 });
+});
+afterAll(async () => {
+  await expectCleanAudit(lab.service);
+  await lab.stop();
+});
+
+describe("usage", () => {
+  it("is grouped by the request's user and metadata in all shapes, model and day, with a cursor", async () => {
+    const cost = async (fields: object, path = CHAT) => {
+      const { status, body } = await user.post(path, ask("lab/plain", { max_tokens: 40, ...fields }));
+      expect(status).toBe(200);
+      return body;
+    };
+    const first = (await cost({ user: "ada", metadata: { team: "red" } })).usage.cost_tokens;
+    await cost({ user: "ada", metadata: { team: "blue" } });
+    await cost({ metadata: { user_id: "bob", team: "blue" } }, "/api/v1/messages");
+    await cost({});
+    const groups = async (query: string) => (await user.get(`${USAGE}?group_by=${query}`)).body;
+    const by_user = await groups("user");
+    expect(by_user).toMatchObject({ group_by: "user", next_cursor: null });
+    expect(by_user.groups.map(({ value, requests }: { value: string; requests: number }) => [value, requests])).toEqual(
+      [
+        ["ada", 2],
+        ["bob", 1],
+      ],
+    );
+    expect(by_user.groups[0].cost_tokens).toBe(2 * first);
+    const team = await groups("metadata.team&limit=1");
+    expect(team.groups).toMatchObject([{ value: "blue", requests: 2 }]);
+    const rest = await groups(`metadata.team&limit=1&cursor=${team.next_cursor}`);
+    expect(rest).toMatchObject({ groups: [{ value: "red", requests: 1 }], next_cursor: null });
+    expect((await groups("model")).groups).toMatchObject([{ value: "lab/plain", requests: 4 }]);
+    expect((await groups("day")).groups).toMatchObject([{ value: "2026-03-04", requests: 4 }]);
+    const wrong = await user.get(`${USAGE}?group_by=price`);
+    expect([wrong.status, wrong.body.error.param]).toEqual([400, "group_by"]);
+    expect((await (await lab.service.newUser()).get(`${USAGE}?group_by=user`)).body.groups).toEqual([]);
+  });
+
+  it("of a chat with an agent counts for the request's user too", async () => {
+    const agent = await user.post("/api/v1/agents", { name: "Helper", model_id: "lab/plain", run_prompt: "Go." });
+    const chat = await user.post(CHAT, ask(`agent/${agent.body.id}`, { user: "eve" }));
+    expect(chat.status).toBe(200);
+    const { groups } = (await user.get(`${USAGE}?group_by=user`)).body;
+    expect(groups).toContainEqual(expect.objectContaining({ value: "eve", cost_tokens: chat.body.usage.cost_tokens }));
+  });
+});
+
+describe("the budget of an end user", () => {
+  it("refuses only that user with 402, and starts again with its interval", async () => {
+    const path = `${BUDGETS}/carl%40example.com`;
+    const set = await user.request("PUT", path, { budget_tokens: 300, budget_interval: "day" });
+    expect([set.status, set.body]).toEqual([
+      200,
+      {
+        ...{ user: "carl@example.com", budget_tokens: 300, budget_interval: "day", budget_used_tokens: 0 },
+        budget_resets_at: "2026-03-05T00:00:00.000Z",
+      },
+    ]);
+    const call = (name: string) => user.post(CHAT, ask("lab/plain", { user: name, max_tokens: 80 }));
+    const first = await call("carl@example.com");
+    expect(first.status).toBe(200);
+    const used = (await user.get(path)).body.budget_used_tokens;
+    expect(used).toBe(first.body.usage.cost_tokens);
+    await user.request("PUT", path, { budget_tokens: used, budget_interval: "day" });
+    const over = await call("carl@example.com");
+    expect([over.status, over.body.error.code]).toEqual([402, "end_user_budget_exceeded"]);
+    expect((await call("dora")).status).toBe(200);
+    await lab.service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-03-05T00:00:00.000Z" });
+    expect((await user.get(path)).body.budget_used_tokens).toBe(0);
+    await user.request("PUT", path, { budget_tokens: 300, budget_interval: "day" });
+    expect((await call("carl@example.com")).status).toBe(200);
+  });
+
+  it("belongs to its user, is listed, and ends when it is deleted", async () => {
+    const path = `${BUDGETS}/zoe`;
+    await user.request("PUT", path, { budget_tokens: 0 });
+    expect((await user.post(CHAT, ask("lab/plain", { user: "zoe" }))).status).toBe(402);
+    const stranger = await lab.service.newUser({ trial: false, tokens: 10_000 });
+    expect((await stranger.get(path)).status).toBe(404);
+    expect((await stranger.request("DELETE", path)).status).toBe(404);
+    const users = (await user.get(BUDGETS)).body.end_user_budgets.map((budget: { user: string }) => budget.user);
+    expect(users).toContain("zoe");
+    expect((await user.request("DELETE", path)).status).toBe(204);
+    expect((await user.post(CHAT, ask("lab/plain", { user: "zoe" }))).status).toBe(200);
+  });
+});
