@@ -145,13 +145,15 @@ create table bucket (
   expires_at timestamp(3) with time zone not null,
   note text,
   grant_key text,
-  closed_reason text
+  closed_reason text,
+  adjusted bigint default 0 not null,
+  by_adjustment boolean default false not null
 ) with (fillfactor=50);
 alter table bucket add constraint bucket_check CHECK ((expires_at > granted_at));
 alter table bucket add constraint bucket_check1 CHECK (((0 <= held) AND (held <= remaining) AND (remaining <= original)));
 alter table bucket add constraint bucket_check2 CHECK (((0 <= recalled) AND (recalled <= held) AND (recalled <= clawed_back) AND (clawed_back <= original)));
 alter table bucket add constraint bucket_check3 CHECK (((closed_reason IS NULL) = (remaining > 0)));
-alter table bucket add constraint bucket_closed_reason_check CHECK ((closed_reason = ANY (ARRAY['spent'::text, 'expired'::text, 'clawed_back'::text])));
+alter table bucket add constraint bucket_closed_reason_check CHECK ((closed_reason = ANY (ARRAY['spent'::text, 'expired'::text, 'clawed_back'::text, 'closed'::text])));
 alter table bucket add constraint bucket_original_check CHECK ((original > 0));
 alter table bucket add constraint bucket_source_check CHECK ((source = ANY (ARRAY['subscription'::text, 'top_up'::text, 'bonus'::text])));
 alter table bucket add constraint bucket_user_id_fkey FOREIGN KEY (user_id) REFERENCES account(user_id);
@@ -372,6 +374,7 @@ alter table operator_key add constraint operator_key_role_check CHECK ((role = A
 alter table operator_key add constraint operator_key_pkey PRIMARY KEY (id);
 alter table operator_key add constraint operator_key_key_hash_key UNIQUE (key_hash);
 alter table operator_key add constraint operator_key_previous_key_hash_key UNIQUE (previous_key_hash);
+CREATE TRIGGER operator_key_changed AFTER DELETE OR UPDATE OF key_hash, previous_valid_until, revoked_at, expires_at, role ON public.operator_key FOR EACH ROW EXECUTE FUNCTION tell_operator_key_changed();
 
 create table password (
   user_id uuid not null,
@@ -532,7 +535,9 @@ alter table run add constraint run_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX run_by_agent ON public.run USING btree (user_id, agent_id, id);
 CREATE INDEX run_cancelling ON public.run USING btree (id) WHERE (status = 'cancelling'::text);
 CREATE INDEX run_ended ON public.run USING btree (finished_at, user_id, id) WHERE (finished_at IS NOT NULL);
+CREATE INDEX run_failed ON public.run USING btree (id) WHERE (status = 'failed'::text);
 CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text])) AND (lease_until IS NOT NULL));
+CREATE INDEX run_newest ON public.run USING btree (id);
 CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text]));
 CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (status = 'queued'::text);
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
@@ -891,12 +896,15 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function finish_steps(steps jsonb) returns jsonb
 -- function keep_acts() returns trigger
 -- function leave_failing_ends(steps jsonb) returns jsonb
+-- function ledger_adjust_down(of_user uuid, asked bigint, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
+-- function ledger_adjust_up(of_user uuid, bucket_id uuid, amount bigint, of_reason text, instant timestamp with time zone, expires timestamp with time zone) returns void
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void
 -- function ledger_apply_batch(operations json, instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_balance_crossings(of_user uuid, seq bigint, of_hold uuid, told integer, reached integer, granted bigint, posted bigint) returns crossing[]
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
+-- function ledger_close_bucket(of_user uuid, of_bucket uuid, of_reason text, instant timestamp with time zone) returns bigint
 -- function ledger_crossed(before bigint, after bigint, whole bigint) returns SETOF integer
 -- function ledger_end_user_left(of_user uuid, of_end_user text, instant timestamp with time zone, charges usage_event[], holds hold[], ended uuid[]) returns bigint
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
@@ -926,6 +934,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger
 -- function tell_limits_changed() returns trigger
+-- function tell_operator_key_changed() returns trigger
 -- function tell_run_changed() returns trigger
 -- function tell_session_ended() returns trigger
 -- function tell_sessions_of_user() returns trigger

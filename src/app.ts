@@ -70,6 +70,7 @@ export async function createApp(config: Config, log: Log, passwords?: Passwords)
       await limits.close();
       await accounts.close();
       await signIn.close();
+      await services.operator_keys.close();
       await mailer.close();
       await settable?.stop();
       await services.standby?.close();

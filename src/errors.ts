@@ -139,6 +139,11 @@ export const errors = {
         : `${param}: this API key lacks the scope ${scope}, which adding or widening a secret's binding needs. Use a key that has it, or leave the binding as it is.`,
       param,
     ),
+  insufficientRole: (role: string, required: string) =>
+    forbidden(
+      "insufficient_role",
+      `This operator key has the role ${role}, and this request needs the role ${required}. Use a key with that role.`,
+    ),
   accountSuspended: () =>
     forbidden("account_suspended", "This account is suspended. Write to the operator of this service."),
   originRefused: () =>
@@ -160,6 +165,24 @@ export const errors = {
     ),
   overageRequiresSubscription: () =>
     forbidden("overage_requires_subscription", "Overage needs a subscription. Subscribe to a plan first."),
+  /** `free`: tokens that no call holds. */
+  adjustmentTooLarge: (free: number) =>
+    invalid(
+      "invalid_value",
+      `The user has ${free} tokens that no call holds, so no more can be taken. Give an amount_tokens of at least -${free}.`,
+      "amount_tokens",
+    ),
+  balanceTooLarge: () =>
+    invalid(
+      "invalid_value",
+      "amount_tokens would make the balance too large to stay exact. Give fewer tokens.",
+      "amount_tokens",
+    ),
+  purchaseNotRefundable: (status: string) =>
+    conflict(
+      "purchase_not_refundable",
+      `No money of this purchase can be returned: it is ${status}. Only paid purchases that were not refunded yet can be refunded.`,
+    ),
   notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
   noTestClock: () =>
     missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),

@@ -21,6 +21,9 @@ import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.t
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { operatorRoutes } from "./operator/operator.routes.ts";
+import { operatorsRoutes } from "./operator/operators.routes.ts";
+import { usageRoutes } from "./operator/usage.routes.ts";
+import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
 import { responseEndpoint } from "./responses/responses.routes.ts";
 import { safetyRoutes } from "./safety/safety.routes.ts";
@@ -44,7 +47,7 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpApp {
-  const { limits, response_items, envelopes, idempotency, acts, eraseUser } = services;
+  const { limits, response_items, envelopes, idempotency, acts, operator_keys, eraseUser } = services;
   const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
@@ -59,7 +62,8 @@ export function serveApi(
       authenticate: accounts.authenticate,
       authenticateSession: signIn.authenticate,
       address,
-      admin_key: config.admin_key,
+      authenticateOperator: operator_keys.authenticate,
+      findUser: async (id) => (await accounts.user(id)).id,
       idempotency,
       admitRequest: limits.admitRequest,
       databaseState: db.state,
@@ -77,7 +81,7 @@ export function serveApi(
       modelRoutes({ models, agentsOf: agents.asModels }),
       embeddingRoutes(completions),
       countTokensRoutes({ completions, envelopes }),
-      agentsRoutes({ agents }),
+      agentsRoutes({ agents, allRuns: runs.allRuns }),
       chatRoutes({ chat }),
       mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
       webhookKeyRoutes({ agents, webhook_keys }),
@@ -93,6 +97,9 @@ export function serveApi(
       userExportRoutes({ exportOf }),
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
+      operatorsRoutes({ acts, keys: operator_keys }),
+      usageRoutes({ db, clock }),
+      userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
       operatorRoutes({
         ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
         addressChanged: signIn.addressChanged,

@@ -31,6 +31,7 @@ import { createNotifiers } from "./notice-mappers.ts";
 import { createNotices } from "./notices/notices.service.ts";
 import { createActs } from "./operator/acts.service.ts";
 import { ACT_INVARIANTS } from "./operator/acts.store.ts";
+import { createOperatorKeys } from "./operator/operator-keys.service.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
 import type { InSameTx, Tx } from "./platform/db.ts";
@@ -133,6 +134,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.billing,
   });
   const acts = createActs({ db, clock });
+  const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
   const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
   const envelopes = createEnvelopes(cipherFor("reasoning"));
@@ -152,7 +154,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
     standby: base.standby,
-    ...{ idempotency, limits, response_items, envelopes, acts, oauth_identity: oauth.identity },
+    ...{ idempotency, limits, response_items, envelopes, acts, operator_keys, oauth_identity: oauth.identity },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };

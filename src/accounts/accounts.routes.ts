@@ -1,7 +1,8 @@
 import * as contract from "../contract/accounts.ts";
+import { apiKeysOfUser } from "../contract/admin-users.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
 import type { KeySpend } from "../contract/key-terms.ts";
-import { createRouter } from "../contract/router.ts";
+import { createRouter, serveBoth } from "../contract/router.ts";
 import type { Clock } from "../platform/clock.ts";
 import { type Accounts, type ApiKey, withSpend } from "./accounts.service.ts";
 
@@ -22,7 +23,7 @@ export function accountsRoutes(deps: {
   };
   const router = createRouter();
 
-  router.openapi(contract.listApiKeys, async (c) => {
+  serveBoth(router, { own: contract.listApiKeys, operators: apiKeysOfUser }, async (c) => {
     const { limit, cursor } = c.req.valid("query");
     const { user_id } = c.get("caller");
     const rows = await accounts.apiKeys(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });

@@ -10,7 +10,7 @@ import {
 } from "../contract/key-terms.ts";
 import { errors } from "../errors.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
-import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
+import type { Db, InSameTx, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { isUniqueViolation } from "../platform/sql-state.ts";
 import {
@@ -197,20 +197,28 @@ export async function createAccounts(deps: {
       return new Map((await store.keyNames(user_id, ids)).map(({ id, name }) => [id, name]));
     },
     /** Creates a key, no broader than the caller in scopes or lifetime. Throws 403 for a key with a budget. */
-    async createApiKey(caller: Caller, wanted: NewApiKey): Promise<ApiKey & { key: string }> {
+    async createApiKey(caller: Caller, wanted: NewApiKey, also?: InSameTx<ApiKey>): Promise<ApiKey & { key: string }> {
       const own = await ownKey(caller);
       const scopes = wanted.scopes ?? caller.scopes;
       refuseBroader(caller, own, { ...wanted, scopes });
       refusePast(wanted.expires_at ?? null, clock.now());
       refuseLoneInterval(wanted);
-      return insertKey(db, caller.user_id, { ...wanted, scopes });
+      if (also === undefined) return insertKey(db, caller.user_id, { ...wanted, scopes });
+      return db.transaction(async (tx) => {
+        const { key, ...record } = await insertKey(tx, caller.user_id, { ...wanted, scopes });
+        await also(tx, record);
+        return { ...record, key };
+      });
     },
     /** Revokes a key on every node. Revoking twice is harmless. Throws 404 when it is not the user's. */
-    async revokeApiKey(user_id: string, id: string): Promise<void> {
+    async revokeApiKey(user_id: string, id: string, also?: InSameTx<ApiKey>): Promise<void> {
       const row = isUuid(id) ? await store.key(user_id, id) : undefined;
       if (row === undefined) throw errors.notFound("This API key");
       const now = clock.now();
-      await changeKey({ ...row, revoked_at: row.revoked_at ?? now }, (tx) => store.revokeKey(tx, row, now));
+      await changeKey({ ...row, revoked_at: row.revoked_at ?? now }, async (tx) => {
+        await store.revokeKey(tx, row, now);
+        await also?.(tx, keyRecord(row));
+      });
     },
     /**
      * Changes the given fields. A caller cannot give a key a larger budget or a later expiry than it could give a

@@ -1,3 +1,6 @@
+import type { z } from "@hono/zod-openapi";
+import { runsOfAll, runsOfUser, type runsQuery } from "../contract/admin-users.ts";
+import { agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import * as contract from "../contract/agents.ts";
 import { getWebhookKey } from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
@@ -7,16 +10,18 @@ import { listOccurrences } from "../contract/schedules.ts";
 import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
 import { lastEventId } from "../runs/run-followers.ts";
+import type { Runs } from "../runs/runs.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 import { shownTo } from "./secret-bindings.ts";
 
 /** Agents and their runs: contract 6. */
-export function agentsRoutes({ agents }: { agents: Agents }): HttpRouter {
+export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Runs["allRuns"] }): HttpRouter {
   const router = createRouter();
   addAgents(router, agents);
   addRuns(router, agents);
   addEvents(router, agents);
+  addRunsForOperators(router, { agents, allRuns });
   return router;
 }
 
@@ -108,6 +113,26 @@ function addRuns(router: HttpRouter, agents: Agents): void {
   router.openapi(runContract.cancelRun, async (c) => {
     const { id, run_id } = c.req.valid("param");
     return c.json(await agents.cancelRun(c.get("caller").user_id, id, run_id), 200);
+  });
+}
+
+/** Runs of a user, or of all users: contract 8.7. */
+function addRunsForOperators(router: HttpRouter, deps: { agents: Agents; allRuns: Runs["allRuns"] }): void {
+  const { agents, allRuns } = deps;
+  const list = async ({ limit, cursor, ...filter }: z.infer<typeof runsQuery>) => {
+    const rows = await allRuns(filter, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const { page, next_cursor } = pageOf(rows, limit, (run) => run.id);
+    const users = Map.groupBy(page, ({ user_id }) => user_id);
+    const named = await Promise.all(
+      [...users].map(async ([user_id, runs]) => withAgentNames(runs, await agents.names(user_id, agentIdsIn(runs)))),
+    );
+    const by_id = new Map(named.flat().map((run) => [run.id, run]));
+    return { runs: page.flatMap(({ id }) => by_id.get(id) ?? []), next_cursor };
+  };
+  router.openapi(runsOfAll, async (c) => c.json(await list(c.req.valid("query")), 200));
+  router.openapi(runsOfUser, async (c) => {
+    const user_id = await c.get("findUser")(c.req.valid("param").id);
+    return c.json(await list({ ...c.req.valid("query"), user_id }), 200);
   });
 }
 

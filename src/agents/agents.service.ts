@@ -95,7 +95,11 @@ export function createAgents(deps: AgentsDeps) {
       return runs.getRun({ user_id, agent_id: id }, run_id);
     },
     unfinishedRun: runs.unfinishedRun,
-    latestRuns: runs.latestRuns,
+    /** The latest runs of all of the user's agents, newest first. */
+    async latestRuns(user_id: string, filter: { status?: RunRecord["status"] }, limit: number): Promise<RunRecord[]> {
+      const found = await runs.allRuns({ ...filter, user_id }, { limit, before_id: null });
+      return found.map(({ user_id: _user, ...run }) => run);
+    },
     /** The events of a run after number `after`; null when no more will come. 404. */
     async follow(user_id: string, id: string, which: { run_id: string; after: number }): Promise<EventFeed | null> {
       const agent = await crud.find(user_id, id);

@@ -3,7 +3,7 @@ import { createBackup } from "../contract/backup.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Backups } from "./backup.service.ts";
 
-/** The operator's backup: contract 8.9. The caller has already checked the bearer key. */
+/** The operator's backup: contract 8.12. The caller has already checked the bearer key. */
 export function backupRoutes({ backups }: { backups: Backups }) {
   const router = createRouter();
   router.openapi(createBackup, () => {

@@ -1,7 +1,8 @@
 import type { Accounts } from "../accounts/accounts.service.ts";
+import { bucketsOfUser } from "../contract/admin-users.ts";
 import * as contract from "../contract/billing.ts";
 import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
-import { createRouter } from "../contract/router.ts";
+import { createRouter, serveBoth } from "../contract/router.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Billing } from "./billing.service.ts";
 import { profileOf } from "./billing.service.ts";
@@ -19,7 +20,7 @@ export function billingRoutes(deps: { accounts: Accounts; ledger: Ledger; billin
     ]);
     return c.json(profileOf(user, account, subscription), 200);
   });
-  router.openapi(contract.listBuckets, async (c) => {
+  serveBoth(router, { own: contract.listBuckets, operators: bucketsOfUser }, async (c) => {
     const { limit, cursor, include } = c.req.valid("query");
     const after = decodeCursor(cursor, UUID_KEY);
     const { buckets, total_remaining } = await ledger.buckets(c.get("caller").user_id, {

@@ -89,11 +89,7 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
         throw errors.invalidValue("expires_at", `expires_at must be later than now (${granted_at}).`);
       const { amount_tokens, source } = wanted;
       const { posted } = await ledger.accountStatus(user_id);
-      if (posted + amount_tokens > Number.MAX_SAFE_INTEGER)
-        throw errors.invalidValue(
-          "amount_tokens",
-          "amount_tokens would make the balance too large to stay exact. Grant fewer tokens.",
-        );
+      if (posted + amount_tokens > Number.MAX_SAFE_INTEGER) throw errors.balanceTooLarge();
       const grant = { user_id, amount_tokens, source, granted_at, expires_at, note: wanted.note ?? null };
       const bucket = await options.db.transaction(async (tx) => {
         const granted = await ledger.grant(grant, tx);

@@ -1,7 +1,8 @@
+import * as operators from "../contract/admin-users.ts";
 import { type AgentNamesOf, agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
-import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
+import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import * as contract from "../contract/ledger-export.ts";
-import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
+import { createRouter, csvAnswer, type HttpRouter, serveBoth } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -30,7 +31,7 @@ interface LedgerExportDeps {
 export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExportDeps): HttpRouter {
   const router = createRouter();
 
-  router.openapi(contract.getUsage, async (c) => {
+  serveBoth(router, { own: contract.getUsage, operators: operators.usageOfUser }, async (c) => {
     const { user_id } = c.get("caller");
     const { days, format, group_by, limit, cursor } = c.req.valid("query");
     const after = groupAfter(decodeCursor(cursor, GROUP_KEY));
@@ -56,7 +57,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const { page, next_cursor } = pageOf(found, limit, ({ cost_tokens, value }) => `${cost_tokens}:${value}`);
     return c.json({ ...named, group_by, groups: page, next_cursor }, 200);
   });
-  router.openapi(contract.listTransactions, async (c) => {
+  serveBoth(router, { own: contract.listTransactions, operators: operators.transactionsOfUser }, async (c) => {
     const { user_id } = c.get("caller");
     const { limit, cursor, format, ...filter } = c.req.valid("query");
     if (format === "csv") {
@@ -72,7 +73,16 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const names = await agentNames(user_id, agentIdsIn(page));
     return c.json({ transactions: withAgentNames(page, names), next_cursor }, 200);
   });
-  router.openapi(contract.explainCharge, async (c) => {
+  serveBoth(router, { own: contract.listRequests, operators: operators.requestsOfUser }, async (c) => {
+    const { user_id } = c.get("caller");
+    const { limit, cursor } = c.req.valid("query");
+    const rows = await ledger.requests(user_id, { limit: limit + 1, before_id: decodeCursor(cursor, UUID_KEY) });
+    const { page, next_cursor } = pageOf(rows, limit, (row) => row.hold_id);
+    const names = await agentNames(user_id, agentIdsIn(page));
+    const requests = withAgentNames(page, names).map(({ hold_id: _, ...request }) => request);
+    return c.json({ requests, next_cursor }, 200);
+  });
+  serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (c) => {
     const { request_id } = c.req.valid("param");
     const { user_id } = c.get("caller");
     const charges = await ledger.charges(user_id, request_id, MOST_CHARGES);

@@ -32,14 +32,16 @@ export const PAYMENT_INVARIANTS: readonly Invariant[] = [
         and not exists (select from payment p where p.user_id = b.user_id and p.bucket_id = b.id)`,
   },
   {
-    invariant: "the tokens clawed back from a payment are proportional to the money returned",
+    invariant:
+      "the tokens clawed back from a payment are proportional to the money returned, less what adjustments took",
     text: `select p.user_id, format('payment %s clawed back %s of %s', p.id, p.clawed_back_tokens, p.tokens) as detail
-      from payment p cross join lateral (
+      from payment p left join bucket b on b.user_id = p.user_id and b.id = p.bucket_id cross join lateral (
         select coalesce(sum(disputed_cents), 0) as cents from payment_dispute
           where user_id = p.user_id and payment_id = p.id and state <> 'won'
       ) disputed
-      where p.clawed_back_tokens <> case when p.paid_cents = 0 then 0 else floor(p.tokens::numeric
-        * least(p.paid_cents, p.refunded_cents - p.refund_failed_cents + disputed.cents) / p.paid_cents) end`,
+      where p.clawed_back_tokens <> case when p.paid_cents = 0 then 0 else least(p.tokens - coalesce(b.adjusted, 0),
+        floor(p.tokens::numeric
+          * least(p.paid_cents, p.refunded_cents - p.refund_failed_cents + disputed.cents) / p.paid_cents)) end`,
   },
   {
     invariant: "the tokens clawed back from a grant equal those of its payment",

@@ -102,6 +102,8 @@ export interface Payments {
    */
   chargeOverage(order: OverageOrder): Promise<Started>;
   subscribe(order: SubscriptionOrder): Promise<Started>;
+  /** Returns the money. The result is a `refunded` event with the new totals. */
+  refund(order: RefundOrder): Promise<PaymentEvent>;
   /** true ends the subscription after this period; false undoes that. */
   setCancelAtPeriodEnd(order: RunningSubscription & { cancel: boolean }): Promise<void>;
   /**
@@ -109,6 +111,16 @@ export interface Payments {
    * open checkout (`reference` of its Started).
    */
   endSubscription(order: RunningSubscription & { checkout_reference: string | null }): Promise<void>;
+}
+
+/** The return of all money of a payment that has not been returned yet. */
+export interface RefundOrder {
+  payment_id: string;
+  /** The provider's id of the moved money. */
+  reference: string;
+  amount_cents: number;
+  /** The sum of refunds before this one. */
+  refunded_cents: number;
 }
 
 /** The amount of a bill before the customer's credit is subtracted. */

@@ -1,6 +1,6 @@
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { errors } from "../errors.ts";
-import type { Instant } from "../platform/db.ts";
+import type { InSameTx, Instant } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
@@ -71,6 +71,25 @@ export function createPurchases(context: BillingContext, inbox: Inbox) {
     /** Newest first. */
     async list(user_id: string, page: { limit: number; before_id: string | null }): Promise<Purchase[]> {
       return (await orders.topUps(user_id, page)).map(purchaseRecord);
+    },
+
+    /**
+     * Returns the money of a purchase of any user through its provider, and takes its tokens back. Throws 404, 409 when
+     * no money can be returned, or the provider's failure.
+     */
+    async refund(id: string, also: InSameTx<AdminPurchase>): Promise<AdminPurchase> {
+      const row = isUuid(id) ? await orders.byId(id) : undefined;
+      if (row === undefined || row.purpose === "overage") throw errors.notFound("This purchase");
+      const record = adminRecord(row);
+      const paid_cents = row.status === "succeeded" ? row.paid_cents : (row.mismatch_cents ?? 0);
+      const amount_cents = paid_cents - record.refunded_cents;
+      if (amount_cents <= 0 || row.reference === null) throw errors.purchaseNotRefundable(record.status);
+      const provider = context.paymentsOf(row.provider);
+      if (provider === null) throw errors.paymentsNotConfigured();
+      const { reference, refunded_cents } = row;
+      const event = await provider.refund({ payment_id: id, reference, amount_cents, refunded_cents });
+      await inbox.apply(event, (tx) => also(tx, record));
+      return adminRecord((await orders.byId(id)) ?? row);
     },
 
     /** Lists top-ups, upgrades and subscription periods of all users, newest first. */

@@ -27,6 +27,10 @@ export function createSimulatedPayments(provider: "sandbox" | "operator"): Payme
     topUp: async (order) => payment(order),
     subscribe: runsNoPeriods,
     changePlan: async (order) => (order.when === "now" ? payment(order) : started()),
+    refund: async ({ payment_id, reference, amount_cents, refunded_cents }) => ({
+      ...{ provider, event_id: `refund:${payment_id}:${refunded_cents}`, kind: "refunded", reference },
+      ...{ refunded_cents: refunded_cents + amount_cents, refund_failed_cents: 0 },
+    }),
     setCancelAtPeriodEnd: runsNoPeriods,
     endSubscription: runsNoPeriods,
     chargeOverage: provider === "operator" ? collectedManually : async (order) => payment(order),
@@ -58,6 +62,7 @@ export function createDisabledPayments(): Payments {
     topUp: fail,
     subscribe: fail,
     changePlan: fail,
+    refund: fail,
     setCancelAtPeriodEnd: fail,
     endSubscription: fail,
     chargeOverage: fail,

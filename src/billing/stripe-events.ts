@@ -34,10 +34,15 @@ export async function paymentEventsOf(stripe: Stripe, event: Stripe.Event): Prom
     case "customer.subscription.deleted":
       return subscriptionEnded(base, event.data.object);
     case "charge.refunded":
-      return refunded(stripe, base, { payment_intent: event.data.object.payment_intent, charge: event.data.object.id });
+      return [
+        await refundTotals(stripe, base, {
+          payment_intent: event.data.object.payment_intent,
+          charge: event.data.object.id,
+        }),
+      ];
     case "charge.refund.updated":
     case "refund.failed":
-      return refunded(stripe, base, event.data.object);
+      return [await refundTotals(stripe, base, event.data.object)];
     case "charge.dispute.created":
     case "charge.dispute.updated":
     case "charge.dispute.funds_withdrawn":
@@ -157,11 +162,11 @@ function subscriptionEnded(base: Base, subscription: Stripe.Subscription): Payme
 }
 
 /** Lists all refunds again, because a charge does not show which refunds failed later. */
-async function refunded(
+export async function refundTotals(
   stripe: Stripe,
   base: Base,
   money: { payment_intent: Expandable; charge: Expandable },
-): Promise<PaymentEvent[]> {
+): Promise<PaymentEvent> {
   const [payment_intent, charge] = [idOf(money.payment_intent), idOf(money.charge)];
   const of = payment_intent === null ? { charge: charge ?? "" } : { payment_intent };
   const sums = { refunded_cents: 0, refund_failed_cents: 0 };
@@ -169,7 +174,7 @@ async function refunded(
     sums.refunded_cents += amount;
     if (status === "failed" || status === "canceled") sums.refund_failed_cents += amount;
   }
-  return [{ ...base, kind: "refunded", reference: payment_intent ?? charge ?? "", ...sums }];
+  return { ...base, kind: "refunded", reference: payment_intent ?? charge ?? "", ...sums };
 }
 
 /**

@@ -6,6 +6,7 @@ import type {
   PaymentEvent,
   Payments,
   PlanChangeOrder,
+  RefundOrder,
   ReturnUrls,
   RunningSubscription,
   Started,
@@ -14,7 +15,7 @@ import type {
 } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 import { billEvents, collectBill } from "./stripe-bills.adapter.ts";
-import { METADATA, paymentEventsOf } from "./stripe-events.ts";
+import { METADATA, paymentEventsOf, refundTotals } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
 /** Retries by the SDK. Each sends the same idempotency key, so it cannot charge twice. */
@@ -26,6 +27,8 @@ const STAYS_OPEN =
   "The payment provider has not confirmed the payment yet. The order stays open, is retried automatically and is charged " +
   "at most once. Check the subscription before you order again.";
 const NOT_CHANGED = "The payment provider did not confirm the change. Nothing was charged for it; retry.";
+const NOT_REFUNDED =
+  "The payment provider did not confirm the refund. Retry: the money is returned once. If it stays, look at the provider.";
 const NOT_ASKED = "The payment provider did not answer a query about this event. Deliver the event again.";
 
 export interface StripeSettings {
@@ -119,6 +122,16 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
             if (order.subscription_reference !== null) await switchPrice(stripe, order.subscription_reference, order);
             return startedWith(order.payer.customer_reference, order.subscription_reference);
           }),
+    refund: ({ payment_id, reference, amount_cents, refunded_cents }: RefundOrder) =>
+      mapStripeErrors(NOT_REFUNDED, async () => {
+        const of = reference.startsWith("ch_") ? { charge: reference } : { payment_intent: reference };
+        const refund = await stripe.refunds.create(
+          { ...of, amount: amount_cents, metadata: { [METADATA.payment_id]: payment_id } },
+          { idempotencyKey: `refund:${payment_id}:${refunded_cents}` },
+        );
+        const event_id = `refund:${refund.id}`;
+        return refundTotals(stripe, { provider: "stripe", event_id }, { payment_intent: null, charge: null, ...of });
+      }),
     setCancelAtPeriodEnd: ({ subscription_reference, cancel }: RunningSubscription & { cancel: boolean }) =>
       mapStripeErrors(NOT_CHANGED, async () => {
         if (subscription_reference !== null)

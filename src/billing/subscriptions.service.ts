@@ -197,12 +197,14 @@ export function createSubscriptions(
 
     /**
      * Ends the subscription at the end of the period, or an open checkout at once. Throws 404 when there is neither.
+     * `also` gets the subscription as it was.
      */
-    async cancel(user_id: string): Promise<Subscription> {
+    async cancel(user_id: string, also?: InSameTx<Subscription>): Promise<Subscription> {
       const row = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
         const found = await periods.currentAfterDue(tx, user_id);
         if (found === undefined) throw errors.noSubscription();
+        await also?.(tx, subscriptionRecord(found));
         return found.status === "incomplete" ? periods.end(tx, found, { notify_provider: true }) : found;
       });
       if (row.status === "ended") return subscriptionRecord(row);

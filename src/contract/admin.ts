@@ -12,6 +12,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
+import { reasonQuery, reasonSchema } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
 
 /** The operator's API: contract 8. */
@@ -74,11 +75,9 @@ export const getUser = createRoute({
   responses: { 200: userAnswer, ...failures(404) },
 });
 
-const reasonSchema = textSchema(500).optional().openapi({ description: "for the log of acts" });
 const withReason = {
   body: { required: false, content: { "application/json": { schema: z.strictObject({ reason: reasonSchema }) } } },
 };
-const reasonQuery = z.object({ reason: reasonSchema });
 
 export const updateUser = createRoute({
   method: "patch",
@@ -217,6 +216,19 @@ export const listAllPurchases = createRoute({
     ),
     ...failures(400, 404),
   },
+});
+
+export const refundPurchase = createRoute({
+  method: "post",
+  path: "/api/v1/admin/purchases/{id}/refund",
+  tags,
+  summary: "Return all money of a purchase through its provider; its tokens are taken back",
+  security,
+  request: {
+    params: idParams,
+    ...jsonBody(z.strictObject({ reason: textSchema(500).min(1).openapi({ description: "for the log of acts" }) })),
+  },
+  responses: { 200: json(adminPurchaseSchema, "the purchase"), ...failures(400, 404, 409, 503) },
 });
 
 export const settleInvoice = createRoute({

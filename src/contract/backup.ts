@@ -1,7 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { failures } from "./common.ts";
 
-/** The backup of the whole database, for the operator: contract 8.9. */
+/** The backup of the whole database, for the operator: contract 8.12. */
 export const createBackup = createRoute({
   method: "post",
   path: "/api/v1/admin/backup",

@@ -39,7 +39,7 @@ export const bucketSchema = z
     granted_at: instantSchema,
     expires_at: instantSchema,
     note: z.string().nullable(),
-    closed_reason: z.enum(["spent", "expired", "clawed_back"]).nullable(),
+    closed_reason: z.enum(["spent", "expired", "clawed_back", "closed"]).nullable(),
   })
   .openapi("Bucket");
 

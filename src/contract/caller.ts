@@ -66,6 +66,8 @@ export interface HttpEnv {
     caller: Caller;
     /** Under /api/v1/admin/ only. */
     operator: Operator;
+    /** Under /api/v1/admin/ only: the user's id. Throws 404 for unknown and erased users. */
+    findUser: (id: string) => Promise<string>;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
     /** Aborted at the end of a shutdown's drain, with the error for the caller. */

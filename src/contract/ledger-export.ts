@@ -1,5 +1,6 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { USAGE_DAYS } from "../constants.ts";
+import { agentNameFields } from "./agent-name.ts";
 import { ENTRY_TYPES, listedTransactionSchema, usageSchema } from "./billing.ts";
 import { needs } from "./caller.ts";
 import {
@@ -172,6 +173,35 @@ export const listTransactions = createRoute({
       z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema }),
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
+    ...failures(400, 403),
+  },
+});
+
+const requestSchema = z
+  .object({
+    request_id: z.string(),
+    model: z.string(),
+    agent_id: uuidSchema.nullable(),
+    ...agentNameFields,
+    run_id: uuidSchema.nullable(),
+    api_key_id: uuidSchema.nullable(),
+    input_tokens: z.number().int(),
+    output_tokens: z.number().int(),
+    total_tokens: z.number().int(),
+    cost_tokens: tokensSchema,
+    created_at: instantSchema,
+  })
+  .openapi("ChargedRequest");
+
+export const listRequests = createRoute({
+  method: "get",
+  path: "/api/v1/users/me/requests",
+  tags,
+  summary: "Model calls with their usage and cost, newest first",
+  ...needs("billing:read"),
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ requests: z.array(requestSchema), next_cursor: nextCursorSchema }), "a page of calls"),
     ...failures(400, 403),
   },
 });

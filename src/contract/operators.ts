@@ -1,11 +1,54 @@
 import { createRoute, z } from "@hono/zod-openapi";
-import { boundInput, failures, instantSchema, listQuerySchema, nextCursorSchema, uuidSchema } from "./common.ts";
+import { OPERATOR_ROLES, type OperatorRole } from "./caller.ts";
+import {
+  boundInput,
+  failures,
+  instantInput,
+  instantSchema,
+  json,
+  jsonBody,
+  listQuerySchema,
+  nextCursorSchema,
+  textSchema,
+  uuidSchema,
+} from "./common.ts";
 import { formatSchema, jsonOrCsv } from "./ledger-export.ts";
 
 /** Operators: the log of their acts, and their keys. Contract 8. */
 
 const tags = ["Operator"];
 const security = [{ operator_key: [] as string[] }];
+
+/** Why an operator does something. */
+export const reasonSchema = textSchema(500).optional().openapi({ description: "for the log of acts" });
+export const reasonQuery = z.object({ reason: reasonSchema });
+
+/** contract 8.1.1: the requests of each role. A request that is not here needs the role `admin`. */
+const ROLES: Readonly<Record<OperatorRole, readonly string[]>> = {
+  read: ["GET *"],
+  support: [
+    "GET *",
+    "PATCH /api/v1/admin/users/{id}",
+    "POST /api/v1/admin/users/{id}/suspend",
+    "POST /api/v1/admin/users/{id}/resume",
+  ],
+  admin: ["*"],
+};
+const ROLE_PATTERNS = OPERATOR_ROLES.map((role) => {
+  const patterns = ROLES[role].map((each) => each.replaceAll("*", ".*").replaceAll("{id}", "[^/]+"));
+  return { role, pattern: new RegExp(`^(${patterns.join("|")})$`) };
+});
+
+/** The lowest role that may send this request. HEAD counts as GET. */
+export function requiredRole(method: string, path: string): OperatorRole {
+  const asked = `${method === "HEAD" ? "GET" : method} ${path}`;
+  return ROLE_PATTERNS.find(({ pattern }) => pattern.test(asked))?.role ?? "admin";
+}
+
+/** Whether a role includes another. */
+export function includesRole(role: OperatorRole, required: OperatorRole): boolean {
+  return OPERATOR_ROLES.indexOf(role) >= OPERATOR_ROLES.indexOf(required);
+}
 
 /** Every kind of act that the log has. */
 export const ACTS = [
@@ -16,10 +59,19 @@ export const ACTS = [
   "user.erase",
   "user.export",
   "tokens.grant",
+  "tokens.adjust",
+  "bucket.close",
+  "api_key.create",
+  "api_key.revoke",
   "subscription.set",
+  "subscription.cancel",
+  "purchase.refund",
   "invoice.settle",
   "configuration.reload",
   "clock.set",
+  "operator_key.create",
+  "operator_key.rotate",
+  "operator_key.revoke",
 ] as const;
 
 const stateSchema = z.record(z.string(), z.unknown()).nullable();
@@ -65,5 +117,85 @@ export const listActs = createRoute({
       "a page of acts; as CSV all of them",
     ),
     ...failures(400, 404),
+  },
+});
+
+const operatorKeySchema = z
+  .object({
+    id: uuidSchema,
+    name: z.string(),
+    role: z.enum(OPERATOR_ROLES),
+    last_four: z.string(),
+    created_at: instantSchema,
+    expires_at: instantSchema.nullable(),
+    last_used_at: instantSchema.nullable(),
+    revoked_at: instantSchema.nullable(),
+  })
+  .openapi("OperatorKey");
+export type OperatorKeyRecord = z.infer<typeof operatorKeySchema>;
+const createdOperatorKeySchema = operatorKeySchema
+  .extend({ key: z.string().openapi({ description: "the key itself: shown once, never again" }) })
+  .openapi("CreatedOperatorKey");
+
+const createOperatorKeySchema = z
+  .strictObject({
+    name: textSchema(100).min(1),
+    role: z.enum(OPERATOR_ROLES),
+    expires_at: instantInput.nullable().optional(),
+    reason: reasonSchema,
+  })
+  .openapi("CreateOperatorKey");
+export type CreateOperatorKey = z.infer<typeof createOperatorKeySchema>;
+
+const keyParams = z.object({ id: z.string() });
+
+export const listOperatorKeys = createRoute({
+  method: "get",
+  path: "/api/v1/admin/keys",
+  tags,
+  summary: "Named operator keys, newest first, revoked ones included",
+  security,
+  request: { query: listQuerySchema },
+  responses: {
+    200: json(z.object({ keys: z.array(operatorKeySchema), next_cursor: nextCursorSchema }), "a page of keys"),
+    ...failures(400, 404),
+  },
+});
+
+export const createOperatorKey = createRoute({
+  method: "post",
+  path: "/api/v1/admin/keys",
+  tags,
+  summary: "Create an operator key with a role",
+  security,
+  request: jsonBody(createOperatorKeySchema),
+  responses: { 201: json(createdOperatorKeySchema, "the key, shown this once"), ...failures(400, 404) },
+});
+
+export const revokeOperatorKey = createRoute({
+  method: "delete",
+  path: "/api/v1/admin/keys/{id}",
+  tags,
+  summary: "Revoke an operator key: rejected on every node within a second",
+  security,
+  request: { params: keyParams, query: reasonQuery },
+  responses: { 204: { description: "revoked" }, ...failures(400, 404) },
+});
+
+export const rotateOperatorKey = createRoute({
+  method: "post",
+  path: "/api/v1/admin/keys/{id}/rotate",
+  tags,
+  summary: "Replace the key's secret; the old one works for `grace_seconds`",
+  security,
+  request: {
+    params: keyParams,
+    ...jsonBody(
+      z.strictObject({ grace_seconds: z.number().int().min(0).max(604_800).default(0), reason: reasonSchema }),
+    ),
+  },
+  responses: {
+    200: json(createdOperatorKeySchema, "the same record with its new secret"),
+    ...failures(400, 404, 409),
   },
 });

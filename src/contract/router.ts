@@ -1,5 +1,6 @@
-import { OpenAPIHono, type RouteConfig, type z } from "@hono/zod-openapi";
-import type { HttpEnv } from "./caller.ts";
+import { createRoute, OpenAPIHono, type RouteConfig, type RouteHandler, z } from "@hono/zod-openapi";
+import type { MiddlewareHandler } from "hono";
+import { type HttpEnv, SCOPES } from "./caller.ts";
 import { validationError } from "./validation.ts";
 
 export type HttpRouter = OpenAPIHono<HttpEnv>;
@@ -36,6 +37,38 @@ function schemaOf({ request }: RouteConfig, target: string): z.ZodType {
   const part = { query: request?.query, param: request?.params, header: request?.headers }[target];
   const body = request?.body?.content["application/json"] as { schema?: unknown } | undefined;
   return (part ?? body?.schema) as z.ZodType;
+}
+
+/** Makes the user in the path the caller of an operator's route, so that it can have the handler of the user's own. */
+const asUserInPath: MiddlewareHandler<HttpEnv> = async (c, next) => {
+  const user_id = await c.get("findUser")(c.req.param("id") ?? "");
+  c.set("caller", { user_id, api_key_id: null, key_budget_tokens: null, scopes: SCOPES });
+  await next();
+};
+
+/** A user's own route for the operator: /api/v1/admin/users/{id}/`rest` has the same query, answers and handler. */
+export function ofUser<const Route extends RouteConfig>(route: Route, rest: string) {
+  const { "x-required-scope": _scope, ...shared } = route as Route & { "x-required-scope"?: string };
+  const { params } = (route.request ?? {}) as { params?: z.ZodObject };
+  return createRoute({
+    ...(shared as Route),
+    path: `/api/v1/admin/users/{id}/${rest}`,
+    tags: ["Operator"],
+    summary: `Of one user: ${route.summary ?? ""}`,
+    security: [{ operator_key: [] as string[] }],
+    middleware: [asUserInPath],
+    request: { ...route.request, params: (params ?? z.object({})).extend({ id: z.string() }) },
+  });
+}
+
+/** Serves a user's own route and the operator's route about a user by one handler. */
+export function serveBoth<Route extends RouteConfig>(
+  router: HttpRouter,
+  { own, operators }: { own: Route; operators: RouteConfig },
+  handler: RouteHandler<Route, HttpEnv>,
+): void {
+  router.openapi(own, handler);
+  router.openapi(operators, handler as never);
 }
 
 /** Streams a CSV file: only one part of it is in memory at a time. */

@@ -18,7 +18,7 @@ import {
 /** How long run-now may wait for the finished run (`Prefer: wait=N`). */
 export const MAX_WAIT_SECONDS = 60;
 
-const triggerSchema = z.enum(["schedule", "manual", "chat"]);
+export const triggerSchema = z.enum(["schedule", "manual", "chat"]);
 export const runStatusSchema = z.enum(["queued", "running", "cancelling", "succeeded", "failed", "cancelled"]);
 const runErrorSchema = z.object({
   code: z.string(),

@@ -5,7 +5,7 @@ import type { OpenApiDocument, Operation } from "./reference.ts";
 
 const ANSWERS = {
   400: "the request is not valid; `param` names the field",
-  403: "not permitted: a scope that the key lacks, or a suspended account",
+  403: "not permitted: a scope or role that the key lacks, or a suspended account",
   409: "`idempotency_in_flight`: the first request with this Idempotency-Key is still running",
   413: "the body is too large",
   415: "the body is not JSON",
@@ -53,8 +53,13 @@ export function securitySchemes(session_cookie: string): Readonly<Record<string,
       name: session_cookie,
       description: "the session of a person, accepted from the console's own pages only",
     },
-    operator_key: { type: "http", scheme: "bearer", description: "PURSER_ADMIN_KEY" },
-    operator_x_api_key: { type: "apiKey", in: "header", name: "x-api-key", description: "PURSER_ADMIN_KEY" },
+    operator_key: { type: "http", scheme: "bearer", description: "PURSER_ADMIN_KEY or an operator key" },
+    operator_x_api_key: {
+      type: "apiKey",
+      in: "header",
+      name: "x-api-key",
+      description: "PURSER_ADMIN_KEY or an operator key",
+    },
   };
 }
 type Scheme =
@@ -82,9 +87,10 @@ function secured(operation: Operation): Operation {
 function completed(method: string, operation: Operation): Operation {
   const { security, requestBody, parameters = [], responses = {} } = operation;
   const is_keyed = security?.some((each) => "api_key" in each) === true;
-  const is_idempotent = method === "post" && (is_keyed || security?.some((each) => "operator_key" in each) === true);
+  const is_operators = security?.some((each) => "operator_key" in each) === true;
+  const is_idempotent = method === "post" && (is_keyed || is_operators);
   const statuses: (keyof typeof ANSWERS)[] = [431, 503];
-  if (is_keyed) statuses.push(403);
+  if (is_keyed || is_operators) statuses.push(403);
   if (requestBody !== undefined) statuses.push(400, 413, 415);
   if (is_idempotent) statuses.push(409, 422);
   const content = { "application/json": { schema: { $ref: "#/components/schemas/Error" } } };

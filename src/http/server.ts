@@ -1,8 +1,8 @@
-import { createHash, timingSafeEqual } from "node:crypto";
 import type { Context, HonoRequest, MiddlewareHandler, Next } from "hono";
 import type { Caller, HttpEnv, Operator } from "../contract/caller.ts";
 import { endpointRoutes, type ModelEndpoint } from "../contract/model-endpoint.ts";
 import { OAUTH_CLIENT_METADATA } from "../contract/oauth-secrets.ts";
+import { includesRole, requiredRole } from "../contract/operators.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors, PurserError } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -42,30 +42,30 @@ const STRIPE_PER_MINUTE = 1_200;
 /** Enough to report keys. Each request costs a query. */
 const LEAKED_KEYS_PER_MINUTE = 60;
 const DOCUMENTS_PER_MINUTE = 60;
-/** contract 8: wrong operator keys of one address per minute; then 429. */
-const WRONG_KEYS_PER_MINUTE = 60;
+/** contract 8.4.1: wrong operator keys of one address per minute; then 429 and a line in the log. */
+const WRONG_KEYS_PER_MINUTE = 20;
 /** contract 2: API keys and sessions of one address per minute that do not exist; then 429. */
 const UNKNOWN_KEYS_PER_MINUTE = 600;
 /** Errors of credentials that do not exist. An expired or revoked key is known, and cached. */
 const UNKNOWN_KEY = new Set(["invalid_api_key", "session_expired"]);
+const WRONG_OPERATOR_KEY = new Set(["invalid_api_key", "expired_api_key", "revoked_api_key"]);
 const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 /** They write nothing, so they work on a full disk too. */
 const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
-/** The user id of the operator's idempotency keys. No user has it. */
+/** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
 const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
-
-/** The operator with PURSER_ADMIN_KEY. */
-const ROOT_OPERATOR: Operator = { id: null, name: "PURSER_ADMIN_KEY", role: "admin" };
 
 export interface HttpOptions extends Authentication {
   /** CIDRs whose X-Forwarded-For is trusted. */
   trusted_proxies: readonly string[];
   /** Origins whose pages may call the API with a key. */
   cors_origins: readonly string[];
-  /** Null: the operator API answers 404. */
-  admin_key: string | null;
+  /** Returns the operator of a key. Throws 401; 404 when the operator API is off. */
+  authenticateOperator(key: string): Promise<Operator>;
+  /** Returns the id of a user. Throws 404 for unknown and erased users. */
+  findUser(id: string): Promise<string>;
   idempotency: IdempotencyStore;
   /** A reload replaces them. */
   limits(): { requests_per_minute: number; session_requests_per_minute: number; body_bytes: number };
@@ -185,13 +185,17 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
     const { retry_after_s } = buckets.take(clientAddress(c));
     return retry_after_s === null ? error : errors.rateLimited(retry_after_s);
   };
-  const operatorOf = (c: Context<HttpEnv>) => {
-    try {
-      return operator(options.admin_key, keyHeader(c));
-    } catch (error) {
-      throw limited(c, error, wrong_keys);
-    }
-  };
+  const logged_addresses = createTokenBuckets({ size: 1, refill_s: 60 });
+  const operatorOf = (c: Context<HttpEnv>): Promise<Operator> =>
+    operator(options.authenticateOperator, keyHeader(c)).catch((error: unknown) => {
+      const is_wrong = error instanceof PurserError && WRONG_OPERATOR_KEY.has(error.code);
+      if (!is_wrong) throw error;
+      const answer = limited(c, error, wrong_keys);
+      const client_address = clientAddress(c);
+      if (answer !== error && logged_addresses.take(client_address).retry_after_s === null)
+        options.log.warn({ client_address }, "wrong operator keys from this address are answered 429");
+      throw answer;
+    });
   const userOf = (c: Context<HttpEnv>): Promise<Caller> =>
     credentialOf(c, options)
       .authenticate()
@@ -201,8 +205,11 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
       });
   return async (c, next) => {
     if (c.req.path.startsWith(OPERATOR)) {
-      c.set("caller", operatorOf(c));
-      c.set("operator", ROOT_OPERATOR);
+      const found = await operatorOf(c);
+      requireRole(c, found);
+      c.set("operator", found);
+      c.set("findUser", options.findUser);
+      c.set("caller", { user_id: found.id ?? OPERATOR_ID, api_key_id: null, key_budget_tokens: null, scopes: [] });
     } else if (!isPublic(c.req)) c.set("caller", await userOf(c));
     await next();
   };
@@ -270,12 +277,18 @@ function identify(options: { log: Log; metrics: Metrics; tracer: Tracer | null }
   }
 }
 
-/** True if the bearer key is PURSER_ADMIN_KEY. Compares hashes, so that the time reveals nothing. */
-function operator(admin_key: string | null, authorization: string | undefined): Caller {
-  if (admin_key === null) throw errors.notFound("The operator API (set PURSER_ADMIN_KEY)");
-  if (authorization === undefined) throw errors.missingApiKey();
-  const sha256 = (text: string) => createHash("sha256").update(text).digest();
-  const key = /^bearer +(\S+)$/i.exec(authorization)?.[1];
-  if (key === undefined || !timingSafeEqual(sha256(key), sha256(admin_key))) throw errors.invalidApiKey();
-  return { user_id: OPERATOR_ID, api_key_id: null, key_budget_tokens: null, scopes: [] };
+async function operator(authenticate: HttpOptions["authenticateOperator"], authorization: string | undefined) {
+  // Without a key it says whether the operator API is on.
+  const key = authorization === undefined ? "" : /^bearer +(\S+)$/i.exec(authorization)?.[1];
+  const found = authenticate(key ?? "");
+  if (authorization !== undefined) return found;
+  return found.catch((error: unknown) => {
+    throw error instanceof PurserError && error.code === "invalid_api_key" ? errors.missingApiKey() : error;
+  });
+}
+
+/** contract 8.1.1: throws 403 when the operator's role does not include the request. */
+function requireRole(c: Context<HttpEnv>, { role }: Operator): void {
+  const required = requiredRole(c.req.method, c.req.path);
+  if (!includesRole(role, required)) throw errors.insufficientRole(role, required);
 }

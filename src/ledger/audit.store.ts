@@ -77,7 +77,9 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
     invariant: "a bucket's remaining is what its entries leave of its grant",
     text: `select user_id, format('bucket %s original %s remaining %s, entries %s of grant %s', id, original, remaining, total, granted) as detail
       from (
-        select b.user_id, b.id, b.original, b.remaining, coalesce(e.total, 0) as total, coalesce(e.granted, 0) as granted
+        select b.user_id, b.id, b.original, b.remaining, coalesce(e.total, 0) as total, case when b.by_adjustment then (
+            select amount from entry where user_id = b.user_id and bucket_id = b.id and type = 'adjustment' order by seq limit 1
+          ) else coalesce(e.granted, 0) end as granted
           from bucket b full join (
             select user_id, bucket_id, sum(amount) as total, sum(amount) filter (where type = 'grant') as granted
               from entry where bucket_id is not null group by 1, 2
@@ -175,10 +177,11 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
       ) r where b.clawed_back <> r.total`,
   },
   {
-    invariant: "the entries of reversals are what was clawed back, less what calls hold of it",
+    invariant:
+      "the entries of reversals and adjustments are what was clawed back or adjusted, less what calls hold of it",
     text: `select a.user_id, format('clawed back %s, entries %s', b.total, e.total) as detail
       from account a cross join lateral (
-        select coalesce(sum(clawed_back - recalled), 0) + (
+        select coalesce(sum(clawed_back - recalled + adjusted - case when by_adjustment then original else 0 end), 0) + (
             select coalesce(sum(amount), 0) from reversal where user_id = a.user_id and bucket_id is null
           ) as total
           from bucket where user_id = a.user_id

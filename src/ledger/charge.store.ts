@@ -1,6 +1,7 @@
 import type { Sql } from "../platform/db.ts";
 import { listEntriesOfCharge } from "./entry.store.ts";
 import type { ChargeRecord, HoldEstimate, SettledCharge, Slice } from "./ledger.types.ts";
+import type { ChargedRequest } from "./usage.types.ts";
 
 interface Caller {
   hold_id: string;
@@ -28,6 +29,20 @@ const SLICES = `(
   select coalesce(json_agg(json_build_object('bucket_id', bucket_id, 'tokens', tokens)), '[]')
     from unnest(slice_buckets, slice_tokens) as slice(bucket_id, tokens)
 ) as slices`;
+
+/** The calls of a user, newest first by the ids of their holds. */
+export function listRequests(
+  sql: Sql,
+  user_id: string,
+  { limit, before_id }: { limit: number; before_id: string | null },
+): Promise<ChargedRequest[]> {
+  return sql.query<ChargedRequest>({
+    text: `select hold_id, request_id, model, agent_id, run_id, api_key_id, input_tokens, output_tokens,
+        input_tokens + output_tokens as total_tokens, cost as cost_tokens, created_at
+      from usage_event where user_id = $1 and ($2::uuid is null or hold_id < $2) order by hold_id desc limit $3`,
+    values: [user_id, before_id, limit],
+  });
+}
 
 /** The charges with a request id, newest first: first the open ones, then the settled ones. */
 export async function listCharges(

@@ -6,8 +6,9 @@ import { backoff } from "../platform/retry.ts";
 import { isRefusal } from "../platform/sql-state.ts";
 import type { Reads } from "../platform/standby.ts";
 import { accountStatusOf } from "./account-status.ts";
+import { closeBucket, findAdjusted, insertAdjustment, takeTokens } from "./adjustment.store.ts";
 import { runAudit } from "./audit.store.ts";
-import { listCharges } from "./charge.store.ts";
+import { listCharges, listRequests } from "./charge.store.ts";
 import { createEndUsersStore } from "./end-users.store.ts";
 import { listEntries, readEntries } from "./entry.store.ts";
 import { createGroupCommit } from "./group-commit.ts";
@@ -15,6 +16,7 @@ import {
   applyOperations,
   countHolds,
   findAccount,
+  findBucket,
   findNextDue,
   insertAccount,
   insertClawBack,
@@ -123,6 +125,17 @@ export function createLedger(deps: LedgerDeps): Ledger {
     },
     clawBack: (request, tx) => within(tx, (own) => insertClawBack(own, request, clock.now())),
     reinstate: (request, tx) => within(tx, (own) => insertReinstatement(own, request, clock.now())),
+    async adjust(tx, adjustment) {
+      const { amount_tokens } = adjustment;
+      if (amount_tokens > 0) return { bucket_id: await insertAdjustment(tx, newId(), adjustment, clock.now()) };
+      const free = await takeTokens(tx, adjustment, clock.now());
+      if (free < -amount_tokens) throw errors.adjustmentTooLarge(free);
+      return { bucket_id: null };
+    },
+    requests: (user_id, page) => listRequests(db, user_id, page),
+    closeBucket: (tx, close) => closeBucket(tx, close, clock.now()),
+    adjusted: findAdjusted,
+    bucket: (user_id, bucket_id) => findBucket(db, user_id, bucket_id, clock.now()),
     setOverage: ({ user_id, cap_tokens }, tx) => updateCap(tx ?? db, user_id, cap_tokens),
     overage: (user_id, tx) => findOverage(tx ?? db, user_id, tx === undefined ? "unlocked" : "locked"),
     closeOveragePeriod: ({ user_id, carried_tokens }, tx) =>

@@ -3,6 +3,7 @@ import type { KeySpend } from "../contract/key-terms.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import type { AccountFigures } from "./account-status.ts";
+import type { Reversal, ReversalOutcome } from "./adjustment.types.ts";
 import type {
   Bucket,
   Charge,
@@ -11,8 +12,6 @@ import type {
   HoldOutcome,
   HoldRequest,
   Progress,
-  Reversal,
-  ReversalOutcome,
   SettleOutcome,
   SettleRequest,
   TransactionHookAnswer,
@@ -99,10 +98,7 @@ export async function insertGrant(sql: Sql, bucket_id: string, request: GrantReq
       request.grant_key ?? null,
     ],
   });
-  const [bucket] = await sql.query<Bucket>({
-    text: `select ${BUCKET_COLUMNS} from bucket where user_id = $1 and id = $3`,
-    values: [request.user_id, now, granted?.id],
-  });
+  const bucket = await findBucket(sql, request.user_id, granted?.id ?? "", now);
   if (bucket === undefined) throw new Error("a grant left no bucket");
   return bucket;
 }
@@ -119,6 +115,14 @@ export async function findAccount(sql: Sql, user_id: string, now: Instant): Prom
     values: [user_id, now],
   });
   return account;
+}
+
+export async function findBucket(sql: Sql, user_id: string, id: string, now: Instant): Promise<Bucket | undefined> {
+  const [bucket] = await sql.query<Bucket>({
+    text: `select ${BUCKET_COLUMNS} from bucket where user_id = $1 and id = $3`,
+    values: [user_id, now, id],
+  });
+  return bucket;
 }
 
 /** Buckets ordered by (granted_at, id), after the bucket with the id `after`. */

@@ -2,8 +2,9 @@ import type { AlertPercent } from "../constants.ts";
 import type { BudgetInterval, KeySpend } from "../contract/key-terms.ts";
 import type { PaymentCode } from "../errors.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
+import type { Adjustments, Reversal, ReversalOutcome } from "./adjustment.types.ts";
 import type { EndUsers } from "./end-users.store.ts";
-import type { Labels, UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
+import type { ChargedRequest, Labels, UsageGroup, UsageGrouping, UsageLine, UsageSummary } from "./usage.types.ts";
 
 /** Where a bucket's tokens came from. */
 export type GrantSource = "subscription" | "top_up" | "bonus";
@@ -17,7 +18,7 @@ export interface Bucket {
   granted_at: Instant;
   expires_at: Instant;
   note: string | null;
-  closed_reason: "spent" | "expired" | "clawed_back" | null;
+  closed_reason: "spent" | "expired" | "clawed_back" | "closed" | null;
 }
 
 /** A request to reserve the worst-case cost of a model call before the call. All amounts are billed tokens. */
@@ -216,29 +217,6 @@ export interface GrantRequest {
   grant_key?: string;
 }
 
-/** Takes back tokens that a payment granted, or returns them. */
-export interface Reversal {
-  user_id: string;
-  /** The bucket of the payment's grant. null: the payment was for overage, which is used already. */
-  bucket_id: string | null;
-  /** In addition to earlier reversals: partial refunds add up. The total never exceeds the bucket's grant. */
-  amount_tokens: number;
-  /** The description of the entry. */
-  reason: string;
-  /** The unique business key. Each key makes one reversal, a claw-back or a reinstatement. */
-  key: string;
-}
-
-export interface ReversalOutcome {
-  /**
-   * May be less than asked for. A claw-back of a grant takes at most the rest of it; a reinstatement returns at most
-   * the clawed-back tokens, or for overage, the debt.
-   */
-  reversed_tokens: number;
-  /** The part that became debt (claw-back) or reduced debt (reinstatement). */
-  debt_tokens: number;
-}
-
 export interface Overage {
   /** null: overage is off. */
   cap_tokens: number | null;
@@ -331,7 +309,7 @@ export interface AuditReport {
 export type ChargingLedger = Pick<Ledger, "hold" | "settle" | "release">;
 
 /** The only writer of balances. Every method reads the domain's clock itself. */
-export interface Ledger {
+export interface Ledger extends Adjustments {
   /** Creates the account. With a trial, it also creates a bonus bucket that expires with the trial. */
   openAccount(tx: Tx, account: { user_id: string; trial: { ends_at: Instant; tokens: number } | null }): Promise<void>;
   hold(request: HoldRequest): Promise<HoldOutcome>;
@@ -351,6 +329,8 @@ export interface Ledger {
   clawBack(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
   /** Returns clawed-back tokens of the bucket. They reduce debt first; the rest returns to the bucket. */
   reinstate(request: Reversal, tx?: Tx): Promise<ReversalOutcome>;
+  /** The bucket, or undefined. */
+  bucket(user_id: string, bucket_id: string): Promise<Bucket | undefined>;
   /** null turns overage off. A cap may be below the used and held overage: no more is held until the cap allows it. */
   setOverage(overage: { user_id: string; cap_tokens: number | null }, tx?: Tx): Promise<void>;
   /** With `tx`, locks the account until the transaction ends. */
@@ -375,6 +355,8 @@ export interface Ledger {
   usageLines(user_id: string, days: number): AsyncIterable<UsageLine[]>;
   /** The charges with this request id, newest first. Callers may repeat a request id. */
   charges(user_id: string, request_id: string, limit: number): Promise<ChargeRecord[]>;
+  /** The settled calls of a user, newest first. */
+  requests(user_id: string, page: { limit: number; before_id: string | null }): Promise<ChargedRequest[]>;
   /** The billed tokens of these API keys of these users, by key. */
   keySpends(
     keys: { user_ids: readonly string[]; ids: readonly string[] },

@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import { modelsForOperators } from "../contract/admin-overall.ts";
 import type { Caller, HttpEnv } from "../contract/caller.ts";
 import { allows } from "../contract/key-terms.ts";
 import { getModelRoute, listModelsRoute, type ModelRecord } from "../contract/models.ts";
@@ -62,6 +63,10 @@ export function modelRoutes(deps: {
     return c.json({ object: "list" as const, data }, 200);
   });
   router.openapi(getModelRoute, async (c) => c.json(await recordOf(c, c.req.valid("param").model), 200));
+  router.openapi(modelsForOperators, (c) => {
+    const { records, embeddings } = current();
+    return c.json({ models: [...records, ...embeddings] }, 200);
+  });
   // Ids contain slashes, and some clients do not escape them.
   const whole_rest = "/api/v1/models/:model{.+}";
   router.use(whole_rest, ...getModelRoute.middleware);

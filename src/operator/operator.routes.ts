@@ -5,15 +5,15 @@ import type { Billing } from "../billing/billing.service.ts";
 import { profileOf } from "../billing/billing.service.ts";
 import * as contract from "../contract/admin.ts";
 import type { HttpEnv } from "../contract/caller.ts";
-import { decodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
-import { listActs } from "../contract/operators.ts";
-import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
+import { decodeCursor, pageOf, UUID_KEY } from "../contract/common.ts";
+import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { exportUserData } from "../contract/user-export.ts";
 import { errors } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, InSameTx, Instant, Tx } from "../platform/db.ts";
-import { type Actor, type Acts, actLines, actsHead } from "./acts.service.ts";
+import type { Acts } from "./acts.service.ts";
+import { actorOf } from "./operators.routes.ts";
 
 export interface OperatorOptions {
   db: Db;
@@ -36,12 +36,6 @@ export interface OperatorOptions {
   exportOf(user_id: string): Response;
   /** Advances the test clock; null with the real clock. */
   advanceClock: ((target: Instant) => Promise<void>) | null;
-}
-
-/** The operator of a request, for the log of acts. */
-export function actorOf(c: Context<HttpEnv>): Actor {
-  const { id, name } = c.get("operator");
-  return { id, name, request_id: c.get("request_id") };
 }
 
 /** The operator's API: contract 8. The caller has already checked the key. Every act writes the log of acts. */
@@ -223,19 +217,6 @@ function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
     await options.advanceClock(now);
     await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "clock.set", target: SERVICE, ...change }));
     return c.json({ now: clock.now() }, 200);
-  });
-  router.openapi(listActs, async (c) => {
-    const { limit, cursor, format, key_id: operator_id, ...rest } = c.req.valid("query");
-    const filter = { ...rest, operator_id };
-    if (format === "csv") return csvAnswer("acts", actsHead, acts.all(filter), actLines) as never;
-    const before = decodeCursor(cursor, NUMBER_KEY);
-    const before_seq = before === null ? null : Number(before);
-    const { page, next_cursor } = pageOf(
-      await acts.list(filter, { limit: limit + 1, before_seq }),
-      limit,
-      (act) => act.seq,
-    );
-    return c.json({ acts: page, next_cursor }, 200);
   });
 }
 

@@ -36,9 +36,13 @@ export function createHistory({ db, clock, signals, batch_limit }: HistoryDeps) 
     ): Promise<RunRecord[]> {
       return (await history.selectRuns(db, agent, filter, page)).map(recordOf);
     },
-    /** The latest runs of all of the user's agents, newest first. */
-    async latestRuns(user_id: string, filter: Pick<RunFilter, "status">, limit: number): Promise<RunRecord[]> {
-      return (await history.selectLatest(db, user_id, filter, limit)).map(recordOf);
+    /** Runs of one user or of all users, newest first, each with its user. */
+    async allRuns(
+      filter: Parameters<typeof history.selectAllRuns>[1],
+      page: { limit: number; before_id: string | null },
+    ): Promise<(RunRecord & { user_id: string })[]> {
+      const rows = await history.selectAllRuns(db, filter, page);
+      return rows.map((row) => ({ ...recordOf(row), user_id: row.user_id }));
     },
     /** One run with its output and steps. 404 when there is none, or it is another agent's. */
     getRun,

@@ -33,18 +33,28 @@ export async function selectRuns(
   });
 }
 
-/** The latest runs of all of a user's agents. */
-export async function selectLatest(
+/** Runs of one user or of all users, newest first. */
+export async function selectAllRuns(
   sql: Sql,
-  user_id: string,
-  filter: Pick<RunFilter, "status">,
-  limit: number,
+  filter: RunFilter & { user_id?: string | undefined; agent_id?: string | undefined },
+  page: { limit: number; before_id: string | null },
 ): Promise<RunRow[]> {
-  return sql.query<RunRow>({
-    name: "run_latest",
-    text: `select ${RUN_COLUMNS} from run where user_id = $1 and ($2::text is null or status = $2) order by id desc limit $3`,
-    values: [user_id, filter.status ?? null, limit],
-  });
+  const values: unknown[] = [page.limit];
+  const conditions = ["true"];
+  const only = (condition: string, value: string | null | undefined) => {
+    if (value !== undefined && value !== null) conditions.push(`${condition} $${values.push(value)}`);
+  };
+  only("id <", page.before_id);
+  only("user_id =", filter.user_id);
+  only("agent_id =", filter.agent_id);
+  only("trigger =", filter.trigger);
+  only("queued_at >=", filter.from);
+  only("queued_at <", filter.to);
+  // Written out, so that the planner uses the index of failed runs.
+  if (filter.status === "failed") conditions.push("status = 'failed'");
+  else only("status =", filter.status);
+  const text = `select ${RUN_COLUMNS} from run where ${conditions.join(" and ")} order by id desc limit $1`;
+  return sql.query<RunRow>({ text, values });
 }
 
 /** The unfinished run that a request began. */

@@ -16,7 +16,8 @@ afterAll(async () => {
 
 const GRANTED = "every successful payment has granted its tokens once, and no other payment has granted any";
 const PAID_FOR = "every grant by a payment has its payment";
-const SHARE = "the tokens clawed back from a payment are proportional to the money returned";
+const SHARE =
+  "the tokens clawed back from a payment are proportional to the money returned, less what adjustments took";
 const SAME = "the tokens clawed back from a grant equal those of its payment";
 const INVOICED = "overage invoices equal the overage of closed periods plus the amount invoiced in this period";
 const OVERAGE_BACK = "overage clawed back, less overage returned, equals the tokens clawed back from its invoices";

@@ -23,6 +23,7 @@ const WITHOUT_DATABASE = [
   "POST /api/v1/auth/request-password-reset",
   "POST /api/v1/auth/reset-password",
   "POST /api/v1/api-keys/revoke-leaked",
+  "PUT /api/v1/admin/clock",
   "GET /api/v1/admin/clock",
   "GET /api/v1/admin/plans",
   "POST /api/v1/billing/stripe/webhook",

@@ -72,3 +72,16 @@ test.each<[string, string, (doomed: Doomed) => Promise<unknown>]>([
     .poll(async () => (await call(there, doomed.key, "GET", "/users/me")).body.error?.code, { timeout: WITHIN_MS })
     .toBe(code);
 });
+
+test("an operator key that one node revokes or rotates is rejected by the other within a second", async () => {
+  for (const end of [
+    (id: string) => call(here, ADMIN_KEY, "DELETE", `/admin/keys/${id}`),
+    (id: string) => call(here, ADMIN_KEY, "POST", `/admin/keys/${id}/rotate`, { grace_seconds: 0 }),
+  ]) {
+    const { id, key } = (await call(here, ADMIN_KEY, "POST", "/admin/keys", { name: "doomed", role: "read" })).body;
+    expect((await call(there, key, "GET", "/admin/users")).status).toBe(200);
+    await end(id);
+    const rejected = async () => (await call(there, key, "GET", "/admin/users")).body.error?.code;
+    await expect.poll(rejected, { timeout: WITHIN_MS, interval: 50 }).toBe("revoked_api_key");
+  }
+});

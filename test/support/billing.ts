@@ -36,6 +36,11 @@ function createScriptedPayments(): ScriptedPayments {
     changePlan: answer("changePlan"),
     chargeOverage: answer("chargeOverage"),
     subscribe: answer("subscribe"),
+    refund: async (order) => {
+      const { events } = await answer("refund")(order);
+      if (events[0] === undefined) throw new Error("no answer to the refund");
+      return events[0];
+    },
     setCancelAtPeriodEnd: async (order) => void (await answer("setCancelAtPeriodEnd")(order)),
     endSubscription: async (order) => void (await answer("endSubscription")(order)),
   };

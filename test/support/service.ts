@@ -38,6 +38,8 @@ export interface Service {
   linkTo(email: string): string | undefined;
   /** The fields of the log's lines of level info with this text. */
   noted(text: string): Record<string, unknown>[];
+  /** The same for the lines of level warn. */
+  warned(text: string): Record<string, unknown>[];
   /** Starts another node over the same database. `stop` of the service does not stop it. */
   anotherNode(): Promise<{ url: string; as: Service["as"]; stop(): Promise<void> }>;
   /** Stops the service but keeps its database, and starts it anew. */
@@ -64,7 +66,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     ...(options.config === undefined ? {} : { PURSER_CONFIG: writeConfig(database.data_dir, options.config) }),
     ...options.env,
   };
-  const kept: Kept = { links: new Map(), lines: [] };
+  const kept: Kept = { links: new Map(), lines: [], warnings: [] };
   let running = await run(fixed, kept);
   let sequence = 0;
 
@@ -78,6 +80,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     },
     linkTo: (email) => kept.links.get(email),
     noted: (text) => kept.lines.filter((line) => line.text.includes(text)).map(({ fields }) => fields),
+    warned: (text) => kept.warnings.filter((line) => line.text.includes(text)).map(({ fields }) => fields),
     as: (key) => ({ key, ...clientOf(() => running.url, key) }),
     async newUser({ trial = true, tokens = 0 } = {}) {
       sequence += 1;
@@ -110,6 +113,7 @@ interface Kept {
   /** By the address that each link is for. */
   links: Map<string, string>;
   lines: { fields: Record<string, unknown>; text: string }[];
+  warnings: { fields: Record<string, unknown>; text: string }[];
 }
 
 async function run(env: Record<string, string>, kept: Kept) {
@@ -125,10 +129,11 @@ async function run(env: Record<string, string>, kept: Kept) {
   return { url: server.url, stop };
 }
 
-/** A log that also keeps the links and the lines of level info written to it. */
-function keeping(log: Log, { links, lines }: Kept): Log {
+/** A log that also keeps the links and the lines of the levels info and warn. */
+function keeping(log: Log, { links, lines, warnings }: Kept): Log {
   const warn = (fields: { to?: string; link?: string } | string, text?: string) => {
     if (typeof fields === "object" && fields.to !== undefined) links.set(fields.to, fields.link ?? "");
+    if (typeof fields === "object") warnings.push({ fields, text: text ?? "" });
     log.warn(fields, text);
   };
   const info = (fields: Record<string, unknown> | string, text?: string) => {

@@ -1,6 +1,8 @@
 import type { z } from "zod";
 import type * as accounts from "../../../src/contract/accounts.ts";
 import type * as admin from "../../../src/contract/admin.ts";
+import type * as overall from "../../../src/contract/admin-overall.ts";
+import type * as adminUsers from "../../../src/contract/admin-users.ts";
 import type * as agents from "../../../src/contract/agents.ts";
 import type * as webhookKey from "../../../src/contract/agents.ts";
 import type * as billing from "../../../src/contract/billing.ts";
@@ -8,6 +10,7 @@ import type * as usage from "../../../src/contract/ledger-export.ts";
 import type * as models from "../../../src/contract/models.ts";
 import type * as notices from "../../../src/contract/notices.ts";
 import type * as oauthSecrets from "../../../src/contract/oauth-secrets.ts";
+import type * as operators from "../../../src/contract/operators.ts";
 import type * as payments from "../../../src/contract/payments.ts";
 import type * as runs from "../../../src/contract/runs.ts";
 import type * as schedules from "../../../src/contract/schedules.ts";
@@ -23,6 +26,9 @@ import { ApiError, problemOf } from "./problem.ts";
 
 type Contract = typeof accounts &
   typeof admin &
+  typeof adminUsers &
+  typeof overall &
+  typeof operators &
   typeof agents &
   typeof billing &
   typeof usage &

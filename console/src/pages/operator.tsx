@@ -4,6 +4,7 @@ import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, queryClient } from "../api/queries.ts";
 import { day, number } from "../format.ts";
+import { ActLog, AllPurchases, FailedRuns, Margins, Models } from "../parts/operator-panels.tsx";
 import { Audit, Invoices, TestClock } from "../parts/system-panel.tsx";
 import { NewUser, UserActions } from "../parts/user-actions.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -59,7 +60,7 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
             required
             value={key}
             onValue={setKey}
-            hint="The service's PURSER_ADMIN_KEY. Only this page's memory holds it."
+            hint="PURSER_ADMIN_KEY or a named operator key. Only this page's memory holds it."
           />
           {check.error !== null && <ProblemNotice error={check.error} />}
           <Button type="submit" kind="primary" busy={check.isPending} className="w-full">
@@ -84,7 +85,12 @@ function System({ api_key }: { api_key: string }) {
         <Users api_key={api_key} />
         <TestClock api_key={api_key} />
         <Audit api_key={api_key} />
+        <Margins api_key={api_key} />
+        <FailedRuns api_key={api_key} />
+        <AllPurchases api_key={api_key} />
         <Invoices api_key={api_key} />
+        <ActLog api_key={api_key} />
+        <Models api_key={api_key} />
       </div>
       {creating && <NewUser api_key={api_key} onClose={() => setCreating(false)} />}
     </>

@@ -12,6 +12,9 @@ import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
 
+import { AdjustBalance, ChangeAddress } from "./balance-actions.tsx";
+import { WithReason } from "./operator-panels.tsx";
+
 type User = Answer<"GET /api/v1/admin/users/{id}">;
 
 /** Creates a user and shows the first API key once. */
@@ -50,7 +53,7 @@ export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => 
   );
 }
 
-type Action = "grant" | "plan" | "suspend" | "resume" | "erase";
+type Action = "grant" | "adjust" | "address" | "plan" | "cancel" | "suspend" | "resume" | "erase";
 
 /** The operator's actions on one user. */
 export function UserActions({ user, api_key }: { user: User; api_key: string }) {
@@ -60,7 +63,10 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
   const suspended = user.suspended_at !== null;
   const items: [Action, string][] = [
     ["grant", "Grant tokens"],
+    ["adjust", "Adjust balance"],
     ["plan", user.plan === null ? "Give a plan" : "Change the plan"],
+    ...(user.plan === null ? [] : [["cancel", "Cancel the plan"] satisfies [Action, string]]),
+    ["address", "Change address"],
     suspended ? ["resume", "Resume user"] : ["suspend", "Suspend user"],
     ["erase", "Erase user"],
   ];
@@ -93,6 +99,21 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
         </DropdownMenu.Content>
       </DropdownMenu.Root>
       {open === "grant" && <Grant user={user} api_key={api_key} onClose={close} />}
+      {open === "adjust" && <AdjustBalance user={user} api_key={api_key} onClose={close} />}
+      {open === "address" && <ChangeAddress user={user} api_key={api_key} onClose={close} />}
+      {open === "cancel" && (
+        <WithReason
+          title={`Cancel the plan of ${user.email}?`}
+          action="Cancel plan"
+          saved="Plan cancelled"
+          onClose={close}
+          onConfirm={(reason) =>
+            call("DELETE /api/v1/admin/users/{id}/subscription", { params, key: api_key, query: { reason } })
+          }
+        >
+          It ends with its period. The user keeps the tokens as the plan says.
+        </WithReason>
+      )}
       {open === "plan" && <GivePlan user={user} api_key={api_key} onClose={close} />}
       {open === "suspend" && (
         <Confirm

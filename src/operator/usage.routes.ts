@@ -1,0 +1,72 @@
+import * as contract from "../contract/admin-overall.ts";
+import { decodeCursor, NUMBER_KEY, pageOf } from "../contract/common.ts";
+import { createRouter, csvAnswer, type HttpRouter } from "../contract/router.ts";
+import { csvLine, defused } from "../ledger/csv.ts";
+import { addDays, type Clock } from "../platform/clock.ts";
+import type { Db } from "../platform/db.ts";
+import { readEmails, readUsageOfAll, type UsageOfGroup } from "./usage.store.ts";
+
+type Row = contract.UsageOfGroupRecord;
+type Figures = Omit<Row, "model_name" | "user_id" | "email" | "plan_id" | "date">;
+
+/** The field with the name of a group. */
+const NAME_FIELDS = { model: "model_name", user: "user_id", plan: "plan_id", day: "date" } as const;
+const FIGURES = [
+  "requests",
+  "tokens",
+  "cost_tokens",
+  "revenue_micro_usd",
+  "upstream_cost_micro_usd",
+  "margin_micro_usd",
+  "requests_of_unknown_cost",
+] as const;
+
+/** Usage, revenue and margin over all users: contract 8.10. */
+export function usageRoutes({ db, clock }: { db: Db; clock: Clock }): HttpRouter {
+  const router = createRouter();
+  router.openapi(contract.usageOfAll, async (c) => {
+    const { days, group_by, format, limit, cursor } = c.req.valid("query");
+    const tomorrow = addDays(`${clock.now().slice(0, 10)}T00:00:00.000Z`, 1);
+    const found = await readUsageOfAll(db, { from: addDays(tomorrow, -days), to: tomorrow, group_by });
+    const groups = group_by === "day" ? found.toSorted((a, b) => ((a.name ?? "") < (b.name ?? "") ? -1 : 1)) : found;
+    const named = groups.map(({ name, ...figures }): Row => ({ [NAME_FIELDS[group_by]]: name, ...margin(figures) }));
+    if (format === "csv") {
+      const head = csvLine([NAME_FIELDS[group_by], ...FIGURES]);
+      const name = (row: Row) => row[NAME_FIELDS[group_by]] ?? null;
+      const lines = named.map((row) => csvLine([defused(name(row) ?? ""), ...FIGURES.map((field) => row[field])]));
+      return csvAnswer("usage", head, inOnePart(lines.join("")), (part) => part) as never;
+    }
+    const skipped = Number(decodeCursor(cursor, NUMBER_KEY) ?? 0);
+    const numbered = named.slice(skipped, skipped + limit + 1).map((row, index) => ({ row, end: skipped + index + 1 }));
+    const { page, next_cursor } = pageOf(numbered, limit, ({ end }) => end);
+    const ids = group_by === "user" ? page.flatMap(({ row }) => row.user_id ?? []) : [];
+    const emails = ids.length === 0 ? new Map() : await readEmails(db, ids);
+    const usage = page.map(({ row }) =>
+      row.user_id === undefined ? row : { ...row, email: emails.get(row.user_id) ?? null },
+    );
+    return c.json({ days, group_by, usage, total: totalOf(groups), next_cursor }, 200);
+  });
+  return router;
+}
+
+async function* inOnePart(text: string): AsyncGenerator<string> {
+  yield text;
+}
+
+function margin(figures: Omit<Figures, "margin_micro_usd">): Figures {
+  const { upstream_cost_micro_usd: upstream, revenue_micro_usd: revenue } = figures;
+  return { ...figures, margin_micro_usd: upstream === null ? null : revenue - upstream };
+}
+
+function totalOf(groups: readonly UsageOfGroup[]): Figures {
+  const sum = (field: "requests" | "tokens" | "cost_tokens" | "revenue_micro_usd" | "requests_of_unknown_cost") =>
+    groups.reduce((total, group) => total + group[field], 0);
+  const is_known = groups.every(({ upstream_cost_micro_usd }) => upstream_cost_micro_usd !== null);
+  const upstream = groups.reduce((total, group) => total + (group.upstream_cost_micro_usd ?? 0), 0);
+  return margin({
+    ...{ requests: sum("requests"), tokens: sum("tokens"), cost_tokens: sum("cost_tokens") },
+    revenue_micro_usd: sum("revenue_micro_usd"),
+    upstream_cost_micro_usd: is_known ? upstream : null,
+    requests_of_unknown_cost: sum("requests_of_unknown_cost"),
+  });
+}

@@ -1,0 +1,38 @@
+import { TOKENS_PER_CENT } from "../constants.ts";
+import type { UsageGroup } from "../contract/admin-overall.ts";
+import type { Db, Instant } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
+
+const USAGE_OF_ALL = readStatement(import.meta.dirname, "usage-of-all");
+/** What a token of overage is sold for. */
+const OVERAGE_MICRO_USD = 10_000 / TOKENS_PER_CENT;
+
+/** The usage of one model, user, plan or day. */
+export interface UsageOfGroup {
+  /** null: users without a plan. */
+  name: string | null;
+  requests: number;
+  tokens: number;
+  cost_tokens: number;
+  revenue_micro_usd: number;
+  /** null: the upstream cost of some requests is unknown. */
+  upstream_cost_micro_usd: number | null;
+  requests_of_unknown_cost: number;
+}
+
+/** The usage of all users by group, the largest first. */
+export function readUsageOfAll(
+  db: Db,
+  { from, to, group_by }: { from: Instant; to: Instant; group_by: UsageGroup },
+): Promise<UsageOfGroup[]> {
+  return db.query<UsageOfGroup>({ text: USAGE_OF_ALL, values: [from, to, group_by, OVERAGE_MICRO_USD] });
+}
+
+/** The addresses of users, by id. Erased users are absent. */
+export async function readEmails(db: Db, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+  const rows = await db.query<{ id: string; email: string }>({
+    text: "select id, email from users where id = any($1::uuid[]) and email is not null",
+    values: [ids],
+  });
+  return new Map(rows.map(({ id, email }) => [id, email]));
+}
