@@ -294,6 +294,14 @@ export const BODIES: Record<string, BodyRow> = {
   },
   "POST /api/v1/billing/overage/enable": { valid: {}, bad: [] },
   "POST /api/v1/billing/overage/disable": { valid: {}, bad: [] },
+  "PATCH /api/v1/admin/users/{id}": {
+    valid: { reason: "none" },
+    bad: [
+      ...invalid("email", 5, "nobody"),
+      [{ limits: { requests_per_minute: 0 } }, "invalid_value", "limits.requests_per_minute"],
+      [{ limits: { allowed_models: "all" } }, "invalid_value", "limits.allowed_models"],
+    ],
+  },
   "PUT /api/v1/end-user-budgets/{user}": {
     valid: { budget_tokens: 5 },
     bad: [

@@ -32,6 +32,14 @@ const scopesOf = (rights: Rights) =>
     return right === "read" ? [`${area}:read` as const] : [`${area}:read` as const, `${area}:write` as const];
   });
 
+type Interval = "" | "day" | "week" | "month";
+const INTERVALS: readonly (readonly [Interval, string])[] = [
+  ["", "Never"],
+  ["day", "Each day (UTC)"],
+  ["week", "Each week, on Monday (UTC)"],
+  ["month", "Each month (UTC)"],
+];
+
 type Open = { what: "new" } | { what: "rotate" | "revoke"; key: ApiKey } | null;
 
 const isOver = (key: ApiKey) =>
@@ -154,14 +162,18 @@ function Purpose() {
 
 function Spent({ of: key }: { of: ApiKey }) {
   if (key.budget_tokens === null) return <>{count(key.spent_tokens, "token")}</>;
+  const { budget_used_tokens: used, budget_resets_at } = key;
   return (
-    <div className="min-w-28">
-      {number(key.spent_tokens)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
+    <div
+      className="min-w-28"
+      title={budget_resets_at === null ? undefined : `Starts again on ${day(budget_resets_at)}`}
+    >
+      {number(used)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
       <Meter
         label={`Budget of ${key.name}`}
-        value={key.spent_tokens}
+        value={used}
         of={key.budget_tokens}
-        tone={key.spent_tokens * 5 >= key.budget_tokens * 4 ? "bg-warn" : "bg-accent"}
+        tone={used * 5 >= key.budget_tokens * 4 ? "bg-warn" : "bg-accent"}
       />
     </div>
   );
@@ -179,6 +191,9 @@ function NewKey({ onClose }: { onClose: () => void }) {
   const [rights, setRights] = useState(ALL);
   const [expires, setExpires] = useState("");
   const [budget, setBudget] = useState("");
+  const [interval, setInterval] = useState<Interval>("");
+  const [models, setModels] = useState("");
+  const [requests, setRequests] = useState("");
   const [key, setKey] = useState<string | null>(null);
   const save = useMutation({
     mutationFn: () => {
@@ -186,7 +201,9 @@ function NewKey({ onClose }: { onClose: () => void }) {
         name,
         scopes: scopesOf(rights),
         ...(expires === "" ? {} : { expires_at: new Date(`${expires}T23:59:59`).toISOString() }),
-        ...(budget === "" ? {} : { budget_tokens: Number(budget) }),
+        ...(budget === "" ? {} : { budget_tokens: Number(budget), budget_interval: interval === "" ? null : interval }),
+        ...(models.trim() === "" ? {} : { allowed_models: models.split(/[\s,]+/).filter((id) => id !== "") }),
+        ...(requests === "" ? {} : { limits: { requests_per_minute: Number(requests) } }),
       };
       return call("POST /api/v1/api-keys", { body });
     },
@@ -248,7 +265,33 @@ function NewKey({ onClose }: { onClose: () => void }) {
               onValue={setBudget}
               placeholder="no limit"
             />
+            <SelectField
+              label="Budget starts again"
+              param="budget_interval"
+              value={interval}
+              onValue={setInterval}
+              options={INTERVALS}
+              disabled={budget === ""}
+            />
+            <TextField
+              label="Requests per minute"
+              param="limits.requests_per_minute"
+              type="number"
+              min={1}
+              inputMode="numeric"
+              value={requests}
+              onValue={setRequests}
+              placeholder="no limit"
+            />
           </div>
+          <TextField
+            label="Allowed models"
+            param="allowed_models"
+            value={models}
+            onValue={setModels}
+            placeholder="all"
+            hint="Ids of models, separated by commas. Empty: the key may use all models."
+          />
           <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
             Create API key
           </FormEnd>
