@@ -61,6 +61,11 @@ export interface UserPage {
   before_id: string | null;
 }
 
+const KEYS_BY_HASH = `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
+  from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
+  join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
+  join users u on u.id = k.user_id`;
+
 export function createAccountsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
@@ -99,10 +104,11 @@ export function createAccountsStore(db: Db) {
         .forUpdate()
         .executeTakeFirst(),
     setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
-      tx.query({
-        text: "update users set limits = $2::jsonb where id = $1",
-        values: [id, limits === null ? null : JSON.stringify(limits)],
-      }),
+      tables(tx)
+        .updateTable("users")
+        .set({ limits: jsonOf({ allowed_models: null, limits }).limits })
+        .where("id", "=", id)
+        .execute(),
     setEmail: (tx: Tx, id: string, email: string) =>
       tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
@@ -232,10 +238,7 @@ export function createAccountsStore(db: Db) {
       const names = hashes.map((hash) => hash.toString("hex"));
       const rows = await db.query<KeyStatus & { nth: number }>({
         name: "api_key_by_hash",
-        text: `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
-          from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
-          join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
-          join users u on u.id = k.user_id`,
+        text: KEYS_BY_HASH,
         values: [JSON.stringify(names)],
       });
       const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
