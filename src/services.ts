@@ -97,9 +97,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const reload = createReload({ config, live, models, log });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
-    models,
+    ...{ models, meansOf, admit: limits.admitCall },
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
-    ...{ meansOf, admit: limits.admitCall },
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     onAttempt: metrics.upstream,
     resolveAgent: (id, caller) => work.agentModel(id, caller),

@@ -104,11 +104,7 @@ export function createAccountsStore(db: Db) {
         .forUpdate()
         .executeTakeFirst(),
     setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
-      tables(tx)
-        .updateTable("users")
-        .set({ limits: jsonOf({ allowed_models: null, limits }).limits })
-        .where("id", "=", id)
-        .execute(),
+      tx.query({ text: "update users set limits = $2::jsonb where id = $1", values: [id, jsonbOrNull(limits)] }),
     setEmail: (tx: Tx, id: string, email: string) =>
       tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
@@ -140,11 +136,7 @@ export function createAccountsStore(db: Db) {
       return rows[0];
     },
 
-    insertKey: (sql: Sql, key: ApiKeyRow) =>
-      tables(sql)
-        .insertInto("api_key")
-        .values({ ...key, ...jsonOf(key) })
-        .execute(),
+    insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = tables()
         .selectFrom("api_key")
@@ -190,13 +182,13 @@ export function createAccountsStore(db: Db) {
     ) =>
       tables(tx)
         .updateTable("api_key")
-        .set({ ...set, ...jsonOf(set) })
+        .set(withJson(set))
         .where("user_id", "=", user_id)
         .where("id", "=", id)
         .where("revoked_at", "is", null)
         .where("budget_interval", "is not distinct from", budget_interval)
-        .where("allowed_models", "is not distinct from", jsonOf({ allowed_models, limits }).allowed_models)
-        .where("limits", "is not distinct from", jsonOf({ allowed_models, limits }).limits)
+        .where("allowed_models", "is not distinct from", jsonbOrNull(allowed_models))
+        .where("limits", "is not distinct from", jsonbOrNull(limits))
         .where("name", "=", name)
         .where("budget_tokens", "is not distinct from", budget_tokens)
         .where("expires_at", "is not distinct from", expires_at)
@@ -252,10 +244,13 @@ export function createAccountsStore(db: Db) {
   };
 }
 
-/** The columns of type jsonb as the driver takes them: it would send a list as a PostgreSQL array. */
-function jsonOf({ allowed_models, limits }: Pick<ApiKeyRow, "allowed_models" | "limits">) {
-  const text = (value: object | null) => (value === null ? null : JSON.stringify(value));
-  return { allowed_models: text(allowed_models) as never, limits: text(limits) as never };
+/** A jsonb value as the driver takes it: it would send a list as a PostgreSQL array. */
+function jsonbOrNull(value: object | null): never {
+  return (value === null ? null : JSON.stringify(value)) as never;
+}
+
+function withJson<Row extends Pick<ApiKeyRow, "allowed_models" | "limits">>(row: Row): Row {
+  return { ...row, allowed_models: jsonbOrNull(row.allowed_models), limits: jsonbOrNull(row.limits) };
 }
 
 export type AccountsStore = ReturnType<typeof createAccountsStore>;

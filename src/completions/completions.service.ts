@@ -100,8 +100,7 @@ export function createCompletions(options: {
     }
     const fallbacks = request.models ?? [];
     const named = [request.model, ...fallbacks].map((id) => chatModel(models, id));
-    const refused = named.find((model) => !isAllowed(model));
-    if (refused !== undefined) throw errors.modelNotAllowed(refused.id);
+    for (const model of named) if (!isAllowed(model)) throw errors.modelNotAllowed(model.id);
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };

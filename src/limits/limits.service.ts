@@ -84,8 +84,6 @@ export async function createLimits(deps: {
   };
 }
 
-export type LimitsService = Awaited<ReturnType<typeof createLimits>>;
-
 /** The caller with only those models that the key, the user and the plan all allow. */
 function withModels<Of extends KeyTerms>(caller: Of, of_user: readonly UserLimits[]): Of {
   const lists = [caller.allowed_models, ...of_user.map(({ allowed_models }) => allowed_models)].filter(
