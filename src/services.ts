@@ -9,7 +9,6 @@ import { createScheduleKeys } from "./agents/schedule-keys.service.ts";
 import { type Billing, createBilling } from "./billing/billing.service.ts";
 import type { Payments } from "./billing/payments.types.ts";
 import { PAYMENT_INVARIANTS } from "./billing/payments-audit.store.ts";
-import type { Plan } from "./billing/plan.ts";
 import { createDisabledPayments, createSimulatedPayments } from "./billing/simulated-payments.ts";
 import type { StripePayments } from "./billing/stripe.adapter.ts";
 import { createAgentModel } from "./chat/agent-model.ts";
@@ -91,10 +90,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
-  const limits = await createLimits({
-    db,
-    planLimits: (plan_id) => (live.plans as readonly Plan[]).find(({ id }) => id === plan_id)?.limits ?? null,
-  });
+  const limits = await createLimits({ db, plans: () => live.plans });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
@@ -108,10 +104,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const reload = createReload({ config, live, models, log });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
-    models,
+    ...{ models, meansOf, admit: limits.admitCall },
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
-    meansOf,
-    admit: limits.admitCall,
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
     onAttempt({ id: model, owned_by: provider }, { error, ...attempt }) {

@@ -82,24 +82,7 @@ export async function createAccounts(deps: {
   };
   const insertKey = async (sql: Sql, user_id: string, wanted: NewApiKey) => {
     const key = await newKey(sql, user_id);
-    const row: ApiKeyRow = {
-      id: newId(),
-      user_id,
-      name: wanted.name,
-      key_hash: hashApiKey(key),
-      previous_key_hash: null,
-      previous_valid_until: null,
-      ...shownParts(key),
-      scopes: [...new Set(wanted.scopes ?? SCOPES)],
-      budget_tokens: wanted.budget_tokens ?? null,
-      budget_interval: wanted.budget_interval ?? null,
-      allowed_models: wanted.allowed_models ?? null,
-      limits: wanted.limits ?? null,
-      created_at: clock.now(),
-      expires_at: wanted.expires_at ?? null,
-      last_used_at: null,
-      revoked_at: null,
-    };
+    const row = newKeyRow(user_id, key, wanted, clock.now());
     await store.insertKey(sql, row);
     return { ...keyRecord(row), key };
   };
@@ -271,6 +254,27 @@ export async function createAccounts(deps: {
 }
 
 export type Accounts = Awaited<ReturnType<typeof createAccounts>>;
+
+function newKeyRow(user_id: string, key: string, wanted: NewApiKey, created_at: Instant): ApiKeyRow {
+  return {
+    id: newId(),
+    user_id,
+    name: wanted.name,
+    key_hash: hashApiKey(key),
+    previous_key_hash: null,
+    previous_valid_until: null,
+    ...shownParts(key),
+    scopes: [...new Set(wanted.scopes ?? SCOPES)],
+    budget_tokens: wanted.budget_tokens ?? null,
+    budget_interval: wanted.budget_interval ?? null,
+    allowed_models: wanted.allowed_models ?? null,
+    limits: wanted.limits ?? null,
+    created_at,
+    expires_at: wanted.expires_at ?? null,
+    last_used_at: null,
+    revoked_at: null,
+  };
+}
 
 function refuseBroader(
   caller: Caller,

@@ -79,6 +79,11 @@ export async function routingBucketOf(sql: Sql, user_id: string, candidate: stri
   return set?.bucket;
 }
 
+const KEYS_BY_HASH = `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
+  from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
+  join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
+  join users u on u.id = k.user_id`;
+
 export function createAccountsStore(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
@@ -117,10 +122,7 @@ export function createAccountsStore(db: Db) {
         .forUpdate()
         .executeTakeFirst(),
     setLimits: (tx: Tx, id: string, limits: UserLimits | null) =>
-      tx.query({
-        text: "update users set limits = $2::jsonb where id = $1",
-        values: [id, limits === null ? null : JSON.stringify(limits)],
-      }),
+      tx.query({ text: "update users set limits = $2::jsonb where id = $1", values: [id, jsonbOrNull(limits)] }),
     setEmail: (tx: Tx, id: string, email: string) =>
       tables(tx).updateTable("users").set({ email }).where("id", "=", id).execute(),
     setSuspended: (sql: Sql, id: string, suspended_at: Instant | null) =>
@@ -152,11 +154,7 @@ export function createAccountsStore(db: Db) {
       return rows[0];
     },
 
-    insertKey: (sql: Sql, key: ApiKeyRow) =>
-      tables(sql)
-        .insertInto("api_key")
-        .values({ ...key, ...jsonOf(key) })
-        .execute(),
+    insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = tables()
         .selectFrom("api_key")
@@ -202,13 +200,13 @@ export function createAccountsStore(db: Db) {
     ) =>
       tables(tx)
         .updateTable("api_key")
-        .set({ ...set, ...jsonOf(set) })
+        .set(withJson(set))
         .where("user_id", "=", user_id)
         .where("id", "=", id)
         .where("revoked_at", "is", null)
         .where("budget_interval", "is not distinct from", budget_interval)
-        .where("allowed_models", "is not distinct from", jsonOf({ allowed_models, limits }).allowed_models)
-        .where("limits", "is not distinct from", jsonOf({ allowed_models, limits }).limits)
+        .where("allowed_models", "is not distinct from", jsonbOrNull(allowed_models))
+        .where("limits", "is not distinct from", jsonbOrNull(limits))
         .where("name", "=", name)
         .where("budget_tokens", "is not distinct from", budget_tokens)
         .where("expires_at", "is not distinct from", expires_at)
@@ -250,10 +248,7 @@ export function createAccountsStore(db: Db) {
       const names = hashes.map((hash) => hash.toString("hex"));
       const rows = await db.query<KeyStatus & { nth: number }>({
         name: "api_key_by_hash",
-        text: `select k.*, u.suspended_at, u.erased_at, given.nth::integer as nth
-          from jsonb_array_elements_text($1::jsonb) with ordinality as given(hash, nth)
-          join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
-          join users u on u.id = k.user_id`,
+        text: KEYS_BY_HASH,
         values: [JSON.stringify(names)],
       });
       const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
@@ -267,10 +262,13 @@ export function createAccountsStore(db: Db) {
   };
 }
 
-/** The columns of type jsonb as the driver takes them: it would send a list as a PostgreSQL array. */
-function jsonOf({ allowed_models, limits }: Pick<ApiKeyRow, "allowed_models" | "limits">) {
-  const text = (value: object | null) => (value === null ? null : JSON.stringify(value));
-  return { allowed_models: text(allowed_models) as never, limits: text(limits) as never };
+/** A jsonb value as the driver takes it: it would send a list as a PostgreSQL array. */
+function jsonbOrNull(value: object | null): never {
+  return (value === null ? null : JSON.stringify(value)) as never;
+}
+
+function withJson<Row extends Pick<ApiKeyRow, "allowed_models" | "limits">>(row: Row): Row {
+  return { ...row, allowed_models: jsonbOrNull(row.allowed_models), limits: jsonbOrNull(row.limits) };
 }
 
 export type AccountsStore = ReturnType<typeof createAccountsStore>;

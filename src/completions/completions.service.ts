@@ -81,25 +81,23 @@ export function createCompletions(options: {
 
   async function choose({ request, caller: unchecked, sticky_model_id }: CompletionCall): Promise<Choice> {
     const caller = await admit(unchecked);
+    const isAllowed = (model: Model) => allows(caller.allowed_models, model);
     if (request.model === "auto") {
       if (request.models != null) throw errors.invalidValue("models", AUTO_WITH_FALLBACKS);
       const is_trial = await isTrial(caller.user_id);
-      const isAllowed = (model: Model) => allows(caller.allowed_models, model);
       const wanted = { request, sticky_model_id: sticky_model_id ?? null, isAllowed };
       const { candidates, reason } = models.route({ ...wanted, is_trial });
       if (candidates.length > 0) return { candidates, reason };
       if (is_trial && models.route({ ...wanted, is_trial: false }).candidates.length > 0) {
         throw errors.modelNotTrialEligible("Every model that can serve this request");
       }
-      if (models.route({ ...wanted, is_trial, isAllowed: () => true }).candidates.length > 0) {
-        throw errors.modelNotAllowed("Every model that can serve this request");
-      }
+      const unlimited = models.route({ ...wanted, is_trial, isAllowed: () => true });
+      if (unlimited.candidates.length > 0) throw errors.modelNotAllowed("Every model that can serve this request");
       throw errors.invalidValue("model", "No model on offer can serve this request. Shorten it, or name a model.");
     }
     const fallbacks = request.models ?? [];
     const named = [request.model, ...fallbacks].map((id) => chatModel(models, id));
-    const refused = named.find((model) => !allows(caller.allowed_models, model));
-    if (refused !== undefined) throw errors.modelNotAllowed(refused.id);
+    for (const model of named) if (!isAllowed(model)) throw errors.modelNotAllowed(model.id);
     const dear = named.find(({ trial_eligible }) => !trial_eligible);
     if (dear !== undefined && (await isTrial(caller.user_id))) throw errors.modelNotTrialEligible(dear.id);
     if (fallbacks.length === 0) return { candidates: named, reason: null };

@@ -42,7 +42,7 @@ export function allows(allowed: readonly string[] | null | undefined, { id, uuid
 /** The caller of a model call. */
 export type Payer = KeyTerms & { user_id: string };
 
-/** The terms of a caller's key, without those that it does not have: runs store them. */
+/** The terms of a caller's key, without empty ones: runs store them. */
 export function keyTermsOf(terms: KeyTerms): KeyTerms {
   const { api_key_id, key_budget_tokens, key_budget_interval, allowed_models, key_limits, labels } = terms;
   return {

@@ -151,7 +151,7 @@ export function listRefills(sql: Sql, user_ids: readonly string[]): Promise<{ us
   });
 }
 
-/** The billed tokens of those of these API keys that have had a hold or a charge. */
+/** The billed tokens of these API keys. A key without a hold or a charge has no row. */
 export function listKeySpend(
   sql: Sql,
   { user_ids, ids }: { user_ids: readonly string[]; ids: readonly string[] },

@@ -35,9 +35,8 @@ export interface HoldRequest {
   request_id: string;
   user_id: string;
   api_key_id: string | null;
-  /** The key's budget, or null for none. The ledger records the spent and held tokens of the key. */
+  /** The key's budget, or null for none, counted from the start of the interval. The ledger records the key's use. */
   key_budget_tokens: number | null;
-  /** The budget counts from the start of this interval, in UTC; null or absent: from the key's first call. */
   key_budget_interval?: BudgetInterval | null;
   labels?: Labels;
   agent_id: string | null;

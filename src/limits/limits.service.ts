@@ -13,8 +13,8 @@ type PerMinute = "requests_per_minute" | "tokens_per_minute";
 /** The limits of plans, users and API keys, counted over all nodes. The tightest one applies. */
 export async function createLimits(deps: {
   db: Db;
-  /** The limits of the plan with this id; null: none. A reload may change them. */
-  planLimits(plan_id: string): UserLimits | null;
+  /** A reload may change them. */
+  plans(): readonly { id: string; limits?: UserLimits | undefined }[];
 }) {
   const store = createLimitsStore(deps.db);
   const windows = createWindows(store);
@@ -28,8 +28,8 @@ export async function createLimits(deps: {
   /** The limits of the user and of the user's plan. */
   async function limitsOf(user_id: string): Promise<readonly UserLimits[]> {
     const found = await own.get(user_id, () => store.ofUser(user_id));
-    const of_plan = found?.plan_id == null ? null : deps.planLimits(found.plan_id);
-    return [found?.limits ?? null, of_plan].filter((limits) => limits !== null);
+    const of_plan = deps.plans().find(({ id }) => id === found?.plan_id)?.limits;
+    return [found?.limits, of_plan].filter((limits) => limits != null);
   }
 
   /** The limits of this kind that apply to a call, each with the subject whose window counts it. */
@@ -83,8 +83,6 @@ export async function createLimits(deps: {
     },
   };
 }
-
-export type LimitsService = Awaited<ReturnType<typeof createLimits>>;
 
 /** The caller with only those models that the key, the user and the plan all allow. */
 function withModels<Of extends KeyTerms>(caller: Of, of_user: readonly UserLimits[]): Of {

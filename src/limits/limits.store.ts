@@ -21,7 +21,7 @@ export interface Ask {
 export interface Answer {
   place: number;
   granted: number;
-  /** What is used in the window, over all nodes. */
+  /** Used in the window, over all nodes. */
   used: number;
   slot: number;
   /** The time until the window has something free. */

@@ -89,7 +89,7 @@ export function createWindows({ exchange }: { exchange(asks: readonly Ask[]): Pr
         for (const answer of answers) {
           const window = batch[answer.place] as Window;
           apply(window, answer);
-          // Those that came while the database was asked.
+          // They came while the database was asked.
           if (window.waiting.length > 0) due.add(window);
         }
       } catch (error) {

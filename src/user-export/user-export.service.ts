@@ -29,7 +29,7 @@ export function createUserExport({ db, clock, ledger }: { db: Db; clock: Clock; 
     yield { name: "usage.csv", input: csv(usageHead, lines, usageLines), lastModified };
   }
 
-  /** The answer with the file. Throws 503 while too many exports are running. Nothing of it is held in memory. */
+  /** The answer with the file. Throws 503 while too many exports are running. It is streamed. */
   return function exportOf(user_id: string): Response {
     const of_user = running.get(user_id) ?? 0;
     const all = [...running.values()].reduce((sum, count) => sum + count, 0);

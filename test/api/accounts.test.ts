@@ -19,12 +19,17 @@ describe("API keys (contract 3)", () => {
     expect(listed.body.api_keys.map((key: { name: string }) => key.name)).toEqual(["laptop", "first key"]);
     expect(JSON.stringify(listed.body)).not.toContain(created.body.key);
     expect(Object.keys(listed.body.api_keys[0]).sort()).toEqual([
+      "allowed_models",
+      "budget_interval",
+      "budget_resets_at",
       "budget_tokens",
+      "budget_used_tokens",
       "created_at",
       "expires_at",
       "id",
       "last_four",
       "last_used_at",
+      "limits",
       "name",
       "prefix",
       "revoked_at",

@@ -32,6 +32,28 @@ const scopesOf = (rights: Rights) =>
     return right === "read" ? [`${area}:read` as const] : [`${area}:read` as const, `${area}:write` as const];
   });
 
+type Interval = "" | "day" | "week" | "month";
+const INTERVALS: readonly (readonly [Interval, string])[] = [
+  ["", "Never"],
+  ["day", "Each day (UTC)"],
+  ["week", "Each week, on Monday (UTC)"],
+  ["month", "Each month (UTC)"],
+];
+
+/** The limits as they are typed; empty: none. */
+interface KeyLimits {
+  budget: string;
+  interval: Interval;
+  models: string;
+  requests: string;
+}
+
+const limitsIn = ({ budget, interval, models, requests }: KeyLimits) => ({
+  ...(budget === "" ? {} : { budget_tokens: Number(budget), budget_interval: interval === "" ? null : interval }),
+  ...(models.trim() === "" ? {} : { allowed_models: models.split(/[\s,]+/).filter((id) => id !== "") }),
+  ...(requests === "" ? {} : { limits: { requests_per_minute: Number(requests) } }),
+});
+
 type Open = { what: "new" } | { what: "rotate" | "revoke"; key: ApiKey } | null;
 
 const isOver = (key: ApiKey) =>
@@ -154,14 +176,18 @@ function Purpose() {
 
 function Spent({ of: key }: { of: ApiKey }) {
   if (key.budget_tokens === null) return <>{count(key.spent_tokens, "token")}</>;
+  const { budget_used_tokens: used, budget_resets_at } = key;
   return (
-    <div className="min-w-28">
-      {number(key.spent_tokens)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
+    <div
+      className="min-w-28"
+      title={budget_resets_at === null ? undefined : `Starts again on ${day(budget_resets_at)}`}
+    >
+      {number(used)} <span className="text-muted">of {count(key.budget_tokens, "token")}</span>
       <Meter
         label={`Budget of ${key.name}`}
-        value={key.spent_tokens}
+        value={used}
         of={key.budget_tokens}
-        tone={key.spent_tokens * 5 >= key.budget_tokens * 4 ? "bg-warn" : "bg-accent"}
+        tone={used * 5 >= key.budget_tokens * 4 ? "bg-warn" : "bg-accent"}
       />
     </div>
   );
@@ -174,11 +200,58 @@ function Scopes({ scopes }: { scopes: readonly string[] }) {
   return <>{areas.map(([area]) => (scopes.includes(`${area}:write`) ? area : `${area} (read)`)).join(", ")}</>;
 }
 
+function LimitFields({ limits, onLimits }: { limits: KeyLimits; onLimits: (limits: KeyLimits) => void }) {
+  const { budget, interval, models, requests } = limits;
+  const set = (changes: Partial<KeyLimits>) => onLimits({ ...limits, ...changes });
+  return (
+    <>
+      <div className="grid gap-4 sm:grid-cols-2">
+        <TextField
+          label="Budget in tokens"
+          param="budget_tokens"
+          type="number"
+          min={0}
+          inputMode="numeric"
+          value={budget}
+          onValue={(value) => set({ budget: value })}
+          placeholder="no limit"
+        />
+        <SelectField
+          label="Budget starts again"
+          param="budget_interval"
+          value={interval}
+          onValue={(value) => set({ interval: value })}
+          options={INTERVALS}
+          disabled={budget === ""}
+        />
+        <TextField
+          label="Requests per minute"
+          param="limits.requests_per_minute"
+          type="number"
+          min={1}
+          inputMode="numeric"
+          value={requests}
+          onValue={(value) => set({ requests: value })}
+          placeholder="no limit"
+        />
+      </div>
+      <TextField
+        label="Allowed models"
+        param="allowed_models"
+        value={models}
+        onValue={(value) => set({ models: value })}
+        placeholder="all"
+        hint="Ids of models, separated by commas. Empty: the key may use all models."
+      />
+    </>
+  );
+}
+
 function NewKey({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [rights, setRights] = useState(ALL);
   const [expires, setExpires] = useState("");
-  const [budget, setBudget] = useState("");
+  const [limits, setLimits] = useState<KeyLimits>({ budget: "", interval: "", models: "", requests: "" });
   const [key, setKey] = useState<string | null>(null);
   const save = useMutation({
     mutationFn: () => {
@@ -186,7 +259,7 @@ function NewKey({ onClose }: { onClose: () => void }) {
         name,
         scopes: scopesOf(rights),
         ...(expires === "" ? {} : { expires_at: new Date(`${expires}T23:59:59`).toISOString() }),
-        ...(budget === "" ? {} : { budget_tokens: Number(budget) }),
+        ...limitsIn(limits),
       };
       return call("POST /api/v1/api-keys", { body });
     },
@@ -238,17 +311,8 @@ function NewKey({ onClose }: { onClose: () => void }) {
               onValue={setExpires}
               hint="Empty: the key does not expire."
             />
-            <TextField
-              label="Budget in tokens"
-              param="budget_tokens"
-              type="number"
-              min={0}
-              inputMode="numeric"
-              value={budget}
-              onValue={setBudget}
-              placeholder="no limit"
-            />
           </div>
+          <LimitFields limits={limits} onLimits={setLimits} />
           <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
             Create API key
           </FormEnd>
