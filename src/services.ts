@@ -39,6 +39,7 @@ import { createSettableClock } from "./platform/timeline.ts";
 import type { Tracer } from "./platform/tracing.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
+import type { LostRun } from "./runs/leases.service.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
@@ -212,8 +213,14 @@ function createAgentWork(deps: AgentWorkDeps) {
     clock,
     notify: notify.runs,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
-    onLost(lost) {
-      for (let n = 0; n < lost; n += 1) metrics.runFinished("failed", "worker_lost");
+    onLost(_, lost) {
+      for (const run of lost) {
+        metrics.runFinished("failed", "worker_lost");
+        log.info({ ...idsOfRun(run), status: "failed", code: "worker_lost" }, "run");
+      }
+    },
+    onCancelledInQueue({ id: run_id, ...run }) {
+      log.info({ ...idsOfRun({ run_id, ...run }), status: "cancelled", code: null }, "run");
     },
     run_now_statements: RUN_NOW_STATEMENTS,
     ends_with_step: true,
@@ -256,6 +263,10 @@ function createAgentWork(deps: AgentWorkDeps) {
   });
   const agentModel = createAgentModel({ chat, find: agents.found, log });
   return { schedules, schedule_keys, runs, agents, chat, agentModel, runner };
+}
+
+function idsOfRun({ run_id, user_id, agent_id, trigger }: LostRun): LostRun {
+  return { run_id, user_id, agent_id, trigger };
 }
 
 /** Opens the account of a new user, with the trial unless the mailbox has used it. */

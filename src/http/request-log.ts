@@ -50,6 +50,9 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
   const write = (c: Context<HttpEnv>, { route, started_ms }: { route: string; started_ms: number }) => {
     const { caller, request_id, facts } = c.var;
     const answered = facts.answered?.() ?? null;
+    const broken = facts.broken?.() ?? null;
+    if (broken !== null) facts.code ??= broken;
+    if (facts.code !== undefined) metrics.httpError(facts.code);
     const line = {
       request_id,
       user_id: caller?.user_id,
@@ -73,8 +76,7 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
     const route = routeOf(c);
     const { method } = c.req;
     metrics.request({ method, route, status: c.res.status }, monotonicMs() - started_ms);
-    const { ended, code } = c.get("facts");
-    if (code !== undefined) metrics.httpError(code);
+    const { ended } = c.get("facts");
     if (ended === undefined) write(c, { route, started_ms });
     else void ended.then(() => write(c, { route, started_ms }));
   };

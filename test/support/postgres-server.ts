@@ -39,7 +39,7 @@ async function freePort(): Promise<number> {
 
 /** Starts one; rejects when there are no server binaries (install the package `postgresql`). */
 export async function startPostgres(
-  options: { settings?: readonly string[]; folder?: string } = {},
+  options: { settings?: readonly string[]; folder?: string; wal_folder?: string } = {},
 ): Promise<PostgresServer> {
   const { settings = [], folder = mkdtempSync(join(tmpdir(), "purser-postgres-")) } = options;
   const binaries = postgresBinaries();
@@ -48,9 +48,11 @@ export async function startPostgres(
   const data = join(folder, "data");
   if (user !== null) chownSync(folder, user.uid, user.gid);
   const as = user ?? {};
+  const wal = options.wal_folder === undefined ? [] : ["-X", join(options.wal_folder, "wal")];
+  if (user !== null && options.wal_folder !== undefined) chownSync(options.wal_folder, user.uid, user.gid);
   execFileSync(
     join(binaries, "initdb"),
-    ["-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"],
+    ["-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", ...wal],
     {
       ...as,
       cwd: folder,
