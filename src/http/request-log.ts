@@ -28,7 +28,7 @@ export function requestSpan(c: Context<HttpEnv>, tracer: Tracer | null): Span | 
 /** Paths contain names that users chose, so the span has the route only. */
 function endSpan(c: Context<HttpEnv>, { route, user_id }: { route: string; user_id: string | undefined }): void {
   const span = activeSpan();
-  if (span === null || span.traceparent === null) return;
+  if (span === null || !span.is_recorded) return;
   const { request_id, facts } = c.var;
   span.rename(`${c.req.method} ${route}`);
   span.set({

@@ -12,8 +12,10 @@ const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const MCP_MEDIA = "application/json, text/event-stream";
 /** Text that callers and providers write. It may be in no line. */
 const PRIVATE = "marzipan-of-the-caller";
-/** An error that no code handles, on SIGHUP. */
-const THROWING = `--import=data:text/javascript,process.once('SIGHUP',()=>{throw(new(Error)('${PRIVATE}'))})`;
+/** An error that no code handles, on SIGHUP. Its stack has this text, so the message is put together. */
+const THROWING = `--import=data:text/javascript,process.once('SIGHUP',()=>{throw(new(Error)(${PRIVATE.split("-")
+  .map((word) => `'${word}'`)
+  .join("+'-'+")}))})`;
 
 let database: TestDatabase;
 let upstream: Upstream;
