@@ -67,7 +67,7 @@ export function createTracer(settings: TracingSettings, { log, role }: { log: Lo
   function spanOf(span: SdkSpan): Span {
     const { traceId, spanId, traceFlags } = span.spanContext();
     const traceparent = `00-${traceId}-${spanId}-0${traceFlags & 1}`;
-    // Its operations are not recorded either, whatever the sampler.
+    // Its operations are not recorded either, with every sampler.
     if (!span.isRecording()) return unrecorded(traceId, traceparent);
     return {
       trace_id: traceId,
