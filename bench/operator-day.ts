@@ -163,8 +163,10 @@ async function onEmbedded(model_url: string): Promise<Phase[]> {
   const place = prepared(createFolderPlace(null), model_url);
   place.env.DATA_DIR = disk.folder;
   const nodes: Nodes = new Map();
-  const node = await supervise(nodes, "embedded", () => startService(place));
+  const started: Supervised[] = [];
   try {
+    const node = await supervise(nodes, "embedded", () => startService(place));
+    started.push(node);
     const day = await startDay(nodes, { ...LOAD, random });
     await day.phase("embedded: the process is killed", async () => {
       await day.load.untilAnswered(20);
@@ -174,7 +176,7 @@ async function onEmbedded(model_url: string): Promise<Phase[]> {
     await day.finish(place);
     return day.phases.map((phase) => ({ ...phase, name: phase.name.replace(/^every/, "embedded: every") }));
   } finally {
-    await node.stop();
+    for (const each of started) await each.stop();
     await place.drop();
     disk.remove();
   }
