@@ -1,5 +1,6 @@
 import { randomInt } from "node:crypto";
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { parseArgs } from "node:util";
@@ -13,7 +14,7 @@ import { openGate, type Supervised, supervise } from "./outages/supervisor.ts";
 import { configure, createFolderPlace, type Place, startService } from "./support/service.ts";
 import { seededRandom } from "./support/statistics.ts";
 
-// `npm run operator-day -- [--seed n] [--only upgrade,embedded,failover]`: the failures of docs/operating/bad-day.md, one
+// `npm run operator-day -- [--seed n] [--only upgrade,disk,embedded,failover]`: the failures of docs/operating/bad-day.md, one
 // after the other, under load on two nodes. Exits with 1 if anything that was acknowledged is missing. Needs root for
 // its small disks, and Debian's postgresql, patroni, etcd-server, haproxy and faketime.
 
@@ -29,6 +30,7 @@ console.error(`seed ${seed}`);
 
 const PARTS: Record<string, (model_url: string) => Promise<Phase[]>> = {
   upgrade: onPostgres,
+  disk: onFullDisk,
   embedded: onEmbedded,
   failover: onCluster,
 };
@@ -62,13 +64,10 @@ async function fillAndFree(day: Day, disk: SmallDisk): Promise<void> {
   disk.free();
 }
 
-/** Two nodes on one server: an upgrade, a killed node, a wrong clock, the database away, its disk full. */
+/** Two nodes on one server: an upgrade, a killed node, a wrong clock, the database away. */
 async function onPostgres(model_url: string): Promise<Phase[]> {
   const previous = unpackBaseline();
-  const disk = smallDisk(600);
-  const folder = join(disk.folder, "server");
-  mkdirSync(folder);
-  const server = await startPostgres({ folder });
+  const server = await startPostgres();
   await runSql(server.url("postgres"), "create database purser");
   const gate = await openGate(Number(new URL(server.url("purser")).port));
   const place = prepared(createFolderPlace(`postgres://purser@127.0.0.1:${gate.port}/purser`), model_url);
@@ -99,7 +98,6 @@ async function onPostgres(model_url: string): Promise<Phase[]> {
       await setTimeout(AWAY_MS);
       await gate.open();
     });
-    await day.phase("the disk of PostgreSQL is full, then freed", () => fillAndFree(day, disk));
     await day.finish(place);
     return day.phases;
   } finally {
@@ -107,8 +105,33 @@ async function onPostgres(model_url: string): Promise<Phase[]> {
     await gate.close();
     await server.stop();
     await place.drop();
-    disk.remove();
     previous.remove();
+  }
+}
+
+/** The disk with PostgreSQL's tables is full. The write-ahead log has its own, because a server without it stops. */
+async function onFullDisk(model_url: string): Promise<Phase[]> {
+  const disk = smallDisk(300);
+  const folder = join(disk.folder, "server");
+  mkdirSync(folder);
+  const wal_folder = mkdtempSync(join(tmpdir(), "purser-wal-"));
+  const server = await startPostgres({ folder, wal_folder });
+  await runSql(server.url("postgres"), "create database purser");
+  const place = prepared(createFolderPlace(server.url("purser")), model_url);
+  const nodes: Nodes = new Map();
+  const started: Supervised[] = [];
+  try {
+    for (const name of ["one", "two"]) started.push(await supervise(nodes, name, () => startService(place)));
+    const day = await startDay(nodes, { ...LOAD, random });
+    await day.phase("the disk of PostgreSQL is full, then freed", () => fillAndFree(day, disk));
+    await day.finish(place);
+    return day.phases.map((phase) => ({ ...phase, name: phase.name.replace(/^every/, "disk: every") }));
+  } finally {
+    for (const node of started) await node.stop();
+    await place.drop();
+    await server.stop();
+    disk.remove();
+    rmSync(wal_folder, { recursive: true, force: true });
   }
 }
 
@@ -140,8 +163,10 @@ async function onEmbedded(model_url: string): Promise<Phase[]> {
   const place = prepared(createFolderPlace(null), model_url);
   place.env.DATA_DIR = disk.folder;
   const nodes: Nodes = new Map();
-  const node = await supervise(nodes, "embedded", () => startService(place));
+  const started: Supervised[] = [];
   try {
+    const node = await supervise(nodes, "embedded", () => startService(place));
+    started.push(node);
     const day = await startDay(nodes, { ...LOAD, random });
     await day.phase("embedded: the process is killed", async () => {
       await day.load.untilAnswered(20);
@@ -151,7 +176,7 @@ async function onEmbedded(model_url: string): Promise<Phase[]> {
     await day.finish(place);
     return day.phases.map((phase) => ({ ...phase, name: phase.name.replace(/^every/, "embedded: every") }));
   } finally {
-    await node.stop();
+    for (const each of started) await each.stop();
     await place.drop();
     disk.remove();
   }

@@ -3,7 +3,7 @@ import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
 import { SHUTDOWN_SECONDS } from "./constants.ts";
 import type { listen as Listen } from "./http/listen.ts";
-import { createLog } from "./platform/log.ts";
+import { createLog, exitOnUncaught } from "./platform/log.ts";
 import { NotificationsLostError } from "./platform/postgres-channels.ts";
 import { RELEASE } from "./platform/release.ts";
 import { KeyringError } from "./vault/keyring.ts";
@@ -37,6 +37,7 @@ async function main(): Promise<void> {
   const config = configuration();
   const node = `${hostname()}-${process.pid}`;
   const log = createLog(config.log_level, { node, role: config.role, version: RELEASE });
+  exitOnUncaught(log);
   for (const warning of config.warnings) log.warn(warning);
   // Imported late, so that a wrong Node version or setting is reported before a module fails to load.
   const [{ createApp }, { checkAddress, listen }] = await Promise.all([import("./app.ts"), import("./http/listen.ts")]);

@@ -46,6 +46,7 @@ import { createSettableClock } from "./platform/timeline.ts";
 import type { Tracer } from "./platform/tracing.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
+import type { LostRun } from "./runs/leases.service.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
@@ -232,8 +233,14 @@ function createAgentWork(deps: AgentWorkDeps) {
     clock,
     notify: notify.runs,
     onRunEnd: createRunOutcomes({ schedules, schedule_keys, log }),
-    onLost(lost) {
-      for (let n = 0; n < lost; n += 1) metrics.runFinished("failed", "worker_lost");
+    onLost(_, lost) {
+      for (const run of lost) {
+        metrics.runFinished("failed", "worker_lost");
+        log.info({ ...idsOfRun(run), status: "failed", code: "worker_lost" }, "run");
+      }
+    },
+    onCancelledInQueue({ id: run_id, ...run }) {
+      log.info({ ...idsOfRun({ run_id, ...run }), status: "cancelled", code: null }, "run");
     },
     run_now_statements: RUN_NOW_STATEMENTS,
     ends_with_step: true,
@@ -284,6 +291,10 @@ function identityAt(address: PublicAddress): OAuthIdentity {
     redirect_uri: () => `${address.url()}${OAUTH_CALLBACK}`,
     client_metadata_url: () => (address.secure ? `${address.url()}${OAUTH_CLIENT_METADATA}` : null),
   };
+}
+
+function idsOfRun({ run_id, user_id, agent_id, trigger }: LostRun): LostRun {
+  return { run_id, user_id, agent_id, trigger };
 }
 
 /** Opens the account of a new user, with the trial unless the mailbox has used it. */

@@ -12,6 +12,8 @@ const MEMBERS = ["one", "two"] as const;
 type Member = (typeof MEMBERS)[number];
 const READY_MS = 180_000;
 const POLL_MS = 200;
+/** A lost machine comes back after this time at the latest. */
+const MACHINE_MS = 60_000;
 
 /** PostgreSQL with a synchronous standby under Patroni, behind HAProxy, on loopback. */
 export interface Cluster {
@@ -80,7 +82,7 @@ export async function startCluster(): Promise<Cluster> {
     const deadline_ms = performance.now() + READY_MS;
     for (;;) {
       const primary = await primaryOf(members);
-      if (primary !== null && (await isSynchronous(url("postgres")))) return primary;
+      if (primary !== null && (await hasSynchronous(members)) && (await isSynchronous(url("postgres")))) return primary;
       if (performance.now() > deadline_ms) throw new Error(`the cluster is not synchronous: see ${folder}`);
       await setTimeout(POLL_MS);
     }
@@ -116,8 +118,8 @@ export async function startCluster(): Promise<Cluster> {
 
   /** The machine comes back once the other one is the primary. */
   async function restartLater(name: Member, member: Running) {
-    const deadline_ms = performance.now() + READY_MS;
-    while ([name, null].includes(await primaryOf(members)) && performance.now() < deadline_ms)
+    const deadline_ms = performance.now() + MACHINE_MS;
+    while ([name, null].includes((await primaryOf(members)) as Member) && performance.now() < deadline_ms)
       await setTimeout(POLL_MS);
     member.patroni = startPatroni(name);
   }
@@ -147,15 +149,24 @@ function postmasterOf({ folder }: Pick<Running, "folder">): number | null {
   }
 }
 
-async function primaryOf(members: ReadonlyMap<Member, Running>): Promise<Member | null> {
+/** The member whose Patroni answers 200 at `path`. */
+async function memberAt(path: string, members: ReadonlyMap<Member, Running>): Promise<Member | null> {
   for (const [name, { api_port }] of members) {
-    const answer = await fetch(`http://127.0.0.1:${api_port}/primary`, { signal: AbortSignal.timeout(2_000) }).catch(
-      () => null,
-    );
+    const signal = AbortSignal.timeout(2_000);
+    const answer = await fetch(`http://127.0.0.1:${api_port}${path}`, { signal }).catch(() => null);
     await answer?.body?.cancel();
     if (answer?.status === 200) return name;
   }
   return null;
+}
+
+function primaryOf(members: ReadonlyMap<Member, Running>): Promise<Member | null> {
+  return memberAt("/primary", members);
+}
+
+/** Patroni promotes only a standby that etcd names as synchronous, which it does some time after the server. */
+async function hasSynchronous(members: ReadonlyMap<Member, Running>): Promise<boolean> {
+  return (await memberAt("/sync", members)) !== null;
 }
 
 async function isSynchronous(url: string): Promise<boolean> {

@@ -20,7 +20,7 @@ export interface Phase {
   lost: string[];
 }
 
-/** The nodes of a harness, by the place in which they stand behind the load balancer. */
+/** The nodes behind the load balancer, by their names. */
 export type Nodes = Map<string, BenchService>;
 
 /** A load on `nodes`, and the comparison of its answers with the service's records after each phase. */

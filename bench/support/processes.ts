@@ -6,7 +6,7 @@ import { availableParallelism } from "node:os";
 export const CORES = { load: 0, service: 1 } as const;
 export type Core = keyof typeof CORES;
 
-const START_MS = 60_000;
+const START_MS = 180_000;
 const KIB_PER_MB = 1000 / 1.024;
 
 /** A child process that prints its address. */

@@ -10,6 +10,7 @@ import { chatCalls, chatChunk, chatEnd } from "./chat-answer.ts";
 export function createChatEvents(request_id: string, include_usage = false) {
   const left = new AbortController();
   const texts: string[] = [];
+  let failure: string | null = null;
   let news = Promise.withResolvers<void>();
 
   const onText = (text: string) => {
@@ -34,6 +35,7 @@ export function createChatEvents(request_id: string, include_usage = false) {
       const finished = await turn.finished;
       yield chatCalls(finished) + chatEnd(finished, include_usage);
     } catch (error) {
+      failure = error instanceof PurserError ? error.code : "internal";
       yield errorEvent(error, request_id);
     }
     return undefined;
@@ -43,6 +45,8 @@ export function createChatEvents(request_id: string, include_usage = false) {
     /** Aborted when the caller hangs up. */
     left: left.signal,
     onText,
+    /** The code of the error event that ended the stream; null without one. */
+    failure: () => failure,
     /** Resolves with the first text. Throws the turn's error if it fails before any text. */
     async open(turn: Turn): Promise<EventFeed> {
       turn.finished.catch(() => {}); // A failure is thrown to the reader later.

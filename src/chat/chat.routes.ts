@@ -1,5 +1,7 @@
+import type { Context } from "hono";
+import { lostAccess } from "../completions/endpoint.ts";
 import { chatWithAgent } from "../contract/agents.ts";
-import type { LiveCaller } from "../contract/caller.ts";
+import type { HttpEnv, LiveCaller } from "../contract/caller.ts";
 import { decodeCursor, encodeCursor, NUMBER_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as threadContract from "../contract/threads.ts";
@@ -7,7 +9,7 @@ import { eventStream } from "../platform/event-stream.ts";
 import { newId } from "../platform/ids.ts";
 import { raceAbort } from "../platform/race-abort.ts";
 import type { Chat } from "./chat.service.ts";
-import { chatAnswer } from "./chat-answer.ts";
+import { chatAnswer, type FinishedTurn } from "./chat-answer.ts";
 import { createChatEvents } from "./chat-events.ts";
 import type { AgentThreads } from "./threads.service.ts";
 
@@ -28,14 +30,27 @@ function addChat(router: HttpRouter, chat: Chat): void {
     if (!asked.stream) {
       const signal = AbortSignal.any([request.signal, live.refused]);
       const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: null });
-      return c.json(chatAnswer(await unlessRefused(turn.finished, live)), 200) as never;
+      const finished = await unlessRefused(turn.finished, live);
+      noteTurn(c, finished);
+      return c.json(chatAnswer(finished), 200) as never;
     }
     const events = createChatEvents(request.request_id);
     const signal = AbortSignal.any([request.signal, events.left, live.refused]);
     const turn = await chat.turn(c.get("caller"), id, asked, { ...request, signal, onText: events.onText });
     const feed = await unlessRefused(events.open(turn), live);
+    c.get("facts").broken = () => lostAccess(live) ?? events.failure();
+    void turn.finished.then(
+      (finished) => noteTurn(c, finished),
+      () => {},
+    );
     return eventStream(feed, { live, request_id: request.request_id }) as never;
   });
+}
+
+/** The model and the cost for the request's log line. */
+function noteTurn(c: Context<HttpEnv>, { run, usage }: FinishedTurn): void {
+  const { total_tokens: tokens, cost_tokens } = usage;
+  c.get("facts").answered = () => ({ model: run.model_id ?? "auto", provider: null, tokens, cost_tokens });
 }
 
 /** Rejects with 401 or 403 once the caller is refused. A revoked key cancels the run too, and that may come first. */

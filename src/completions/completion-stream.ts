@@ -42,6 +42,7 @@ export function createCompletionStream(
   let has_left = false;
   let settling: Promise<CompletionOutcome | null> | null = null;
   let outcome: CompletionOutcome | null = null;
+  let failure: string | null = null;
 
   /** Charges once, on the first of these: the end, a failure, the reader's leaving or the signal. */
   function close(complete: boolean): Promise<CompletionOutcome | null> {
@@ -89,8 +90,10 @@ export function createCompletionStream(
       overdue = false;
       const charged = await close(false);
       if (call.signal.aborted) return DONE;
-      const failure = errorEvent(error, { charged: charged !== null, request_id: call.request_id });
-      return { done: false, value: last.held() + failure };
+      const { type, code, message } = shownError(error, charged !== null);
+      failure = code;
+      const event = { error: { type, code, message, param: null, request_id: call.request_id } };
+      return { done: false, value: `${last.held()}data: ${JSON.stringify(event)}\n\n` };
     }
   }
 
@@ -111,6 +114,7 @@ export function createCompletionStream(
       return DONE;
     },
     outcome: () => outcome,
+    failure: () => failure,
     [Symbol.asyncIterator]() {
       return this;
     },
@@ -161,12 +165,10 @@ function createLastChunk(has_own_chunk: boolean) {
   };
 }
 
-/** The event for a failure after the first byte, in the shape that OpenAI's clients throw as an error. */
-function errorEvent(error: unknown, { charged, request_id }: { charged: boolean; request_id: string }): string {
+/** The error of the event for a failure after the first byte, in the shape that OpenAI's clients throw as an error. */
+function shownError(error: unknown, charged: boolean): PurserError["shape"] {
   const broken = errors.upstream(
     "The model's provider broke off. What it had generated is charged; retry, or use another model.",
   );
-  const { shape } = error instanceof PurserError ? (charged ? broken : error) : errors.internal();
-  const { type, code, message } = shape;
-  return `data: ${JSON.stringify({ error: { type, code, message, param: null, request_id } })}\n\n`;
+  return (error instanceof PurserError ? (charged ? broken : error) : errors.internal()).shape;
 }

@@ -75,6 +75,8 @@ export interface CompletionStream extends AsyncIterableIterator<string> {
   return(): Promise<IteratorResult<string, undefined>>;
   /** Null until settled, and if no charge was made. */
   outcome(): CompletionOutcome | null;
+  /** The code of the error event that ended the stream; null without one. */
+  failure?(): string | null;
 }
 
 /** A call for vectors by a person or an API key. */

@@ -45,6 +45,7 @@ export async function answerCall(
     if (request.stream === true && live !== null) {
       const events = await completions.stream(call);
       noteAnswer(http.facts, () => events.outcome());
+      http.facts.broken = () => lostAccess(live) ?? events.failure?.() ?? null;
       const feed = writer === null ? feedOf(events) : translated(events, writer);
       const failure = writer === null ? {} : { errorText: ({ shape }: PurserError) => writer.failed(shape) };
       const listener = { live, request_id: call.request_id, ...failure };
@@ -83,6 +84,11 @@ function callOf(
     // provider charges for it too; a retry with an Idempotency-Key gets it.
     signal: live === null ? cut_off : AbortSignal.any([hungUp(), live.refused]),
   };
+}
+
+/** The code of the error that ended the stream because its caller lost access, or because the node stops. */
+export function lostAccess({ refused }: LiveCaller): string | null {
+  return refused.aborted ? (refused.reason as PurserError).code : null;
 }
 
 /** The charge for the request's log line. */
@@ -126,9 +132,13 @@ function translated(events: CompletionStream, writer: AnswerWriter): EventFeed {
   return { next, leave: () => events.return() };
 }
 
-/** The types of dropped tools for the log: callers choose them, so few and short ones. */
+/** Types of tools that OpenAI and Anthropic execute, with their versions (`web_search_20250305`). */
+const HOSTED_TOOL =
+  /^(web_search|web_fetch|file_search|code_interpreter|code_execution|computer|computer_use|image_generation|mcp|mcp_toolset|memory|local_shell|shell|bash|text_editor|apply_patch|tool_search_tool_(regex|bm25))(_preview)?(_\d{4}_?\d{2}_?\d{2})?$/;
+
+/** The types of dropped tools for the log. Callers choose them, so an unknown one is `other`. */
 export function shownTypes(types: readonly string[]): string[] {
-  return [...new Set(types.map((type) => type.slice(0, 40)))].slice(0, 10);
+  return [...new Set(types.map((type) => (HOSTED_TOOL.test(type) ? type : "other")))];
 }
 
 /** The error with the caller's name of its field. */

@@ -54,6 +54,8 @@ export interface RequestFacts {
   provider_error?: { status: number; code: string | null } | undefined;
   /** The model that answered and what it cost. Null: not known yet, or no charge. */
   answered?: () => { model: string; provider: string | null; tokens: number; cost_tokens: number } | null;
+  /** The code of the error that broke a stream after its beginning, at its end. */
+  broken?: () => string | null;
   /** Resolves at the end of a stream. */
   ended?: Promise<void>;
 }

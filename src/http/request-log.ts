@@ -46,7 +46,7 @@ export function requestSpan(tracer: Tracer | null, path: string, traceparent: st
 /** Paths contain names that users chose, so the span has the route only. */
 function endSpan({ request_id, caller, method, route, status, facts }: LoggedRequest): void {
   const span = activeSpan();
-  if (span === null || span.traceparent === null) return;
+  if (span === null || !span.is_recorded) return;
   span.rename(`${method} ${route}`);
   span.set({
     "http.request.method": method,
@@ -67,6 +67,9 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
   const write = (request: LoggedRequest) => {
     const { request_id, caller, facts, method, route, status, started_ms } = request;
     const answered = facts.answered?.() ?? null;
+    const broken = facts.broken?.() ?? null;
+    if (broken !== null) facts.code ??= broken;
+    if (facts.code !== undefined) metrics.httpError(facts.code);
     const line = {
       request_id,
       user_id: caller?.user_id,
@@ -89,7 +92,6 @@ export function createRequestLog({ log, metrics }: { log: Log; metrics: Metrics 
   return (request: LoggedRequest): void => {
     const { method, route, status, facts } = request;
     metrics.request({ method, route, status }, monotonicMs() - request.started_ms);
-    if (facts.code !== undefined) metrics.httpError(facts.code);
     if (facts.ended === undefined) write(request);
     else void facts.ended.then(() => write(request));
   };

@@ -17,7 +17,8 @@ const SETTINGS = [
 ];
 const MAX_MESSAGE = 2_000;
 const MAX_SHOWN = 500;
-const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
+/** Words as in `rate_limit_exceeded`. Codes are in the log, so none may have the shape of a key, an id or a text. */
+const CODE = /^(?=.{1,64}$)[A-Za-z]{1,24}([_.-]([A-Za-z]{1,24}|\d{1,4})){0,7}$|^\d{1,6}$/;
 /** Keys and accounts by their usual beginnings, also half masked, everything after Bearer, and addresses. */
 const KEYS =
   /\bBearer\s+\S+|\b(?:sk|pk|rk|gsk|xai|key|api|org|proj)[-_][\w*.-]{4,}|\bAIza[\w-]{8,}|\bhttps?:\/\/\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
@@ -52,7 +53,7 @@ function withProvider(failure: PurserError, provider: ProviderError): PurserErro
 
 function providerError({ status, body }: Pick<Refusal, "status" | "body">, model: Model): ProviderError {
   const { code, type, message } = errorFields(body);
-  const named = [code, type].find((text) => CODE.test(text)) ?? null;
+  const named = [code, type].find((text) => CODE.test(text) && withoutKeys(text, model) === text) ?? null;
   return { status, code: named, message: message === "" ? null : withoutKeys(message, model).slice(0, MAX_SHOWN) };
 }
 

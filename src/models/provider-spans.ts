@@ -29,7 +29,7 @@ export function withSpans(provider: Provider): Provider {
       ),
     stream: async (request, options) => {
       const parent = activeSpan();
-      if (parent === null || parent.traceparent === null) return provider.stream(request, options);
+      if (parent === null || !parent.is_recorded) return provider.stream(request, options);
       const span = parent.begin(spanOfCall(request));
       try {
         return tracedStream(await within(span, () => provider.stream(request, options)), span);

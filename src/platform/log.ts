@@ -33,6 +33,15 @@ export function describeUnexpected({ name, message, stack = "", code }: Error & 
   return { cause: name, reason: typeof code === "string" ? code : undefined, stack: frames.join("\n") };
 }
 
+/** Ends the process after an error that no code handles, with one line in place of Node's raw text. */
+export function exitOnUncaught(log: Log): void {
+  process.on("uncaughtException", (thrown: unknown) => {
+    const error = thrown instanceof Error ? thrown : new Error("a value that is no error");
+    log.fatal(describeUnexpected(error), "an unexpected error ended the process");
+    process.exit(1);
+  });
+}
+
 /** What each line says of its process. */
 export interface LogBase {
   node: string;

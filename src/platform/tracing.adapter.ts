@@ -19,7 +19,7 @@ import {
 } from "@opentelemetry/sdk-trace";
 import type { Log } from "./log.ts";
 import { RELEASE } from "./release.ts";
-import { parentOf, type Span, type SpanStart, type Tracer, type TracingSettings } from "./tracing.ts";
+import { parentOf, type Span, type SpanStart, type Tracer, type TracingSettings, unrecorded } from "./tracing.ts";
 
 /** Spans that wait for the collector. Later ones are dropped. */
 const MOST_WAITING = 8_192;
@@ -66,9 +66,13 @@ export function createTracer(settings: TracingSettings, { log, role }: { log: Lo
   }
   function spanOf(span: SdkSpan): Span {
     const { traceId, spanId, traceFlags } = span.spanContext();
+    const traceparent = `00-${traceId}-${spanId}-0${traceFlags & 1}`;
+    // Its operations are not recorded either, with every sampler.
+    if (!span.isRecording()) return unrecorded(traceId, traceparent);
     return {
       trace_id: traceId,
-      traceparent: `00-${traceId}-${spanId}-0${traceFlags & 1}`,
+      traceparent,
+      is_recorded: true,
       begin: (start) => started(start, trace.setSpan(ROOT_CONTEXT, span)),
       set: (attributes) => void span.setAttributes(attributes),
       rename: (name) => void span.updateName(name),

@@ -14,6 +14,8 @@ export interface Span {
   readonly trace_id: string;
   /** The `traceparent` header of requests that belong to this span. Null: this node records no traces. */
   readonly traceparent: string | null;
+  /** False: its operations need no spans of their own. */
+  readonly is_recorded: boolean;
   begin(start: SpanStart): Span;
   set(attributes: SpanAttributes): void;
   rename(name: string): void;
@@ -60,8 +62,8 @@ export function parentOf(traceparent: string | undefined) {
 }
 
 /** A span that is not recorded. It gives its trace id to the log lines. */
-export function unrecorded(trace_id: string): Span {
-  const span: Span = { trace_id, traceparent: null, begin: () => span, set() {}, rename() {}, end() {} };
+export function unrecorded(trace_id: string, traceparent: string | null = null): Span {
+  const span: Span = { trace_id, traceparent, is_recorded: false, begin: () => span, set() {}, rename() {}, end() {} };
   return span;
 }
 
@@ -87,7 +89,7 @@ export function bound<T>(work: () => T): () => T {
 /** Runs `work` as an operation of the active span. Costs one look-up if nothing is traced. */
 export function traced<T>(start: () => SpanStart, work: (span: Span) => Promise<T>): Promise<T> {
   const parent = active.getStore();
-  if (parent == null || parent.traceparent === null) return work(NO_SPAN);
+  if (parent == null || !parent.is_recorded) return work(NO_SPAN);
   return carriedOut(parent.begin(start()), work);
 }
 

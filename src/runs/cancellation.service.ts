@@ -5,6 +5,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import { cancelRuns, deleteUser } from "./cancel.store.ts";
+import type { RunRow } from "./run.store.ts";
 import * as history from "./run-history.store.ts";
 import { recordOf } from "./run-record.ts";
 
@@ -14,7 +15,15 @@ const KEY_REVOKED: RunError = {
 };
 
 /** Cancels one run, or all runs of an agent, a key or a user. */
-export function createCancellation({ db, clock }: { db: Db; clock: Clock }) {
+export function createCancellation({
+  db,
+  clock,
+  onCancelledInQueue = () => {},
+}: {
+  db: Db;
+  clock: Clock;
+  onCancelledInQueue?(run: RunRow): void;
+}) {
   return {
     /**
      * Requests the run's cancellation. A queued run is `cancelled` at once; a running one is `cancelling` until its
@@ -23,6 +32,7 @@ export function createCancellation({ db, clock }: { db: Db; clock: Clock }) {
     async requestCancel(agent: AgentKey, run_id: string): Promise<RunRecord> {
       if (!isUuid(run_id)) throw errors.notFound("This run");
       const [row] = await cancelRuns(db, { ...agent, run_id }, clock.now());
+      if (row?.status === "cancelled") onCancelledInQueue(row);
       if (row !== undefined) return recordOf(row);
       const found = await history.selectRun(db, agent.user_id, run_id);
       throw found?.agent_id === agent.agent_id ? errors.runAlreadyFinished() : errors.notFound("This run");
@@ -47,7 +57,8 @@ export function createCancellation({ db, clock }: { db: Db; clock: Clock }) {
     },
     /** Requests the cancellation of all runs of the user. */
     async cancelAll(user_id: string): Promise<void> {
-      await cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());
+      const rows = await cancelRuns(db, { user_id, agent_id: null, run_id: null }, clock.now());
+      for (const row of rows) if (row.status === "cancelled") onCancelledInQueue(row);
     },
   };
 }

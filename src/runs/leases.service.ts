@@ -21,15 +21,23 @@ const WORKER_LOST: RunError = {
   message: "The process that carried out this run was lost and the run was not taken up again. Run it again.",
 };
 
+/** A run that failed because its workers were lost. */
+export type LostRun = Pick<RunLease, "user_id" | "run_id" | "agent_id" | "trigger">;
+
 /** Claims of runs by workers, and runs of lost workers. Leases use the database's real time. */
-export function createLeases(deps: { db: Db; clock: Clock; ends: RunEnds; onLost(runs: number): void }) {
+export function createLeases(deps: {
+  db: Db;
+  clock: Clock;
+  ends: RunEnds;
+  onLost(runs: number, ended: readonly LostRun[]): void;
+}) {
   const { db, clock, ends } = deps;
   const judgedAt = createLeaseTime({ step_ms: HEARTBEAT_MS, lease_ms: LEASE_MS });
   const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work" | "judged_at_ms">) => {
     const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
     while (await runStore.reapRuns(db, reaping));
     const failures: Error[] = [];
-    let given_up = 0;
+    const given_up: LostRun[] = [];
     for (const run of await runStore.selectGivenUp(db, reaping)) {
       await db
         .transaction((tx) =>
@@ -37,12 +45,12 @@ export function createLeases(deps: { db: Db; clock: Clock; ends: RunEnds; onLost
         )
         .then(
           (ended) => {
-            given_up += ended.size;
+            if (ended.size > 0) given_up.push(run);
           },
           (error: Error) => failures.push(error), // the other runs do not wait for this one
         );
     }
-    if (given_up > 0) deps.onLost(given_up);
+    if (given_up.length > 0) deps.onLost(given_up.length, given_up);
     if (failures[0] !== undefined) throw failures[0];
   };
 

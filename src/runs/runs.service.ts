@@ -3,8 +3,9 @@ import type { Db } from "../platform/db.ts";
 import { createCancellation } from "./cancellation.service.ts";
 import { createEnqueue } from "./enqueue.service.ts";
 import { createHistory } from "./history.service.ts";
-import { createLeases, LEASE_MS } from "./leases.service.ts";
+import { createLeases, LEASE_MS, type LostRun } from "./leases.service.ts";
 import { createPruning } from "./pruning.ts";
+import type { RunRow } from "./run.store.ts";
 import { createRunEnds, type RunEndDeps } from "./run-ends.ts";
 import { createRunSignals } from "./run-signals.ts";
 import { createRunSteps } from "./run-steps.service.ts";
@@ -14,8 +15,10 @@ import { BATCH_LIMIT, type RunNowStatements } from "./runs.types.ts";
 export interface RunsDeps extends RunEndDeps {
   db: Db;
   clock: Clock;
-  /** Called with the number of runs that this node has failed because their workers were lost. */
-  onLost(runs: number): void;
+  /** Called with the runs that this node has failed because their workers were lost. */
+  onLost(runs: number, ended: readonly LostRun[]): void;
+  /** Called with a run that was cancelled in the queue, so that no worker ends it. */
+  onCancelledInQueue?(run: RunRow): void;
   /**
    * Statements that accept or reject run-nows, in the transaction that queues or begins them; null: all are accepted.
    */

@@ -12,11 +12,11 @@ beforeAll(async () => {
 });
 afterAll(() => lab.stop());
 
-it("the log has the types of tools that OpenAI executes, few and short ones, with the request's id", async () => {
+it("the log has the types of tools that OpenAI executes, with the request's id, and no word that a caller chose", async () => {
   const types = ["web_search", "x".repeat(1_000), ...Array.from({ length: 40 }, (_, n) => `hosted_${n}`)];
   const tools = types.map((type) => ({ type }));
   const { headers } = await user.post("/api/v1/responses", { model: "lab/plain", input: "go", tools });
-  const shown = ["web_search", "x".repeat(40), ...Array.from({ length: 8 }, (_, n) => `hosted_${n}`)];
+  const shown = ["web_search", "other"];
   expect(lab.service.noted("tools that OpenAI executes itself were dropped")).toEqual([
     { request_id: headers.get("x-request-id"), tools: shown },
   ]);

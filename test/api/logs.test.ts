@@ -2,16 +2,20 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { ask, LAB_KEY, labConfig } from "../support/lab.ts";
+import { ask, LAB_KEY, LAB_MODELS, labConfig } from "../support/lab.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
-import { completion, delta, events, json, startUpstream, type Upstream } from "../support/upstream.ts";
+import { completion, delta, events, hanging, json, startUpstream, type Upstream } from "../support/upstream.ts";
 import { newMasterKey } from "../support/vault.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const MCP_MEDIA = "application/json, text/event-stream";
 /** Text that callers and providers write. It may be in no line. */
 const PRIVATE = "marzipan-of-the-caller";
+/** An error that no code handles, on SIGHUP. Its stack has this text, so the message is put together. */
+const THROWING = `--import=data:text/javascript,process.once('SIGHUP',()=>{throw(new(Error)(${PRIVATE.split("-")
+  .map((word) => `'${word}'`)
+  .join("+'-'+")}))})`;
 
 let database: TestDatabase;
 let upstream: Upstream;
@@ -22,7 +26,7 @@ let user: { id: string; key: string };
 beforeAll(async () => {
   [database, upstream] = await Promise.all([createTestDatabase(), startUpstream()]);
   const config = join(database.data_dir, "purser.json");
-  writeFileSync(config, JSON.stringify(labConfig(upstream)));
+  writeFileSync(config, JSON.stringify(labConfig(upstream, LAB_MODELS, { concurrent_runs_per_user: 1 })));
   service = startProcess({
     PORT: "0",
     DATA_DIR: database.data_dir,
@@ -30,6 +34,7 @@ beforeAll(async () => {
     PURSER_KEK: newMasterKey("k1"),
     PURSER_CONFIG: config,
     LOG_LEVEL: "trace",
+    NODE_OPTIONS: THROWING,
     LAB_KEY,
     ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
   });
@@ -122,6 +127,41 @@ test("a provider's error reaches the caller with its message, and the log with i
   expect(line).toMatchObject({ status: 400, code: "invalid_value", provider_status: 400, provider_code: "bad_prompt" });
 });
 
+test("a stream that its provider breaks off has the code of its error event in its line", async () => {
+  upstream.answer(events(delta("a word")));
+  const { request_id, text } = await send("POST", "/chat/completions", ask("lab/plain", { stream: true }));
+  expect(text).toContain('"code":"upstream_error"');
+  expect(await lineOf(request_id)).toMatchObject({ status: 200, code: "upstream_error" });
+});
+
+test.each(["sk-abcdefgh12345678", "user_1234567890", "a code of words", "A".repeat(30)])(
+  "a provider's code with the shape of a key, an id or a text is not logged: %s",
+  async (code) => {
+    upstream.answer(json({ error: { message: "no", code } }, 400));
+    const { request_id } = await send("POST", "/chat/completions", ask("lab/plain"));
+    expect(await lineOf(request_id)).toMatchObject({ provider_status: 400, provider_code: null });
+  },
+);
+
+test.each([false, true])("a chat with an agent has its model and its cost in its line (stream: %s)", async (stream) => {
+  const agent = await send("POST", "/agents", { name: "Chatter", model_id: "lab/plain" });
+  upstream.answer(completion());
+  const messages = [{ role: "user", content: "hello" }];
+  const { request_id } = await send("POST", `/agents/${agent.body.id}/chat`, { messages, stream });
+  const cost = { tokens: expect.any(Number), cost_tokens: expect.any(Number) };
+  expect(await lineOf(request_id)).toMatchObject({ model: "lab/plain", ...cost });
+});
+
+test("a run that is cancelled in the queue has a line", async () => {
+  const agent = await send("POST", "/agents", { name: "Waiter", model_id: "lab/plain", run_prompt: "Go." });
+  upstream.answer(hanging());
+  const begin = () => send("POST", `/agents/${agent.body.id}/runs`);
+  const [working, queued] = [await begin(), await begin()];
+  for (const run of [queued, working]) await send("POST", `/agents/${agent.body.id}/runs/${run.body.id}/cancel`);
+  const find = () => lines().find((line) => line.msg === "run" && line.run_id === queued.body.id);
+  await expect.poll(find).toMatchObject({ user_id: user.id, agent_id: agent.body.id, status: "cancelled" });
+});
+
 test("a run has a line at its end", async () => {
   const agent = await send("POST", "/agents", {
     name: PRIVATE,
@@ -183,4 +223,12 @@ test("nothing that callers or providers wrote is in any line of any level", asyn
   for (const hidden of [PRIVATE, user.key, ADMIN_KEY, LAB_KEY]) {
     expect(service.stderr().includes(hidden), hidden).toBe(false);
   }
+});
+
+test("an error that no code handles ends the process with 1 and one line, without the error's message", async () => {
+  service.signal("SIGHUP");
+  expect((await service.ended).code).toBe(1);
+  const last = lines().at(-1);
+  expect(last).toMatchObject({ level: 60, msg: "an unexpected error ended the process", cause: "Error" });
+  expect(service.stderr()).not.toContain(PRIVATE);
 });

@@ -65,7 +65,7 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
         clock: { now: () => queue.now },
         ends_with_step,
         notify: (event, tx) => queue.calls.notify(event, tx),
-        onLost: (runs) => queue.calls.onLost(runs),
+        onLost: (...lost) => queue.calls.onLost(...lost),
       });
     },
   };

@@ -42,7 +42,7 @@ async function freePort(): Promise<number> {
  * streaming standby of that server.
  */
 export async function startPostgres(
-  options: { settings?: readonly string[]; folder?: string; standby_of?: PostgresServer } = {},
+  options: { settings?: readonly string[]; folder?: string; standby_of?: PostgresServer; wal_folder?: string } = {},
 ): Promise<PostgresServer> {
   const { settings = [], folder = mkdtempSync(join(tmpdir(), "purser-postgres-")), standby_of } = options;
   const binaries = postgresBinaries();
@@ -51,9 +51,12 @@ export async function startPostgres(
   const data = join(folder, "data");
   if (user !== null) chownSync(folder, user.uid, user.gid);
   const as = user ?? {};
+  const { wal_folder } = options;
+  if (user !== null && wal_folder !== undefined) chownSync(wal_folder, user.uid, user.gid);
+  const wal = wal_folder === undefined ? [] : ["-X", join(wal_folder, "wal")];
   const [program, ...args] =
     standby_of === undefined
-      ? ["initdb", "-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"]
+      ? ["initdb", "-D", data, "-U", "purser", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", ...wal]
       : ["pg_basebackup", "-D", data, "-R", "-d", standby_of.url("postgres"), "--checkpoint=fast", "--no-sync"];
   execFileSync(join(binaries, program as string), args, { ...as, cwd: folder, stdio: "pipe" });
   const start = async (port: number): Promise<PostgresServer | null> => {
