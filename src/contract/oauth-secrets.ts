@@ -103,9 +103,11 @@ export const connectSecret = createRoute({
   },
 });
 
+/** Not in the reference: only browsers call it, and it answers with a redirect. */
 export const oauthCallback = createRoute({
   method: "get",
   path: OAUTH_CALLBACK,
+  hide: true,
   tags,
   summary: "The end of a sign-in at an authorization server",
   description: "Redirects to the console's secrets with `connected` or with `connect_error`.",
@@ -141,5 +143,6 @@ export const oauthClientMetadata = createRoute({
       }),
       "the document",
     ),
+    ...failures(),
   },
 });

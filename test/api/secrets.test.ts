@@ -24,6 +24,7 @@ describe("secrets (contract 7)", () => {
     expect(created.body).toEqual({
       id: created.body.id,
       name: "STRIPE",
+      type: "value",
       description: "payments",
       masked_value: "sk_live_••••••••WXYZ",
       allowed_hosts: null,
@@ -32,6 +33,7 @@ describe("secrets (contract 7)", () => {
       updated_at: "2026-01-31T00:00:00.000Z",
       last_used_at: null,
       reflected_at: null,
+      oauth: null,
     });
     const one = await user.get(`${SECRETS}/${created.body.id}`);
     const list = await user.get(SECRETS);
