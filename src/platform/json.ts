@@ -23,9 +23,7 @@ export function jsonbText(value: unknown): string {
   // JSON.stringify writes both as escapes, which are rare.
   if (!text.includes("\\u")) return text;
   // `\\` is matched first, so that an escaped backslash is not mistaken for one.
-  return text.replaceAll(/\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g, (found) =>
-    found === "\\\\" ? found : "\\ufffd",
-  );
+  return text.replaceAll(/\\(?:\\|u0000|ud[89a-f][0-9a-f]{2})/g, (found) => (found === "\\\\" ? found : "\\ufffd"));
 }
 
 /** `text` with U+FFFD in place of NUL and unpaired surrogates. */
