@@ -61,7 +61,8 @@ export interface UserPage {
   before_id: string | null;
 }
 
-export function createAccountsStore(db: Db) {
+/** Statements about users. */
+function userStatements(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
     insertUser: (tx: Tx, user: Pick<UserRow, "id" | "email" | "created_at">) =>
@@ -133,7 +134,13 @@ export function createAccountsStore(db: Db) {
       });
       return rows[0];
     },
+  };
+}
 
+export function createAccountsStore(db: Db) {
+  const tables = (sql: Sql = db) => sql.tables<Tables>();
+  return {
+    ...userStatements(db),
     insertKey: (sql: Sql, key: ApiKeyRow) =>
       tables(sql)
         .insertInto("api_key")
