@@ -88,13 +88,9 @@ function ActionMenu({ label, items, onSelect }: ActionMenuProps) {
   );
 }
 
-/** The operator's actions on one user. */
-export function UserActions({ user, api_key }: { user: User; api_key: string }) {
-  const [open, setOpen] = useState<Action | null>(null);
-  const close = () => setOpen(null);
-  const params = { id: user.id };
+function actionsOn(user: User): [Action, string][] {
   const suspended = user.suspended_at !== null;
-  const items: [Action, string][] = [
+  return [
     ["grant", "Grant tokens"],
     ["adjust", "Adjust balance"],
     ["plan", user.plan === null ? "Give a plan" : "Change the plan"],
@@ -103,13 +99,20 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
     suspended ? ["resume", "Resume user"] : ["suspend", "Suspend user"],
     ["erase", "Erase user"],
   ];
+}
+
+/** The operator's actions on one user. */
+export function UserActions({ user, api_key }: { user: User; api_key: string }) {
+  const [open, setOpen] = useState<Action | null>(null);
+  const close = () => setOpen(null);
+  const params = { id: user.id };
   const done = async (work: Promise<unknown>) => {
     await work;
     await stale("operator");
   };
   return (
     <>
-      <ActionMenu label={`Manage ${user.email}`} items={items} onSelect={setOpen} />
+      <ActionMenu label={`Manage ${user.email}`} items={actionsOn(user)} onSelect={setOpen} />
       {open === "grant" && <Grant user={user} api_key={api_key} onClose={close} />}
       {open === "adjust" && <AdjustBalance user={user} api_key={api_key} onClose={close} />}
       {open === "address" && <ChangeAddress user={user} api_key={api_key} onClose={close} />}
