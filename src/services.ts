@@ -1,6 +1,6 @@
 import { type Accounts, createAccounts } from "./accounts/accounts.service.ts";
 import { createPasswords, type Passwords } from "./accounts/password.ts";
-import { createSignIn } from "./accounts/sign-in.service.ts";
+import { createSignIn, type SignIn } from "./accounts/sign-in.service.ts";
 import { createTrials, type Trials } from "./accounts/trials.service.ts";
 import { createAgents } from "./agents/agents.service.ts";
 import { APPLY_WITH_STEPS, createAgentsStore, RUN_NOW_STATEMENTS } from "./agents/agents.store.ts";
@@ -33,7 +33,7 @@ import { ACT_INVARIANTS } from "./operator/acts.store.ts";
 import { createOperatorKeys } from "./operator/operator-keys.service.ts";
 import { createCipher } from "./platform/cipher.ts";
 import { addDays, type Clock, createSystemClock } from "./platform/clock.ts";
-import type { InSameTx, Tx } from "./platform/db.ts";
+import type { Db, InSameTx, Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
@@ -134,18 +134,8 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
   const envelopes = createEnvelopes(cipherFor("reasoning"));
 
-  /** With `also` in the same transaction. */
-  const eraseUser = (user_id: string, also?: InSameTx<void>) =>
-    db.transaction(async (tx) => {
-      const email = await accounts.eraseUser(tx, user_id);
-      await billing.forgetUser(tx, user_id);
-      const others = [work.agents, idempotency, response_items, notices, webhook_keys];
-      for (const module of others) await module.forgetUser(tx, user_id);
-      await signIn.forgetUser(tx, user_id, email);
-      await vault.erase(tx, user_id);
-      await acts.forgetUser(tx, user_id);
-      await also?.(tx);
-    });
+  const others = [billing, work.agents, idempotency, response_items, notices, webhook_keys, acts];
+  const eraseUser = createEraseUser({ db, accounts, others, signIn, vault });
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
     standby: base.standby,
@@ -153,6 +143,27 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };
+}
+
+interface EraseDeps {
+  db: Db;
+  accounts: Accounts;
+  signIn: Pick<SignIn, "forgetUser">;
+  vault: Pick<Vault, "erase">;
+  /** In the order of their locks. */
+  others: readonly { forgetUser(tx: Tx, user_id: string): Promise<void> }[];
+}
+
+/** Erases a user in every module, with `also` in the same transaction. */
+function createEraseUser({ db, accounts, signIn, vault, others }: EraseDeps) {
+  return (user_id: string, also?: InSameTx<void>) =>
+    db.transaction(async (tx) => {
+      const email = await accounts.eraseUser(tx, user_id);
+      for (const module of others) await module.forgetUser(tx, user_id);
+      await signIn.forgetUser(tx, user_id, email);
+      await vault.erase(tx, user_id);
+      await also?.(tx);
+    });
 }
 
 /** Nothing can be saved any more. The supervisor starts a new process, which recovers the database. */

@@ -14,6 +14,7 @@ import type { Db, InSameTx, Instant, Sql, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { isUniqueViolation } from "../platform/sql-state.ts";
 import {
+  type AccountsStore,
   type ApiKeyRow,
   createAccountsStore,
   type KeySettings,
@@ -127,33 +128,7 @@ export async function createAccounts(deps: {
     async users(page: UserPage): Promise<User[]> {
       return (await store.users(page)).map(userRecord);
     },
-    /** Suspends or resumes a user. A suspended user's keys answer 403 on every node at once. */
-    async setSuspended(tx: Tx, id: string, suspended: boolean): Promise<User> {
-      const row = isUuid(id) ? await store.setSuspended(tx, id, suspended ? clock.now() : null) : undefined;
-      if (row === undefined) throw errors.notFound("This user");
-      return userRecord(row);
-    },
-    /** Returns the user and locks them until the transaction ends. Throws 404 for unknown and erased users. */
-    async lockUser(tx: Tx, id: string): Promise<User> {
-      const row = isUuid(id) ? await store.lockUser(tx, id) : undefined;
-      if (row === undefined) throw errors.notFound("This user");
-      return userRecord(row);
-    },
-    /** Changes the address of a user. Throws 409 when another user has it. */
-    async setEmail(tx: Tx, id: string, email: string): Promise<void> {
-      try {
-        await store.setEmail(tx, id, email.toLowerCase());
-      } catch (error) {
-        if (!isUniqueViolation(error)) throw error;
-        throw errors.userExists();
-      }
-    },
-    /** Replaces the limits that are given, in the caller's transaction; null removes all. Returns the new ones. */
-    async setLimits(tx: Tx, { id, limits: before }: User, changes: UserLimits | null): Promise<UserLimits | null> {
-      const limits = changes === null ? null : { ...before, ...changes };
-      await store.setLimits(tx, id, limits);
-      return limits;
-    },
+    ...userCorrections(store, clock),
     /** Returns the suspended ones of these users. */
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
       return new Set(await store.suspendedIds(sql, user_ids));
@@ -249,6 +224,39 @@ export async function createAccounts(deps: {
       // Only the previous secret of a rotated key is revoked.
       const is_current = Buffer.compare(found.key_hash, hash) === 0;
       await changeKey({ ...found, revoked_at: is_current ? now : null }, (tx) => store.revokeKeyByHash(tx, hash, now));
+    },
+  };
+}
+
+/** What operators correct of users. */
+function userCorrections(store: AccountsStore, clock: Clock) {
+  return {
+    /** Suspends or resumes a user. A suspended user's keys answer 403 on every node at once. */
+    async setSuspended(tx: Tx, id: string, suspended: boolean): Promise<User> {
+      const row = isUuid(id) ? await store.setSuspended(tx, id, suspended ? clock.now() : null) : undefined;
+      if (row === undefined) throw errors.notFound("This user");
+      return userRecord(row);
+    },
+    /** Returns the user and locks them until the transaction ends. Throws 404 for unknown and erased users. */
+    async lockUser(tx: Tx, id: string): Promise<User> {
+      const row = isUuid(id) ? await store.lockUser(tx, id) : undefined;
+      if (row === undefined) throw errors.notFound("This user");
+      return userRecord(row);
+    },
+    /** Changes the address of a user. Throws 409 when another user has it. */
+    async setEmail(tx: Tx, id: string, email: string): Promise<void> {
+      try {
+        await store.setEmail(tx, id, email.toLowerCase());
+      } catch (error) {
+        if (!isUniqueViolation(error)) throw error;
+        throw errors.userExists();
+      }
+    },
+    /** Replaces the limits that are given, in the caller's transaction; null removes all. Returns the new ones. */
+    async setLimits(tx: Tx, { id, limits: before }: User, changes: UserLimits | null): Promise<UserLimits | null> {
+      const limits = changes === null ? null : { ...before, ...changes };
+      await store.setLimits(tx, id, limits);
+      return limits;
     },
   };
 }

@@ -84,7 +84,8 @@ const KEYS_BY_HASH = `select k.*, u.suspended_at, u.erased_at, given.nth::intege
   join api_key k on k.key_hash = decode(given.hash, 'hex') or k.previous_key_hash = decode(given.hash, 'hex')
   join users u on u.id = k.user_id`;
 
-export function createAccountsStore(db: Db) {
+/** Statements about users. */
+function userStatements(db: Db) {
   const tables = (sql: Sql = db) => sql.tables<Tables>();
   return {
     insertUser: (tx: Tx, user: Pick<UserRow, "id" | "email" | "created_at">) =>
@@ -153,7 +154,13 @@ export function createAccountsStore(db: Db) {
       });
       return rows[0];
     },
+  };
+}
 
+export function createAccountsStore(db: Db) {
+  const tables = (sql: Sql = db) => sql.tables<Tables>();
+  return {
+    ...userStatements(db),
     insertKey: (sql: Sql, key: ApiKeyRow) => tables(sql).insertInto("api_key").values(withJson(key)).execute(),
     keys: (user_id: string, page: { limit: number; before_id: string | null }) => {
       const query = tables()

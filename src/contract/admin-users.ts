@@ -142,7 +142,7 @@ export const closeBucket = createRoute({
   method: "post",
   path: "/api/v1/admin/users/{id}/buckets/{bucket_id}/close",
   tags,
-  summary: "Close a bucket: its tokens are taken, except those that calls hold",
+  summary: "Close a bucket: it loses its tokens, except the tokens that calls hold",
   security,
   request: {
     params: idParams.extend({ bucket_id: z.string() }),

@@ -89,7 +89,7 @@ export function createActsStore(db: Db) {
   };
 }
 
-/** What is always true of the log of acts. The audit of the ledger checks these invariants too, in the same snapshot. */
+/** Invariants of the log of acts. The audit of the ledger checks these invariants too, in the same snapshot. */
 export const ACT_INVARIANTS = [
   {
     invariant: "acts of operators are numbered without a gap up to the end of their chain",

@@ -55,13 +55,42 @@ export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => 
 
 type Action = "grant" | "adjust" | "address" | "plan" | "cancel" | "suspend" | "resume" | "erase";
 
-/** The operator's actions on one user. */
-export function UserActions({ user, api_key }: { user: User; api_key: string }) {
-  const [open, setOpen] = useState<Action | null>(null);
-  const close = () => setOpen(null);
-  const params = { id: user.id };
+interface ActionMenuProps {
+  label: string;
+  items: readonly (readonly [Action, string])[];
+  onSelect: (action: Action) => void;
+}
+
+function ActionMenu({ label, items, onSelect }: ActionMenuProps) {
+  return (
+    <DropdownMenu.Root modal={false}>
+      <DropdownMenu.Trigger asChild>
+        <Button kind="quiet" aria-label={label} className="max-md:px-1.5">
+          Manage
+        </Button>
+      </DropdownMenu.Trigger>
+      <DropdownMenu.Content
+        align="end"
+        sideOffset={4}
+        className="z-20 min-w-40 rounded-lg border border-line bg-panel p-1 shadow-lg"
+      >
+        {items.map(([action, name]) => (
+          <DropdownMenu.Item
+            key={action}
+            onSelect={() => onSelect(action)}
+            className={`cursor-pointer rounded-md px-2.5 py-1.5 outline-none data-[highlighted]:bg-sunken ${action === "erase" ? "text-bad" : ""}`}
+          >
+            {name}
+          </DropdownMenu.Item>
+        ))}
+      </DropdownMenu.Content>
+    </DropdownMenu.Root>
+  );
+}
+
+function actionsOn(user: User): [Action, string][] {
   const suspended = user.suspended_at !== null;
-  const items: [Action, string][] = [
+  return [
     ["grant", "Grant tokens"],
     ["adjust", "Adjust balance"],
     ["plan", user.plan === null ? "Give a plan" : "Change the plan"],
@@ -70,34 +99,20 @@ export function UserActions({ user, api_key }: { user: User; api_key: string }) 
     suspended ? ["resume", "Resume user"] : ["suspend", "Suspend user"],
     ["erase", "Erase user"],
   ];
+}
+
+/** The operator's actions on one user. */
+export function UserActions({ user, api_key }: { user: User; api_key: string }) {
+  const [open, setOpen] = useState<Action | null>(null);
+  const close = () => setOpen(null);
+  const params = { id: user.id };
   const done = async (work: Promise<unknown>) => {
     await work;
     await stale("operator");
   };
   return (
     <>
-      <DropdownMenu.Root modal={false}>
-        <DropdownMenu.Trigger asChild>
-          <Button kind="quiet" aria-label={`Manage ${user.email}`} className="max-md:px-1.5">
-            Manage
-          </Button>
-        </DropdownMenu.Trigger>
-        <DropdownMenu.Content
-          align="end"
-          sideOffset={4}
-          className="z-20 min-w-40 rounded-lg border border-line bg-panel p-1 shadow-lg"
-        >
-          {items.map(([action, name]) => (
-            <DropdownMenu.Item
-              key={action}
-              onSelect={() => setOpen(action)}
-              className={`cursor-pointer rounded-md px-2.5 py-1.5 outline-none data-[highlighted]:bg-sunken ${action === "erase" ? "text-bad" : ""}`}
-            >
-              {name}
-            </DropdownMenu.Item>
-          ))}
-        </DropdownMenu.Content>
-      </DropdownMenu.Root>
+      <ActionMenu label={`Manage ${user.email}`} items={actionsOn(user)} onSelect={setOpen} />
       {open === "grant" && <Grant user={user} api_key={api_key} onClose={close} />}
       {open === "adjust" && <AdjustBalance user={user} api_key={api_key} onClose={close} />}
       {open === "address" && <ChangeAddress user={user} api_key={api_key} onClose={close} />}
