@@ -13,7 +13,7 @@ PURSER_ADMIN_KEY=try-install-operator-key
 
 if [ ! -f "$work/root.tar" ]; then
   step "making a Debian root"
-  mmdebstrap --variant=minbase --include=ca-certificates bookworm "$work/root.tar"
+  mmdebstrap --variant=minbase --include=ca-certificates,libatomic1 bookworm "$work/root.tar"
 fi
 mkdir -p "$root"
 tar -xf "$work/root.tar" -C "$root" --exclude=./dev
@@ -21,7 +21,7 @@ tar -xf "$work/root.tar" -C "$root" --exclude=./dev
 step "copying the project and installing its packages"
 mkdir -p "$root/opt/purser" "$root/data"
 (cd "$here" && git ls-files -z | tar --null -T - -cf -) | tar -xf - -C "$root/opt/purser"
-(cd "$root/opt/purser" && npm ci --no-audit --no-fund >/dev/null && npm prune --omit=dev --ignore-scripts --no-audit --no-fund >/dev/null)
+(cd "$root/opt/purser" && npm ci --omit=dev --no-audit --no-fund >/dev/null)
 rm -rf "$root/opt/purser/test" "$root/opt/purser/training" "$root/opt/purser/bench" "$root/opt/purser/docs"
 chown 10001:10001 "$root/data" && chmod 0700 "$root/data"
 step "the root has $(du -sm "$root" | cut -f1) MB, the project $(du -sm "$root/opt/purser" | cut -f1) MB of it"

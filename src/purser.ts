@@ -24,6 +24,12 @@ async function run([name, ...args]: readonly string[]): Promise<number> {
   return (await command.load())(call);
 }
 
+// The reader of a pipe has ended, such as head: no error.
+process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+  if (error.code === "EPIPE") process.exit(0);
+  throw error;
+});
+
 run(process.argv.slice(2)).then(
   // A database's worker thread must not keep the process.
   (code) => process.exit(code),

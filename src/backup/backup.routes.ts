@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { createBackup } from "../contract/backup.ts";
+import { createBackup } from "../contract/admin.ts";
 import { createRouter } from "../contract/router.ts";
 import type { Backups } from "./backup.service.ts";
 

@@ -12,7 +12,7 @@ import {
 import type { Digests } from "./archive.ts";
 import { clearTable, digestOf, hasTables, insertRows, type Table } from "./tables.store.ts";
 
-/** What is copied: the rows of a backup, or of a database. */
+/** The rows of a backup or of a database, for a copy. */
 export interface CopySource {
   readonly id: string;
   /** Named in messages; without a password. */

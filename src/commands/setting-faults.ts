@@ -15,7 +15,7 @@ const OF_KUBERNETES = /^PURSER_(SERVICE|PORT)(_|$)/;
 
 /** The settings, and every fault in them as one line. */
 export interface CheckedSettings {
-  /** Null: too much is wrong. Variables in `replaced` have stand-ins. */
+  /** Null: too much is wrong. Variables in `replaced` have other values. */
   readonly config: Config | null;
   readonly faults: readonly string[];
   /** Variables with a fault. */

@@ -52,6 +52,7 @@ export async function advanceTransfer(
   if (rows.length === 0) throw new Error("another process copies into this database: wait until it ends");
 }
 
+/** Records that a phase of the transfer has been reached. */
 export async function setTransferPhase(run: RunSql, phase: Transfer["phase"]): Promise<void> {
   await run({ text: "update transfer set phase = $1", values: [phase] });
 }

@@ -129,7 +129,7 @@ describe("move", () => {
     const service = startProcess({ ...env, DATABASE_URL: target });
     const url = await service.listening;
     const read = () => call(url, user_key, "GET", run_url);
-    await expect.poll(async () => (await read()).status, { timeout: 40_000, interval: 200 }).toBe("completed");
+    await expect.poll(async () => (await read()).status, { timeout: 40_000, interval: 200 }).toBe("succeeded");
     const { users } = await call(url, ADMIN_KEY, "GET", "admin/users?limit=100");
     expect(users).toHaveLength(USERS + 1);
     service.signal("SIGTERM");

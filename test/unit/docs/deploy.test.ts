@@ -19,7 +19,7 @@ const has = (tool: string) => spawnSync(tool, ["--version"]).error === undefined
 const missing = (tool: string) => `${tool} is not installed: run .ci/run, which installs it`;
 const in_ci = process.env.CI !== undefined;
 
-/** The process ends so long after SIGTERM in any case (contract 1.5). */
+/** The latest end of the process after the drain (contract 1.5). */
 const afterDrain = SHUTDOWN_SECONDS.streams + SHUTDOWN_SECONDS.exit;
 
 describe("the time to stop", () => {
