@@ -22,7 +22,11 @@ function answer(line: string): object {
   if (typeof content !== "string" || typeof kind !== "string" || !KINDS.includes(kind)) {
     return { id, error: "each line is {id, kind: html|markdown|text, content}" };
   }
-  const { links: _, marked, ...result } = sanitize({ content, kind: kind as ContentKind, level: "balanced", mark: newMark() });
+  const {
+    links: _,
+    marked,
+    ...result
+  } = sanitize({ content, kind: kind as ContentKind, level: "balanced", mark: newMark() });
   return { id, ...result, ...(marked.length === 0 ? {} : { marked }) };
 }
 

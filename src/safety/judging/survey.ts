@@ -30,7 +30,17 @@ const LETTER = 31;
 const CLASSES = classes();
 /** Per hash of a word's form: the kinds of form that have it. A wrong hit only costs a second reading. */
 const HITS = new Uint16Array(1 << 16);
-const HIT = { verb: 1, object: 2, squeezed: 4, sorted: 8, skeleton: 16, reversed: 32, shifted: 64, any: 128, rot13: 256 } as const;
+const HIT = {
+  verb: 1,
+  object: 2,
+  squeezed: 4,
+  sorted: 8,
+  skeleton: 16,
+  reversed: 32,
+  shifted: 64,
+  any: 128,
+  rot13: 256,
+} as const;
 /** The letters `i` and `l`, which count as one letter. */
 const I = 9;
 const L = 12;

@@ -1,5 +1,14 @@
 import { fillWhere } from "./letters.ts";
-import { ENTRY, hashed, hashOf, kindsOf, type Lexicon, LONGEST_UNSPACED, type Meaning, STEM_LENGTH } from "./lexicon.ts";
+import {
+  ENTRY,
+  hashed,
+  hashOf,
+  kindsOf,
+  type Lexicon,
+  LONGEST_UNSPACED,
+  type Meaning,
+  STEM_LENGTH,
+} from "./lexicon.ts";
 
 /** The words, numbers and signs of a folded text as hashes, read in one pass without creating strings. */
 

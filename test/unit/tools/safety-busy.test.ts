@@ -27,7 +27,14 @@ const sanitizer: Sanitizers = {
     sanitize: async ({ content }) =>
       content.includes(TEXT)
         ? BUSY
-        : { text: content, verdict: { injected: false, suspicious: false, score: 0 }, removed: [], marked: [], links: [], marker: "" },
+        : {
+            text: content,
+            verdict: { injected: false, suspicious: false, score: 0 },
+            removed: [],
+            marked: [],
+            links: [],
+            marker: "",
+          },
     pdfText: async () => BUSY,
   }),
 };
