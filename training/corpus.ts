@@ -137,7 +137,9 @@ export function ownExamples(): Example[] {
     ...tagged.map(({ siblings, ...text }) => ({
       ...text,
       weight:
-        text.manner === PLAIN ? PLAIN_WEIGHT : Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1),
+        text.manner === PLAIN
+          ? PLAIN_WEIGHT
+          : Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1),
     })),
     ...tagged
       .filter(({ is_attack, language }, at) => is_attack && language === "English" && at % TURNED_EVERY === 0)
