@@ -62,6 +62,9 @@ export const MIXED = "mixed";
 /** One of this many attacks is also learnt backwards and in ROT13. */
 const TURNED_EVERY = 8;
 const TAGGED_ATTACK_WEIGHT = 0.5;
+/** Orders that no honest page gives have a high weight. */
+const PLAIN = "plain";
+const PLAIN_WEIGHT = 2;
 
 function reversed(text: string): string {
   return Array.from(text).reverse().join("");
@@ -133,7 +136,10 @@ export function ownExamples(): Example[] {
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
     ...tagged.map(({ siblings, ...text }) => ({
       ...text,
-      weight: Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1),
+      weight:
+        text.manner === PLAIN
+          ? PLAIN_WEIGHT
+          : Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1),
     })),
     ...tagged
       .filter(({ is_attack, language }, at) => is_attack && language === "English" && at % TURNED_EVERY === 0)
@@ -141,7 +147,9 @@ export function ownExamples(): Example[] {
     ...ownPages()
       .flatMap(sectionsOf)
       .map((text) => own(text, false, 1)),
-    ...webPages(benign).flatMap(partsOfPage).map((text) => own(text, false, 0.5)),
+    ...webPages(benign)
+      .flatMap(partsOfPage)
+      .map((text) => own(text, false, 0.5)),
   ];
 }
 

@@ -14,7 +14,7 @@ import { bagOf, learn } from "./learn.ts";
  * The threshold, in logits: about 0.4% of ordinary pages are above it. It was chosen on pages that are neither trained on
  * nor part of the test (docs/decisions/2026-11-23-detector.md).
  */
-const THRESHOLD = 0.81;
+const THRESHOLD = 1;
 
 const MODEL_FILE = join(import.meta.dirname, "../src/safety/judging/model.txt");
 const clusterLines = readFileSync(join(import.meta.dirname, "clusters.txt"), "utf8")

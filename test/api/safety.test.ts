@@ -32,7 +32,7 @@ it.each([
   expect(Object.keys(body).sort()).toEqual(["marker", "removed", "text", "verdict"]);
   expect(body.text).toMatch(/Before[\s\S]*\[passage removed\][\s\S]*After/);
   expect(body.text).not.toMatch(/evil|unseen|\u202e/);
-  expect(body.verdict).toEqual({ injected: true, score: expect.any(Number) });
+  expect(body.verdict).toEqual({ injected: true, suspicious: false, score: expect.any(Number) });
   expect(body.removed[0]).toEqual({ technique: expect.stringMatching(/^instruction: /), excerpt: ORDER });
   expect(body.text.split(body.marker)).toHaveLength(3);
   expect((await user.post(PATH, { content, kind })).body.marker).not.toBe(body.marker);

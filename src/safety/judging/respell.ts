@@ -11,7 +11,7 @@ const MIN_SHORT_RUN = 8;
 const MIN_RUN_TOGETHER = 14;
 const MIN_JOINTS = 3;
 
-/** A text of which this many common words are written backwards, or in ROT13, is read so. */
+/** A text with this many common words backwards, or in ROT13, is decoded. */
 const MIN_TURNED_WORDS = 4;
 
 /**

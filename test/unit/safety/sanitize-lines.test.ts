@@ -14,7 +14,7 @@ it("each line is answered at once and in order, whatever it is", async () => {
   expect(separated).toEqual({
     id: "1",
     text: expect.stringContaining("\na\nb\n"),
-    verdict: { injected: false, score: expect.any(Number) },
+    verdict: { injected: false, suspicious: false, score: expect.any(Number) },
     removed: [],
     marker: expect.stringMatching(/^[0-9a-f]{24}$/),
   });

@@ -222,7 +222,7 @@ describe("safety: off", () => {
     expect(result).toContain(page);
     expect(result).not.toContain("secret words");
     expect(result.split(mark)).toHaveLength(3);
-    expect(safety?.verdict).toEqual({ injected: false, score: 0 });
+    expect(safety?.verdict).toEqual({ injected: false, suspicious: false, score: 0 });
   });
 
   it("of an agent that was saved while it was allowed counts as balanced", async () => {
