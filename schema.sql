@@ -854,7 +854,7 @@ create table users (
   created_at timestamp(3) with time zone not null,
   suspended_at timestamp(3) with time zone,
   erased_at timestamp(3) with time zone,
-  limits jsonb
+  limits jsonb,
   routing_bucket text
 );
 alter table users add constraint users_check CHECK (((email IS NULL) = (erased_at IS NOT NULL)));

@@ -263,7 +263,7 @@ export const getAudit = createRoute({
   },
 });
 
-/** The backup of the whole database, for the operator: contract 8.9. */
+/** The backup of the whole database, for the operator: contract 8.12. */
 export const createBackup = createRoute({
   method: "post",
   path: "/api/v1/admin/backup",
