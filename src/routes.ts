@@ -20,7 +20,7 @@ import { mcpRoutes } from "./mcp/mcp.routes.ts";
 import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.ts";
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
-import { operatorRoutes } from "./operator/operator.routes.ts";
+import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
 import { operatorsRoutes } from "./operator/operators.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
@@ -47,8 +47,8 @@ export function serveApi(
   services: Services,
   { probes, sources, cut_off }: { probes: readonly HttpRouter[]; sources: readonly DueSource[]; cut_off: AbortSignal },
 ): HttpApp {
-  const { limits, response_items, envelopes, idempotency, acts, operator_keys, eraseUser } = services;
-  const { config, live, reload, log, metrics, db, clock, settable, address, accounts, signIn, trials } = services;
+  const { limits, response_items, envelopes, idempotency, operator_keys, eraseUser } = services;
+  const { config, live, log, metrics, db, clock, settable, address, accounts, signIn } = services;
   const { ledger, models, completions, notices, vault, webhook_keys, stripe, billing, runs, agents, chat } = services;
   const untilIdle = async (timeout_ms: number): Promise<boolean> => {
     const state = await runs.untilIdle(timeout_ms, config.role === "api" ? NO_WORKER_MS : Infinity);
@@ -97,17 +97,7 @@ export function serveApi(
       userExportRoutes({ exportOf }),
       paymentsRoutes({ billing }),
       ...(stripe === null ? [] : [stripeWebhookRoutes({ stripe, applyPaymentEvent: billing.applyPaymentEvent })]),
-      operatorsRoutes({ acts, keys: operator_keys }),
-      usageRoutes({ db, clock }),
-      userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
-      operatorRoutes({
-        ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload, advanceClock },
-        addressChanged: signIn.addressChanged,
-        trial: () => live.trial,
-        exportOf,
-        suspendAlso: runs.cancelAll,
-      }),
-      backupRoutes({ backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
+      ...operatorApi(services, { advanceClock, exportOf }),
     ],
     [
       completionEndpoint(completions),
@@ -118,4 +108,23 @@ export function serveApi(
   serveReference(http, sessionCookieName(address.secure));
   http.route("/", consoleRoutes());
   return http;
+}
+
+/** Section 8 of the contract. */
+function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): HttpRouter[] {
+  const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
+  const { ledger, billing, runs } = services;
+  return [
+    operatorsRoutes({ acts, keys: operator_keys }),
+    usageRoutes({ db, clock }),
+    userCorrectionsRoutes({ db, clock, accounts, acts, ledger, billing }),
+    operatorRoutes({
+      ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload },
+      ...also,
+      addressChanged: signIn.addressChanged,
+      trial: () => live.trial,
+      suspendAlso: runs.cancelAll,
+    }),
+    backupRoutes({ backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
+  ];
 }

@@ -37,7 +37,7 @@ import type { Db, InSameTx, Tx } from "./platform/db.ts";
 import { newId } from "./platform/ids.ts";
 import type { Log } from "./platform/log.ts";
 import { createMailer } from "./platform/mail.ts";
-import { createMetrics } from "./platform/metrics.ts";
+import { createMetrics, type Metrics } from "./platform/metrics.ts";
 import { openDb } from "./platform/open-db.ts";
 import { createOutbound } from "./platform/outbound.ts";
 import { createPublicAddress, type PublicAddress } from "./platform/public-address.ts";
@@ -109,12 +109,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ledger: { ...charges, progress: ledger.progress, beginStop: ledger.beginStop, accountStatus: ledger.accountStatus },
     fallbackAfterSeconds: () => live.limits.fallback_after_seconds,
     resolveAgent: (id, caller) => work.agentModel(id, caller),
-    onAttempt({ id: model, owned_by: provider }, { error, ...attempt }) {
-      metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
-      if (!isProviderFailure(error)) return;
-      const cause = (error.cause as Error | undefined)?.message;
-      log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
-    },
+    onAttempt: noteAttempts({ metrics, log }),
   });
   const oauth = { outbound, identity: identityAt(address) };
   const vault = createVault({ db, clock, keys: base.keys, log, oauth, ...notify.vault });
@@ -142,6 +137,22 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ idempotency, limits, response_items, envelopes, acts, operator_keys, oauth_identity: oauth.identity },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
+  };
+}
+
+/** Counts each call of a provider, and logs the provider's failures. */
+function noteAttempts({
+  metrics,
+  log,
+}: {
+  metrics: Metrics;
+  log: Log;
+}): Parameters<typeof createCompletions>[0]["onAttempt"] {
+  return ({ id: model, owned_by: provider }, { error, ...attempt }) => {
+    metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
+    if (!isProviderFailure(error)) return;
+    const cause = (error.cause as Error | undefined)?.message;
+    log.warn({ model, provider, code: error.code, cause }, "a model's provider failed");
   };
 }
 
