@@ -138,7 +138,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
 }
 
 /** What callers sent or got and is kept encrypted. */
-function createSealed({ db, clock, cipherFor }: Awaited<ReturnType<typeof openBase>>) {
+function createSealed({ db, clock, cipherFor }: Base) {
   return {
     idempotency: createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") }),
     response_items: createItemsStore({ db, clock, cipher: cipherFor("response items") }),
