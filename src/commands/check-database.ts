@@ -77,6 +77,7 @@ export function schemaNote(state: { applied: number; missing: number; is_before_
 function problemOf(error: Error, database_url: string): string {
   if (error.message.startsWith("PURSER_KEK") || error.name === "NotificationsLostError") return error.message;
   const { code, message } = innermost(error);
+  if (message.startsWith("the database has the migration")) return `DATABASE_URL: ${message}`;
   const { host, user, name } = partsOf(database_url);
   const problem: Readonly<Record<string, string>> = {
     ENOTFOUND: `the host of ${host} is unknown: correct its name`,

@@ -28,11 +28,12 @@ const allowedModelsInput = z
   .optional()
   .openapi({ description: "ids of models; null: all" });
 
-const keyLimitsInput = z
-  .strictObject({ requests_per_minute: limitInput, tokens_per_minute: limitInput, concurrent_runs: limitInput })
-  .openapi("KeyLimits");
+const limitInputs = { requests_per_minute: limitInput, tokens_per_minute: limitInput, concurrent_runs: limitInput };
+const keyLimitsInput = z.strictObject(limitInputs).openapi("KeyLimits");
 /** The limits of a user or a plan, as the operator gives them. */
-export const userLimitsInput = keyLimitsInput.extend({ allowed_models: allowedModelsInput }).openapi("UserLimits");
+export const userLimitsInput = z
+  .strictObject({ ...limitInputs, allowed_models: allowedModelsInput })
+  .openapi("UserLimits");
 
 const keyLimitsSchema = z
   .object({

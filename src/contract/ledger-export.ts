@@ -27,8 +27,9 @@ export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { ...content, "text/csv": { schema: z.string() } } };
 }
 
-const groupedUsageSchema = usageSchema
-  .extend({
+const groupedUsageSchema = z
+  .object({
+    ...usageSchema.shape,
     group_by: z.string().optional(),
     groups: z
       .array(
