@@ -80,7 +80,7 @@ export const createApiKeySchema = z
       .optional()
       .openapi({ description: "the budget starts again with each interval, in UTC; weeks start on Monday" }),
     allowed_models: allowedModelsInput,
-    limits: keyLimitsInput.nullable().optional(),
+    limits: z.union([keyLimitsInput, z.null()]).optional(),
   })
   .openapi("CreateApiKey");
 

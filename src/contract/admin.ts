@@ -25,7 +25,7 @@ const security = [{ operator_key: [] as string[] }];
 const idParams = z.object({ id: z.string() });
 
 const adminUserSchema = profileSchema
-  .extend({ suspended_at: instantSchema.nullable(), limits: userLimitsInput.nullable() })
+  .extend({ suspended_at: instantSchema.nullable(), limits: z.union([userLimitsInput, z.null()]) })
   .openapi("AdminUser");
 const userAnswer = json(adminUserSchema, "the user");
 
@@ -91,8 +91,8 @@ export const updateUser = createRoute({
     ...jsonBody(
       z.strictObject({
         email: z.email().max(254).optional(),
-        limits: userLimitsInput
-          .nullable()
+        limits: z
+          .union([userLimitsInput, z.null()])
           .optional()
           .openapi({ description: "replaces the limits that are given; null removes all" }),
         reason: reasonSchema,
