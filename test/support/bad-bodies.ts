@@ -305,6 +305,16 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { budget_tokens: 5 },
     bad: [...missing("budget_tokens"), ...invalid("budget_tokens", -1, "all"), ...invalid("budget_interval", "year")],
   },
+  "PUT /api/v1/billing/auto-topup": {
+    valid: { enabled: false, threshold_tokens: 1, amount_cents: 100, monthly_cap_cents: 100 },
+    bad: [
+      ...missing("threshold_tokens", "amount_cents", "monthly_cap_cents"),
+      ...invalid("enabled", "yes", null),
+      ...invalid("threshold_tokens", 0, -1, 1.5, "all", null, 624_999_993_751),
+      ...invalid("amount_cents", 99, 1.5, "100", null, 100_000_000),
+      ...invalid("monthly_cap_cents", 99, 1.5, null, 2 ** 53),
+    ],
+  },
   "PUT /api/v1/billing/overage": {
     valid: { cap_tokens: 1000 },
     bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],
