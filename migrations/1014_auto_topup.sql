@@ -1,5 +1,4 @@
--- Automatic top-ups: the settings of each user, and which payments they ordered.
-
+-- The settings of each user's automatic top-ups.
 create table auto_topup (
   user_id uuid primary key,
   enabled boolean not null,

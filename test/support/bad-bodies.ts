@@ -1,3 +1,5 @@
+import { AUTO_TOPUP, invalid, missing } from "./bad-auto-topup.ts";
+
 /** A change to a valid body (undefined takes a field out), and the error that it deserves. */
 export type BadBody = readonly [change: Record<string, unknown>, code: string, param: string];
 
@@ -8,10 +10,6 @@ export interface BodyRow {
   open?: true;
 }
 
-const invalid = (param: string, ...values: unknown[]): BadBody[] =>
-  values.map((value) => [{ [param]: value }, "invalid_value", param]);
-const missing = (...fields: string[]): BadBody[] =>
-  fields.map((name) => [{ [name]: undefined }, "missing_field", name]);
 const text = (length: number) => "x".repeat(length);
 const message = (fields: object) => ({ messages: [{ role: "user", content: "hi", ...fields }] });
 const webFetch = (settings: object) => ({ tools_config: { web_fetch: { enabled: true, ...settings } } });
@@ -305,16 +303,7 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { budget_tokens: 5 },
     bad: [...missing("budget_tokens"), ...invalid("budget_tokens", -1, "all"), ...invalid("budget_interval", "year")],
   },
-  "PUT /api/v1/billing/auto-topup": {
-    valid: { enabled: false, threshold_tokens: 1, amount_cents: 100, monthly_cap_cents: 100 },
-    bad: [
-      ...missing("threshold_tokens", "amount_cents", "monthly_cap_cents"),
-      ...invalid("enabled", "yes", null),
-      ...invalid("threshold_tokens", 0, -1, 1.5, "all", null, 624_999_993_751),
-      ...invalid("amount_cents", 99, 1.5, "100", null, 100_000_000),
-      ...invalid("monthly_cap_cents", 99, 1.5, null, 2 ** 53),
-    ],
-  },
+  "PUT /api/v1/billing/auto-topup": AUTO_TOPUP,
   "PUT /api/v1/billing/overage": {
     valid: { cap_tokens: 1000 },
     bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],
