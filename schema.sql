@@ -119,6 +119,23 @@ CREATE INDEX api_key_by_user ON public.api_key USING btree (user_id, id);
 CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens, budget_interval, allowed_models, limits ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
 CREATE TRIGGER api_key_of_erased BEFORE INSERT ON public.api_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
+create table auto_topup (
+  user_id uuid not null,
+  enabled boolean not null,
+  threshold_tokens bigint not null,
+  amount_cents bigint not null,
+  monthly_cap_cents bigint not null,
+  paused_reason text,
+  paused_at timestamp(3) with time zone
+);
+alter table auto_topup add constraint auto_topup_amount_cents_check CHECK ((amount_cents > 0));
+alter table auto_topup add constraint auto_topup_check CHECK ((monthly_cap_cents >= amount_cents));
+alter table auto_topup add constraint auto_topup_check1 CHECK (((paused_reason IS NULL) = (paused_at IS NULL)));
+alter table auto_topup add constraint auto_topup_paused_reason_check CHECK ((paused_reason = ANY (ARRAY['payment_declined'::text, 'payment_mismatch'::text, 'payment_returned'::text])));
+alter table auto_topup add constraint auto_topup_threshold_tokens_check CHECK ((threshold_tokens > 0));
+alter table auto_topup add constraint auto_topup_pkey PRIMARY KEY (user_id);
+CREATE INDEX auto_topup_at_work ON public.auto_topup USING btree (user_id) WHERE (enabled AND (paused_reason IS NULL));
+
 create table billing_account (
   user_id uuid not null,
   customer_provider text,
@@ -417,9 +434,11 @@ create table payment (
   send_at timestamp with time zone,
   created_at timestamp(3) with time zone not null,
   mismatch_cents bigint,
-  mismatch_currency text
+  mismatch_currency text,
+  automatic boolean default false not null
 );
 alter table payment add constraint payment_amount_cents_check CHECK ((amount_cents >= 0));
+alter table payment add constraint payment_automatic_check CHECK (((NOT automatic) OR (purpose = 'top_up'::text)));
 alter table payment add constraint payment_check CHECK (((clawed_back_tokens >= 0) AND (clawed_back_tokens <= tokens)));
 alter table payment add constraint payment_check1 CHECK (((purpose = 'top_up'::text) = (subscription_id IS NULL)));
 alter table payment add constraint payment_check2 CHECK (((purpose = 'period'::text) = (period_start IS NOT NULL)));
@@ -435,6 +454,8 @@ alter table payment add constraint payment_refunded_cents_check CHECK ((refunded
 alter table payment add constraint payment_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'succeeded'::text, 'failed'::text, 'void'::text, 'mismatch'::text])));
 alter table payment add constraint payment_tokens_check CHECK ((tokens >= 0));
 alter table payment add constraint payment_pkey PRIMARY KEY (user_id, id);
+CREATE INDEX payment_automatic ON public.payment USING btree (user_id, created_at) WHERE automatic;
+CREATE UNIQUE INDEX payment_automatic_pending ON public.payment USING btree (user_id, provider) WHERE (automatic AND (status = 'pending'::text));
 CREATE UNIQUE INDEX payment_by_id ON public.payment USING btree (id);
 CREATE UNIQUE INDEX payment_by_reference ON public.payment USING btree (provider, reference) WHERE (reference IS NOT NULL);
 CREATE INDEX payment_invoices ON public.payment USING btree (id) WHERE (purpose = 'overage'::text);

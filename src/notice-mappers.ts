@@ -1,3 +1,4 @@
+import type { AutoTopupPaused } from "./billing/auto-topup.service.ts";
 import type { Renewal } from "./billing/payments.types.ts";
 import type { Crossing } from "./ledger/ledger.types.ts";
 import type { Notices } from "./notices/notices.service.ts";
@@ -17,7 +18,10 @@ const MESSAGE_CHARS = 500;
 export function createNotifiers(notices: Pick<Notices, "emit">) {
   return {
     ledger: (crossing: Crossing, tx: Tx) => notices.emit(thresholdNotice(crossing), tx),
-    billing: (renewal: Renewal, tx: Tx) => notices.emit(renewalNotice(renewal), tx),
+    billing: {
+      notify: (renewal: Renewal, tx: Tx) => notices.emit(renewalNotice(renewal), tx),
+      onAutoTopupPaused: (pause: AutoTopupPaused, tx: Tx) => notices.emit(autoTopupNotice(pause), tx),
+    },
     vault: {
       notify: (leak: SecretLeak, tx: Tx) => notices.emit(secretLeakNotice(leak), tx),
       onDisconnect: (event: SecretDisconnected, tx: Tx) => notices.emit(disconnectNotice(event), tx),
@@ -47,6 +51,10 @@ function runFailureNotice({ user_id, agent_id, run_id, trigger, error }: Attende
 function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal): NewNotice {
   const data = { plan_id, period_start, period_end };
   return { user_id, event: "subscription.renewed", dedupe_key: period_start, data };
+}
+
+function autoTopupNotice({ user_id, ...data }: AutoTopupPaused): NewNotice {
+  return { user_id, event: "auto_topup.paused", dedupe_key: data.payment_id, data };
 }
 
 /** A site returned a secret (a secret leak). Each version of the secret gives one notice. */

@@ -121,7 +121,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const { stripe, payments } = await choosePayments(config);
   const billing = createBilling({
     ...{ db, clock, ledger, users: accounts, payments, plans: () => live.plans, log },
-    notify: notify.billing,
+    ...notify.billing,
   });
   const acts = createActs({ db, clock });
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });

@@ -3,8 +3,9 @@ import { OVERAGE_INVOICE_CENTS, TOKENS_PER_CENT, TOP_UP_MONTHS } from "../consta
 import { errors, type Means } from "../errors.ts";
 import type { AccountStatus, Bucket, GrantSource } from "../ledger/ledger.types.ts";
 import { addMonths } from "../platform/clock.ts";
-import type { InSameTx, Instant } from "../platform/db.ts";
+import type { InSameTx, Instant, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
+import { createAutoTopups, type OnAutoTopupPaused } from "./auto-topup.service.ts";
 import { type BillingOptions, createBillingContext } from "./context.ts";
 import { createInbox } from "./inbox.service.ts";
 import { createInvoices } from "./invoices.service.ts";
@@ -28,15 +29,16 @@ export interface OperatorGrant {
 /**
  * Plans, subscriptions, purchases and overage. Billing decides what to grant and when; only the ledger writes balances.
  */
-export function createBilling(options: BillingOptions & { notify?: OnRenewed }) {
+export function createBilling(options: BillingOptions & { notify?: OnRenewed; onAutoTopupPaused?: OnAutoTopupPaused }) {
   const { clock, ledger, payments } = options;
   const context = createBillingContext(options);
   const overage = createOverage(context);
   const periods = createPeriods(context, overage, async (renewal, tx) => options.notify?.(renewal, tx));
-  const inbox = createInbox(context, periods, overage);
+  const auto_topups = createAutoTopups(context, async (pause, tx) => options.onAutoTopupPaused?.(pause, tx));
+  const inbox = createInbox(context, periods, overage, auto_topups);
   const outbox = createOutbox(context, inbox.apply);
   const subscriptions = createSubscriptions(context, { periods, inbox, outbox });
-  const purchases = createPurchases(context, inbox);
+  const purchases = createPurchases(context, inbox, auto_topups);
 
   /**
    * Invoices overage that reached the threshold within its period, or that was settled after the subscription ended.
@@ -57,9 +59,10 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
     payments: payments.provider === "operator" ? ("none" as const) : payments.provider,
     purchases,
     overage,
+    auto_topups,
     invoices: createInvoices(context, inbox),
     /** The due work, in the order in which it must run. */
-    sources: [inbox.waiting, periods.renewals, thresholds, outbox.source] satisfies DueSource[],
+    sources: [inbox.waiting, periods.renewals, thresholds, auto_topups.source, outbox.source] satisfies DueSource[],
     /** Applies an event of a payment provider. Idempotent; events may arrive in any order. */
     applyPaymentEvent: inbox.apply,
     subscription: subscriptions.current,
@@ -100,8 +103,11 @@ export function createBilling(options: BillingOptions & { notify?: OnRenewed }) 
       return bucket;
     },
 
-    /** Ends the user's subscription in the transaction that erases the user. */
-    forgetUser: subscriptions.forget,
+    /** Ends the user's subscription and automatic top-ups in the transaction that erases the user. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await subscriptions.forget(tx, user_id);
+      await auto_topups.forget(tx, user_id);
+    },
   };
 }
 

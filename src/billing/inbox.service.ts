@@ -1,5 +1,6 @@
 import type { InSameTx, Tx } from "../platform/db.ts";
 import type { DueSource } from "../platform/timeline.ts";
+import type { AutoTopups } from "./auto-topup.service.ts";
 import type { BillingContext } from "./context.ts";
 import { type Applied, IGNORED } from "./context.ts";
 import { createOrderEvents } from "./order-events.ts";
@@ -16,11 +17,11 @@ const BATCH = 50;
  * Applies provider events, each once, in one transaction with all of its effects. The order of events does not matter:
  * state guards protect payments and periods, refunds are totals, and an event without its payment waits.
  */
-export function createInbox(context: BillingContext, periods: Periods, overage: Overage) {
+export function createInbox(context: BillingContext, periods: Periods, overage: Overage, auto_topups: AutoTopups) {
   const { db, clock, ledger, orders } = context;
-  const orderEvents = createOrderEvents(context, overage);
+  const orderEvents = createOrderEvents(context, overage, auto_topups);
   const subscriptionEvents = createSubscriptionEvents(context, periods, overage);
-  const moneyBack = createReturnedMoney(context);
+  const moneyBack = createReturnedMoney(context, auto_topups);
 
   const carryOut = (tx: Tx, event: PaymentEvent): Promise<Applied> => {
     switch (event.kind) {

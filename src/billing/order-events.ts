@@ -1,6 +1,7 @@
 import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Tx } from "../platform/db.ts";
+import type { AutoTopups } from "./auto-topup.service.ts";
 import type { BillingContext } from "./context.ts";
 import { APPLIED, type Applied, IGNORED, lockPayment, type Of } from "./context.ts";
 import { isMismatch, logMismatch, mismatchColumns, mismatchOver } from "./mismatch.ts";
@@ -10,7 +11,7 @@ import type { Plan } from "./plan.ts";
 import type { SubscriptionRow } from "./subscriptions.store.ts";
 
 /** Applies the events of a single payment: a top-up, an upgrade or an overage invoice is paid, has failed or is void. */
-export function createOrderEvents(context: BillingContext, overage: Overage) {
+export function createOrderEvents(context: BillingContext, overage: Overage, auto_topups: Pick<AutoTopups, "pause">) {
   const { clock, ledger, subscriptions, orders, log } = context;
 
   const paid = async (tx: Tx, event: Of<"paid">): Promise<Applied> => {
@@ -20,6 +21,7 @@ export function createOrderEvents(context: BillingContext, overage: Overage) {
     if (payment.purpose !== "overage" && isMismatch(payment, event.billed)) {
       logMismatch(log, payment, { event, billed: event.billed });
       await orders.update(tx, payment, { ...mismatchColumns(event.billed), reference: event.reference });
+      await auto_topups.pause(tx, payment, "payment_mismatch");
       return APPLIED;
     }
     const { subscription_id } = payment;
@@ -68,6 +70,7 @@ export function createOrderEvents(context: BillingContext, overage: Overage) {
     const is_owed = payment.purpose === "overage";
     await orders.update(tx, payment, { status: "failed", send_at: null, ...(is_owed ? {} : { checkout_url: null }) });
     if (is_owed) await syncOverage(tx, payment.user_id);
+    await auto_topups.pause(tx, payment, "payment_declined");
     return APPLIED;
   };
 

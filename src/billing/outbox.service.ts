@@ -2,7 +2,7 @@ import { PurserError } from "../errors.ts";
 import type { DueSource } from "../platform/timeline.ts";
 import type { BillingContext } from "./context.ts";
 import type { PaymentRow } from "./payments.store.ts";
-import type { PaymentEvent, Payments, Started } from "./payments.types.ts";
+import type { Payer, PaymentEvent, Payments, Started } from "./payments.types.ts";
 
 /** The number of orders that one sweep sends. */
 const BATCH = 50;
@@ -10,7 +10,7 @@ const BATCH = 50;
 export const RETRY_SECONDS = 60;
 
 /**
- * Orders that Purser itself sends: upgrades, overage, ends of subscriptions. Each is stored with its purpose, sent
+ * Orders that Purser itself sends: upgrades, overage, automatic top-ups, ends of subscriptions. Each is stored with its purpose, sent
  * after the commit, and retried until the provider accepts it; its id is the idempotency key.
  */
 export function createOutbox(context: BillingContext, apply: (event: PaymentEvent) => Promise<unknown>) {
@@ -19,6 +19,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
   const startOrder = async (payment: PaymentRow, payments: Payments): Promise<Started> => {
     const { id: payment_id, amount_cents, currency, subscription_id } = payment;
     const payer = await context.payerOf(payment.user_id);
+    if (payment.automatic) return startTopUp(payment, payer, payments);
     const row = subscription_id === null ? undefined : await subscriptions.byId(subscription_id);
     const subscription_reference = row?.reference ?? null;
     if (payment.plan === null) {
@@ -34,6 +35,15 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
     return payments.changePlan({ ...change, plan: row.pending_plan ?? row.plan, when: "period_end" });
   };
 
+  /** Charges the payment method of the user's subscription, or the one that a purchase saved. */
+  const startTopUp = async (payment: PaymentRow, payer: Payer, payments: Payments): Promise<Started> => {
+    const { id: payment_id, amount_cents, currency, provider } = payment;
+    const running = await subscriptions.current(payment.user_id);
+    const subscription_reference = running?.provider === provider ? running.reference : null;
+    const description = `Automatic top-up: ${payment.tokens.toLocaleString("en-US")} tokens`;
+    return payments.chargeTopUp({ payment_id, payer, amount_cents, currency, description, subscription_reference });
+  };
+
   /**
    * Sends one order and applies the events that are already certain. A paid upgrade is sent again with its new price.
    * Throws the provider's error; a declined payment also fails the order.
@@ -47,7 +57,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
       else {
         const started = await startOrder(payment, payments);
         await context.rememberCustomer(payment.user_id, provider, started);
-        await orders.setAccepted(payment, started.checkout_url);
+        await orders.setAccepted(payment, started);
         for (const event of started.events) await apply(event);
       }
     } catch (error) {

@@ -8,7 +8,7 @@ import type { StripePayments } from "./stripe.adapter.ts";
 
 /** Subscribing, top-ups and overage. */
 export function paymentsRoutes({ billing }: { billing: Billing }) {
-  const { purchases, overage, invoices } = billing;
+  const { purchases, overage, auto_topups, invoices } = billing;
   const router = createRouter();
 
   router.openapi(contract.getSubscription, async (c) =>
@@ -45,6 +45,10 @@ export function paymentsRoutes({ billing }: { billing: Billing }) {
   );
   router.openapi(contract.enableOverage, async (c) => c.json(await overage.enable(c.get("caller").user_id), 200));
   router.openapi(contract.disableOverage, async (c) => c.json(await overage.disable(c.get("caller").user_id), 200));
+  router.openapi(contract.getAutoTopup, async (c) => c.json(await auto_topups.get(c.get("caller").user_id), 200));
+  router.openapi(contract.putAutoTopup, async (c) =>
+    c.json(await auto_topups.set(c.get("caller").user_id, c.req.valid("json")), 200),
+  );
   router.openapi(contract.listInvoices, async (c) => {
     const { limit, cursor, status } = c.req.valid("query");
     const { user_id } = c.get("caller");

@@ -1,7 +1,7 @@
 import type { Insertable, JSONColumnType, Selectable, Updateable } from "kysely";
 import { sql as raw } from "kysely";
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
-import type { PaymentEvent, Provider } from "./payments.types.ts";
+import type { PaymentEvent, Provider, Started } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
 
 interface PaymentTable {
@@ -26,6 +26,8 @@ interface PaymentTable {
   /** The wrong bill of a mismatch. */
   mismatch_cents: number | null;
   mismatch_currency: string | null;
+  /** Ordered by an automatic top-up. */
+  automatic: boolean;
   send_at: unknown;
   created_at: Instant;
 }
@@ -60,7 +62,7 @@ export type PaymentRow = Selectable<PaymentTable>;
 export type NewPayment = Pick<
   PaymentRow,
   "user_id" | "id" | "purpose" | "provider" | "amount_cents" | "currency" | "tokens" | "created_at"
-> & { subscription_id?: string; period_start?: Instant; plan?: Plan };
+> & { automatic?: true; subscription_id?: string; period_start?: Instant; plan?: Plan };
 
 /** The states of purchases in the operator's list. */
 export type PurchaseState = "pending" | "succeeded" | "failed" | "refunded" | "mismatch";
@@ -142,11 +144,17 @@ export function createPaymentsStore(db: Db) {
       if (filter.status !== undefined) query = query.where("status", "=", filter.status);
       return (page.before_id === null ? query : query.where("id", "<", page.before_id)).execute();
     },
-    /** Records that the provider accepted the order as in `row`. Changes nothing if the payment has moved on. */
-    setAccepted: (row: Pick<PaymentRow, "user_id" | "id" | "status">, checkout_url: string | null) =>
+    /**
+     * Records that the provider accepted the order as in `row`. Changes nothing if the payment has moved on. The events of
+     * the acceptance end the order themselves, so it is sent again if the process dies before they are applied.
+     */
+    setAccepted: (
+      row: Pick<PaymentRow, "user_id" | "id" | "status">,
+      { checkout_url, events }: Pick<Started, "checkout_url" | "events">,
+    ) =>
       tables()
         .updateTable("payment")
-        .set({ send_at: null, checkout_url })
+        .set(events.length === 0 ? { send_at: null, checkout_url } : { checkout_url })
         .where("user_id", "=", row.user_id)
         .where("id", "=", row.id)
         .where("status", "=", row.status)

@@ -29,6 +29,8 @@ export interface TopUpOrder extends ReturnUrls {
   amount_cents: number;
   currency: string;
   tokens: number;
+  /** Saves the payment method, so that `chargeTopUp` can charge it later. */
+  save_method: boolean;
 }
 
 /** A new subscription, paid monthly starting with the first payment. */
@@ -55,8 +57,8 @@ export type PlanChangeOrder = RunningSubscription & { payer: Payer; plan: Plan }
     | { when: "period_end" }
   );
 
-/** Overage used so far, to add to the user's invoices or to charge at once. */
-export interface OverageOrder {
+/** An amount that is charged while the payer is away: overage used so far, or an automatic top-up. */
+export interface BillOrder {
   payment_id: string;
   payer: Payer;
   amount_cents: number;
@@ -100,7 +102,9 @@ export interface Payments {
    * A declined payment does not throw; it returns a `failed` event, because the amount is still owed. `checkout_url` is
    * the page to pay it.
    */
-  chargeOverage(order: OverageOrder): Promise<Started>;
+  chargeOverage(order: BillOrder): Promise<Started>;
+  /** A declined payment does not throw; it returns a `failed` event. Nothing is owed then. */
+  chargeTopUp(order: BillOrder): Promise<Started>;
   subscribe(order: SubscriptionOrder): Promise<Started>;
   /** Returns the money. The result is a `refunded` event with the new totals. */
   refund(order: RefundOrder): Promise<PaymentEvent>;

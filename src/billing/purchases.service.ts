@@ -2,6 +2,7 @@ import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { errors } from "../errors.ts";
 import type { InSameTx, Instant } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
+import type { AutoTopups } from "./auto-topup.service.ts";
 import type { BillingContext } from "./context.ts";
 import type { Inbox } from "./inbox.service.ts";
 import type { PaymentRow, PurchaseState } from "./payments.store.ts";
@@ -20,6 +21,8 @@ export interface Purchase {
   checkout_url: string | null;
   bucket_id: string | null;
   created_at: Instant;
+  /** Bought by an automatic top-up. */
+  automatic?: true;
   sandbox?: true;
 }
 
@@ -35,7 +38,7 @@ interface AdminPurchase extends Omit<Purchase, "status"> {
 }
 
 /** One-time top-ups at the standard token rate. */
-export function createPurchases(context: BillingContext, inbox: Inbox) {
+export function createPurchases(context: BillingContext, inbox: Inbox, auto_topups: Pick<AutoTopups, "isOn">) {
   const { db, clock, orders, payments } = context;
   return {
     /** Orders a top-up. `checkout_url` is the hosted payment page, if any. Throws 400, 402 `payment_failed` or 503. */
@@ -50,13 +53,14 @@ export function createPurchases(context: BillingContext, inbox: Inbox) {
       const payment = await orders.insert(db, { ...about, ...price, currency: CURRENCY }, null);
       const { success_url, cancel_url } = wanted;
       const order = { payment_id: payment.id, payer: await context.payerOf(user_id), ...price, currency: CURRENCY };
-      const started = await payments.topUp({ ...order, success_url, cancel_url }).catch(async (error) => {
+      const save_method = await auto_topups.isOn(user_id);
+      const started = await payments.topUp({ ...order, success_url, cancel_url, save_method }).catch(async (error) => {
         const event_id = `refused:${payment.id}`;
         await inbox.apply({ provider, event_id, kind: "failed", payment_id: payment.id });
         throw error;
       });
       await context.rememberCustomer(user_id, provider, started);
-      await orders.setAccepted(payment, started.checkout_url);
+      await orders.setAccepted(payment, started);
       for (const event of started.events) await inbox.apply(event);
       return this.one(user_id, payment.id);
     },
@@ -127,6 +131,7 @@ function purchaseRecord(row: PaymentRow): Purchase {
     checkout_url,
     bucket_id,
     created_at,
+    ...(row.automatic ? { automatic: true as const } : {}),
     ...(row.provider === "sandbox" ? { sandbox: true as const } : {}),
   };
 }

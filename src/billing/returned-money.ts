@@ -1,6 +1,7 @@
 import { TOP_UP_MONTHS } from "../constants.ts";
 import { addMonths } from "../platform/clock.ts";
 import type { Tx } from "../platform/db.ts";
+import type { AutoTopups } from "./auto-topup.service.ts";
 import type { BillingContext } from "./context.ts";
 import { APPLIED, type Applied, lockPayment, type Of } from "./context.ts";
 
@@ -9,7 +10,7 @@ type MoneyBack = Of<"refunded"> | Of<"disputed"> | Of<"dispute_closed">;
 const REASON = { refunded: "Refunded", disputed: "Disputed", dispute_closed: "Dispute closed" } as const;
 
 /** Applies refunds and disputes. */
-export function createReturnedMoney(context: BillingContext) {
+export function createReturnedMoney(context: BillingContext, auto_topups: Pick<AutoTopups, "pause">) {
   const { clock, ledger, orders } = context;
 
   /** Takes tokens back, or returns them, until the tokens taken match the money returned. */
@@ -46,6 +47,8 @@ export function createReturnedMoney(context: BillingContext) {
     const key = `${provider}:${event_id}`;
     const movement = { user_id, bucket_id, amount_tokens: Math.abs(change), reason: REASON[event.kind], key };
     if (change > 0) {
+      // a new purchase would only replace the returned one
+      await auto_topups.pause(tx, payment, "payment_returned");
       await ledger.clawBack(movement, tx);
       return APPLIED;
     }

@@ -33,6 +33,7 @@ export function createSimulatedPayments(provider: "sandbox" | "operator"): Payme
     }),
     setCancelAtPeriodEnd: runsNoPeriods,
     endSubscription: runsNoPeriods,
+    chargeTopUp: async (order) => payment(order),
     chargeOverage: provider === "operator" ? collectedManually : async (order) => payment(order),
   };
 }
@@ -66,5 +67,6 @@ export function createDisabledPayments(): Payments {
     setCancelAtPeriodEnd: fail,
     endSubscription: fail,
     chargeOverage: fail,
+    chargeTopUp: fail,
   };
 }

@@ -9,7 +9,7 @@ export interface Bill {
   amount_cents: number;
   currency: string;
   description: string;
-  /** The subscription that supplies the payment method; null uses the customer's own. */
+  /** The subscription that supplies the payment method; null uses the one that the customer saved. */
   subscription_reference: string | null;
   /** true: a declined invoice stays open and Stripe collects it later. false: a declined invoice becomes void. */
   owed: boolean;
@@ -75,7 +75,7 @@ function addLine(stripe: Stripe, bill: Bill, invoice: string) {
 }
 
 async function pay(stripe: Stripe, bill: Bill, id: string): Promise<CollectedBill> {
-  const payment_method = await paymentMethodOf(stripe, bill.subscription_reference);
+  const payment_method = await paymentMethodOf(stripe, bill);
   const method_params = { expand: ["payments"], ...(payment_method === null ? {} : { payment_method }) };
   try {
     // each card has its own key; Stripe still pays an invoice only once
@@ -89,9 +89,14 @@ async function pay(stripe: Stripe, bill: Bill, id: string): Promise<CollectedBil
   }
 }
 
-/** The subscription's payment method. Checkout stores it on the subscription, not on the customer. */
-async function paymentMethodOf(stripe: Stripe, reference: string | null): Promise<string | null> {
-  if (reference === null) return null;
+/**
+ * The subscription's payment method, or without a subscription the newest that the customer saved. Checkout makes neither
+ * the customer's default.
+ */
+async function paymentMethodOf(stripe: Stripe, bill: Bill): Promise<string | null> {
+  const { subscription_reference: reference, customer } = bill;
+  if (reference === null)
+    return (await stripe.customers.listPaymentMethods(customer, { limit: 1 })).data[0]?.id ?? null;
   const { default_payment_method: method } = await stripe.subscriptions.retrieve(reference);
   return typeof method === "string" ? method : (method?.id ?? null);
 }

@@ -1,7 +1,7 @@
 import Stripe from "stripe";
 import { errors } from "../errors.ts";
 import type {
-  OverageOrder,
+  BillOrder,
   Payer,
   PaymentEvent,
   Payments,
@@ -96,9 +96,10 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
     topUp: (order: TopUpOrder) =>
       mapStripeErrors(NO_PAGE, () => {
         const metadata = { [METADATA.payment_id]: order.payment_id };
+        const saving = order.save_method ? { setup_future_usage: "off_session" as const } : {};
         const line = priceLine(order, `${order.tokens.toLocaleString("en-US")} tokens`);
         return checkout(
-          { mode: "payment", line_items: [line], metadata, payment_intent_data: { metadata } },
+          { mode: "payment", line_items: [line], metadata, payment_intent_data: { metadata, ...saving } },
           { ...order, id: order.payment_id },
         );
       }),
@@ -143,7 +144,13 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
         if (subscription_reference !== null) await ignoreMissing(stripe.subscriptions.cancel(subscription_reference));
         if (checkout_reference !== null) await ignoreMissing(stripe.checkout.sessions.expire(checkout_reference));
       }),
-    chargeOverage: (order: OverageOrder) =>
+    chargeTopUp: (order: BillOrder) =>
+      mapStripeErrors(STAYS_OPEN, async () => {
+        const customer = await customerOf(order.payer);
+        const bill = await collectBill(stripe, { ...order, customer, owed: false });
+        return startedWith(customer, bill.invoice.id, billEvents(order.payment_id, bill));
+      }),
+    chargeOverage: (order: BillOrder) =>
       mapStripeErrors(STAYS_OPEN, async (): Promise<Started> => {
         const customer = await customerOf(order.payer);
         const { invoice, declined } = await collectBill(stripe, { ...order, customer, owed: true });

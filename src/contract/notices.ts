@@ -18,6 +18,7 @@ export const NOTICE_EVENTS = [
   "balance.low",
   "overage.cap_near",
   "key_budget.near",
+  "auto_topup.paused",
   "run.failed",
   "schedule.paused",
   "secret.reflected",

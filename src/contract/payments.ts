@@ -47,6 +47,7 @@ export const purchaseSchema = z
       .openapi({ description: "where to pay; null when there is nothing to do there" }),
     bucket_id: uuidSchema.nullable().openapi({ description: "the tokens, once it is paid" }),
     created_at: instantSchema,
+    automatic: z.literal(true).optional().openapi({ description: "present on automatic top-ups" }),
     sandbox: sandboxSchema,
   })
   .openapi("Purchase");
@@ -222,6 +223,61 @@ export const disableOverage = createRoute({
   ...needs("billing:write"),
   request: emptyBody,
   responses: { 200: overageAnswer, ...failures(400, 403) },
+});
+
+export const autoTopupSchema = z
+  .object({
+    enabled: z.boolean(),
+    threshold_tokens: tokensSchema.nullable().openapi({ description: "null until it is set, as the two amounts" }),
+    amount_cents: centsSchema.nullable(),
+    monthly_cap_cents: centsSchema.nullable(),
+    status: z.enum(["off", "active", "paused", "cap_reached"]),
+    paused_reason: z
+      .enum(["payment_declined", "payment_mismatch", "payment_returned"])
+      .nullable()
+      .openapi({ description: "why nothing is bought until the next PUT" }),
+    paused_at: instantSchema.nullable(),
+    ordered_this_month_cents: centsSchema.openapi({ description: "of this UTC month, declined orders left out" }),
+  })
+  .openapi("AutoTopup");
+
+const autoTopupAnswer = json(autoTopupSchema, "the settings");
+export const getAutoTopup = createRoute({
+  method: "get",
+  path: "/api/v1/billing/auto-topup",
+  tags,
+  summary: "Automatic top-ups: the settings, and whether they are paused",
+  ...needs("billing:read"),
+  responses: { 200: autoTopupAnswer, ...failures(403) },
+});
+
+export const putAutoTopup = createRoute({
+  method: "put",
+  path: "/api/v1/billing/auto-topup",
+  tags,
+  summary: "Buy tokens automatically when the balance is below a threshold; resumes after a pause",
+  ...needs("billing:write"),
+  request: jsonBody(
+    z.strictObject({
+      enabled: z.boolean().optional().openapi({ description: "default: true" }),
+      threshold_tokens: z
+        .number()
+        .int()
+        .min(1)
+        .max(PURCHASE_CENTS.max * TOKENS_PER_CENT)
+        .optional()
+        .openapi({ description: "the balance below which a purchase is made; left out: unchanged, as the amounts" }),
+      amount_cents: z.number().int().min(PURCHASE_CENTS.min).max(PURCHASE_CENTS.max).optional(),
+      monthly_cap_cents: z
+        .number()
+        .int()
+        .min(PURCHASE_CENTS.min)
+        .max(Number.MAX_SAFE_INTEGER)
+        .optional()
+        .openapi({ description: "the most that is ordered in a UTC month; at least `amount_cents`" }),
+    }),
+  ),
+  responses: { 200: autoTopupAnswer, ...failures(400, 403, 503) },
 });
 
 export const listInvoices = createRoute({

@@ -38,7 +38,7 @@ import {
   type Ledger,
   type SettleOutcome,
 } from "./ledger.types.ts";
-import { closePeriod, findOverage, listOverageFrom, updateCap } from "./overage.store.ts";
+import { closePeriod, findOverage, listBelow, listOverageFrom, updateCap } from "./overage.store.ts";
 import { type OnCrossing, sweepLedger } from "./sweep.ts";
 import { listUsageGroups, readUsage, readUsageLines } from "./usage.store.ts";
 
@@ -142,6 +142,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
       within(tx, (own) => closePeriod(own, user_id, carried_tokens)),
     overageFrom: (used_tokens, uncapped_tokens = used_tokens) => listOverageFrom(db, used_tokens, uncapped_tokens),
     notifyGrant,
+    below: (thresholds, tx) => listBelow(tx ?? db, thresholds),
     async accountStatus(user_id) {
       const now = clock.now();
       const account = await findAccount(db, user_id, now);

@@ -216,6 +216,12 @@ export interface GrantRequest {
   grant_key?: string;
 }
 
+/** A balance below which something happens. */
+export interface BalanceThreshold {
+  user_id: string;
+  threshold_tokens: number;
+}
+
 export interface Overage {
   /** null: overage is off. */
   cap_tokens: number | null;
@@ -338,6 +344,8 @@ export interface Ledger extends Adjustments {
   closeOveragePeriod(period: { user_id: string; carried_tokens: number }, tx?: Tx): Promise<{ used_tokens: number }>;
   /** Accounts with at least `used_tokens` of overage in this period, or `uncapped_tokens` if their overage is off. */
   overageFrom(used_tokens: number, uncapped_tokens?: number): Promise<{ user_id: string }[]>;
+  /** The accounts whose balance, holds not deducted, is below their threshold. */
+  below(thresholds: readonly BalanceThreshold[], tx?: Tx): Promise<{ user_id: string }[]>;
   accountStatus(user_id: string): Promise<AccountStatus>;
   buckets(
     user_id: string,

@@ -1,5 +1,5 @@
 import type { Sql, Tx } from "../platform/db.ts";
-import type { Overage } from "./ledger.types.ts";
+import type { BalanceThreshold, Overage } from "./ledger.types.ts";
 
 /** Sets the cap. A cap below the used and held overage does not change them. */
 export async function updateCap(sql: Sql, user_id: string, cap_tokens: number | null): Promise<void> {
@@ -44,5 +44,14 @@ export function listOverageFrom(
     text: `select user_id from account
       where overage > 0 and (overage >= $1 or overage_cap is null and overage >= $2) order by user_id`,
     values: [used_tokens, uncapped_tokens],
+  });
+}
+
+/** Expired buckets count until the sweep has closed them. */
+export function listBelow(sql: Sql, thresholds: readonly BalanceThreshold[]): Promise<{ user_id: string }[]> {
+  return sql.query({
+    text: `select user_id from unnest($1::uuid[], $2::bigint[]) as wanted (user_id, threshold) join account using (user_id)
+      where posted < threshold`,
+    values: [thresholds.map(({ user_id }) => user_id), thresholds.map(({ threshold_tokens }) => threshold_tokens)],
   });
 }

@@ -10,6 +10,8 @@ export interface NoticeData {
   "overage.cap_near": { percent: AlertPercent; cap_tokens: number; used_tokens: number };
   /** This share of an API key's budget is spent. */
   "key_budget.near": { percent: AlertPercent; api_key_id: string; budget_tokens: number; spent_tokens: number };
+  /** An automatic top-up was declined or returned. No further one is bought until the user resumes. */
+  "auto_topup.paused": { reason: string; payment_id: string; amount_cents: number };
   "run.failed": {
     agent_id: string;
     run_id: string;

@@ -60,8 +60,8 @@ const FILES: readonly ExportFile[] = [
   }),
   byId(
     "payments",
-    `id, purpose, status, provider, reference, amount_cents, currency, tokens, bucket_id, paid_cents, refunded_cents,
-      created_at`,
+    `id, purpose, automatic, status, provider, reference, amount_cents, currency, tokens, bucket_id, paid_cents,
+      refunded_cents, created_at`,
     { table: "payment" },
   ),
   byId(
@@ -69,6 +69,13 @@ const FILES: readonly ExportFile[] = [
     "id, provider, status, plan, pending_plan, current_period_start, current_period_end, cancel_at_period_end, created_at",
     { table: "subscription" },
   ),
+  {
+    name: "auto_topup",
+    page: MANY,
+    text: `select user_id::text as export_key, enabled, threshold_tokens, amount_cents, monthly_cap_cents, paused_reason,
+        paused_at
+      from auto_topup where user_id = $1 and ($2::text is null or user_id > $2::uuid) limit $3`,
+  },
   byId("buckets", "id, source, original, remaining, held, granted_at, expires_at, note, closed_reason", {
     table: "bucket",
   }),

@@ -1,3 +1,4 @@
+import { AUTO_TOPUP } from "./bad-auto-topup.ts";
 import { type BadBody, type BodyRow, invalid, missing, UNSTORABLE } from "./bad-body.ts";
 import { OPERATOR_BODIES, OPERATOR_QUERIES } from "./bad-operator-bodies.ts";
 
@@ -286,6 +287,7 @@ export const BODIES: Record<string, BodyRow> = {
     valid: { budget_tokens: 5 },
     bad: [...missing("budget_tokens"), ...invalid("budget_tokens", -1, "all"), ...invalid("budget_interval", "year")],
   },
+  "PUT /api/v1/billing/auto-topup": AUTO_TOPUP,
   "PUT /api/v1/billing/overage": {
     valid: { cap_tokens: 1000 },
     bad: [...missing("cap_tokens"), ...invalid("cap_tokens", -1, 1.5, "all", 624_999_993_751)],

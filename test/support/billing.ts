@@ -35,6 +35,7 @@ function createScriptedPayments(): ScriptedPayments {
     topUp: answer("topUp"),
     changePlan: answer("changePlan"),
     chargeOverage: answer("chargeOverage"),
+    chargeTopUp: answer("chargeTopUp"),
     subscribe: answer("subscribe"),
     refund: async (order) => {
       const { events } = await answer("refund")(order);
@@ -52,7 +53,7 @@ export const { plans: PLANS } = readConfig({ PURSER_PAYMENTS: "none" });
 /** Forgets all payments, and with them the accounts that they paid into. */
 export const forgetPayments = (db: Db) =>
   db.query({
-    text: `truncate payment_event, payment, payment_dispute, billing_account, subscription, ${LEDGER_TABLES}`,
+    text: `truncate payment_event, payment, payment_dispute, billing_account, auto_topup, subscription, ${LEDGER_TABLES}`,
   });
 
 /** Billing over a real ledger, with a provider whose events the test sends itself, or another one. */

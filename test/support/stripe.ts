@@ -29,6 +29,9 @@ export async function startStripe(options: { now(): string }) {
   const objects = new Map<string, StripeObject>();
   const events: StripeEvent[] = [];
   let sequence = 0;
+  /** The customers whose checkout saved their card. */
+  const saved_cards = new Set<string>();
+  const saving_sessions = new Set<string>();
   let card_declines = false;
   let pays_late = false;
 
@@ -129,6 +132,11 @@ export async function startStripe(options: { now(): string }) {
       /^\/v1\/customers$/,
       (form) => add<Customer>("cus", { object: "customer", metadata: form.metadata as Metadata }),
     ],
+    [
+      "GET",
+      /^\/v1\/customers\/(\w+)\/payment_methods$/,
+      (_, id) => ({ object: "list", data: saved_cards.has(id) ? [{ id: "pm_saved" }] : [], has_more: false }),
+    ],
     ["POST", /^\/v1\/checkout\/sessions$/, (form) => newSession(form)],
     ["GET", /^\/v1\/checkout\/sessions\/(\w+)$/, (_, id) => get<Session>(id)],
     ["POST", /^\/v1\/checkout\/sessions\/(\w+)\/expire$/, (_, id) => expire(id)],
@@ -188,6 +196,8 @@ export async function startStripe(options: { now(): string }) {
       cancel_url: String(form.cancel_url),
       inner_metadata: subscription_data.metadata ?? {},
     });
+    if ((form.payment_intent_data as Form | undefined)?.setup_future_usage === "off_session")
+      saving_sessions.add(session.id);
     session.url = `https://checkout.stripe.example/${session.id}`;
     return session;
   }
@@ -278,6 +288,7 @@ export async function startStripe(options: { now(): string }) {
       session.payment_status = "paid";
       if (session.mode === "payment") {
         session.payment_intent = collect(session.amount_total);
+        if (saving_sessions.has(session.id)) saved_cards.add(session.customer);
       } else {
         const subscription = startSubscription(session);
         session.subscription = subscription.id;

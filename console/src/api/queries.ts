@@ -262,6 +262,10 @@ export const subscriptionQuery = queryOptions({
   queryKey: ["subscription"],
   queryFn: ({ signal }) => call("GET /api/v1/billing/subscription", { signal }),
 });
+export const autoTopupQuery = queryOptions({
+  queryKey: ["auto-topup"],
+  queryFn: ({ signal }) => call("GET /api/v1/billing/auto-topup", { signal }),
+});
 export const overageQuery = queryOptions({
   queryKey: ["overage"],
   queryFn: ({ signal }) => call("GET /api/v1/billing/overage", { signal }),

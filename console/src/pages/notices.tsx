@@ -20,6 +20,7 @@ const EVENTS: Record<Event, string> = {
   "balance.low": "The balance is low",
   "overage.cap_near": "Overage nears its cap",
   "key_budget.near": "A key nears its budget",
+  "auto_topup.paused": "Automatic top-ups were paused",
   "run.failed": "A run failed",
   "schedule.paused": "A schedule was paused",
   "secret.reflected": "A site returned a secret",

@@ -8,6 +8,7 @@ import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
 import { Dialog, FormEnd } from "../ui/dialog.tsx";
 import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
+import { AutoTopup } from "./auto-topup.tsx";
 
 type Purchase = Answer<"GET /api/v1/billing/purchases/{id}">;
 const TONES = { pending: "warn", succeeded: "good", failed: "bad", refunded: "neutral" } as const;
@@ -16,9 +17,10 @@ const COLUMNS: Column<Purchase>[] = [
   { title: "When", cell: ({ created_at }) => <span className="md:whitespace-nowrap">{instant(created_at)}</span> },
   {
     title: "Status",
-    cell: ({ status, sandbox, checkout_url }) => (
+    cell: ({ status, sandbox, automatic, checkout_url }) => (
       <span className="flex flex-wrap gap-1.5">
         <Badge tone={TONES[status]}>{status}</Badge>
+        {automatic === true && <Badge>automatic</Badge>}
         {sandbox === true && <Badge>sandbox</Badge>}
         {status === "pending" && checkout_url !== null && (
           <a href={checkout_url} className="link">
@@ -68,11 +70,12 @@ const INVOICE_COLUMNS: Column<Invoice>[] = [
   { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
 ];
 
-/** Top-ups and overage invoices. */
+/** Top-ups, automatic top-ups and overage invoices. */
 export function PurchasesTab() {
   return (
     <div className="space-y-4">
       <Purchases />
+      <AutoTopup />
       <Card title="Overage" note="Invoiced at the end of a period, or earlier for a large amount" flush>
         <PagedTable
           label="Invoices of overage"

@@ -1,0 +1,126 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { PURCHASE_CENTS } from "../../../src/constants.ts";
+import { type Answer, call } from "../api/client.ts";
+import { autoTopupQuery, queryClient } from "../api/queries.ts";
+import { money } from "../format.ts";
+import { Button, Callout, Card, Skeleton } from "../ui/basics.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+
+type Settings = Answer<"GET /api/v1/billing/auto-topup">;
+
+const REASONS = {
+  payment_declined: "The last payment was declined, or no card is saved.",
+  payment_mismatch: "The last payment had another amount than ordered.",
+  payment_returned: "The last payment was refunded or disputed.",
+} as const;
+
+/** Purchases that happen by themselves when the balance is low. */
+export function AutoTopup() {
+  const { data: settings, error, refetch } = useQuery(autoTopupQuery);
+  return (
+    <Card title="Automatic top-ups" note="Buys tokens when your balance is below a threshold">
+      {settings !== undefined && <AutoTopupForm settings={settings} />}
+      {settings === undefined && error === null && <Skeleton lines={3} />}
+      {settings === undefined && error !== null && <ProblemNotice error={error} onRetry={() => void refetch()} />}
+    </Card>
+  );
+}
+
+const inDollars = (cents: number | null) => (cents === null ? "" : String(cents / 100));
+const inCents = (dollars: string) => Math.round(Number(dollars) * 100);
+
+function AutoTopupForm({ settings }: { settings: Settings }) {
+  const [threshold, setThreshold] = useState(String(settings.threshold_tokens ?? ""));
+  const [amount, setAmount] = useState(inDollars(settings.amount_cents));
+  const [cap, setCap] = useState(inDollars(settings.monthly_cap_cents));
+  const stored = (title: string) => (changed: Settings) => {
+    confirmSaved(title);
+    queryClient.setQueryData(autoTopupQuery.queryKey, changed);
+  };
+  const save = useMutation({
+    mutationFn: () =>
+      call("PUT /api/v1/billing/auto-topup", {
+        body: {
+          enabled: true,
+          threshold_tokens: Number(threshold),
+          amount_cents: inCents(amount),
+          monthly_cap_cents: inCents(cap),
+        },
+      }),
+    onSuccess: stored("Automatic top-ups enabled"),
+  });
+  const disable = useMutation({
+    mutationFn: () => call("PUT /api/v1/billing/auto-topup", { body: { enabled: false } }),
+    onSuccess: stored("Automatic top-ups disabled"),
+  });
+  const error = save.error ?? disable.error;
+  const dollars = { type: "number", min: PURCHASE_CENTS.min / 100, step: "0.01", inputMode: "decimal" } as const;
+  return (
+    <FormErrorProvider value={error}>
+      <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
+        <StatusNote settings={settings} />
+        <div className="grid items-start gap-4 md:grid-cols-3">
+          <TextField
+            label="Threshold in tokens"
+            param="threshold_tokens"
+            type="number"
+            min={1}
+            inputMode="numeric"
+            required
+            value={threshold}
+            onValue={setThreshold}
+          />
+          <TextField
+            {...dollars}
+            label="Dollars per top-up"
+            param="amount_cents"
+            required
+            value={amount}
+            onValue={setAmount}
+          />
+          <TextField
+            {...dollars}
+            label="Most dollars per month"
+            param="monthly_cap_cents"
+            required
+            value={cap}
+            onValue={setCap}
+          />
+        </div>
+        {error !== null && <ProblemNotice error={error} />}
+        <div className="flex flex-wrap gap-2">
+          <Button type="submit" kind="primary" busy={save.isPending}>
+            {settings.status === "off" ? "Enable" : settings.status === "paused" ? "Resume" : "Save settings"}
+          </Button>
+          {settings.enabled && (
+            <Button busy={disable.isPending} onClick={() => disable.mutate()}>
+              Disable
+            </Button>
+          )}
+        </div>
+      </form>
+    </FormErrorProvider>
+  );
+}
+
+function StatusNote({ settings }: { settings: Settings }) {
+  const { status, paused_reason, ordered_this_month_cents } = settings;
+  if (status === "off") return <p className="text-muted">Off. Your saved card is charged once you enable them.</p>;
+  if (paused_reason !== null)
+    return (
+      <Callout tone="bad" icon="warning">
+        Paused. {REASONS[paused_reason]} Buy tokens to save a card, then resume.
+      </Callout>
+    );
+  const ordered = `${money(ordered_this_month_cents, "usd")} ordered this month.`;
+  if (status === "cap_reached")
+    return (
+      <Callout tone="warn" icon="warning">
+        {ordered} The next top-up would exceed the month's cap.
+      </Callout>
+    );
+  return <p>On. {ordered}</p>;
+}
