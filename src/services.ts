@@ -126,10 +126,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   });
   const acts = createActs({ db, clock });
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
-  const idempotency = createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") });
-  const response_items = createItemsStore({ db, clock, cipher: cipherFor("response items") });
-  const envelopes = createEnvelopes(cipherFor("reasoning"));
-
+  const { idempotency, response_items, envelopes } = createSealed(base);
   const others = [billing, work.agents, idempotency, response_items, notices, webhook_keys, acts];
   const eraseUser = createEraseUser({ db, accounts, others, signIn, vault });
   return {
@@ -141,6 +138,15 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   };
 }
 
+/** What callers sent or got and is kept encrypted. */
+function createSealed({ db, clock, cipherFor }: Base) {
+  return {
+    idempotency: createIdempotencyStore({ db, clock, cipher: cipherFor("idempotency") }),
+    response_items: createItemsStore({ db, clock, cipher: cipherFor("response items") }),
+    envelopes: createEnvelopes(cipherFor("reasoning")),
+  };
+}
+
 /** Counts each call of a provider, and logs the provider's failures. */
 function noteAttempts({
   metrics,
@@ -148,7 +154,7 @@ function noteAttempts({
 }: {
   metrics: Metrics;
   log: Log;
-}): Parameters<typeof createCompletions>[0]["onAttempt"] {
+}): NonNullable<Parameters<typeof createCompletions>[0]["onAttempt"]> {
   return ({ id: model, owned_by: provider }, { error, ...attempt }) => {
     metrics.upstream({ provider, model }, { ...attempt, code: error?.code ?? null });
     if (!isProviderFailure(error)) return;

@@ -145,7 +145,6 @@ async function recordDefinitions(connection: SqlConnection, definitions: readonl
  */
 export const RETIRED_FUNCTIONS: readonly RetiredFunction[] = [
   { signature: "ledger_apply(json, timestamptz, integer)", dropped_in: "1.1.0" },
-  { signature: "ledger_key_use(uuid, uuid)", dropped_in: "1.1.0" },
   { signature: "finish_steps_of_agents(jsonb)", dropped_in: "1.1.0" },
   { signature: "admit_run_nows(jsonb, timestamptz)", dropped_in: "1.1.0" },
   {
