@@ -1,7 +1,6 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
 import { agentsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
-import { backupRoutes } from "./backup/backup.routes.ts";
 import { createBackups } from "./backup/backup.service.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { endUserRoutes } from "./billing/end-users.routes.ts";
@@ -124,7 +123,7 @@ function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClo
       addressChanged: signIn.addressChanged,
       trial: () => live.trial,
       suspendAlso: runs.cancelAll,
+      backUp: createBackups({ db, clock, data_dir: config.data_dir, log }),
     }),
-    backupRoutes({ backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
   ];
 }

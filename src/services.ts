@@ -91,7 +91,9 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     notify: notify.ledger,
   });
   metrics.watchHolds(ledger.openHolds);
-  const limits = await createLimits({ db, plans: () => live.plans });
+  const models = createModels({ config, clock });
+  const modelId = (name: string) => (models.find(name) ?? models.findEmbedding(name))?.id ?? name;
+  const limits = await createLimits({ db, plans: () => live.plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const address = createPublicAddress(config);
   const mailer = createMailer(config.mail, log);
@@ -101,7 +103,6 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ signup: config.signup, verification: config.verification, routing_buckets },
     openAccount: trialGiver({ trials, clock, ledger, live }),
   });
-  const models = createModels({ config, clock });
   const reload = createReload({ config, live, models, log });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({

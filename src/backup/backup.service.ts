@@ -1,12 +1,18 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { PassThrough, type Readable } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import { errors } from "../errors.ts";
 import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import { openEmbedded } from "../platform/embedded.adapter.ts";
 import type { Log } from "../platform/log.ts";
 import { writeArchive } from "./archive.ts";
+
+const HEADERS = {
+  "Content-Type": "application/gzip",
+  "Content-Disposition": 'attachment; filename="purser-backup.gz"',
+  "Cache-Control": "no-store",
+};
 
 interface BackupDeps {
   db: Db;
@@ -19,7 +25,7 @@ interface BackupDeps {
  * Makes backups while the service runs. PostgreSQL reads them from a snapshot of its own. Embedded storage has one
  * connection, so its files are copied first: statements wait for the copy only, and the backup is read from it.
  */
-export function createBackups({ db, clock, data_dir, log }: BackupDeps) {
+export function createBackups({ db, clock, data_dir, log }: BackupDeps): () => Response {
   let is_running = false;
   const copy = join(data_dir, "backup-copy");
 
@@ -41,25 +47,21 @@ export function createBackups({ db, clock, data_dir, log }: BackupDeps) {
     }
   };
 
-  return {
-    /** A backup as a stream, which fails if the backup does. One at a time: 409 otherwise. */
-    stream(): Readable {
-      if (is_running) throw errors.backupInProgress();
-      is_running = true;
-      const out = new PassThrough();
-      void write(out)
-        .then(() => log.info("a backup was written"))
-        .catch((error: Error) => {
-          log.error({ error }, "a backup failed");
-          out.destroy(error);
-        })
-        .finally(() => {
-          is_running = false;
-          rmSync(copy, { recursive: true, force: true });
-        });
-      return out;
-    },
+  /** The answer with a backup. Its stream fails if the backup does. One at a time: 409 otherwise. */
+  return function backUp(): Response {
+    if (is_running) throw errors.backupInProgress();
+    is_running = true;
+    const out = new PassThrough();
+    void write(out)
+      .then(() => log.info("a backup was written"))
+      .catch((error: Error) => {
+        log.error({ error }, "a backup failed");
+        out.destroy(error);
+      })
+      .finally(() => {
+        is_running = false;
+        rmSync(copy, { recursive: true, force: true });
+      });
+    return new Response(Readable.toWeb(out) as ReadableStream<Uint8Array>, { headers: HEADERS });
   };
 }
-
-export type Backups = ReturnType<typeof createBackups>;

@@ -219,9 +219,13 @@ export function createCompletions(options: {
     return agent;
   }
 
-  function estimate(request: ChatRequest): number {
+  function estimate(
+    request: ChatRequest,
+    { allowed_models }: Pick<CompletionCall["caller"], "allowed_models">,
+  ): number {
     const { model } = request;
-    if (model !== "auto" && agentIdOf(model) === null) chatModel(models, model);
+    const named = model === "auto" || agentIdOf(model) !== null ? null : chatModel(models, model);
+    if (named !== null && !allows(allowed_models, named)) throw errors.modelNotAllowed(named.id);
     return estimateTokens(promptText(request));
   }
 

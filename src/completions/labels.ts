@@ -10,7 +10,9 @@ const MAX_VALUE = 256;
 export function labelsOf(request: { user?: unknown; metadata?: unknown }): Record<string, string> | null {
   const { user, metadata } = request;
   const named = typeof metadata === "object" && metadata !== null ? Object.entries(metadata).slice(0, MAX_NAMES) : [];
-  const given = [["user", user ?? named.find(([name]) => name === "user_id")?.[1]], ...named.map(prefixed)];
+  // The user has a budget, so it is found behind any number of names.
+  const { user_id } = (metadata ?? {}) as { user_id?: unknown };
+  const given = [["user", user ?? user_id], ...named.map(prefixed)];
   const labels = given.flatMap(([name, value]) => (isName(name) && isValue(value) ? [[name, String(value)]] : []));
   return labels.length === 0 ? null : Object.fromEntries(labels);
 }

@@ -29,7 +29,9 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
     await next();
     const { status, headers } = c.res;
     const did_nothing = headers.get(SHOULD_RETRY) !== "false";
-    if (did_nothing && (status >= 500 || PASSING.has(status))) await store.release(key);
+    // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
+    const is_file = headers.has("Content-Disposition");
+    if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) await store.release(key);
     else await keep(c, (answer) => store.answer(key, answer), log);
   };
 }

@@ -15,6 +15,8 @@ export async function createLimits(deps: {
   db: Db;
   /** A reload may change them. */
   plans(): readonly { id: string; limits?: UserLimits | undefined }[];
+  /** The id of a model that is named by its id or UUID. */
+  modelId(name: string): string;
 }) {
   const store = createLimitsStore(deps.db);
   const windows = createWindows(store);
@@ -58,7 +60,7 @@ export async function createLimits(deps: {
         if (tightest === null || !taken.granted || taken.left < tightest.left) tightest = taken;
         if (!taken.granted) break;
       }
-      return { caller: withModels(caller, of_user), tightest };
+      return { caller: withModels(caller, of_user, deps.modelId), tightest };
     },
     /** Checks a model call of an API key or a run before it begins: 429 when the window has no tokens left. */
     async admitCall(payer: Payer): Promise<Payer> {
@@ -68,7 +70,7 @@ export async function createLimits(deps: {
         const taken = answer instanceof Promise ? await answer : answer;
         if (!taken.granted) throw errors.rateLimited(taken.frees_in_s, TOKENS);
       }
-      return withModels(payer, of_user);
+      return withModels(payer, of_user, deps.modelId);
     },
     /** Counts the tokens of a call that has ended. */
     countTokens({ user_id, api_key_id }: { user_id: string; api_key_id: string | null }, tokens: number): void {
@@ -85,11 +87,17 @@ export async function createLimits(deps: {
 }
 
 /** The caller with only those models that the key, the user and the plan all allow. */
-function withModels<Of extends KeyTerms>(caller: Of, of_user: readonly UserLimits[]): Of {
+function withModels<Of extends KeyTerms>(
+  caller: Of,
+  of_user: readonly UserLimits[],
+  idOf: (name: string) => string,
+): Of {
   const lists = [caller.allowed_models, ...of_user.map(({ allowed_models }) => allowed_models)].filter(
     (list) => list != null,
   );
   const [first, ...others] = lists;
   if (first === undefined || (others.length === 0 && caller.allowed_models != null)) return caller;
-  return { ...caller, allowed_models: first.filter((model) => others.every((list) => list.includes(model))) };
+  const others_allow = others.map((list) => new Set(list.map(idOf)));
+  const allowed_models = first.filter((model) => others_allow.every((ids) => ids.has(idOf(model))));
+  return { ...caller, allowed_models };
 }

@@ -47,9 +47,9 @@ export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): 
 export function countTokensRoutes({ completions, envelopes }: Omit<MessagesDeps, "log">): HttpRouter {
   const router = createRouter();
   router.openapi(countTokensRoute, async (c) => {
-    const { user_id } = c.get("caller");
-    const { request } = chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(user_id, sealed));
-    return c.json({ input_tokens: completions.estimate(request) }, 200);
+    const caller = c.get("caller");
+    const { request } = chatRequestOf(c.req.valid("json"), (sealed) => envelopes.open(caller.user_id, sealed));
+    return c.json({ input_tokens: completions.estimate(request, caller) }, 200);
   });
   return router;
 }

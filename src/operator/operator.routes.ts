@@ -12,7 +12,7 @@ import { errors } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, InSameTx, Instant, Tx } from "../platform/db.ts";
-import type { Acts } from "./acts.service.ts";
+import type { Act, Acts } from "./acts.service.ts";
 import { actorOf } from "./operators.routes.ts";
 
 export interface OperatorOptions {
@@ -34,6 +34,8 @@ export interface OperatorOptions {
   suspendAlso(user_id: string): Promise<void>;
   /** The user's data as a ZIP. */
   exportOf(user_id: string): Response;
+  /** A backup of the database. Throws 409 while another one is written. */
+  backUp(): Response;
   /** Advances the test clock; null with the real clock. */
   advanceClock: ((target: Instant) => Promise<void>) | null;
 }
@@ -108,9 +110,7 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
   });
   router.openapi(exportUserData, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
-    const file = options.exportOf(user.id);
-    await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "user.export", ...aboutUser(user.id) }));
-    return file as never;
+    return sendRecorded(c, options, options.exportOf(user.id), { what: "user.export", ...aboutUser(user.id) });
   });
   router.openapi(contract.deleteUser, async (c) => {
     const { id } = c.req.valid("param");
@@ -206,6 +206,9 @@ function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
     });
     return c.json(reloaded, 200);
   });
+  router.openapi(contract.createBackup, (c) =>
+    sendRecorded(c, options, options.backUp(), { what: "backup.create", target: SERVICE }),
+  );
   router.openapi(contract.getClock, (c) => {
     if (options.advanceClock === null) throw errors.noTestClock();
     return c.json({ now: clock.now() }, 200);
@@ -218,6 +221,22 @@ function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
     await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "clock.set", target: SERVICE, ...change }));
     return c.json({ now: clock.now() }, 200);
   });
+}
+
+/** Answers with a file of data. Without its act nothing is sent. */
+async function sendRecorded(
+  c: Context<HttpEnv>,
+  { db, acts }: Pick<OperatorOptions, "db" | "acts">,
+  file: Response,
+  act: Act,
+): Promise<never> {
+  await db
+    .transaction((tx) => acts.record(tx, actorOf(c), act))
+    .catch(async (error: unknown) => {
+      await file.body?.cancel();
+      throw error;
+    });
+  return file as never;
 }
 
 const SERVICE = { type: "service", id: null };

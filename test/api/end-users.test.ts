@@ -92,6 +92,9 @@ describe("the budget of an end user", () => {
     const path = `${BUDGETS}/zoe`;
     await user.request("PUT", path, { budget_tokens: 0 });
     expect((await user.post(CHAT, ask("lab/plain", { user: "zoe" }))).status).toBe(402);
+    const names = Object.fromEntries(Array.from({ length: 20 }, (_, index) => [`name${index}`, "x"]));
+    const behind_names = await user.post(CHAT, ask("lab/plain", { metadata: { ...names, user_id: "zoe" } }));
+    expect(behind_names.status, "after more names than usage records").toBe(402);
     const stranger = await lab.service.newUser({ trial: false, tokens: 10_000 });
     expect((await stranger.get(path)).status).toBe(404);
     expect((await stranger.request("DELETE", path)).status).toBe(404);

@@ -88,11 +88,15 @@ describe("a key's allowed models", () => {
         { type: "permission_error", code: "model_not_allowed", param: "model" },
       ]);
     }
-    const messages = await key.post("/api/v1/messages", { ...ask("lab/plain"), max_tokens: 5 });
-    expect([messages.status, messages.body]).toMatchObject([
-      403,
-      { type: "error", error: { type: "permission_error", code: "model_not_allowed" } },
-    ]);
+    for (const path of ["/api/v1/messages", "/api/v1/messages/count_tokens"]) {
+      const { model, messages } = ask("lab/plain");
+      const limit = path.endsWith("tokens") ? {} : { max_tokens: 5 };
+      const refused = await key.post(path, { model, messages, ...limit });
+      expect([path, refused.status, refused.body]).toMatchObject([
+        ...[path, 403],
+        { type: "error", error: { type: "permission_error", code: "model_not_allowed" } },
+      ]);
+    }
     const ids = (await key.get("/api/v1/models")).body.data.map((model: { id: string }) => model.id);
     expect(ids).toEqual(["lab/odd", "auto"]);
     expect((await key.get("/api/v1/models/lab/plain")).status).toBe(403);

@@ -137,3 +137,13 @@ it.each([
     .catch((broken) => broken);
   expect(found).toEqual(invariants);
 });
+
+it("sends no backup and no export whose act cannot be written, and the next one works", async () => {
+  const { user_id } = await service.newUser();
+  const paths = ["/api/v1/admin/backup", `/api/v1/admin/users/${user_id}/export`];
+  await db.query({ text: "alter table operator_act add constraint refused check (what = 'none') not valid" });
+  for (const path of paths) expect((await service.admin.post(path)).status, path).toBe(500);
+  await db.query({ text: "alter table operator_act drop constraint refused" });
+  for (const path of paths) await expect.poll(async () => (await service.admin.post(path)).status).toBe(200);
+  expect((await acts("?limit=2")).map(({ what }: { what: string }) => what)).toEqual(["user.export", "backup.create"]);
+});

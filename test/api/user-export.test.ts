@@ -60,3 +60,13 @@ it("needs every right to read, and the operator's export is in the log of acts",
   expect((await lab.service.admin.get("/api/v1/admin/acts")).body.acts[0]).toMatchObject({ what: "user.export" });
   expect((await download(`/api/v1/admin/users/${crypto.randomUUID()}/export`, ADMIN_KEY)).status).toBe(404);
 });
+
+it("a file is not kept in the database for its Idempotency-Key: a retry makes a new one", async () => {
+  const user = await lab.service.newUser();
+  const headers = { Authorization: `Bearer ${user.key}`, "Idempotency-Key": "export" };
+  for (const _ of [1, 2]) {
+    const answer = await fetch(`${lab.service.url}/api/v1/users/me/export`, { method: "POST", headers });
+    expect([answer.status, answer.headers.get("idempotent-replayed")]).toEqual([200, null]);
+    expect((await filesIn(answer)).names).toContain("profile.jsonl");
+  }
+});
