@@ -12,12 +12,17 @@ const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
 /** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
 const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
+/** Whole databases and accounts: they are streamed, and no copy of them is kept. Each request makes another. */
+const DOWNLOADS = /^\/api\/v1\/(admin\/backup|(users\/me|admin\/users\/[^/]+)\/export)$/;
+
 /** contract 2: the same key and body within a day replays the first answer, streams included. */
 export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {
     const header = c.req.header("Idempotency-Key");
     const caller: Caller | undefined = c.get("caller");
-    if (header === undefined || c.req.method !== "POST" || caller === undefined) return next();
+    if (header === undefined || c.req.method !== "POST" || caller === undefined || DOWNLOADS.test(c.req.path)) {
+      return next();
+    }
     if (!PRINTABLE.test(header)) {
       throw errors.invalidValue("Idempotency-Key", "Idempotency-Key takes 1 to 255 printable ASCII characters.");
     }
