@@ -125,6 +125,6 @@ function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClo
       trial: () => live.trial,
       suspendAlso: runs.cancelAll,
     }),
-    backupRoutes({ backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
+    backupRoutes({ db, acts, backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
   ];
 }

@@ -68,6 +68,7 @@ export const ACTS = [
   "purchase.refund",
   "invoice.settle",
   "configuration.reload",
+  "backup.create",
   "clock.set",
   "operator_key.create",
   "operator_key.rotate",

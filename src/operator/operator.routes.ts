@@ -109,7 +109,13 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
   router.openapi(exportUserData, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
     const file = options.exportOf(user.id);
-    await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "user.export", ...aboutUser(user.id) }));
+    await db
+      .transaction((tx) => acts.record(tx, actorOf(c), { what: "user.export", ...aboutUser(user.id) }))
+      .catch(async (error: unknown) => {
+        // A file that is not sent would occupy the user's only export.
+        await file.body?.cancel();
+        throw error;
+      });
     return file as never;
   });
   router.openapi(contract.deleteUser, async (c) => {
