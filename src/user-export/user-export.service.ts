@@ -62,7 +62,7 @@ export function createUserExport({ db, clock, ledger, stalled_ms = STALLED_MS }:
 
 export type ExportOf = ReturnType<typeof createUserExport>;
 
-/** The stream, which fails when nobody reads from it for a time. `over` runs once it has ended in any way. */
+/** The stream, which fails when its caller stops reading for a time. `over` runs once it has ended in any way. */
 function readWithin(source: ReadableStream<Uint8Array>, { stalled_ms, over }: { stalled_ms: number; over(): void }) {
   const reader = source.getReader();
   let stalled: NodeJS.Timeout | undefined;

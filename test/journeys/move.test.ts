@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -8,6 +8,7 @@ import { LAB_KEY, labConfig } from "../support/lab.ts";
 import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";
 import { type CommandResult, runPurser, startProcess, startPurser } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
+import { startSite } from "../support/sites.ts";
 import { completion, hanging, startUpstream, type Upstream } from "../support/upstream.ts";
 
 // Embedded storage with charges, acts and a run in flight: backed up while the service runs, then moved and restored with
@@ -23,6 +24,7 @@ let server: PostgresServer;
 let env: Record<string, string>;
 let user_key: string;
 let run_url: string;
+let failed: CommandResult;
 let databases = 0;
 
 const call = async (url: string, key: string, method: string, path: string, body?: object) => {
@@ -73,6 +75,9 @@ beforeAll(async () => {
   await upstream.until(() => upstream.requests.length === 2);
   const { code, stderr } = await runPurser(["backup", backup, "--url", url], env);
   expect([code, stderr]).toEqual([0, ""]);
+  const wrong = await startSite({ "/api/v1/admin/backup": { body: "no backup" } });
+  failed = await runPurser(["backup", join(folder, "failed.gz"), "--url", wrong.url], env);
+  await wrong.close();
   // The run is in flight, and its call has a hold.
   service.signal("SIGKILL");
   await service.ended;
@@ -80,6 +85,11 @@ beforeAll(async () => {
 afterAll(async () => {
   await Promise.all([upstream.close(), embedded.drop(), server.stop()]);
   rmSync(folder, { recursive: true });
+});
+
+it("a backup that fails leaves no part of a file", () => {
+  expect([failed.code, failed.stderr]).toEqual([1, expect.stringContaining("failed.gz.partial is no complete backup")]);
+  expect(readdirSync(folder).sort()).toEqual(["purser.json", "running.gz"]);
 });
 
 describe("move", () => {
