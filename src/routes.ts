@@ -21,7 +21,7 @@ import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.t
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
-import { operatorsRoutes } from "./operator/operators.routes.ts";
+import { actorOf, operatorsRoutes } from "./operator/operators.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
@@ -110,6 +110,8 @@ export function serveApi(
   return http;
 }
 
+const BACKUP = { what: "backup.create", target: { type: "service", id: null } } as const;
+
 /** Section 8 of the contract. */
 function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): HttpRouter[] {
   const { acts, operator_keys, eraseUser, config, live, reload, log, db, clock, accounts, signIn, trials } = services;
@@ -125,6 +127,9 @@ function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClo
       trial: () => live.trial,
       suspendAlso: runs.cancelAll,
     }),
-    backupRoutes({ db, acts, backups: createBackups({ db, clock, data_dir: config.data_dir, log }) }),
+    backupRoutes({
+      record: (c) => db.transaction((tx) => acts.record(tx, actorOf(c), BACKUP)),
+      backups: createBackups({ db, clock, data_dir: config.data_dir, log }),
+    }),
   ];
 }

@@ -9,7 +9,7 @@ import { createServices } from "../../src/services.ts";
  *
  * By itself, for large databases: DATA_DIR=… npm run populate 5000 1
  */
-export async function populate(env: Record<string, string>, { users, seed = 1 }: { users: number; seed?: number }) {
+async function populate(env: Record<string, string>, { users, seed = 1 }: { users: number; seed?: number }) {
   const admin_key = "operator-key-of-the-tests";
   const config = { ...readConfig({ LOG_LEVEL: "silent", ...env }), admin_key };
   const services = await createServices(config, createLog("silent"));
