@@ -20,10 +20,10 @@ const onEmbedded = [
 const notOnEmbedded = [
   "test/attacks/vault-tools.test.ts",
   // It uses both storages by itself.
-  "test/journeys/{migrations,move}.test.ts",
+  "test/journeys/migrations.test.ts",
 ];
-/** Examples for a newcomer's machine, and attacks on one process: on embedded storage only. */
-const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy}.test.ts"];
+/** Examples for a newcomer's machine, attacks on one process, and the move away: on embedded storage only. */
+const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,move}.test.ts"];
 /** A condition without a time of its own is waited for; one that promises a time names it. */
 const expecting = { poll: { timeout: 10_000 } };
 const storage = (name: "embedded" | "postgres") => ({

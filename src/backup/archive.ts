@@ -55,16 +55,23 @@ async function* archiveTexts(tx: Tx, created_at: string): AsyncGenerator<string,
 async function* linesOf(path: string): AsyncGenerator<string, undefined> {
   const file = createReadStream(path);
   const unzipped = createGunzip();
-  const failed = pipeline(file, unzipped).catch((error: Error) => {
-    throw new Error(`${path} is no complete backup: ${error.message}. Use another one`);
-  });
-  failed.catch(() => {});
+  const ended = pipeline(file, unzipped);
+  ended.catch(() => {});
   try {
     yield* createInterface({ input: unzipped, crlfDelay: Number.POSITIVE_INFINITY });
+    await ended;
+  } catch (error) {
+    throw unreadable(path, error as NodeJS.ErrnoException);
   } finally {
     file.destroy();
   }
-  await failed;
+}
+
+function unreadable(path: string, { code, message }: NodeJS.ErrnoException): Error {
+  if (code === "ENOENT") return new Error(`there is no file ${path}: name a file that purser backup wrote`);
+  if (code === "EACCES" || code === "EISDIR")
+    return new Error(`${path} cannot be read (${code}): name a readable file`);
+  return new Error(`${path} is no complete backup: ${message}. Use another one`);
 }
 
 /** A backup that was read once to its end. */

@@ -28,6 +28,8 @@ interface BackupDeps {
 export function createBackups({ db, clock, data_dir, log }: BackupDeps): () => Response {
   let is_running = false;
   const copy = join(data_dir, "backup-copy");
+  // A process that was killed during a backup leaves its copy.
+  rmSync(copy, { recursive: true, force: true });
 
   const openCopy = async (): Promise<Db> => {
     rmSync(copy, { recursive: true, force: true });

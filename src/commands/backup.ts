@@ -20,13 +20,18 @@ export async function backup({ argument: file = "", options }: Call): Promise<nu
   const partial = `${file}.partial`;
   rmSync(partial, { force: true });
   const out = () => createWriteStream(partial, { mode: PRIVATE, flush: true });
-  try {
-    await writeDirectly(storage, out);
-  } catch (error) {
-    if ((error as Error).name !== "EmbeddedInUseError") throw error;
-    await download({ ...storage, url: options.url }, out);
-  }
-  const { header, digests } = await openArchive(partial);
+  const written = async () => {
+    await writeDirectly(storage, out).catch(async (error: Error) => {
+      if (error.name !== "EmbeddedInUseError") throw error;
+      await download({ ...storage, url: options.url }, out);
+    });
+    return openArchive(partial);
+  };
+  const { header, digests } = await written().catch((error: unknown) => {
+    // It may have half of everything that users wrote.
+    rmSync(partial, { force: true });
+    throw error;
+  });
   renameSync(partial, file);
   const rows = Object.values(digests).reduce((sum, digest) => sum + digest.rows, 0);
   const mb = (statSync(file).size / 1e6).toFixed(1);

@@ -2,6 +2,7 @@ import { createLog } from "../platform/log.ts";
 import { readSchemaState, type SchemaState } from "../platform/migrate.ts";
 import { openDb } from "../platform/open-db.ts";
 import type { SqlSource } from "../platform/sql-connection.ts";
+import { rejectTransfer } from "../platform/transfer.ts";
 import { createDataKeys } from "../vault/data-keys.service.ts";
 import type { Keyring } from "../vault/keyring.types.ts";
 
@@ -53,6 +54,9 @@ async function inspect(source: SqlSource, { problems, notes }: Findings): Promis
       );
     }
     const state = await readSchemaState(connection);
+    await rejectTransfer((statement) => connection.query<never>(statement).then(({ rows }) => rows)).catch(
+      (error: Error) => problems.push(`DATABASE_URL: ${error.message}`),
+    );
     if (state.missing.length > 0 && !may_create) {
       problems.push(
         `DATABASE_URL: the user ${user} may not create tables: run as the owner of the database: grant create on schema public to ${user}`,

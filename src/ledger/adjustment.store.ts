@@ -1,4 +1,4 @@
-import type { Instant, Sql, Tx } from "../platform/db.ts";
+import type { Instant, Tx } from "../platform/db.ts";
 import type { Adjustment, BucketClosing } from "./adjustment.types.ts";
 
 /** Operators' adjustments of balances. */
@@ -35,9 +35,11 @@ export async function closeBucket(
   return row?.taken ?? null;
 }
 
-/** The tokens that adjustments took from a bucket. */
-export async function findAdjusted(sql: Sql, user_id: string, bucket_id: string): Promise<number> {
-  const [row] = await sql.query<{ adjusted: number }>({
+/** The tokens that adjustments took from a bucket. Locks the account, so that the number holds until the transaction ends. */
+export async function findAdjusted(tx: Tx, user_id: string, bucket_id: string): Promise<number> {
+  // A statement of its own: one that waits for the lock reads the bucket as it was before.
+  await tx.query({ text: "select from account where user_id = $1 for update", values: [user_id] });
+  const [row] = await tx.query<{ adjusted: number }>({
     text: "select adjusted from bucket where user_id = $1 and id = $2",
     values: [user_id, bucket_id],
   });

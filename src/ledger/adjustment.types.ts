@@ -33,7 +33,7 @@ export interface Adjustments {
    * bucket, or it is closed.
    */
   closeBucket(tx: Tx, closing: BucketClosing): Promise<number | null>;
-  /** The tokens that adjustments took from a bucket. */
+  /** The tokens that adjustments took from a bucket. Locks the account until the transaction ends. */
   adjusted(tx: Tx, user_id: string, bucket_id: string): Promise<number>;
 }
 

@@ -27,8 +27,14 @@ const START_RETRY_MS = 500;
 
 /** The error message of node-postgres for a statement without an answer. */
 const UNANSWERED = "Query read timeout";
-/** Set by a statement, because PgBouncer rejects them in the start of a connection. */
-const SESSION = "set timezone = 'UTC'; set idle_in_transaction_session_timeout = '60s'";
+/**
+ * Set by a statement, because PgBouncer rejects them in the start of a connection. A server or a role may have another
+ * format of values as its default: rows could not be read, and a copy would seem to differ from its source.
+ */
+const SESSION = [
+  "set timezone = 'UTC'; set datestyle = 'ISO'; set bytea_output = 'hex'; set extra_float_digits = 1",
+  "set idle_in_transaction_session_timeout = '60s'",
+].join("; ");
 
 const types = {
   getTypeParser: (oid: number, format?: "text" | "binary") =>

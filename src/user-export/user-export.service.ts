@@ -11,9 +11,18 @@ import { exportFiles } from "./user-export.store.ts";
 const MOST_EXPORTS = 4;
 const MOST_OF_USER = 1;
 const RETRY_S = 30;
+/** An export that its caller has not read from for this long ends, because it occupies one of these places. */
+const STALLED_MS = 60_000;
+
+interface UserExportDeps {
+  db: Db;
+  clock: Clock;
+  ledger: Pick<Ledger, "allEntries" | "usageLines">;
+  stalled_ms?: number;
+}
 
 /** A user's data as a ZIP of JSON Lines and CSV files. */
-export function createUserExport({ db, clock, ledger }: { db: Db; clock: Clock; ledger: Ledger }) {
+export function createUserExport({ db, clock, ledger, stalled_ms = STALLED_MS }: UserExportDeps) {
   const running = new Map<string, number>();
 
   async function* filesOf(user_id: string) {
@@ -40,24 +49,7 @@ export function createUserExport({ db, clock, ledger }: { db: Db; clock: Clock; 
       if (!is_over) running.delete(user_id);
       is_over = true;
     };
-    const reader = makeZip(filesOf(user_id)).getReader();
-    const body = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        try {
-          const { done, value } = await reader.read();
-          if (!done) return controller.enqueue(value);
-          over();
-          controller.close();
-        } catch (error) {
-          over();
-          throw error;
-        }
-      },
-      async cancel() {
-        over();
-        await reader.cancel();
-      },
-    });
+    const body = readWithin(makeZip(filesOf(user_id)), { stalled_ms, over });
     const name = `purser-export-${clock.now().slice(0, 10)}.zip`;
     const headers = {
       "Content-Type": "application/zip",
@@ -69,6 +61,41 @@ export function createUserExport({ db, clock, ledger }: { db: Db; clock: Clock; 
 }
 
 export type ExportOf = ReturnType<typeof createUserExport>;
+
+/** The stream, which fails when its caller stops reading for a time. `over` runs once it has ended in any way. */
+function readWithin(source: ReadableStream<Uint8Array>, { stalled_ms, over }: { stalled_ms: number; over(): void }) {
+  const reader = source.getReader();
+  let stalled: NodeJS.Timeout | undefined;
+  const end = () => {
+    clearTimeout(stalled);
+    over();
+  };
+  return new ReadableStream<Uint8Array>({
+    async pull(controller) {
+      clearTimeout(stalled);
+      try {
+        const { done, value } = await reader.read();
+        if (done) {
+          end();
+          return controller.close();
+        }
+        controller.enqueue(value);
+        stalled = setTimeout(() => {
+          end();
+          controller.error(new Error("the caller has stopped reading the export"));
+          void reader.cancel().catch(() => {});
+        }, stalled_ms).unref();
+      } catch (error) {
+        end();
+        throw error;
+      }
+    },
+    async cancel() {
+      end();
+      await reader.cancel();
+    },
+  });
+}
 
 async function* csv<Part>(head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string) {
   yield head;

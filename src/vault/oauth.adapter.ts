@@ -197,6 +197,10 @@ async function discover(
   if (metadata === undefined) {
     throw new OAuthError("neither it nor its authorization server publishes metadata (RFC 9728, RFC 8414)");
   }
+  const challenges = metadata.code_challenge_methods_supported;
+  if (grant === "authorization_code" && challenges !== undefined && !challenges.includes("S256")) {
+    throw new OAuthError("its authorization server does not support PKCE with S256, so a sign-in could be stolen");
+  }
   const published = resourceMetadata?.resource;
   if (published !== undefined && !isResourceOf(library, server, published)) {
     throw new OAuthError("its metadata is for another resource than this server");

@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { isDeepStrictEqual } from "node:util";
 import type { OAuthTokens } from "@modelcontextprotocol/client";
 import { normalHost } from "../contract/hosts.ts";
 import type { NewOAuth, OAuthChange, ShownOAuth } from "../contract/oauth-secrets.ts";
@@ -170,29 +171,33 @@ export function createOAuthSecrets(deps: {
 
     /** Ends a sign-in with the code that the authorization server gave. Returns why it failed, or null. */
     async finish(secret: SealedRowRef, answer: Answered): Promise<"expired" | "denied" | "failed" | null> {
-      let pending: Pending | null = null;
+      let begun: Begun | null = null;
       await revise(secret, (state, { reflected_at }) => {
         const ended = { ...answer, now: clock.now() };
         if (!isEndOf(state.pending, ended)) return null;
-        pending = state.pending;
+        begun = { pending: state.pending, given: state.given };
         // A state is used once.
         return { state: { ...state, pending: null }, is_new_version: false, reflected_at };
       });
-      return pending === null ? "expired" : await exchange(secret, pending, answer);
+      return begun === null ? "expired" : await exchange(secret, begun, answer);
     },
   };
 
   async function exchange(
     secret: SealedRowRef,
-    pending: Pending,
+    { pending, given }: Begun,
     { code, iss }: Answered,
-  ): Promise<"denied" | "failed" | null> {
+  ): Promise<"expired" | "denied" | "failed" | null> {
     if (code === undefined) return "denied";
     const tokens = await requests.exchange(pending, { code, iss }).catch((error: unknown) => {
       if (error instanceof OAuthError) return error;
       throw error;
     });
+    let is_changed = false;
     await revise(secret, (state, { reflected_at }) => {
+      is_changed = !isDeepStrictEqual(state.given, given);
+      // The owner has changed the credentials since: these tokens belong to the former ones.
+      if (is_changed) return null;
       if (tokens instanceof OAuthError) {
         return { state: { ...state, error: tokens.message }, is_new_version: false, reflected_at };
       }
@@ -201,6 +206,7 @@ export function createOAuthSecrets(deps: {
       const fresh = { ...state, client, issuer, resource, scope, tokens: null };
       return { state: connected(fresh, { tokens, found: null }, clock.now()), is_new_version: true };
     });
+    if (is_changed) return "expired";
     return tokens instanceof OAuthError ? "failed" : null;
   }
 
@@ -220,6 +226,11 @@ export function isForServer({ server }: Pick<ShownOAuth, "server">, { tool, url 
 }
 
 type SealedRowRef = Pick<SealedRow, "user_id" | "id">;
+/** A sign-in, with what the owner had given for it. */
+interface Begun {
+  readonly pending: Pending;
+  readonly given: OAuthState["given"];
+}
 interface Answered {
   readonly state: string;
   readonly bound_to: string;

@@ -135,6 +135,25 @@ describe("corrections", () => {
     expect(await audit()).toEqual([]);
   });
 
+  it("a refund that waits for an adjustment of the same bucket takes only what it left", async () => {
+    const buyer = await service.newUser({ trial: false });
+    const { id } = (await buyer.post("/api/v1/billing/purchase", { amount_cents: 100 })).body;
+    const db = await service.database.open();
+    const waiting = { text: "select count(*) as count from pg_locks where not granted" };
+    const refunded = await db.transaction(async (tx) => {
+      const text = "select ledger_adjust_down($1, 25000, null, 'double', now())";
+      await tx.query({ text, values: [buyer.user_id] });
+      const refunding = service.admin.post(`/api/v1/admin/purchases/${id}/refund`, { reason: "unhappy" });
+      await expect.poll(async () => (await db.query<{ count: number }>(waiting))[0]?.count).toBeGreaterThan(0);
+      return { refunding };
+    });
+    expect((await refunded.refunding).status).toBe(200);
+    await db.close();
+    const profile = (await buyer.get("/api/v1/users/me")).body;
+    expect(profile.balance).toEqual({ posted: 0, held: 0, available: 0, debt: 0 });
+    expect(await audit()).toEqual([]);
+  });
+
   it("an adjustment and a refund of the same purchase take no token twice", async () => {
     const buyer = await service.newUser({ trial: false });
     const { id } = (await buyer.post("/api/v1/billing/purchase", { amount_cents: 100 })).body;

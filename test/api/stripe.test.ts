@@ -153,6 +153,56 @@ describe("a top-up through Stripe", () => {
     });
   });
 
+  const refundOf = (id: string) => service.admin.post(`/api/v1/admin/purchases/${id}/refund`, { reason: "unhappy" });
+  const refundsOf = (payment_intent: string) =>
+    stripe.requests.filter(({ method, path, form }) => {
+      return method === "POST" && path === "/v1/refunds" && form.payment_intent === payment_intent;
+    });
+
+  it("returned by two operators at once is returned once, with one act, and the webhook changes nothing", async () => {
+    const { user, payment_intent, purchase_id } = await buyer();
+    const answers = await Promise.all([refundOf(purchase_id), refundOf(purchase_id)]);
+    for (const { status, body } of answers) {
+      if (status === 200) expect(body).toMatchObject({ status: "refunded", refunded_cents: 1_000 });
+      else expect(body.error.code).toBe("purchase_not_refundable");
+    }
+    expect(answers.some(({ status }) => status === 200)).toBe(true);
+    await deliverAll();
+    expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+    expect(refundsOf(payment_intent)).toHaveLength(1);
+    const { acts } = (await service.admin.get(`/api/v1/admin/acts?user_id=${user.user_id}&what=purchase.refund`)).body;
+    expect(acts).toHaveLength(1);
+  });
+
+  it("returned in part by Stripe before: the operator returns the rest, also when an answer is lost", async () => {
+    const { user, payment_intent, purchase_id } = await buyer();
+    stripe.refund(payment_intent, 300);
+    await deliverAll();
+    stripe.loseAnswers(/^POST \/v1\/refunds/);
+    const lost = await refundOf(purchase_id);
+    expect(lost.body.error.message).toContain("did not confirm the refund");
+    stripe.loseAnswers(null);
+    expect((await refundOf(purchase_id)).body).toMatchObject({ status: "refunded", refunded_cents: 1_000 });
+    await deliverAll();
+    expect(refundsOf(payment_intent).map(({ form }) => form.amount)).toEqual(["700"]);
+    expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+  });
+
+  it("whose bucket was closed before its refund leaves no debt, and a refund that fails later returns no token", async () => {
+    const { user, payment_intent, purchase_id } = await buyer();
+    const { bucket_id } = (await user.get(`/api/v1/billing/purchases/${purchase_id}`)).body;
+    const path = `/api/v1/admin/users/${user.user_id}/buckets/${bucket_id}/close`;
+    expect((await service.admin.post(path, { reason: "error" })).body).toMatchObject({ taken_tokens: 6_250_000 });
+    expect((await refundOf(purchase_id)).status).toBe(200);
+    await deliverAll();
+    expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+    stripe.failRefund(stripe.refundsOf(payment_intent)[0] as never);
+    await deliverAll();
+    expect(await balance(user)).toMatchObject({ posted: 0, debt: 0 });
+    // The money is at the operator again, so it can be returned again.
+    expect((await refundOf(purchase_id)).body).toMatchObject({ status: "refunded", refunded_cents: 1_000 });
+  });
+
   it("inquired about keeps its tokens, unless the inquiry becomes a dispute", async () => {
     const { user, payment_intent } = await buyer();
     const inquiry = stripe.dispute(payment_intent, "warning_needs_response");

@@ -3,6 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { createSystemClock } from "../../src/platform/clock.ts";
+import { createUserExport } from "../../src/user-export/user-export.service.ts";
+import { createLedgerFixture } from "../properties/ledger-fixture.ts";
 import { ask, type Lab, startLab } from "../support/lab.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion } from "../support/upstream.ts";
@@ -69,4 +72,29 @@ it("a file is not kept in the database for its Idempotency-Key: a retry makes a 
     expect([answer.status, answer.headers.get("idempotent-replayed")]).toEqual([200, null]);
     expect((await filesIn(answer)).names).toContain("profile.jsonl");
   }
+});
+
+it("that its caller does not read ends after a time, so that it does not keep others from their exports", async () => {
+  const { user_id } = await lab.service.newUser();
+  const db = await lab.service.database.open();
+  const { ledger } = createLedgerFixture(db);
+  const exportOf = createUserExport({ db, clock: createSystemClock(), ledger, stalled_ms: 50 });
+  const unread = exportOf(user_id);
+  expect(() => exportOf(user_id)).toThrow(/try again|retry/i);
+  const another = () => {
+    try {
+      return exportOf(user_id);
+    } catch {
+      return null;
+    }
+  };
+  let second: Response | null = null;
+  await expect
+    .poll(() => {
+      second ??= another();
+      return second?.status;
+    })
+    .toBe(200);
+  await expect(unread.arrayBuffer()).rejects.toThrow("stopped reading");
+  await db.close();
 });

@@ -63,6 +63,14 @@ it.each<[string, () => Record<string, unknown>, RegExp]>([
   expect([server.asked, thief.requests]).toEqual([[], []]);
 });
 
+it("an authorization server that cannot bind a code to its sign-in (PKCE S256) is refused", async () => {
+  server.conduct.metadata = { code_challenge_methods_supported: ["plain"] };
+  const person = newState({ server: server.mcp, grant: "authorization_code" });
+  await expect(requestsAt(allowed()).discover(person)).rejects.toThrow(/does not support PKCE with S256/);
+  // No person signs in for client credentials.
+  await expect(requestsAt(allowed()).discover(robot())).resolves.toMatchObject({ issuer: { issuer: server.site.url } });
+});
+
 it("the owner may name a token endpoint on another host", async () => {
   server.conduct.metadata = { token_endpoint: "https://elsewhere.example/token" };
   expect(await ask(robot({ token_endpoint: `${server.site.url}/token` }))).toMatchObject({ token_type: "Bearer" });

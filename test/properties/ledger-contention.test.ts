@@ -41,6 +41,51 @@ test("a hundred concurrent calls on two nodes never overdraw an account (litellm
   expect((await one.ledger.audit()).violations).toEqual([]);
 });
 
+test("calls, adjustments and the closing of a bucket at once on two nodes take no token twice and make no debt", async () => {
+  const [one, two] = worlds();
+  if (one === undefined || two === undefined) throw new Error("two nodes");
+  const user_id = await one.account(300, 300, 400);
+  two.clock.put(one.clock.now());
+  const page = { include_closed: true, limit: 10, after: null };
+  const opened = (await one.ledger.accountStatus(user_id)).posted;
+  const [first] = (await one.ledger.buckets(user_id, page)).buckets;
+  const expires_at = first?.expires_at ?? "";
+  let [spent, adjusted] = [0, 0];
+  const steps = [
+    async (world: typeof one) => {
+      const held = await world.hold(user_id, 30);
+      if (held.status === "refused") return;
+      const settled = await world.settle(user_id, held.hold_id, 20);
+      if (settled.status === "settled") spent += settled.charged_tokens;
+    },
+    async (world: typeof one, db: Db) => {
+      const adjustment = { user_id, amount_tokens: -25, reason: "taken", expires_at };
+      const taken = db.transaction((tx) => world.ledger.adjust(tx, adjustment)).then(() => true);
+      if (await taken.catch(() => false)) adjusted -= 25;
+    },
+    async (world: typeof one, db: Db) => {
+      const adjustment = { user_id, amount_tokens: 10, reason: "given", expires_at };
+      await db.transaction((tx) => world.ledger.adjust(tx, adjustment));
+      adjusted += 10;
+    },
+  ];
+  const closing = async () => {
+    const close = { user_id, bucket_id: first?.id ?? "", reason: "closed" };
+    const taken = await (nodes[1] as Db).transaction((tx) => two.ledger.closeBucket(tx, close));
+    adjusted -= taken ?? 0;
+  };
+  const work = Array.from({ length: 45 }, (_, n) => steps[n % 3]?.(n % 2 === 0 ? one : two, nodes[n % 2] as Db));
+  await Promise.all([...work, closing()]);
+  one.pass(0.001);
+  await one.ledger.sweep();
+  const entries = await one.ledger.entries(user_id, { type: "expiry" }, { limit: 100, before_seq: null });
+  const expired = entries.reduce((sum, { amount }) => sum + amount, 0);
+  expect(await one.ledger.accountStatus(user_id)).toMatchObject({
+    ...{ posted: opened - spent + adjusted + expired, held: 0, debt: 0 },
+  });
+  expect((await one.ledger.audit()).violations).toEqual([]);
+});
+
 test("of many settles of one hold on two nodes exactly one charges", async () => {
   const [one, two] = worlds();
   if (one === undefined || two === undefined) throw new Error("two nodes");

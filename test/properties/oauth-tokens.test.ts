@@ -36,8 +36,8 @@ const tokenOf = (opening: Opening) => (opening.status === "opened" ? opening.sec
 const openAtOnce = (user: string, refused_version?: number) =>
   Promise.all([0, 1, 2, 3].flatMap(() => nodes.map((node) => node.open(user, "BERTHS", usage(refused_version)))));
 
-/** A secret that a person has connected. */
-async function connectedSecret() {
+/** A person signs in for a secret. The result is what the browser comes back with. */
+async function signIn() {
   const [node] = nodes as [(typeof nodes)[number]];
   const user = newId();
   const oauth = { server: server.mcp, grant: "authorization_code" as const };
@@ -46,7 +46,13 @@ async function connectedSecret() {
   const answer = await fetch(authorization_url, { redirect: "manual" });
   const { searchParams } = new URL(answer.headers.get("location") ?? "");
   const given = { state: searchParams.get("state") ?? "", code: searchParams.get("code") ?? "", iss: server.site.url };
-  expect(await node.finishConnect(user, { ...given, bound_to: "session" })).toEqual({ name: "BERTHS", problem: null });
+  return { node, user, id, answered: { ...given, bound_to: "session" } };
+}
+
+/** A secret that a person has connected. */
+async function connectedSecret() {
+  const { node, user, id, answered } = await signIn();
+  expect(await node.finishConnect(user, answered)).toEqual({ name: "BERTHS", problem: null });
   return { user, id };
 }
 
@@ -96,6 +102,18 @@ it("a token that comes after the owner changed the secret is not stored", async 
   await opened;
   const token = tokenOf(await one.open(user, "BERTHS", usage()));
   expect(token).toMatch(/^access-token/);
+});
+
+it("a sign-in that ends after the owner changed the client stores no token of the former client", async () => {
+  const { node, user, id, answered } = await signIn();
+  server.conduct.onToken = async (_request, response) => {
+    server.conduct.onToken = null;
+    await nodes[1]?.update(user, id, { oauth: { client_id: "another" } });
+    response.writeHead(200, { "content-type": "application/json" });
+    response.end(JSON.stringify({ access_token: "of-former-client", token_type: "Bearer", expires_in: 60 }));
+  };
+  expect((await node.finishConnect(user, answered)).problem).toBe("expired");
+  expect((await node.get(user, id)).oauth).toMatchObject({ status: "not_connected", client_id: "another" });
 });
 
 it("the rows hold no token and no credential, and a row that is called a value does not open", async () => {

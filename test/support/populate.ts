@@ -7,9 +7,9 @@ import { createServices } from "../../src/services.ts";
  * Fills a database through the API: `users` users, each with a trial and an agent, a call for every fifth and a queued run
  * for every tenth. No worker runs, so the runs stay in the queue. The seed decides who gets what.
  *
- * By itself, for large databases: DATA_DIR=… node test/support/populate.ts 5000 1
+ * By itself, for large databases: DATA_DIR=… npm run populate 5000 1
  */
-export async function populate(env: Record<string, string>, { users, seed = 1 }: { users: number; seed?: number }) {
+async function populate(env: Record<string, string>, { users, seed = 1 }: { users: number; seed?: number }) {
   const admin_key = "operator-key-of-the-tests";
   const config = { ...readConfig({ LOG_LEVEL: "silent", ...env }), admin_key };
   const services = await createServices(config, createLog("silent"));

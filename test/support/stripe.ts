@@ -154,6 +154,7 @@ export async function startStripe(options: { now(): string }) {
     ["POST", /^\/v1\/invoices\/(\w+)\/pay$/, (form, id) => payInvoice(form, id)],
     ["POST", /^\/v1\/invoices\/(\w+)\/void$/, (_, id) => voidInvoice(id)],
     ["GET", /^\/v1\/invoices\/(\w+)$/, (_, id) => get<Invoice>(id)],
+    ["POST", /^\/v1\/refunds$/, (form) => refundAsAsked(form)],
     ["GET", /^\/v1\/refunds$/, (form) => listOf("refund", "payment_intent", form)],
     ["GET", /^\/v1\/disputes\/(\w+)$/, (_, id) => get<Dispute>(id)],
   ];
@@ -165,6 +166,20 @@ export async function startStripe(options: { now(): string }) {
     const from = mine.findIndex(({ id }) => id === form.starting_after) + 1;
     const data = mine.slice(from, from + Math.min(Number(form.limit), 2));
     return { object: "list", data, has_more: from + data.length < mine.length };
+  }
+  function refund(payment_intent: string, cents: number): Refund {
+    const charge = chargeOf(payment_intent);
+    const about = { charge: charge.id, payment_intent, amount: cents, status: "succeeded" as const };
+    const made = add<Refund>("re", { object: "refund", ...about });
+    tell("charge.refunded", charge);
+    return made;
+  }
+  function refundAsAsked({ payment_intent, amount }: Form): Refund {
+    const refunds = [...objects.values()].filter((each): each is Refund => each.object === "refund");
+    const sent = refunds.filter((each) => each.payment_intent === payment_intent && each.status === "succeeded");
+    const rest = sent.reduce((left, each) => left - each.amount, chargeOf(String(payment_intent)).amount);
+    if (Number(amount) > rest) throw invalid("Refund amount is greater than unrefunded amount on charge");
+    return refund(String(payment_intent), Number(amount));
   }
   function finalizeInvoice(form: Form, id: string): Invoice {
     const invoice = get<Invoice>(id);
@@ -311,13 +326,11 @@ export async function startStripe(options: { now(): string }) {
       if (card_declines) tell("invoice.payment_failed", invoice);
       else settleInvoice(invoice);
     },
-    refund(payment_intent: string, cents: number): Refund {
-      const charge = chargeOf(payment_intent);
-      const about = { charge: charge.id, payment_intent, amount: cents, status: "succeeded" as const };
-      const refund = add<Refund>("re", { object: "refund", ...about });
-      tell("charge.refunded", charge);
-      return refund;
-    },
+    refund,
+    refundsOf: (payment_intent: string) =>
+      [...objects.values()].filter(
+        (each): each is Refund => each.object === "refund" && each.payment_intent === payment_intent,
+      ),
     /** The bank does not take the refund after all: its money comes back. */
     failRefund(refund: Refund): void {
       refund.status = "failed";

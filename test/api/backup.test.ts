@@ -1,0 +1,53 @@
+import { gunzipSync } from "node:zlib";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
+
+// contract 8.12: the operator's backup.
+
+let service: Service;
+beforeAll(async () => {
+  service = await startService();
+});
+afterAll(() => service.stop());
+
+const backUp = (key: string, headers: Record<string, string> = {}) =>
+  fetch(`${service.url}/api/v1/admin/backup`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${key}`, ...headers },
+  });
+const acts = async () => (await service.admin.get("/api/v1/admin/acts?what=backup.create")).body.acts;
+
+it("is for the role admin only, one at a time, and each is in the log once", async () => {
+  await service.newUser();
+  const support = await service.admin.post("/api/v1/admin/keys", { name: "desk", role: "support" });
+  expect((await backUp(support.body.key)).status).toBe(403);
+  const both = await Promise.all([backUp(ADMIN_KEY), backUp(ADMIN_KEY)]);
+  expect(both.map(({ status }) => status).sort()).toEqual([200, 409]);
+  const lines = await Promise.all(both.map(async (answer) => Buffer.from(await answer.arrayBuffer())));
+  const [file = Buffer.alloc(0)] = lines.filter((_, index) => both[index]?.status === 200);
+  const text = gunzipSync(file).toString().trim().split("\n");
+  expect(JSON.parse(text[0] ?? "")).toMatchObject({ purser_backup: 1, tables: expect.any(Array) });
+  expect(JSON.parse(text.at(-1) ?? "")).toMatchObject({ end: { users: { rows: 1 } } });
+  expect(await acts()).toMatchObject([{ who: { name: "PURSER_ADMIN_KEY" }, target: { type: "service" } }]);
+});
+
+it("and the export of a user are never kept for an Idempotency-Key, in memory or in the database", async () => {
+  const user = await service.newUser();
+  const headers = { "Idempotency-Key": "once" };
+  const authorization = { Authorization: `Bearer ${user.key}` };
+  const download = () =>
+    fetch(`${service.url}/api/v1/users/me/export`, { method: "POST", headers: { ...authorization, ...headers } });
+  for (const send of [() => backUp(ADMIN_KEY, headers), download, download]) {
+    // The one before ends a moment after its last byte.
+    await expect
+      .poll(async () => {
+        const answer = await send();
+        await answer.arrayBuffer();
+        return [answer.status, answer.headers.get("idempotent-replayed")];
+      })
+      .toEqual([200, null]);
+  }
+  const db = await service.database.open();
+  expect(await db.query({ text: "select key from idempotency_key where key = 'once'" })).toEqual([]);
+  await db.close();
+});
