@@ -20,7 +20,7 @@ import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.t
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
-import { actorOf, operatorsRoutes } from "./operator/operators.routes.ts";
+import { operatorsRoutes } from "./operator/operators.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";
@@ -108,8 +108,6 @@ export function serveApi(
   http.route("/", consoleRoutes());
   return http;
 }
-
-const BACKUP = { what: "backup.create", target: { type: "service", id: null } } as const;
 
 /** Section 8 of the contract. */
 function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClock" | "exportOf">): HttpRouter[] {

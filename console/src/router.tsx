@@ -46,7 +46,11 @@ const open = <Path extends string>(path: Path, load: () => Promise<object>, name
     getParentRoute: () => root,
     path,
     component: page(load, name),
-    validateSearch: (search: Search) => ({ ...text(search, "next"), ...text(search, "search") }),
+    validateSearch: (search: Search) => ({
+      ...text(search, "next"),
+      ...text(search, "search"),
+      ...text(search, "user"),
+    }),
   });
 const signInPages = () => import("./pages/sign-in.tsx");
 const openRoutes = [

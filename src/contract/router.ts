@@ -46,8 +46,14 @@ const asUserInPath: MiddlewareHandler<HttpEnv> = async (c, next) => {
   await next();
 };
 
+/** The type by which the console calls such a route. */
+type OfUser<Route extends RouteConfig, Rest extends string> = Omit<Route, "path" | "request"> & {
+  path: `/api/v1/admin/users/{id}/${Rest}`;
+  request: Omit<NonNullable<Route["request"]>, "params"> & { params: z.ZodObject<{ id: z.ZodString }> };
+};
+
 /** A user's own route for the operator: /api/v1/admin/users/{id}/`rest` has the same query, answers and handler. */
-export function ofUser<const Route extends RouteConfig>(route: Route, rest: string) {
+export function ofUser<const Route extends RouteConfig, const Rest extends string>(route: Route, rest: Rest) {
   const { "x-required-scope": _scope, ...shared } = route as Route & { "x-required-scope"?: string };
   const { params } = (route.request ?? {}) as { params?: z.ZodObject };
   return createRoute({
@@ -58,7 +64,7 @@ export function ofUser<const Route extends RouteConfig>(route: Route, rest: stri
     security: [{ operator_key: [] as string[] }],
     middleware: [asUserInPath],
     request: { ...route.request, params: (params ?? z.object({})).extend({ id: z.string() }) },
-  });
+  }) as unknown as OfUser<Route, Rest>;
 }
 
 /** Serves a user's own route and the operator's route about a user by one handler. */

@@ -183,6 +183,9 @@ describe.concurrent("in light, in dark and on a phone", () => {
       await page.getByRole("button", { name: "Run audit" }).click();
       await page.getByText("All balances match the ledger").waitFor();
       await lookAt(page, "the operator's page");
+      await page.getByRole("link", { name: "pages@example.com" }).click();
+      await page.getByRole("heading", { name: "Buckets" }).waitFor();
+      await lookAt(page, "one user's page");
       await page.getByRole("button", { name: "Manage pages@example.com" }).click();
       expect(await violations(page)).toEqual([]);
     }));

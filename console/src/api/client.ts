@@ -110,6 +110,16 @@ export async function send(path: string, init: RequestInit & { key?: string } = 
   throw new ApiError(await problemOf(response));
 }
 
+/** Saves the answer of a request as a file. */
+export async function download(path: string, name: string, init: Parameters<typeof send>[1] = {}): Promise<void> {
+  const response = await send(path, init);
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await response.blob());
+  link.download = name;
+  link.click();
+  URL.revokeObjectURL(link.href);
+}
+
 /** An endpoint's address with its parameters. */
 export function addressOf(
   path: string,

@@ -1,5 +1,6 @@
 import { useMutation, useSuspenseQuery } from "@tanstack/react-query";
 import { useState } from "react";
+import { download } from "../api/client.ts";
 import { profileQuery } from "../api/queries.ts";
 import { changePassword, deleteAccount, signOutEverywhere } from "../api/session.ts";
 import { day } from "../format.ts";
@@ -42,10 +43,10 @@ export function AccountPage() {
         </div>
         <div className="space-y-4">
           <PasswordCard />
+          <DataCard />
           <Card title="Delete account">
             <p className="mb-3 text-muted">
-              This deletes your agents, secrets, keys and tokens, and ends your plan. Download your ledger first, under
-              Usage and billing.
+              This deletes your agents, secrets, keys and tokens, and ends your plan. Download your data first.
             </p>
             <Button kind="danger" onClick={() => setOpen("delete")}>
               Delete account
@@ -93,6 +94,24 @@ function DeleteAccount({ email, onClose }: { email: string; onClose: () => void 
         </form>
       </FormErrorProvider>
     </Dialog>
+  );
+}
+
+function DataCard() {
+  const save = useMutation({
+    mutationFn: () => download("/api/v1/users/me/export", "purser-export.zip", { method: "POST" }),
+    onSuccess: () => confirmSaved("Data downloaded"),
+  });
+  return (
+    <Card
+      title="Your data"
+      note="A ZIP of JSON Lines and CSV files with all that is kept of you, except secret values."
+    >
+      {save.error !== null && <ProblemNotice error={save.error} />}
+      <Button icon="download" busy={save.isPending} onClick={() => save.mutate()}>
+        Download your data
+      </Button>
+    </Card>
   );
 }
 

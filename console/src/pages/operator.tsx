@@ -4,7 +4,9 @@ import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, queryClient } from "../api/queries.ts";
 import { day, number } from "../format.ts";
+import { OperatorKeys } from "../parts/operator-keys.tsx";
 import { ActLog, AllPurchases, FailedRuns, Margins, Models } from "../parts/operator-panels.tsx";
+import { OneUser } from "../parts/operator-user.tsx";
 import { Audit, Invoices, TestClock } from "../parts/system-panel.tsx";
 import { NewUser, UserActions } from "../parts/user-actions.tsx";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
@@ -74,6 +76,8 @@ function KeyForm({ onKey }: { onKey: (key: string) => void }) {
 
 function System({ api_key }: { api_key: string }) {
   const [creating, setCreating] = useState(false);
+  const { user } = useSearch({ from: "/operator" });
+  if (user !== undefined) return <OneUser key={user} id={user} api_key={api_key} />;
   return (
     <>
       <PageHeader title="Operator">
@@ -89,6 +93,7 @@ function System({ api_key }: { api_key: string }) {
         <FailedRuns api_key={api_key} />
         <AllPurchases api_key={api_key} />
         <Invoices api_key={api_key} />
+        <OperatorKeys api_key={api_key} />
         <ActLog api_key={api_key} />
         <Models api_key={api_key} />
       </div>
@@ -110,7 +115,9 @@ function Users({ api_key }: { api_key: string }) {
       title: "User",
       cell: (user) => (
         <>
-          <span className="font-medium break-all">{user.email}</span>{" "}
+          <Link to="/operator" search={{ user: user.id }} className="link font-medium break-all">
+            {user.email}
+          </Link>{" "}
           {user.suspended_at !== null && <Badge tone="bad">suspended</Badge>}{" "}
           {user.is_trial && <Badge tone="accent">trial</Badge>}
           <code className="block text-xs text-muted max-md:hidden">{user.id}</code>

@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { addressOf, send } from "../api/client.ts";
+import { addressOf, download } from "../api/client.ts";
 import { type LedgerFilters, type Transaction, transactionsQuery } from "../api/queries.ts";
 import { instant, number, words } from "../format.ts";
 import { AgentPicker } from "../ui/agent-picker.tsx";
@@ -98,15 +98,9 @@ export function LedgerTab() {
   const filters = filtersOf(search);
   const set = (name: string) => (value: string) =>
     void navigate({ search: (old) => ({ ...old, [name]: value === "" ? undefined : value }) as never, replace: true });
-  const download = useMutation({
-    mutationFn: async () => {
-      const response = await send(addressOf("/api/v1/users/me/transactions", {}, { ...filters, format: "csv" }));
-      const link = document.createElement("a");
-      link.href = URL.createObjectURL(await response.blob());
-      link.download = "purser-ledger.csv";
-      link.click();
-      URL.revokeObjectURL(link.href);
-    },
+  const save = useMutation({
+    mutationFn: () =>
+      download(addressOf("/api/v1/users/me/transactions", {}, { ...filters, format: "csv" }), "purser-ledger.csv"),
     onSuccess: () => confirmSaved("Ledger downloaded"),
   });
   return (
@@ -130,13 +124,13 @@ export function LedgerTab() {
         <Button
           icon="download"
           className="max-sm:col-span-2 sm:ml-auto"
-          busy={download.isPending}
-          onClick={() => download.mutate()}
+          busy={save.isPending}
+          onClick={() => save.mutate()}
         >
           Download CSV
         </Button>
       </div>
-      {download.error !== null && <ProblemNotice error={download.error} />}
+      {save.error !== null && <ProblemNotice error={save.error} />}
       {why !== undefined && (
         <ExplainRequest
           request_id={why}

@@ -1,4 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { listOf, stale } from "../api/queries.ts";
@@ -53,6 +54,12 @@ export function Margins({ api_key }: { api_key: string }) {
   );
 }
 
+const UserLink = ({ id }: { id: string }) => (
+  <Link to="/operator" search={{ user: id }} className="link">
+    <code className="text-xs break-all">{id}</code>
+  </Link>
+);
+
 type Run = Answer<"GET /api/v1/admin/runs">["runs"][number];
 
 export function FailedRuns({ api_key }: { api_key: string }) {
@@ -64,7 +71,7 @@ export function FailedRuns({ api_key }: { api_key: string }) {
   const columns: Column<Run>[] = [
     { title: "When", cell: ({ queued_at }) => instant(queued_at) },
     { title: "Agent", cell: ({ agent_name }) => <span className="break-all">{agent_name ?? "deleted"}</span> },
-    { title: "User", wide: true, cell: ({ user_id }) => <code className="text-xs break-all">{user_id}</code> },
+    { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
     { title: "Error", cell: ({ error }) => <Badge tone="bad">{error?.code ?? ""}</Badge> },
   ];
   return (
@@ -91,7 +98,7 @@ export function AllPurchases({ api_key }: { api_key: string }) {
   });
   const columns: Column<Purchase>[] = [
     { title: "When", cell: ({ created_at }) => instant(created_at) },
-    { title: "User", wide: true, cell: ({ user_id }) => <code className="text-xs break-all">{user_id}</code> },
+    { title: "User", wide: true, cell: ({ user_id }) => <UserLink id={user_id} /> },
     { title: "Status", cell: ({ status }) => <Badge tone={TONES[status]}>{status}</Badge> },
     { title: "Amount", numeric: true, cell: ({ amount_cents, currency }) => money(amount_cents, currency) },
     {

@@ -1,0 +1,268 @@
+import { useMutation, useQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useState } from "react";
+import { type Answer, addressOf, call, download } from "../api/client.ts";
+import { listOf } from "../api/queries.ts";
+import { day, instant, number, words } from "../format.ts";
+import { Badge, Button, Card, Facts, PageHeader, Skeleton } from "../ui/basics.tsx";
+import { type Column, PagedTable } from "../ui/list.tsx";
+import { ProblemNotice } from "../ui/problem.tsx";
+import { confirmSaved } from "../ui/saved.tsx";
+import { WithReason } from "./operator-panels.tsx";
+import { UserActions } from "./user-actions.tsx";
+
+interface Props {
+  id: string;
+  api_key: string;
+}
+
+/** One user as the operator sees them. */
+export function OneUser({ id, api_key }: Props) {
+  const user = useQuery({
+    queryKey: ["operator", "user", id],
+    queryFn: () => call("GET /api/v1/admin/users/{id}", { params: { id }, key: api_key }),
+  });
+  const back = (
+    <Link to="/operator" className="link">
+      All users
+    </Link>
+  );
+  if (user.isError) {
+    return (
+      <>
+        {back}
+        <ProblemNotice error={user.error} />
+      </>
+    );
+  }
+  if (user.data === undefined) return <Skeleton />;
+  const { email, balance, plan, is_trial, suspended_at, created_at } = user.data;
+  return (
+    <>
+      {back}
+      <PageHeader title={email}>
+        <Export id={id} api_key={api_key} />
+        <UserActions user={user.data} api_key={api_key} />
+      </PageHeader>
+      <div className="space-y-4">
+        <Card title="Account">
+          <Facts
+            facts={[
+              ["Id", <code key="id">{id}</code>],
+              ["State", suspended_at === null ? "active" : `suspended since ${instant(suspended_at)}`],
+              ["Member since", day(created_at)],
+              ["Plan", plan ?? (is_trial ? "trial" : "none")],
+              ["Available tokens", number(balance.available)],
+              ["Held tokens", number(balance.held)],
+              ["Debt in tokens", number(balance.debt)],
+            ]}
+          />
+        </Card>
+        <Buckets id={id} api_key={api_key} />
+        <Keys id={id} api_key={api_key} />
+        <Runs id={id} api_key={api_key} />
+        <Ledger id={id} api_key={api_key} />
+      </div>
+    </>
+  );
+}
+
+function Export({ id, api_key }: Props) {
+  const save = useMutation({
+    mutationFn: () =>
+      download(addressOf("/api/v1/admin/users/{id}/export", { id }), `purser-user-${id}.zip`, {
+        method: "POST",
+        key: api_key,
+      }),
+    onSuccess: () => confirmSaved("Data downloaded"),
+  });
+  return (
+    <>
+      {save.error !== null && <ProblemNotice error={save.error} />}
+      <Button icon="download" busy={save.isPending} onClick={() => save.mutate()}>
+        Export data
+      </Button>
+    </>
+  );
+}
+
+type Bucket = Answer<"GET /api/v1/admin/users/{id}/buckets">["buckets"][number];
+
+function Buckets({ id, api_key }: Props) {
+  const [closing, setClosing] = useState<Bucket | null>(null);
+  const query = listOf(["operator", "buckets", id], async (page, signal) => {
+    const options = { params: { id }, key: api_key, query: page, signal };
+    const { buckets, next_cursor } = await call("GET /api/v1/admin/users/{id}/buckets", options);
+    return { rows: buckets, next_cursor };
+  });
+  const columns: Column<Bucket>[] = [
+    { title: "Source", cell: ({ source, note }) => <span className="wrap-anywhere">{note ?? words(source)}</span> },
+    { title: "Left", numeric: true, cell: ({ remaining }) => number(remaining) },
+    { title: "Granted", wide: true, cell: ({ granted_at }) => day(granted_at) },
+    { title: "Expires", wide: true, cell: ({ expires_at }) => day(expires_at) },
+    {
+      title: "",
+      numeric: true,
+      cell: (bucket) => (
+        <Button
+          kind="quiet"
+          onClick={() => setClosing(bucket)}
+          aria-label={`Close the bucket of ${number(bucket.remaining)} tokens`}
+        >
+          Close
+        </Button>
+      ),
+    },
+  ];
+  return (
+    <Card title="Buckets" note="Open ones, used from the top." flush>
+      <PagedTable
+        label="Buckets"
+        query={query}
+        columns={columns}
+        keyOf={(bucket) => bucket.id}
+        empty={<p className="px-4 pb-5 text-muted">No open bucket.</p>}
+      />
+      {closing !== null && (
+        <WithReason
+          title={`Close the bucket of ${number(closing.remaining)} tokens?`}
+          action="Close bucket"
+          saved="Bucket closed"
+          onClose={() => setClosing(null)}
+          onConfirm={(reason) => {
+            const params = { id, bucket_id: closing.id };
+            const body = { reason };
+            return call("POST /api/v1/admin/users/{id}/buckets/{bucket_id}/close", { params, key: api_key, body });
+          }}
+        >
+          The user loses its tokens, except those that running calls hold. This cannot be undone.
+        </WithReason>
+      )}
+    </Card>
+  );
+}
+
+type Key = Answer<"GET /api/v1/admin/users/{id}/api-keys">["api_keys"][number];
+
+function Keys({ id, api_key }: Props) {
+  const [revoking, setRevoking] = useState<Key | null>(null);
+  const query = listOf(["operator", "api-keys", id], async (page, signal) => {
+    const options = { params: { id }, key: api_key, query: page, signal };
+    const { api_keys, next_cursor } = await call("GET /api/v1/admin/users/{id}/api-keys", options);
+    return { rows: api_keys, next_cursor };
+  });
+  const columns: Column<Key>[] = [
+    {
+      title: "Key",
+      cell: (key) => (
+        <>
+          <span className="wrap-anywhere">{key.name}</span>{" "}
+          {key.revoked_at !== null && <Badge tone="bad">revoked</Badge>}
+          <code className="block text-sm text-muted">
+            {key.prefix}…{key.last_four}
+          </code>
+        </>
+      ),
+    },
+    { title: "Spent", wide: true, numeric: true, cell: ({ spent_tokens }) => number(spent_tokens) },
+    {
+      title: "",
+      numeric: true,
+      cell: (key) =>
+        key.revoked_at === null && (
+          <Button kind="quiet" onClick={() => setRevoking(key)} aria-label={`Revoke API key ${key.name}`}>
+            Revoke
+          </Button>
+        ),
+    },
+  ];
+  return (
+    <Card title="API keys" flush>
+      <PagedTable
+        label="API keys"
+        query={query}
+        columns={columns}
+        keyOf={(key) => key.id}
+        empty={<p className="px-4 pb-5 text-muted">No API keys.</p>}
+      />
+      {revoking !== null && (
+        <WithReason
+          title={`Revoke ${revoking.name}?`}
+          action="Revoke API key"
+          saved="API key revoked"
+          onClose={() => setRevoking(null)}
+          onConfirm={(reason) => {
+            const params = { id, key_id: revoking.id };
+            const query = { reason };
+            return call("DELETE /api/v1/admin/users/{id}/api-keys/{key_id}", { params, key: api_key, query });
+          }}
+        >
+          Requests with this key fail within a second. This cannot be undone.
+        </WithReason>
+      )}
+    </Card>
+  );
+}
+
+type Run = Answer<"GET /api/v1/admin/users/{id}/runs">["runs"][number];
+const RUN_COLUMNS: Column<Run>[] = [
+  { title: "When", cell: ({ queued_at }) => instant(queued_at) },
+  { title: "Agent", cell: ({ agent_name }) => <span className="wrap-anywhere">{agent_name ?? "deleted"}</span> },
+  { title: "Started by", wide: true, cell: ({ trigger }) => trigger },
+  { title: "Status", cell: ({ status, error }) => error?.code ?? status },
+  { title: "Tokens", wide: true, numeric: true, cell: ({ usage }) => number(usage.cost_tokens) },
+];
+
+function Runs({ id, api_key }: Props) {
+  const query = listOf(["operator", "user-runs", id], async (page, signal) => {
+    const options = { params: { id }, key: api_key, query: page, signal };
+    const { runs, next_cursor } = await call("GET /api/v1/admin/users/{id}/runs", options);
+    return { rows: runs, next_cursor };
+  });
+  return (
+    <Card title="Runs" note="Newest first." flush>
+      <PagedTable
+        label="Runs"
+        query={query}
+        columns={RUN_COLUMNS}
+        keyOf={(run) => run.id}
+        empty={<p className="px-4 pb-5 text-muted">No runs.</p>}
+      />
+    </Card>
+  );
+}
+
+type Transaction = Answer<"GET /api/v1/admin/users/{id}/transactions">["transactions"][number];
+const LEDGER_COLUMNS: Column<Transaction>[] = [
+  { title: "When", cell: ({ created_at }) => instant(created_at) },
+  {
+    title: "Type",
+    cell: ({ type, model, description }) => (
+      <>
+        {words(type)}
+        <span className="block text-sm wrap-anywhere text-muted">{model ?? description}</span>
+      </>
+    ),
+  },
+  { title: "Tokens", numeric: true, cell: ({ amount }) => number(amount).replace("-", "−") },
+  { title: "Balance", wide: true, numeric: true, cell: ({ balance_after }) => number(balance_after) },
+];
+
+function Ledger({ id, api_key }: Props) {
+  const query = listOf(["operator", "transactions", id], async (page, signal) => {
+    const options = { params: { id }, key: api_key, query: page, signal };
+    const { transactions, next_cursor } = await call("GET /api/v1/admin/users/{id}/transactions", options);
+    return { rows: transactions, next_cursor };
+  });
+  return (
+    <Card title="Ledger" note="Newest first." flush>
+      <PagedTable
+        label="Ledger"
+        query={query}
+        columns={LEDGER_COLUMNS}
+        keyOf={(entry) => entry.id}
+        empty={<p className="px-4 pb-5 text-muted">No entries.</p>}
+      />
+    </Card>
+  );
+}
