@@ -1,6 +1,7 @@
 import { createRoute, OpenAPIHono, type RouteConfig, type RouteHandler, z } from "@hono/zod-openapi";
 import type { MiddlewareHandler } from "hono";
 import { type HttpEnv, SCOPES } from "./caller.ts";
+import { failures } from "./common.ts";
 import { validationError } from "./validation.ts";
 
 export type HttpRouter = OpenAPIHono<HttpEnv>;
@@ -64,6 +65,7 @@ export function ofUser<const Route extends RouteConfig, const Rest extends strin
     security: [{ operator_key: [] as string[] }],
     middleware: [asUserInPath],
     request: { ...route.request, params: (params ?? z.object({})).extend({ id: z.string() }) },
+    responses: { ...failures(404), ...route.responses },
   }) as unknown as OfUser<Route, Rest>;
 }
 

@@ -256,7 +256,7 @@ describe("threads", () => {
   test("go with their user: no row anywhere holds a word of what was said", async ({ skip }) => {
     await say("The heron stands on one leg.");
     await lab.service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
-    expect((await thread()).status).toBe(401);
+    await expect.poll(async () => (await thread()).status).toBe(401);
     if (lab.service.database.kind === "embedded") return skip("its one connection is the service's");
     const db = await lab.service.database.open();
     const names = await db.query<{ name: string }>({

@@ -26,6 +26,8 @@ const WITHOUT_DATABASE = [
   "PUT /api/v1/admin/clock",
   "GET /api/v1/admin/clock",
   "GET /api/v1/admin/plans",
+  "GET /api/v1/admin/models",
+  "GET /api/v1/secrets/oauth/client-metadata",
   "POST /api/v1/billing/stripe/webhook",
 ];
 
