@@ -5,8 +5,8 @@ import { profileQuery } from "../api/queries.ts";
 import { changePassword, deleteAccount, signOutEverywhere } from "../api/session.ts";
 import { day } from "../format.ts";
 import { Button, Card, Facts, PageHeader } from "../ui/basics.tsx";
-import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
+import { onSubmit, TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 
@@ -74,25 +74,20 @@ function DeleteAccount({ email, onClose }: { email: string; onClose: () => void 
   const erasure = useMutation({ mutationFn: () => deleteAccount(password) });
   return (
     <Dialog title={`Delete ${email}?`} onClose={onClose}>
-      <FormErrorProvider value={erasure.error}>
-        <form onSubmit={onSubmit(erasure.mutate)} className="space-y-4">
-          <p className="text-pretty text-muted">
-            You lose your remaining tokens. This cannot be undone. The service keeps your ledger without your name.
-          </p>
-          <TextField
-            label="Your password"
-            param="current_password"
-            type="password"
-            autoComplete="current-password"
-            required
-            value={password}
-            onValue={setPassword}
-          />
-          <FormEnd error={erasure.error} busy={erasure.isPending} onCancel={onClose} kind="danger">
-            Delete account
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={erasure} action="Delete account" onCancel={onClose} kind="danger">
+        <p className="text-pretty text-muted">
+          You lose your remaining tokens. This cannot be undone. The service keeps your ledger without your name.
+        </p>
+        <TextField
+          label="Your password"
+          param="current_password"
+          type="password"
+          autoComplete="current-password"
+          required
+          value={password}
+          onValue={setPassword}
+        />
+      </DialogForm>
     </Dialog>
   );
 }

@@ -8,8 +8,8 @@ import { ago, count, day, number } from "../format.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { Meter } from "../ui/chart.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Confirm, Dialog, DialogForm, FormEnd } from "../ui/dialog.tsx";
+import { onSubmit, TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { Select, SelectField } from "../ui/select.tsx";
 
@@ -277,47 +277,42 @@ function NewKey({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="New API key" onClose={onClose}>
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-          <TextField
-            label="Name"
-            param="name"
-            required
-            maxLength={100}
-            value={name}
-            onValue={setName}
-            placeholder="Website"
-            hint="The program that uses the key."
-          />
-          <fieldset>
-            <legend className="mb-1 font-medium">Rights</legend>
-            <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
-              {AREAS.map(([area, title]) => (
-                <RightChoice
-                  key={area}
-                  title={title}
-                  right={rights[area]}
-                  onRight={(right) => setRights({ ...rights, [area]: right })}
-                />
-              ))}
-            </div>
-          </fieldset>
-          <div className="grid gap-4 sm:grid-cols-2">
-            <TextField
-              label="Valid until"
-              param="expires_at"
-              type="date"
-              value={expires}
-              onValue={setExpires}
-              hint="Empty: the key does not expire."
-            />
+      <DialogForm save={save} action="Create API key" onCancel={onClose}>
+        <TextField
+          label="Name"
+          param="name"
+          required
+          maxLength={100}
+          value={name}
+          onValue={setName}
+          placeholder="Website"
+          hint="The program that uses the key."
+        />
+        <fieldset>
+          <legend className="mb-1 font-medium">Rights</legend>
+          <div className="grid grid-cols-[1fr_auto] items-center gap-x-4 gap-y-1.5">
+            {AREAS.map(([area, title]) => (
+              <RightChoice
+                key={area}
+                title={title}
+                right={rights[area]}
+                onRight={(right) => setRights({ ...rights, [area]: right })}
+              />
+            ))}
           </div>
-          <LimitFields limits={limits} onLimits={setLimits} />
-          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-            Create API key
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+        </fieldset>
+        <div className="grid gap-4 sm:grid-cols-2">
+          <TextField
+            label="Valid until"
+            param="expires_at"
+            type="date"
+            value={expires}
+            onValue={setExpires}
+            hint="Empty: the key does not expire."
+          />
+        </div>
+        <LimitFields limits={limits} onLimits={setLimits} />
+      </DialogForm>
     </Dialog>
   );
 }

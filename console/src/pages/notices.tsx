@@ -6,8 +6,8 @@ import { endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
 import { instant, number } from "../format.ts";
 import { Badge, Button, Card, Empty, PageHeader } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { WithTooltip } from "../ui/tooltip.tsx";
@@ -224,38 +224,33 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
       {secret !== null ? (
         <ShownOnce label="Signing secret" text={secret} onDone={onClose} />
       ) : (
-        <FormErrorProvider value={save.error}>
-          <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-            <TextField
-              label="Address"
-              param="url"
-              type="url"
-              required
-              value={url}
-              onValue={setUrl}
-              placeholder="https://example.com/hook"
-            />
-            <fieldset>
-              <legend className="mb-1 font-medium">Events</legend>
-              <div className="space-y-1.5">
-                {(Object.keys(EVENTS) as Event[]).map((event) => (
-                  <label key={event} className="flex items-center gap-2">
-                    <input
-                      type="checkbox"
-                      className="size-4 accent-accent"
-                      checked={events.includes(event)}
-                      onChange={() => toggle(event)}
-                    />
-                    {EVENTS[event]}
-                  </label>
-                ))}
-              </div>
-            </fieldset>
-            <FormEnd error={save.error} busy={save.isPending} onCancel={onClose} disabled={events.length === 0}>
-              Create endpoint
-            </FormEnd>
-          </form>
-        </FormErrorProvider>
+        <DialogForm save={save} action="Create endpoint" onCancel={onClose} disabled={events.length === 0}>
+          <TextField
+            label="Address"
+            param="url"
+            type="url"
+            required
+            value={url}
+            onValue={setUrl}
+            placeholder="https://example.com/hook"
+          />
+          <fieldset>
+            <legend className="mb-1 font-medium">Events</legend>
+            <div className="space-y-1.5">
+              {(Object.keys(EVENTS) as Event[]).map((event) => (
+                <label key={event} className="flex items-center gap-2">
+                  <input
+                    type="checkbox"
+                    className="size-4 accent-accent"
+                    checked={events.includes(event)}
+                    onChange={() => toggle(event)}
+                  />
+                  {EVENTS[event]}
+                </label>
+              ))}
+            </div>
+          </fieldset>
+        </DialogForm>
       )}
     </Dialog>
   );

@@ -6,8 +6,8 @@ import { type Secret, secretsQuery, secretUsesQuery, stale } from "../api/querie
 import { ago, instant, words } from "../format.ts";
 import { ConnectButton, ConnectOutcome, OAuthForm, OAuthStatus } from "../parts/oauth-secret.tsx";
 import { Badge, Button, buttonClass, Card, Empty, PageHeader } from "../ui/basics.tsx";
-import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { AreaField, FormErrorProvider, onSubmit, TextField, toList } from "../ui/fields.tsx";
+import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
+import { AreaField, TextField, toList } from "../ui/fields.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
@@ -176,46 +176,41 @@ function SecretForm({ secret, onClose }: { secret: Secret | null; onClose: () =>
   });
   return (
     <Dialog title={secret === null ? "New secret" : `Edit ${secret.name}`} onClose={onClose}>
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4" autoComplete="off">
-          {secret === null && (
-            <TextField
-              label="Name"
-              param="name"
-              required
-              pattern="[A-Za-z_][A-Za-z0-9_]{0,63}"
-              title="Letters, digits and _; the first character is not a digit"
-              value={name}
-              onValue={setName}
-              placeholder="STRIPE_KEY"
-              hint="Agents use the secret by this name."
-            />
-          )}
-          <AreaField
-            label={secret === null ? "Value" : "New value"}
-            param="value"
-            mono
-            rows={2}
-            required={secret === null}
-            value={value}
-            onValue={setValue}
-            placeholder={secret === null ? "" : `unchanged: ${secret.masked_value}`}
-            hint="The service encrypts the value. You can replace it but not read it."
-          />
-          <TextField label="Description" param="description" value={description} onValue={setDescription} />
+      <DialogForm save={save} action="Save secret" autoComplete="off" onCancel={onClose}>
+        {secret === null && (
           <TextField
-            label="Allowed hosts"
-            param="allowed_hosts"
-            value={hosts}
-            onValue={setHosts}
-            placeholder="the hosts in the agents' settings"
-            hint="Separate hosts by commas. To add a host later, enter the value again."
+            label="Name"
+            param="name"
+            required
+            pattern="[A-Za-z_][A-Za-z0-9_]{0,63}"
+            title="Letters, digits and _; the first character is not a digit"
+            value={name}
+            onValue={setName}
+            placeholder="STRIPE_KEY"
+            hint="Agents use the secret by this name."
           />
-          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-            Save secret
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+        )}
+        <AreaField
+          label={secret === null ? "Value" : "New value"}
+          param="value"
+          mono
+          rows={2}
+          required={secret === null}
+          value={value}
+          onValue={setValue}
+          placeholder={secret === null ? "" : `unchanged: ${secret.masked_value}`}
+          hint="The service encrypts the value. You can replace it but not read it."
+        />
+        <TextField label="Description" param="description" value={description} onValue={setDescription} />
+        <TextField
+          label="Allowed hosts"
+          param="allowed_hosts"
+          value={hosts}
+          onValue={setHosts}
+          placeholder="the hosts in the agents' settings"
+          hint="Separate hosts by commas. To add a host later, enter the value again."
+        />
+      </DialogForm>
     </Dialog>
   );
 }

@@ -2,8 +2,8 @@ import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { type Answer, call } from "../api/client.ts";
 import { stale } from "../api/queries.ts";
-import { Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField } from "../ui/fields.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 
 interface Props {
@@ -29,30 +29,25 @@ export function AdjustBalance({ user, api_key, onClose }: Props) {
   });
   return (
     <Dialog title={`Adjust the balance of ${user.email}`} onClose={onClose}>
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-          <TextField
-            label="Tokens"
-            param="amount_tokens"
-            type="number"
-            required
-            value={amount}
-            onValue={setAmount}
-            hint="A negative number takes tokens. Tokens that a running call holds stay."
-          />
-          <TextField
-            label="Reason"
-            param="reason"
-            required
-            value={reason}
-            onValue={setReason}
-            hint="The user sees it in the ledger."
-          />
-          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-            Adjust balance
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={save} action="Adjust balance" onCancel={onClose}>
+        <TextField
+          label="Tokens"
+          param="amount_tokens"
+          type="number"
+          required
+          value={amount}
+          onValue={setAmount}
+          hint="A negative number takes tokens. Tokens that a running call holds stay."
+        />
+        <TextField
+          label="Reason"
+          param="reason"
+          required
+          value={reason}
+          onValue={setReason}
+          hint="The user sees it in the ledger."
+        />
+      </DialogForm>
     </Dialog>
   );
 }
@@ -74,21 +69,10 @@ export function ChangeAddress({ user, api_key, onClose }: Props) {
   });
   return (
     <Dialog title={`Change the address of ${user.email}`} onClose={onClose}>
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-          <TextField label="E-mail" param="email" type="email" required value={email} onValue={setEmail} />
-          <TextField
-            label="Reason"
-            param="reason"
-            value={reason}
-            onValue={setReason}
-            hint="The log of acts keeps it."
-          />
-          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-            Change address
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={save} action="Change address" onCancel={onClose}>
+        <TextField label="E-mail" param="email" type="email" required value={email} onValue={setEmail} />
+        <TextField label="Reason" param="reason" value={reason} onValue={setReason} hint="The log of acts keeps it." />
+      </DialogForm>
     </Dialog>
   );
 }

@@ -4,8 +4,8 @@ import { call } from "../api/client.ts";
 import { type Secret, stale } from "../api/queries.ts";
 import { instant } from "../format.ts";
 import { Badge, Button, Callout } from "../ui/basics.tsx";
-import { Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -109,43 +109,38 @@ export function OAuthForm({ secret, onClose }: { secret: Secret | null; onClose:
       title={secret === null ? "New sign-in for an MCP server" : `Change the sign-in of ${secret.name}`}
       onClose={onClose}
     >
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4" autoComplete="off">
-          {secret === null && (
-            <>
-              <NewFields {...{ name, setName, server, setServer }} />
-              <SelectField label="Sign-in" value={grant} options={GRANTS} onValue={setGrant} />
-            </>
-          )}
-          <TextField
-            label="Client id"
-            param="oauth.client_id"
-            required={is_robot && secret === null}
-            value={client_id}
-            onValue={setClientId}
-            placeholder={secret?.oauth?.client_id ?? ""}
-            {...(is_robot ? {} : { hint: "Leave it empty if the server registers clients by itself." })}
-          />
-          <TextField
-            label="Client secret"
-            param="oauth.client_secret"
-            type="password"
-            required={is_robot}
-            value={client_secret}
-            onValue={setClientSecret}
-          />
-          <TextField
-            label="Scope"
-            param="oauth.scope"
-            value={scope}
-            onValue={setScope}
-            placeholder={secret?.oauth?.scope ?? "what the server asks for"}
-          />
-          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-            Save sign-in
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={save} action="Save sign-in" autoComplete="off" onCancel={onClose}>
+        {secret === null && (
+          <>
+            <NewFields {...{ name, setName, server, setServer }} />
+            <SelectField label="Sign-in" value={grant} options={GRANTS} onValue={setGrant} />
+          </>
+        )}
+        <TextField
+          label="Client id"
+          param="oauth.client_id"
+          required={is_robot && secret === null}
+          value={client_id}
+          onValue={setClientId}
+          placeholder={secret?.oauth?.client_id ?? ""}
+          {...(is_robot ? {} : { hint: "Leave it empty if the server registers clients by itself." })}
+        />
+        <TextField
+          label="Client secret"
+          param="oauth.client_secret"
+          type="password"
+          required={is_robot}
+          value={client_secret}
+          onValue={setClientSecret}
+        />
+        <TextField
+          label="Scope"
+          param="oauth.scope"
+          value={scope}
+          onValue={setScope}
+          placeholder={secret?.oauth?.scope ?? "what the server asks for"}
+        />
+      </DialogForm>
     </Dialog>
   );
 }

@@ -5,8 +5,8 @@ import { listOf, stale } from "../api/queries.ts";
 import { ago, day } from "../format.ts";
 import { Badge, Button, Card } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { SelectField } from "../ui/select.tsx";
 import { WithReason } from "./operator-panels.tsx";
@@ -117,23 +117,18 @@ function NewOperatorKey({ api_key, onClose }: { api_key: string; onClose: () => 
       {key !== null ? (
         <ShownOnce label="Operator key" text={key} onDone={onClose} />
       ) : (
-        <FormErrorProvider value={save.error}>
-          <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-            <TextField label="Name" param="name" required maxLength={100} value={name} onValue={setName} />
-            <SelectField label="Role" param="role" value={role} options={ROLES} onValue={setRole} />
-            <TextField
-              label="Valid until"
-              param="expires_at"
-              type="date"
-              value={expires}
-              onValue={setExpires}
-              hint="Empty: the key does not expire."
-            />
-            <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-              Create operator key
-            </FormEnd>
-          </form>
-        </FormErrorProvider>
+        <DialogForm save={save} action="Create operator key" onCancel={onClose}>
+          <TextField label="Name" param="name" required maxLength={100} value={name} onValue={setName} />
+          <SelectField label="Role" param="role" value={role} options={ROLES} onValue={setRole} />
+          <TextField
+            label="Valid until"
+            param="expires_at"
+            type="date"
+            value={expires}
+            onValue={setExpires}
+            hint="Empty: the key does not expire."
+          />
+        </DialogForm>
       )}
     </Dialog>
   );

@@ -7,7 +7,7 @@ import { instant, money, number } from "../format.ts";
 import { Badge, Button, Card } from "../ui/basics.tsx";
 import { Confirm } from "../ui/dialog.tsx";
 import { TextField } from "../ui/fields.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
+import { type Column, ListCard } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { SelectField } from "../ui/select.tsx";
 
@@ -39,18 +39,18 @@ export function Margins({ api_key }: { api_key: string }) {
     { title: "Margin", numeric: true, cell: (row) => dollars(row.margin_micro_usd) },
   ];
   return (
-    <Card title="Usage and margin" note="The last 30 days, all users." flush>
+    <ListCard
+      title="Usage and margin"
+      note="The last 30 days, all users."
+      query={query}
+      columns={columns}
+      keyOf={nameOf}
+      empty="No usage in the last 30 days."
+    >
       <div className="max-w-48 px-4 pb-3">
         <SelectField label="Group by" value={group_by} options={GROUPS} onValue={setGroup} />
       </div>
-      <PagedTable
-        label="Usage and margin"
-        query={query}
-        columns={columns}
-        keyOf={nameOf}
-        empty={<p className="px-4 pb-5 text-muted">No usage in the last 30 days.</p>}
-      />
-    </Card>
+    </ListCard>
   );
 }
 
@@ -75,15 +75,14 @@ export function FailedRuns({ api_key }: { api_key: string }) {
     { title: "Error", cell: ({ error }) => <Badge tone="bad">{error?.code ?? ""}</Badge> },
   ];
   return (
-    <Card title="Failed runs" note="Runs of all users that failed, newest first." flush>
-      <PagedTable
-        label="Failed runs"
-        query={query}
-        columns={columns}
-        keyOf={({ id }) => id}
-        empty={<p className="px-4 pb-5 text-muted">No run has failed.</p>}
-      />
-    </Card>
+    <ListCard
+      title="Failed runs"
+      note="Runs of all users that failed, newest first."
+      query={query}
+      columns={columns}
+      keyOf={({ id }) => id}
+      empty="No run has failed."
+    />
   );
 }
 
@@ -114,13 +113,14 @@ export function AllPurchases({ api_key }: { api_key: string }) {
     },
   ];
   return (
-    <Card title="Purchases" note="Top-ups, upgrades and periods of all users." flush>
-      <PagedTable
-        label="Purchases"
+    <>
+      <ListCard
+        title="Purchases"
+        note="Top-ups, upgrades and periods of all users."
         query={query}
         columns={columns}
         keyOf={({ id }) => id}
-        empty={<p className="px-4 pb-5 text-muted">No purchases yet.</p>}
+        empty="No purchases yet."
       />
       {refunding !== null && (
         <WithReason
@@ -136,7 +136,7 @@ export function AllPurchases({ api_key }: { api_key: string }) {
           The payment provider returns the money. The user loses the tokens; spent ones become debt.
         </WithReason>
       )}
-    </Card>
+    </>
   );
 }
 
@@ -155,15 +155,14 @@ export function ActLog({ api_key }: { api_key: string }) {
     return { rows: acts, next_cursor };
   });
   return (
-    <Card title="Log of acts" note="Every change that an operator made. The audit verifies it." flush>
-      <PagedTable
-        label="Log of acts"
-        query={query}
-        columns={ACT_COLUMNS}
-        keyOf={({ id }) => id}
-        empty={<p className="px-4 pb-5 text-muted">No operator has changed anything yet.</p>}
-      />
-    </Card>
+    <ListCard
+      title="Log of acts"
+      note="Every change that an operator made. The audit verifies it."
+      query={query}
+      columns={ACT_COLUMNS}
+      keyOf={({ id }) => id}
+      empty="No operator has changed anything yet."
+    />
   );
 }
 

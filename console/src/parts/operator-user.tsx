@@ -5,7 +5,7 @@ import { type Answer, addressOf, call, download } from "../api/client.ts";
 import { listOf } from "../api/queries.ts";
 import { day, instant, number, words } from "../format.ts";
 import { Badge, Button, Card, Facts, PageHeader, Skeleton } from "../ui/basics.tsx";
-import { type Column, PagedTable } from "../ui/list.tsx";
+import { type Column, ListCard } from "../ui/list.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { WithReason } from "./operator-panels.tsx";
@@ -115,13 +115,14 @@ function Buckets({ id, api_key }: Props) {
     },
   ];
   return (
-    <Card title="Buckets" note="Open ones, used from the top." flush>
-      <PagedTable
-        label="Buckets"
+    <>
+      <ListCard
+        title="Buckets"
+        note="Open ones, used from the top."
         query={query}
         columns={columns}
         keyOf={(bucket) => bucket.id}
-        empty={<p className="px-4 pb-5 text-muted">No open bucket.</p>}
+        empty="No open bucket."
       />
       {closing !== null && (
         <WithReason
@@ -138,7 +139,7 @@ function Buckets({ id, api_key }: Props) {
           The user loses its tokens, except those that running calls hold. This cannot be undone.
         </WithReason>
       )}
-    </Card>
+    </>
   );
 }
 
@@ -177,14 +178,8 @@ function Keys({ id, api_key }: Props) {
     },
   ];
   return (
-    <Card title="API keys" flush>
-      <PagedTable
-        label="API keys"
-        query={query}
-        columns={columns}
-        keyOf={(key) => key.id}
-        empty={<p className="px-4 pb-5 text-muted">No API keys.</p>}
-      />
+    <>
+      <ListCard title="API keys" query={query} columns={columns} keyOf={(key) => key.id} empty="No API keys." />
       {revoking !== null && (
         <WithReason
           title={`Revoke ${revoking.name}?`}
@@ -200,7 +195,7 @@ function Keys({ id, api_key }: Props) {
           Requests with this key fail within a second. This cannot be undone.
         </WithReason>
       )}
-    </Card>
+    </>
   );
 }
 
@@ -220,15 +215,14 @@ function Runs({ id, api_key }: Props) {
     return { rows: runs, next_cursor };
   });
   return (
-    <Card title="Runs" note="Newest first." flush>
-      <PagedTable
-        label="Runs"
-        query={query}
-        columns={RUN_COLUMNS}
-        keyOf={(run) => run.id}
-        empty={<p className="px-4 pb-5 text-muted">No runs.</p>}
-      />
-    </Card>
+    <ListCard
+      title="Runs"
+      note="Newest first."
+      query={query}
+      columns={RUN_COLUMNS}
+      keyOf={(run) => run.id}
+      empty="No runs."
+    />
   );
 }
 
@@ -255,14 +249,13 @@ function Ledger({ id, api_key }: Props) {
     return { rows: transactions, next_cursor };
   });
   return (
-    <Card title="Ledger" note="Newest first." flush>
-      <PagedTable
-        label="Ledger"
-        query={query}
-        columns={LEDGER_COLUMNS}
-        keyOf={(entry) => entry.id}
-        empty={<p className="px-4 pb-5 text-muted">No entries.</p>}
-      />
-    </Card>
+    <ListCard
+      title="Ledger"
+      note="Newest first."
+      query={query}
+      columns={LEDGER_COLUMNS}
+      keyOf={(entry) => entry.id}
+      empty="No entries."
+    />
   );
 }

@@ -5,8 +5,8 @@ import { type Answer, call } from "../api/client.ts";
 import { invoicesQuery, purchasesQuery, stale } from "../api/queries.ts";
 import { instant, money, number } from "../format.ts";
 import { Badge, Button, Callout, Card, Empty } from "../ui/basics.tsx";
-import { Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField } from "../ui/fields.tsx";
+import { Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField } from "../ui/fields.tsx";
 import { type Column, PagedTable } from "../ui/list.tsx";
 import { AutoTopup } from "./auto-topup.tsx";
 
@@ -153,46 +153,41 @@ export function TopUp({ onClose }: { onClose: () => void }) {
   }
   return (
     <Dialog title="Buy tokens" onClose={onClose}>
-      <FormErrorProvider value={buy.error}>
-        <form onSubmit={onSubmit(buy.mutate)} className="space-y-4">
-          <div className="flex gap-2">
-            {AMOUNTS.map((dollars) => (
-              <Button
-                key={dollars}
-                className="flex-1"
-                aria-pressed={amount === String(dollars)}
-                kind={amount === String(dollars) ? "primary" : "plain"}
-                onClick={() => setAmount(String(dollars))}
-              >
-                ${dollars}
-              </Button>
-            ))}
-          </div>
-          <TextField
-            label="Amount in US dollars"
-            param="amount_cents"
-            type="number"
-            min={PURCHASE_CENTS.min / 100}
-            step="0.01"
-            inputMode="decimal"
-            required
-            value={amount}
-            onValue={setAmount}
-          />
-          <p aria-live="polite">
-            {valid ? (
-              <>
-                <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong>, valid for 12 months.
-              </>
-            ) : (
-              <span className="text-muted">The minimum is $1.</span>
-            )}
-          </p>
-          <FormEnd error={buy.error} busy={buy.isPending} onCancel={onClose} disabled={!valid}>
-            Buy tokens
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={buy} action="Buy tokens" onCancel={onClose} disabled={!valid}>
+        <div className="flex gap-2">
+          {AMOUNTS.map((dollars) => (
+            <Button
+              key={dollars}
+              className="flex-1"
+              aria-pressed={amount === String(dollars)}
+              kind={amount === String(dollars) ? "primary" : "plain"}
+              onClick={() => setAmount(String(dollars))}
+            >
+              ${dollars}
+            </Button>
+          ))}
+        </div>
+        <TextField
+          label="Amount in US dollars"
+          param="amount_cents"
+          type="number"
+          min={PURCHASE_CENTS.min / 100}
+          step="0.01"
+          inputMode="decimal"
+          required
+          value={amount}
+          onValue={setAmount}
+        />
+        <p aria-live="polite">
+          {valid ? (
+            <>
+              <strong>{number(cents * TOKENS_PER_CENT)} tokens</strong>, valid for 12 months.
+            </>
+          ) : (
+            <span className="text-muted">The minimum is $1.</span>
+          )}
+        </p>
+      </DialogForm>
     </Dialog>
   );
 }

@@ -6,8 +6,8 @@ import { stale } from "../api/queries.ts";
 import { number } from "../format.ts";
 import { Button } from "../ui/basics.tsx";
 import { ShownOnce } from "../ui/copy.tsx";
-import { Confirm, Dialog, FormEnd } from "../ui/dialog.tsx";
-import { FormErrorProvider, onSubmit, TextField, Toggle } from "../ui/fields.tsx";
+import { Confirm, Dialog, DialogForm } from "../ui/dialog.tsx";
+import { TextField, Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { confirmSaved } from "../ui/saved.tsx";
 import { SelectField } from "../ui/select.tsx";
@@ -34,20 +34,15 @@ export function NewUser({ api_key, onClose }: { api_key: string; onClose: () => 
       {key !== null ? (
         <ShownOnce label="First API key" text={key} onDone={onClose} />
       ) : (
-        <FormErrorProvider value={save.error}>
-          <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-            <TextField label="E-mail" param="email" type="email" required value={email} onValue={setEmail} />
-            <Toggle
-              label="With a trial"
-              checked={trial}
-              onChecked={setTrial}
-              hint="Without a trial the account has no tokens until you grant some."
-            />
-            <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-              Create user
-            </FormEnd>
-          </form>
-        </FormErrorProvider>
+        <DialogForm save={save} action="Create user" onCancel={onClose}>
+          <TextField label="E-mail" param="email" type="email" required value={email} onValue={setEmail} />
+          <Toggle
+            label="With a trial"
+            checked={trial}
+            onChecked={setTrial}
+            hint="Without a trial the account has no tokens until you grant some."
+          />
+        </DialogForm>
       )}
     </Dialog>
   );
@@ -193,28 +188,18 @@ function GivePlan({ user, api_key, onClose }: { user: User; api_key: string; onC
   );
   return (
     <Dialog title={`A plan for ${user.email}`} onClose={onClose}>
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-          <SelectField
-            label="Plan"
-            param="plan_id"
-            required
-            value={plan_id}
-            options={[["", "Choose a plan"], ...options]}
-            onValue={setPlan}
-            hint="No payment is needed. The tokens are granted now and in each period. A smaller plan starts after the current period."
-          />
-          {plans.isError && <ProblemNotice error={plans.error} />}
-          <FormEnd
-            error={save.error}
-            busy={save.isPending}
-            onCancel={onClose}
-            disabled={plan_id === "" || plan_id === user.plan}
-          >
-            Give plan
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={save} action="Give plan" onCancel={onClose} disabled={plan_id === "" || plan_id === user.plan}>
+        <SelectField
+          label="Plan"
+          param="plan_id"
+          required
+          value={plan_id}
+          options={[["", "Choose a plan"], ...options]}
+          onValue={setPlan}
+          hint="No payment is needed. The tokens are granted now and in each period. A smaller plan starts after the current period."
+        />
+        {plans.isError && <ProblemNotice error={plans.error} />}
+      </DialogForm>
     </Dialog>
   );
 }
@@ -242,30 +227,25 @@ function Grant({ user, api_key, onClose }: { user: User; api_key: string; onClos
   });
   return (
     <Dialog title={`Grant tokens to ${user.email}`} onClose={onClose}>
-      <FormErrorProvider value={save.error}>
-        <form onSubmit={onSubmit(save.mutate)} className="space-y-4">
-          <TextField
-            label="Tokens"
-            param="amount_tokens"
-            type="number"
-            min={1}
-            required
-            value={amount}
-            onValue={setAmount}
-          />
-          <SelectField label="Type" value={source} options={SOURCES} onValue={setSource} />
-          <TextField
-            label="Note"
-            param="note"
-            value={note}
-            onValue={setNote}
-            hint="The user sees it beside the bucket."
-          />
-          <FormEnd error={save.error} busy={save.isPending} onCancel={onClose}>
-            Grant tokens
-          </FormEnd>
-        </form>
-      </FormErrorProvider>
+      <DialogForm save={save} action="Grant tokens" onCancel={onClose}>
+        <TextField
+          label="Tokens"
+          param="amount_tokens"
+          type="number"
+          min={1}
+          required
+          value={amount}
+          onValue={setAmount}
+        />
+        <SelectField label="Type" value={source} options={SOURCES} onValue={setSource} />
+        <TextField
+          label="Note"
+          param="note"
+          value={note}
+          onValue={setNote}
+          hint="The user sees it beside the bucket."
+        />
+      </DialogForm>
     </Dialog>
   );
 }

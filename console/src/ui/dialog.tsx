@@ -1,7 +1,7 @@
-import { useMutation } from "@tanstack/react-query";
+import { type UseMutationResult, useMutation } from "@tanstack/react-query";
 import { type ComponentProps, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { Button } from "./basics.tsx";
-import { onSubmit, TextField } from "./fields.tsx";
+import { FormErrorProvider, onSubmit, TextField } from "./fields.tsx";
 import { Icon } from "./icons.tsx";
 import { ProblemNotice } from "./problem.tsx";
 import { confirmSaved } from "./saved.tsx";
@@ -105,14 +105,39 @@ export function Confirm(props: ConfirmProps) {
   );
 }
 
+interface DialogFormProps {
+  save: UseMutationResult<unknown, Error, void>;
+  /** Verb and object, on the submit button. */
+  action: ReactNode;
+  kind?: ComponentProps<typeof Button>["kind"];
+  disabled?: boolean;
+  autoComplete?: "off";
+  onCancel: () => void;
+  children: ReactNode;
+}
+
+/** The form of a dialog: its fields, the error of the last attempt and the two buttons. */
+export function DialogForm({ save, action, kind, disabled, autoComplete, onCancel, children }: DialogFormProps) {
+  return (
+    <FormErrorProvider value={save.error}>
+      <form onSubmit={onSubmit(save.mutate)} className="space-y-4" autoComplete={autoComplete}>
+        {children}
+        <FormEnd error={save.error} busy={save.isPending} onCancel={onCancel} {...{ kind, disabled }}>
+          {action}
+        </FormEnd>
+      </form>
+    </FormErrorProvider>
+  );
+}
+
 interface FormEndProps {
   /** The error of the last attempt; null: none. */
   error: ComponentProps<typeof ProblemNotice>["error"] | null;
   busy: boolean;
   onCancel: () => void;
   cancel?: ReactNode;
-  kind?: ComponentProps<typeof Button>["kind"];
-  disabled?: boolean;
+  kind?: ComponentProps<typeof Button>["kind"] | undefined;
+  disabled?: boolean | undefined;
   /** Text of the submit button. */
   children: ReactNode;
 }

@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import type { ReactNode } from "react";
 import type { List } from "../api/queries.ts";
-import { Button, Skeleton } from "./basics.tsx";
+import { Button, Card, Skeleton } from "./basics.tsx";
 import { ProblemNotice } from "./problem.tsx";
 
 export interface Column<Row> {
@@ -92,6 +92,26 @@ export function PagedTable<Row>({ query, empty, ...table }: PagedTableProps<Row>
         </div>
       )}
     </>
+  );
+}
+
+interface ListCardProps<Row> extends Omit<PagedTableProps<Row>, "label" | "empty"> {
+  /** Also the table's label. */
+  title: string;
+  note?: string;
+  /** The text of an empty list. */
+  empty: string;
+  /** Above the table. */
+  children?: ReactNode;
+}
+
+/** A list of the API in a card of its own. */
+export function ListCard<Row>({ title, note, empty, children, ...table }: ListCardProps<Row>) {
+  return (
+    <Card title={title} {...(note === undefined ? {} : { note })} flush>
+      {children}
+      <PagedTable label={title} empty={<p className="px-4 pb-5 text-muted">{empty}</p>} {...table} />
+    </Card>
   );
 }
 
