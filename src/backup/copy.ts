@@ -23,12 +23,23 @@ export interface CopySource {
   rows(done: Readonly<Record<string, number>>): AsyncGenerator<{ table: Table; lines: string[] }, undefined>;
 }
 
+/** The target cannot take the copy, and nothing was changed. The message says why and what to do. */
+export class TargetRejectedError extends Error {
+  constructor(message: string) {
+    super(message);
+    this.name = "TargetRejectedError";
+  }
+}
+
 const runOn =
   (connection: SqlConnection): RunSql =>
   async <Row>(statement: Parameters<RunSql>[0]) =>
     (await connection.query<Row>(statement)).rows;
 
-/** Prepares an empty database for the rows, or finds the interrupted copy of the same source. Throws for any other. */
+/**
+ * Prepares an empty database for the rows, or finds the interrupted copy of the same source. Throws a TargetRejectedError
+ * for any other.
+ */
 export function prepareTarget(copied: Pick<CopySource, "id" | "name" | "migrations">) {
   return async (source: SqlSource): Promise<void> => {
     const connection = await source.connect();
@@ -37,12 +48,14 @@ export function prepareTarget(copied: Pick<CopySource, "id" | "name" | "migratio
       const transfer = await readTransfer(run);
       if (transfer?.id === copied.id) return;
       if (transfer !== null) {
-        throw new Error(
+        throw new TargetRejectedError(
           `the target has an interrupted copy from ${transfer.other}: finish that one, or empty the target`,
         );
       }
       if (await hasTables(run)) {
-        throw new Error("the target is not empty, and nothing was changed: create an empty database and name that one");
+        throw new TargetRejectedError(
+          "the target is not empty, and nothing was changed: create an empty database and name that one",
+        );
       }
       await connection.query({ text: "begin" });
       await createTables(connection, copied.migrations);

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Digests } from "../backup/archive.ts";
-import type { CopySource } from "../backup/copy.ts";
+import { type CopySource, TargetRejectedError } from "../backup/copy.ts";
 import { digestOf, freeze, listTables, readRows, type Table } from "../backup/tables.store.ts";
 import { ConfigError } from "../config.ts";
 import { parseDatabaseUrl } from "../config-values.ts";
@@ -89,7 +89,7 @@ async function moveTo(source: Db, storage: Storage): Promise<number> {
   const code = await fill(storage, named, { keyring: storage.keyring, withSource, finish }).catch(
     async (error: Error) => {
       // The target was rejected before a row was copied: the embedded database stays in use.
-      if (before === null && (error as Error).message.startsWith("the target")) await endTransfer(source.query);
+      if (before === null && error instanceof TargetRejectedError) await endTransfer(source.query);
       throw error;
     },
   );
