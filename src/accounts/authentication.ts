@@ -5,7 +5,7 @@ import type { Clock } from "../platform/clock.ts";
 import type { Db, Instant } from "../platform/db.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
 import type { AccountsStore, KeyStatus } from "./accounts.store.ts";
-import { hashApiKey, isApiKey } from "./tokens.ts";
+import { hashApiKey, isApiKey, rejectInvalidKey } from "./tokens.ts";
 
 const BEARER = /^Bearer +(\S+)$/i;
 const LAST_USED_FLUSH_MS = 60_000;
@@ -15,10 +15,7 @@ const BATCH_LIMIT = 64;
 /** Returns the caller of a presented key. Throws 401 or 403. Pure. */
 export function judgeKey(status: KeyStatus, presented_hash: Buffer, now: Instant): Caller {
   if (status.erased_at !== null) throw errors.invalidApiKey();
-  if (status.revoked_at !== null) throw errors.revokedApiKey();
-  const isPrevious = Buffer.compare(status.key_hash, presented_hash) !== 0;
-  if (isPrevious && (status.previous_valid_until ?? "") <= now) throw errors.revokedApiKey();
-  if (status.expires_at !== null && status.expires_at <= now) throw errors.expiredApiKey();
+  rejectInvalidKey(status, presented_hash, now);
   if (status.suspended_at !== null) throw errors.accountSuspended();
   return {
     user_id: status.user_id,

@@ -1,5 +1,7 @@
 import { createHash, hash, randomBytes, randomInt } from "node:crypto";
 import { crc32 } from "node:zlib";
+import { errors } from "../errors.ts";
+import type { Instant } from "../platform/db.ts";
 
 /**
  * contract 3.6: `purser_live_`, the user's routing bucket (2 base62 characters), 41 base62 characters (244 random bits),
@@ -85,3 +87,20 @@ export function hashToken(token: string): Buffer | null {
 }
 
 const sha256 = (token: string) => createHash("sha256").update(token).digest();
+
+/** What decides whether a stored key is still accepted, for users' keys and operators' keys. */
+interface KeyValidity {
+  key_hash: Uint8Array;
+  /** The secret before a rotation works until then; null: there is none. */
+  previous_valid_until: Instant | null;
+  revoked_at: Instant | null;
+  expires_at: Instant | null;
+}
+
+/** Throws 401 for a revoked or expired key, and for a previous secret after its grace. Pure. */
+export function rejectInvalidKey(stored: KeyValidity, presented_hash: Buffer, now: Instant): void {
+  if (stored.revoked_at !== null) throw errors.revokedApiKey();
+  const is_previous = Buffer.compare(stored.key_hash, presented_hash) !== 0;
+  if (is_previous && (stored.previous_valid_until ?? "") <= now) throw errors.revokedApiKey();
+  if (stored.expires_at !== null && stored.expires_at <= now) throw errors.expiredApiKey();
+}

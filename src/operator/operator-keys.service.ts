@@ -1,11 +1,11 @@
 import { timingSafeEqual } from "node:crypto";
-import { hashApiKey, newToken } from "../accounts/tokens.ts";
+import { hashApiKey, newToken, rejectInvalidKey } from "../accounts/tokens.ts";
 import type { Operator } from "../contract/caller.ts";
 import type { CreateOperatorKey, OperatorKeyRecord } from "../contract/operators.ts";
 import { errors } from "../errors.ts";
 import { createBatches } from "../platform/batch-queue.ts";
 import { addSeconds, type Clock, monotonicMs } from "../platform/clock.ts";
-import type { Db, Instant } from "../platform/db.ts";
+import type { Db } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import { createNotifiedCache } from "../platform/notified-cache.ts";
 import type { Actor, Acts } from "./acts.service.ts";
@@ -62,7 +62,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
       const load = async () => (KEY_SHAPE.test(key) ? find(hash) : undefined);
       const row = await cache.get(hash.toString("base64"), load);
       if (row === undefined) throw errors.invalidApiKey();
-      judgeOperatorKey(row, hash, clock.now());
+      rejectInvalidKey(row, hash, clock.now());
       noteUse(row.id);
       return { id: row.id, name: row.name, role: row.role };
     },
@@ -121,14 +121,6 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
 }
 
 export type OperatorKeys = Awaited<ReturnType<typeof createOperatorKeys>>;
-
-/** Throws 401 for a revoked or expired key, and for a previous secret after its grace. Pure. */
-function judgeOperatorKey(row: OperatorKeyRow, presented_hash: Buffer, now: Instant): void {
-  if (row.revoked_at !== null) throw errors.revokedApiKey();
-  const is_previous = Buffer.compare(row.key_hash, presented_hash) !== 0;
-  if (is_previous && (row.previous_valid_until ?? "") <= now) throw errors.revokedApiKey();
-  if (row.expires_at !== null && row.expires_at <= now) throw errors.expiredApiKey();
-}
 
 function newSecret() {
   const key = `${PREFIX}${newToken().token}`;
