@@ -348,21 +348,16 @@ function userRecord(row: UserRow): User {
   return { id, email, created_at, suspended_at, limits };
 }
 
+/** A key as the API shows it. Only these columns: hashes stay here. */
 function keyRecord(row: ApiKeyRow): ApiKey {
-  const {
-    user_id: _user,
-    key_hash: _hash,
-    previous_key_hash: _previous,
-    previous_valid_until: _until,
-    limits,
-    ...record
-  } = row;
-  const { requests_per_minute = null, tokens_per_minute = null, concurrent_runs = null } = limits ?? {};
-  const { allowed_models } = row;
+  const { id, name, prefix, last_four, scopes, budget_tokens, budget_interval } = row;
+  const { created_at, expires_at, last_used_at, revoked_at } = row;
+  const { requests_per_minute = null, tokens_per_minute = null, concurrent_runs = null } = row.limits ?? {};
   return {
-    ...record,
-    allowed_models: allowed_models === null ? null : [...allowed_models],
+    ...{ id, name, prefix, last_four, scopes, budget_tokens, budget_interval },
+    allowed_models: row.allowed_models === null ? null : [...row.allowed_models],
     limits: { requests_per_minute, tokens_per_minute, concurrent_runs },
+    ...{ created_at, expires_at, last_used_at, revoked_at },
   };
 }
 

@@ -15,8 +15,8 @@ import {
 import { dropsReasoning } from "../models/reasoning.ts";
 import { forwardedRequest } from "../models/request-fields.ts";
 import { billedText, estimateCounts, estimateTokens, isTextOver } from "../models/token-count.ts";
+import { chargedRates } from "./charged-rates.ts";
 import type { CompletionCall, CompletionOutcome } from "./completions.types.ts";
-import { chargedRates } from "./price-list.ts";
 import { usageOf } from "./usage.ts";
 
 /** A shorter answer is useless. If the request sets no max_tokens, a call that cannot pay for this much is rejected. */
@@ -36,7 +36,8 @@ export interface Reservation {
 
 /**
  * Holds the worst-case cost of `call` on `model`: its input and output at the dearest rates that it can reach. The
- * request that is sent can never cost more. Throws the 402, the 409 for a budget, and the 400 for fields that `model`
+ * request that is sent costs more only if the provider counts more input than the bound, or if the hold has expired
+ * (ledger/README.md, "How a cost is paid"). Throws the 402, the 409 for a budget, and the 400 for fields that `model`
  * does not accept.
  */
 export async function reserve(

@@ -1,7 +1,7 @@
 import type { RunError } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { RUN_COLUMNS, type RunRow } from "./run.store.ts";
-import { sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
+import { FINISHED, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
 
 /**
  * Selects runs to cancel: one run, or all runs of an agent or a user. `queued`: only runs without a worker. `with`: only
@@ -29,8 +29,8 @@ export async function cancelRuns(sql: Sql, which: RunSelection, now: Instant): P
       update run set cancel_requested_at = coalesce(cancel_requested_at, $4::timestamptz),
         status = ${sqlNext("cancel")},
         error = coalesce(run.error, $7::jsonb),
-        finished_at = case status when 'queued' then $4::timestamptz end,
-        lease_until = case status when 'queued' then null else lease_until end
+        finished_at = case when ${sqlNext("cancel")} in ${sqlList(FINISHED)} then $4::timestamptz end,
+        lease_until = case when ${sqlNext("cancel")} in ${sqlList(FINISHED)} then null else lease_until end
       from open where run.user_id = open.user_id and run.id = open.id
       returning ${RUN_COLUMNS.replaceAll(/\w+/g, "run.$&")}`,
     values: [

@@ -40,8 +40,10 @@ export type RunTransition = keyof typeof TRANSITIONS;
 
 /** Statuses of runs that a worker has claimed. */
 export const CLAIMED: readonly RunStatus[] = ["running", "cancelling"];
-/** Statuses of runs that have not ended. */
+/** Statuses of runs that have not ended. The index `run_open` has this list. */
 export const UNFINISHED: readonly RunStatus[] = ["queued", ...CLAIMED];
+/** Statuses of runs that can have a lease; a queued run can be reserved for a worker. The index `run_leased` has this list. */
+export const LEASABLE: readonly RunStatus[] = ["queued", ...CLAIMED];
 
 /** Final statuses. */
 export const FINISHED: readonly RunStatus[] = ["succeeded", "failed", "cancelled"];

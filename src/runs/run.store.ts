@@ -2,7 +2,7 @@ import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { CLAIMED, sqlList, sqlNext, UNFINISHED } from "./run-state.ts";
+import { CLAIMED, LEASABLE, sqlList, sqlNext } from "./run-state.ts";
 import type {
   ClaimLimits,
   EndedRun,
@@ -245,7 +245,7 @@ export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
     name: "run_reap",
     text: `with lost as materialized (
         select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
-        from run where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
+        from run where status in ${sqlList(LEASABLE)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
           and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
         order by lease_until limit ${REAP_BATCH} for update skip locked
       ), ended as (
@@ -269,7 +269,7 @@ export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow
   return sql.query<OpenRow>({
     name: "run_given_up",
     text: `select user_id, id as run_id, agent_id, trigger, epoch from run
-      where status in ${sqlList(UNFINISHED)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
+      where status in ${sqlList(LEASABLE)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
         and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
     values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
   });

@@ -9,7 +9,8 @@ import type { RunRef, ToolCall, ToolDefinition, ToolResult, UnusableServer } fro
 import type { WebhookKeys } from "./webhook-keys.service.ts";
 
 /**
- * The effect of one call on other systems. `none`: it only reads. `idempotent`: its receiver recognizes a repetition,
+ * The effect of one call on other systems. `none`: it changes
+ * nothing (it reads or computes), so it is repeated after a crash. `idempotent`: its receiver recognizes a repetition,
  * so the call is repeated after a crash. `unknown`: it is not repeated.
  */
 export type Effect = "none" | "idempotent" | "unknown";

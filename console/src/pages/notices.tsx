@@ -1,6 +1,6 @@
 import { useMutation } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useState } from "react";
+import { type ReactNode, useState } from "react";
 import { type Answer, type Body, call } from "../api/client.ts";
 import { endpointsQuery, noticesQuery, stale } from "../api/queries.ts";
 import { instant, number } from "../format.ts";
@@ -16,18 +16,22 @@ type Notice = Answer<"GET /api/v1/notices">["notices"][number];
 type Endpoint = Answer<"GET /api/v1/webhook-endpoints">["webhook_endpoints"][number];
 type Event = Body<"POST /api/v1/webhook-endpoints">["events"][number];
 
-const EVENTS: Record<Event, string> = {
-  "balance.low": "The balance is low",
-  "overage.cap_near": "Overage nears its cap",
-  "key_budget.near": "A key nears its budget",
-  "auto_topup.paused": "Automatic top-ups were paused",
-  "run.failed": "A run failed",
-  "schedule.paused": "A schedule was paused",
-  "secret.reflected": "A site returned a secret",
-  "secret.disconnected": "A server refuses a sign-in",
-  "subscription.renewed": "The plan was renewed",
+/** The page where the person can act. `agent`: the agent or run that the notice names. */
+type Place = "agent" | "secrets" | "keys" | "billing" | "overage";
+
+const EVENTS: Record<Event, { text: string; place: Place }> = {
+  "balance.low": { text: "The balance is low", place: "billing" },
+  "overage.cap_near": { text: "Overage nears its cap", place: "overage" },
+  "key_budget.near": { text: "A key nears its budget", place: "keys" },
+  "auto_topup.paused": { text: "Automatic top-ups were paused", place: "billing" },
+  "run.failed": { text: "A run failed", place: "agent" },
+  "schedule.paused": { text: "A schedule was paused", place: "agent" },
+  "secret.reflected": { text: "A site returned a secret", place: "secrets" },
+  "secret.disconnected": { text: "A server refuses a sign-in", place: "secrets" },
+  "subscription.renewed": { text: "The plan was renewed", place: "billing" },
 };
 
+const EVENT_NAMES = Object.keys(EVENTS) as Event[];
 const isEvent = (name: string | undefined): name is Event => name !== undefined && name in EVENTS;
 
 /** The most useful detail of a notice, in one line. */
@@ -37,37 +41,46 @@ function detail({ data }: Notice): string {
   return typeof data.percent === "number" ? `${number(data.percent)} % used` : "";
 }
 
-/** A link to the page where the person can act. */
-function NoticeLink({ notice: { event, data, agent_name, agent_deleted } }: { notice: Notice }) {
-  if (typeof data.agent_id === "string") {
-    const id = data.agent_id;
-    const name = agent_name ?? "an agent";
-    if (agent_deleted) return <span className="wrap-anywhere">{name} (deleted)</span>;
-    return typeof data.run_id === "string" ? (
-      <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: data.run_id }} className="link wrap-anywhere">
-        {name}
-      </Link>
-    ) : (
-      <Link to="/agents/$id" params={{ id }} search={{ tab: "schedule" }} className="link wrap-anywhere">
-        {name}
-      </Link>
-    );
-  }
-  if (event.startsWith("secret."))
-    return (
-      <Link to="/secrets" className="link">
-        Secrets
-      </Link>
-    );
-  if (event.startsWith("key_budget."))
-    return (
-      <Link to="/keys" className="link">
-        API keys
-      </Link>
-    );
-  return (
-    <Link to="/billing" search={event.startsWith("overage.") ? { tab: "overage" } : {}} className="link">
+const PLACES: Record<Exclude<Place, "agent">, ReactNode> = {
+  secrets: (
+    <Link to="/secrets" className="link">
+      Secrets
+    </Link>
+  ),
+  keys: (
+    <Link to="/keys" className="link">
+      API keys
+    </Link>
+  ),
+  billing: (
+    <Link to="/billing" className="link">
       Usage and billing
+    </Link>
+  ),
+  overage: (
+    <Link to="/billing" search={{ tab: "overage" }} className="link">
+      Usage and billing
+    </Link>
+  ),
+};
+
+/** A link to the page where the person can act. */
+function NoticeLink({ notice }: { notice: Notice }) {
+  const { place } = EVENTS[notice.event];
+  return place === "agent" ? <AgentLink notice={notice} /> : PLACES[place];
+}
+
+function AgentLink({ notice: { data, agent_name, agent_deleted } }: { notice: Notice }) {
+  const id = String(data.agent_id);
+  const name = agent_name ?? "an agent";
+  if (agent_deleted) return <span className="wrap-anywhere">{name} (deleted)</span>;
+  return typeof data.run_id === "string" ? (
+    <Link to="/agents/$id/runs/$run_id" params={{ id, run_id: data.run_id }} className="link wrap-anywhere">
+      {name}
+    </Link>
+  ) : (
+    <Link to="/agents/$id" params={{ id }} search={{ tab: "schedule" }} className="link wrap-anywhere">
+      {name}
     </Link>
   );
 }
@@ -78,7 +91,7 @@ const NOTICES: Column<Notice>[] = [
     title: "Event",
     cell: (notice) => (
       <>
-        <span className="font-medium">{EVENTS[notice.event]}</span> <span className="text-muted">·</span>{" "}
+        <span className="font-medium">{EVENTS[notice.event].text}</span> <span className="text-muted">·</span>{" "}
         <NoticeLink notice={notice} />
         <span className="block text-sm wrap-anywhere text-muted">{detail(notice)}</span>
       </>
@@ -121,7 +134,7 @@ export function NoticesPage() {
               label="Event"
               className="w-full sm:w-64"
               value={wanted ?? ""}
-              options={[["", "all"], ...Object.entries(EVENTS)]}
+              options={[["", "all"], ...EVENT_NAMES.map((event) => [event, EVENTS[event].text] as const)]}
               onValue={(chosen) => void navigate({ search: chosen === "" ? {} : { event: chosen }, replace: true })}
             />
           </div>
@@ -148,7 +161,7 @@ function Endpoints() {
   const [deleted, setDeleted] = useState<Endpoint | null>(null);
   const endpoints: Column<Endpoint>[] = [
     { title: "Address", cell: ({ url }) => <code className="text-sm break-all">{url}</code> },
-    { title: "Events", wide: true, cell: ({ events }) => events.map((event) => EVENTS[event]).join(", ") },
+    { title: "Events", wide: true, cell: ({ events }) => events.map((event) => EVENTS[event].text).join(", ") },
     { title: "Status", cell: ({ status }) => <Badge tone={status === "enabled" ? "good" : "warn"}>{status}</Badge> },
     {
       title: "",
@@ -237,7 +250,7 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
           <fieldset>
             <legend className="mb-1 font-medium">Events</legend>
             <div className="space-y-1.5">
-              {(Object.keys(EVENTS) as Event[]).map((event) => (
+              {EVENT_NAMES.map((event) => (
                 <label key={event} className="flex items-center gap-2">
                   <input
                     type="checkbox"
@@ -245,7 +258,7 @@ function NewEndpoint({ onClose }: { onClose: () => void }) {
                     checked={events.includes(event)}
                     onChange={() => toggle(event)}
                   />
-                  {EVENTS[event]}
+                  {EVENTS[event].text}
                 </label>
               ))}
             </div>

@@ -6,10 +6,11 @@ begin
   case new.status
     when 'queued' then perform pg_notify('run_queued', '');
     when 'cancelling' then perform pg_notify('run_cancelling', new.id::text);
-    else
+    when 'succeeded', 'failed', 'cancelled' then
       if not new.at_home or exists (select from run where status = 'queued') then
         perform pg_notify('run_finished', new.id::text);
       end if;
+    else null; -- nobody waits for it
   end case;
   return null;
 end $$;

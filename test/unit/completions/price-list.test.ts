@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { chargedRates } from "../../../src/completions/price-list.ts";
+import { chargedRates } from "../../../src/completions/charged-rates.ts";
 
 const rates = {
   input_rate_micro: 333_333,

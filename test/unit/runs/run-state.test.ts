@@ -5,6 +5,7 @@ import { runStatusSchema } from "../../../src/contract/runs.ts";
 import {
   CLAIMED,
   FINISHED,
+  LEASABLE,
   type RunTransition,
   sqlNext,
   TRANSITIONS,
@@ -38,6 +39,16 @@ test("the final statuses are those that the database requires a time of end for"
   );
   const statuses = [...(constraint?.[1] ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
   expect(statuses.sort()).toEqual([...FINISHED].sort());
+});
+
+test.each([
+  ["run_open", UNFINISHED],
+  ["run_leased", LEASABLE],
+])("the index %s has the statuses that its statements name", (index, statuses) => {
+  const schema = readFileSync(join(RUNS, "../../schema.sql"), "utf8");
+  const list = new RegExp(`^CREATE INDEX ${index} ON.*WHERE .*status = ANY \\(ARRAY\\[(.*?)\\]`, "m").exec(schema)?.[1];
+  const indexed = [...(list ?? "").matchAll(/'(\w+)'/g)].map(([, status]) => status);
+  expect(indexed.sort()).toEqual([...statuses].sort());
 });
 
 test("only a claimed run is changed by its lease", () => {
