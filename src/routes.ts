@@ -121,6 +121,7 @@ function operatorApi(services: Services, also: Pick<OperatorOptions, "advanceClo
       ...{ db, clock, accounts, acts, ledger, billing, trials, eraseUser, reload },
       ...also,
       addressChanged: signIn.addressChanged,
+      userSuspended: signIn.userSuspended,
       trial: () => live.trial,
       suspendAlso: runs.cancelAll,
       backUp: createBackups({ db, clock, data_dir: config.data_dir, log }),

@@ -88,12 +88,16 @@ export async function createAccounts(deps: {
     return { ...keyRecord(row), key };
   };
 
+  const forgetKey = (id: string) => authentication.forget((key) => key.id === id);
+  const forgetKeysOf = (user_id: string) => authentication.forget((key) => key.user_id === user_id);
+
   /** Changes a key by `write` and notifies all listeners. */
   const changeKey = <T>(key: KeyState, write: (tx: Tx) => Promise<T>): Promise<T> =>
     db.transaction(async (tx) => {
       const followUp = await onKeyChange?.(key, tx);
       const written = await write(tx);
       await followUp?.();
+      tx.afterCommit(() => forgetKey(key.id));
       return written;
     });
 
@@ -128,7 +132,7 @@ export async function createAccounts(deps: {
     async users(page: UserPage): Promise<User[]> {
       return (await store.users(page)).map(userRecord);
     },
-    ...userCorrections(store, clock),
+    ...userCorrections(store, clock, forgetKeysOf),
     /** Returns the suspended ones of these users. */
     async suspended(sql: Sql, user_ids: readonly string[]): Promise<ReadonlySet<string>> {
       return new Set(await store.suspendedIds(sql, user_ids));
@@ -141,6 +145,7 @@ export async function createAccounts(deps: {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;
       if (erased === undefined) throw errors.notFound("This user");
       await store.revokeKeysOf(tx, id, clock.now());
+      tx.afterCommit(() => forgetKeysOf(id.toLowerCase()));
       return erased.email;
     },
 
@@ -212,6 +217,7 @@ export async function createAccounts(deps: {
         previous_valid_until: addSeconds(clock.now(), grace_seconds),
       });
       if (rotated === undefined) throw errors.keyRotated();
+      forgetKey(row.id);
       return { ...keyRecord(rotated), key };
     },
     /** Revokes a leaked key if it exists. */
@@ -229,12 +235,13 @@ export async function createAccounts(deps: {
 }
 
 /** What operators correct of users. */
-function userCorrections(store: AccountsStore, clock: Clock) {
+function userCorrections(store: AccountsStore, clock: Clock, forgetKeysOf: (user_id: string) => void) {
   return {
     /** Suspends or resumes a user. A suspended user's keys answer 403 on every node at once. */
     async setSuspended(tx: Tx, id: string, suspended: boolean): Promise<User> {
       const row = isUuid(id) ? await store.setSuspended(tx, id, suspended ? clock.now() : null) : undefined;
       if (row === undefined) throw errors.notFound("This user");
+      tx.afterCommit(() => forgetKeysOf(row.id));
       return userRecord(row);
     },
     /** Returns the user and locks them until the transaction ends. Throws 404 for unknown and erased users. */

@@ -69,6 +69,7 @@ export async function createAuthentication(deps: { db: Db; clock: Clock; store: 
       return caller;
     },
     flushLastUsed,
+    forget: statuses.forget,
     async close() {
       clearInterval(timer);
       await flushLastUsed();

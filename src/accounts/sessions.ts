@@ -35,6 +35,8 @@ export async function createSessions(deps: {
     subjectOf: ({ user_id }) => user_id,
   });
 
+  const forgetOf = (user_id: string) => cache.forget((session) => session.user_id === user_id);
+
   /** One query at a time, as for API keys. */
   const load = createBatches(BATCH_LIMIT, store.sessions);
   const find = async (token: string) => {
@@ -73,11 +75,16 @@ export async function createSessions(deps: {
     },
     async end(token: string): Promise<void> {
       const token_hash = hashToken(token);
-      if (token_hash !== null) await store.deleteSession(token_hash);
+      const user_id = token_hash === null ? undefined : await store.deleteSession(token_hash);
+      if (user_id !== undefined) forgetOf(user_id);
     },
-    async endAll(sql: Sql | Tx, user_id: string): Promise<void> {
+    async endAll(sql: Db | Tx, user_id: string): Promise<void> {
       await store.deleteSessions(sql, user_id);
+      if ("in_transaction" in sql) sql.afterCommit(() => forgetOf(user_id));
+      else forgetOf(user_id);
     },
+    /** Sessions are read again after the commit: their user was suspended or resumed. */
+    forgetAfter: (tx: Tx, user_id: string) => tx.afterCommit(() => forgetOf(user_id)),
     close: cache.close,
   };
 }

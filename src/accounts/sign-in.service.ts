@@ -220,6 +220,7 @@ export async function createSignIn(options: SignInOptions) {
       await sessions.endAll(tx, user_id);
       await store.deleteResets(tx, user_id);
     },
+    userSuspended: sessions.forgetAfter,
     /** Deletes expired rows. Called periodically. */
     sweep: () => store.sweep(clock.now()),
     /** Waits for running background work. */

@@ -76,8 +76,14 @@ export function createSignInStore(db: Db) {
       const found = new Map(rows.map(({ nth, ...row }) => [nth, row]));
       return hashes.map((_, index) => found.get(index + 1));
     },
-    deleteSession: (token_hash: Buffer) =>
-      db.query({ text: "delete from session where token_hash = $1", values: [token_hash] }),
+    /** Returns the session's user. */
+    async deleteSession(token_hash: Buffer): Promise<string | undefined> {
+      const rows = await db.query<{ user_id: string }>({
+        text: "delete from session where token_hash = $1 returning user_id",
+        values: [token_hash],
+      });
+      return rows[0]?.user_id;
+    },
     deleteSessions: (sql: Sql, user_id: string) =>
       sql.query({ text: "delete from session where user_id = $1", values: [user_id] }),
 

@@ -36,6 +36,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
   const find = createBatches(BATCH_LIMIT, store.byHash);
   const touched_ms = new Map<string, number>();
 
+  const forget = (id: string) => cache.forget((key) => key.id === id);
   const noteUse = (id: string) => {
     const now_ms = monotonicMs();
     if (now_ms - (touched_ms.get(id) ?? -TOUCH_MS) < TOUCH_MS) return;
@@ -92,6 +93,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
         if (row === undefined) throw errors.notFound("This operator key");
         if (row.revoked_at !== null) return;
         await store.revoke(tx, id, clock.now());
+        tx.afterCommit(() => forget(row.id));
         await acts.record(tx, actor, { what: "operator_key.revoke", ...aboutKey(row), reason });
       });
     },
@@ -109,6 +111,7 @@ export async function createOperatorKeys(deps: { db: Db; clock: Clock; acts: Act
         const previous_valid_until = addSeconds(clock.now(), grace_seconds);
         const previous = { previous_key_hash: row.key_hash, previous_valid_until };
         const replaced = await store.rotate(tx, { id: row.id, ...secret.stored, ...previous });
+        tx.afterCommit(() => forget(row.id));
         const { target, after } = aboutKey(row);
         const change = { target, after: { ...after, grace_seconds }, reason };
         await acts.record(tx, actor, { what: "operator_key.rotate", ...change });

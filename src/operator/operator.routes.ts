@@ -29,6 +29,7 @@ export interface OperatorOptions {
   eraseUser(user_id: string, also: InSameTx<void>): Promise<void>;
   /** Ends sessions and mailed links of a user whose address was changed. */
   addressChanged(tx: Tx, user_id: string): Promise<void>;
+  userSuspended(tx: Tx, user_id: string): void;
   acts: Acts;
   /** Runs the other modules' work after a user is suspended. */
   suspendAlso(user_id: string): Promise<void>;
@@ -123,6 +124,7 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       const { id, reason, suspended } = wanted;
       const before = await accounts.lockUser(tx, id);
       const after = await accounts.setSuspended(tx, before.id, suspended);
+      options.userSuspended(tx, before.id);
       const change = { before: { suspended_at: before.suspended_at }, after: { suspended_at: after.suspended_at } };
       const what = suspended ? "user.suspend" : "user.resume";
       await acts.record(tx, actorOf(c), { what, ...aboutUser(before.id), ...change, reason });

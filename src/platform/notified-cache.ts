@@ -20,15 +20,19 @@ export async function createNotifiedCache<Value extends object>(deps: {
   /** Counts notifications and losses. If one comes while a row is loaded, the row may be stale and is not cached. */
   let changes = 0;
 
-  const forget = (subject: string) => {
+  const forget = (isStale: (value: Value) => boolean) => {
     changes += 1;
-    for (const [key, value] of cache.entries()) if (subjectOf(value) === subject) cache.delete(key);
+    for (const [key, value] of cache.entries()) if (isStale(value)) cache.delete(key);
   };
   const forgetAll = () => {
     changes += 1;
     cache.clear();
   };
-  const stopListening = await db.listen(channel, forget, forgetAll);
+  const stopListening = await db.listen(
+    channel,
+    (subject) => forget((value) => subjectOf(value) === subject),
+    forgetAll,
+  );
 
   return {
     /** The value under `key`, from the cache or from `load`. A missing value is not cached. */
@@ -41,6 +45,8 @@ export async function createNotifiedCache<Value extends object>(deps: {
       cache.set(key, value);
       return value;
     },
+    /** Drops values on this node after a change of its own: its next request does not wait for the notification. */
+    forget,
     close: stopListening,
   };
 }

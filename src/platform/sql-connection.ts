@@ -80,10 +80,12 @@ export function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T
 async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
   const connection = await source.connect();
   let broken = false;
+  const after_commit: (() => void)[] = [];
   try {
     await connection.query({ text: "begin" });
-    const result = await work(transactionOver(connection));
+    const result = await work(transactionOver(connection, after_commit));
     await connection.query({ text: "commit" });
+    for (const done of after_commit) done();
     return result;
   } catch (error) {
     await connection.query({ text: "rollback" }).catch(() => {
@@ -95,11 +97,12 @@ async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Prom
   }
 }
 
-function transactionOver(connection: SqlConnection): Tx {
+function transactionOver(connection: SqlConnection, after_commit: (() => void)[]): Tx {
   const borrowed: SqlConnection = { ...connection, release: () => {} };
   let kysely: Kysely<unknown> | undefined;
   return {
     in_transaction: true,
+    afterCommit: (done) => void after_commit.push(done),
     query: <Row>(statement: Statement) =>
       traced(
         () => spanOfStatement(statement),

@@ -64,9 +64,7 @@ describe("API keys (contract 3)", () => {
     const doomed = service.as(body.key);
     expect((await doomed.get("/api/v1/users/me")).status).toBe(200);
     expect((await user.request("DELETE", `/api/v1/api-keys/${body.id}`)).status).toBe(204);
-    await expect
-      .poll(async () => (await doomed.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
-      .toBe("revoked_api_key");
+    expect((await doomed.get("/api/v1/users/me")).body.error?.code).toBe("revoked_api_key");
   });
 
   it("expire at their instant on the domain's clock", async () => {
@@ -164,9 +162,7 @@ describe("API keys (contract 3)", () => {
     const wrong = await tell("not a key");
     expect(await tell(user.key)).toEqual(wrong);
     expect(wrong.status).toBe(202);
-    await expect
-      .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
-      .toBe("revoked_api_key");
+    expect((await user.get("/api/v1/users/me")).body.error?.code).toBe("revoked_api_key");
   });
 
   it("are reported 60 times a minute from one address at most, whatever it says of other addresses", async () => {
@@ -191,9 +187,7 @@ describe("API keys (contract 3)", () => {
     const { key } = (await user.post(`/api/v1/api-keys/${id}/rotate`, { grace_seconds: 600 })).body;
     expect((await user.get("/api/v1/users/me")).status).toBe(200);
     await user.post("/api/v1/api-keys/revoke-leaked", { key: user.key });
-    await expect
-      .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
-      .toBe("revoked_api_key");
+    expect((await user.get("/api/v1/users/me")).body.error?.code).toBe("revoked_api_key");
     expect((await service.as(key).get("/api/v1/users/me")).status).toBe(200);
   });
 
@@ -287,19 +281,15 @@ describe("the operator API (contract 8)", () => {
   it("suspends and resumes at once", async () => {
     const user = await service.newUser();
     await service.admin.post(`/api/v1/admin/users/${user.user_id}/suspend`);
-    await expect
-      .poll(async () => (await user.get("/api/v1/users/me")).body.error?.code, { timeout: 1000 })
-      .toBe("account_suspended");
+    expect((await user.get("/api/v1/users/me")).body.error?.code).toBe("account_suspended");
     await service.admin.post(`/api/v1/admin/users/${user.user_id}/resume`);
-    await expect.poll(async () => (await user.get("/api/v1/users/me")).status, { timeout: 1000 }).toBe(200);
+    expect((await user.get("/api/v1/users/me")).status).toBe(200);
   });
 
   it("erases a user: the keys end, the address is free, the ledger stays in order", async () => {
     const { body } = await service.admin.post("/api/v1/admin/users", { email: "gone@example.com" });
     expect((await service.admin.request("DELETE", `/api/v1/admin/users/${body.user.id}`)).status).toBe(204);
-    await expect
-      .poll(async () => (await service.as(body.api_key.key).get("/api/v1/users/me")).status, { timeout: 1000 })
-      .toBe(401);
+    expect((await service.as(body.api_key.key).get("/api/v1/users/me")).status).toBe(401);
     expect((await service.admin.get(`/api/v1/admin/users/${body.user.id}`)).status).toBe(404);
     expect((await service.admin.post("/api/v1/admin/users", { email: "gone@example.com" })).status).toBe(201);
     expect((await service.admin.get("/api/v1/admin/audit")).body.ok).toBe(true);

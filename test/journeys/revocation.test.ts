@@ -2,7 +2,11 @@ import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
 import { createAccountsStore } from "../../src/accounts/accounts.store.ts";
 import { createAuthentication } from "../../src/accounts/authentication.ts";
-import { newApiKey } from "../../src/accounts/tokens.ts";
+import { createSessions } from "../../src/accounts/sessions.ts";
+import { createSignInStore } from "../../src/accounts/sign-in.store.ts";
+import { ALL_BUCKETS, newApiKey } from "../../src/accounts/tokens.ts";
+import { createActs } from "../../src/operator/acts.service.ts";
+import { createOperatorKeys } from "../../src/operator/operator-keys.service.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -53,6 +57,68 @@ describe("invented keys", () => {
     await close();
     await accounts.close();
     await db.close();
+  });
+});
+
+describe("a changed key", () => {
+  it("is changed for the next request of the node that changed it, although no notification has come yet", async () => {
+    const db = await database.open();
+    const deaf: Db = { ...db, listen: async () => async () => {} };
+    const accounts = await createAccounts({ db: deaf, clock });
+    const key = await newKey(db, accounts);
+    const caller = await accounts.authenticate(key.authorization);
+    await accounts.updateApiKey(caller, key.id, { allowed_models: ["lab/odd"] });
+    expect((await accounts.authenticate(key.authorization)).allowed_models).toEqual(["lab/odd"]);
+
+    const suspend = (suspended: boolean) => db.transaction((tx) => accounts.setSuspended(tx, key.user_id, suspended));
+    await suspend(true);
+    await expect(accounts.authenticate(key.authorization)).rejects.toMatchObject({ code: "account_suspended" });
+    await suspend(false);
+
+    await accounts.authenticate(key.authorization);
+    const rotated = await accounts.rotateApiKey(caller, key.id, 0);
+    await expect(accounts.authenticate(key.authorization)).rejects.toMatchObject({ code: "revoked_api_key" });
+
+    await accounts.authenticate(`Bearer ${rotated.key}`);
+    await accounts.revokeApiKey(key.user_id, key.id);
+    await expect(accounts.authenticate(`Bearer ${rotated.key}`)).rejects.toMatchObject({ code: "revoked_api_key" });
+    await accounts.close();
+    await db.close();
+  });
+});
+
+describe("a changed session or operator key", () => {
+  it("is changed for the next request of the node that changed it, although no notification has come yet", async () => {
+    const db = await database.open();
+    const deaf: Db = { ...db, listen: async () => async () => {} };
+    const accounts = await createAccounts({ db, clock });
+    const { user_id } = await newKey(db, accounts);
+    const store = createSignInStore(db);
+    const sessions = await createSessions({ db: deaf, clock, store, routing_buckets: ALL_BUCKETS });
+    const begin = async () => {
+      const begun = await sessions.begin(db, { id: user_id, email: "ada@example.com" }, "hash");
+      await sessions.who(begun?.token ?? "");
+      return begun?.token ?? "";
+    };
+    await db.transaction((tx) => store.setPassword(tx, { user_id, hash: "hash", now: clock.now() }));
+    const [one, two] = [await begin(), await begin()];
+    await sessions.end(one);
+    await expect(sessions.who(one)).rejects.toMatchObject({ code: "session_expired" });
+    await sessions.who(two);
+    await db.transaction((tx) => sessions.endAll(tx, user_id));
+    await expect(sessions.who(two)).rejects.toMatchObject({ code: "session_expired" });
+
+    const acts = createActs({ db, clock });
+    const operators = await createOperatorKeys({ db: deaf, clock, acts, admin_key: "the root operator's key" });
+    const actor = { id: null, name: "PURSER_ADMIN_KEY", request_id: "req" };
+    const { id, key } = await operators.create(actor, { name: "Grace", role: "support" }, undefined);
+    await operators.authenticate(key);
+    const rotated = await operators.rotate(actor, id, { grace_seconds: 0 });
+    await expect(operators.authenticate(key)).rejects.toMatchObject({ code: "revoked_api_key" });
+    await operators.authenticate(rotated.key);
+    await operators.revoke(actor, id, undefined);
+    await expect(operators.authenticate(rotated.key)).rejects.toMatchObject({ code: "revoked_api_key" });
+    for (const each of [accounts, sessions, operators, db]) await each.close();
   });
 });
 
