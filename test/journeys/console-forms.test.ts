@@ -67,7 +67,7 @@ it("the owner sees what an MCP server claims about its tools, and chooses the to
   await page.getByRole("listitem").filter({ hasText: "moor" }).getByText("The server says: has effects").waitFor();
   await berths.getByRole("switch", { name: "berths" }).click();
   await page.getByRole("button", { name: "Save agent" }).click();
-  await page.getByRole("heading", { name: "Pilot", level: 1 }).waitFor();
+  await page.getByRole("heading", { name: "Pilot", exact: true, level: 1 }).waitFor();
   expect((await person("GET", `/agents/${id}`)).tools_config.mcp.servers).toEqual([
     { ...servers[0], tool_effects: { berths: "none" } },
   ]);
