@@ -1,6 +1,6 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
-import { agentsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
+import { agentsRoutes, serverToolsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
 import { createBackups } from "./backup/backup.service.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { endUserRoutes } from "./billing/end-users.routes.ts";
@@ -84,6 +84,7 @@ export function serveApi(
       chatRoutes({ chat }),
       mcpRoutes({ agents, chat, log, address, cors_origins: config.cors_origins }),
       webhookKeyRoutes({ agents, webhook_keys }),
+      serverToolsRoutes({ agents, tools: services.tools }),
       noticesRoutes({ notices, agentNames: agents.names }),
       // It has its own threads, so that requests to try it out delay no run.
       safetyRoutes({ sanitizer: createSanitizer({ threads: 1 }) }),

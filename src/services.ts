@@ -135,6 +135,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ idempotency, limits, response_items, envelopes, acts, operator_keys, oauth_identity: oauth.identity },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
+    tools: work.tools,
   };
 }
 
@@ -311,7 +312,7 @@ function createAgentWork(deps: AgentWorkDeps) {
     isAwaited: chat.isAwaited,
   });
   const agentModel = createAgentModel({ chat, find: agents.found, log });
-  return { schedules, schedule_keys, runs, agents, chat, agentModel, runner };
+  return { tools, schedules, schedule_keys, runs, agents, chat, agentModel, runner };
 }
 
 /** Purser as a client of authorization servers. Its document can be read where the service has a public https address. */

@@ -2,7 +2,7 @@ import type { z } from "@hono/zod-openapi";
 import { runsOfAll, runsOfUser, type runsQuery } from "../contract/admin-users.ts";
 import { agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import * as contract from "../contract/agents.ts";
-import { getWebhookKey } from "../contract/agents.ts";
+import { getWebhookKey, listServerTools } from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
@@ -11,6 +11,7 @@ import { errors } from "../errors.ts";
 import { eventStream } from "../platform/event-stream.ts";
 import { lastEventId } from "../runs/run-followers.ts";
 import type { Runs } from "../runs/runs.service.ts";
+import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 import { shownTo } from "./secret-bindings.ts";
@@ -164,6 +165,22 @@ export function webhookKeyRoutes(deps: {
     const key = await deps.webhook_keys.keyOf({ user_id, agent_id });
     if (key === null) throw errors.webhookKeyUnreadable();
     return c.json(key, 200, { "Cache-Control": "no-store" });
+  });
+  return router;
+}
+
+/** The owner chooses the effects of a server's tools by this list. */
+export function serverToolsRoutes(deps: {
+  agents: Pick<Agents, "find">;
+  tools: Pick<Tools, "serverTools">;
+}): HttpRouter {
+  const router = createRouter();
+  router.openapi(listServerTools, async (c) => {
+    const { user_id } = c.get("caller");
+    const { id, server } = c.req.valid("param");
+    const agent = await deps.agents.find(user_id, id);
+    const listed = await deps.tools.serverTools(agent.tools_config, server, { user_id, agent_id: agent.id });
+    return c.json({ ...listed, tools: [...listed.tools] }, 200, { "Cache-Control": "no-store" });
   });
   return router;
 }

@@ -267,3 +267,42 @@ export const getWebhookKey = createRoute({
   request: { params: z.object({ id: z.string() }) },
   responses: { 200: json(webhookKeySchema, "the key, to verify webhooks with"), ...failures(403, 404, 409) },
 });
+
+/** The tools of an agent's MCP server, for the owner: contract 7.5.2. */
+
+const serverToolsSchema = z
+  .object({
+    tools: z.array(
+      z.object({
+        name: z.string().openapi({ description: "the server's own name for it, as tool_effects takes it" }),
+        description: z.string(),
+        read_only_hint: z.boolean().nullable().openapi({
+          description: "the server's own claim (readOnlyHint). null: it claims nothing. Purser does not act on it",
+        }),
+        effects: z.enum(["none", "any"]).openapi({ description: "as the agent's settings say" }),
+      }),
+    ),
+    left_out: z.number().int().openapi({
+      description: "tools that the model does not get: their texts give orders, they are too large, or over 100",
+    }),
+  })
+  .openapi("ServerTools");
+
+export const listServerTools = createRoute({
+  method: "get",
+  path: "/api/v1/agents/{id}/mcp-servers/{server}/tools",
+  tags: ["Agents"],
+  summary: "The tools of one of the agent's MCP servers, asked for now",
+  description:
+    "The tools that a run would have, with safe texts. It sends the server's secret, as a run does. 502: the server " +
+    "cannot be used, and the message says why.",
+  ...needs("agents:write"),
+  request: {
+    params: z.object({ id: z.string(), server: z.string().openapi({ description: "its name in tools_config" }) }),
+  },
+  responses: {
+    200: json(serverToolsSchema, "the tools"),
+    ...failures(403, 404, 409),
+    502: json(errorSchema, "the server cannot be used"),
+  },
+});

@@ -50,14 +50,16 @@ const KEYWORDS = new Set([
 /** Keywords whose keys are names that the server chose. */
 const NAMING = new Set(["properties", "$defs", "definitions"]);
 
+/** In place of a description that gives instructions. Without it the tool stays usable if the layer was wrong. */
+const WITHHELD = "Its description is withheld, because the safety layer takes it for instructions to a model.";
+
 /**
  * A tool with safe texts: the server writes the texts, and the model reads them in every call. null for a tool whose
- * texts give instructions, or whose schema is too large or too odd to pass on.
+ * name or values give instructions, or whose schema is too large or too odd to pass on.
  */
 export async function safeTool(tool: ListedTool, judge: Judge): Promise<ListedTool | null> {
-  const description = await safeText(tool.description, MAX_DESCRIPTION_CHARS, judge);
-  const size = JSON.stringify(tool.inputSchema).length;
-  if (description === null || size > MAX_SCHEMA_CHARS) return null;
+  if (JSON.stringify(tool.inputSchema).length > MAX_SCHEMA_CHARS) return null;
+  const description = (await safeText(tool.description, MAX_DESCRIPTION_CHARS, judge)) ?? WITHHELD;
   const schema = await safeSchema(tool.inputSchema, judge, 0);
   // The server also writes the names and enum values in the schema and the tool's own name. They cannot be changed,
   // since calls repeat them: a tool with an unsafe name or value is left out.
@@ -83,8 +85,7 @@ async function safeSchema(node: unknown, judge: Judge, depth: number): Promise<u
   for (const [key, value] of Object.entries(node)) {
     if (key === "description" && typeof value === "string") {
       const text = await safeText(value, MAX_PARAMETER_CHARS, judge);
-      if (text === null) return null;
-      entries.push([key, text]);
+      if (text !== null) entries.push([key, text]);
     } else if (KEYWORDS.has(key)) {
       const safe = await (NAMING.has(key) ? safeNames(value, judge, depth) : safeValue(key, value, judge, depth));
       if (safe === null) return null;

@@ -6,7 +6,7 @@ import { raceAbort } from "../platform/race-abort.ts";
 import { type Binding, type CredentialsDeps, type OpenedCredential, openCredentials } from "./credentials.ts";
 import { failedOperation, isLate, isSessionLost, STREAM_ENDED } from "./mcp-failure.ts";
 import { type Asked, createTraffic, isReflection, type Operation } from "./mcp-traffic.ts";
-import type { ToolResult } from "./tools.types.ts";
+import type { RunRef, ToolResult } from "./tools.types.ts";
 
 const CLIENT = { name: "purser", version: "1" };
 /** Time to end a session at its server, and to ask which version it speaks. */
@@ -118,7 +118,7 @@ export function createMcpSessions(deps: McpDeps) {
   return {
     use,
     /** Ends the sessions of a run. Resolves when their servers know, or after some seconds. */
-    async endRun(run_id: string): Promise<void> {
+    async endRun(run_id: RunRef["run_id"]): Promise<void> {
       const ended = [...sessions].filter(([key]) => key.startsWith(`${run_id} `));
       for (const [key] of ended) sessions.delete(key);
       await Promise.all(ended.map(([, session]) => session.turn.then(() => drop(session))));

@@ -5,8 +5,8 @@ import type { Log } from "../platform/log.ts";
 import type { Outbound } from "../platform/outbound.ts";
 import type { CredentialsDeps } from "./credentials.ts";
 import type { SafetyDeps } from "./safe-answer.ts";
-import type { RunRef, ToolCall, ToolDefinition, ToolResult, UnusableServer } from "./tools.types.ts";
-import type { WebhookKeys } from "./webhook-keys.service.ts";
+import type { RunRef, ServerTools, ToolCall, ToolDefinition, ToolResult, UnusableServer } from "./tools.types.ts";
+import type { AgentRef, WebhookKeys } from "./webhook-keys.service.ts";
 
 /**
  * The effect of one call on other systems. `none`: it changes
@@ -48,6 +48,11 @@ export interface RunningTool<Settings = unknown, Arguments = unknown> {
   call(given: Arguments, call: ToolCall, settings: Settings): Promise<ToolResult>;
   /** The servers that cannot be used now. Throws when `signal` is aborted. */
   unusableServers?(settings: Settings, run: RunRef, signal: AbortSignal): Promise<UnusableServer[]>;
+  /**
+   * The tools of the server with this name, asked for now; null: the settings name no such server. Throws 502 when the
+   * server cannot be used.
+   */
+  serverTools?(settings: Settings, name: string, owner: AgentRef): Promise<ServerTools | null>;
   /** Ends what the tool keeps open for a run. Never rejects. */
-  endRun?(run_id: string): Promise<void>;
+  endRun?(run_id: RunRef["run_id"]): Promise<void>;
 }

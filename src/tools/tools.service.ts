@@ -1,17 +1,20 @@
 import type { CommonSettings, SafetyLevel } from "../contract/tools/fields.ts";
 import type { ToolsConfig } from "../contract/tools.ts";
+import { errors } from "../errors.ts";
 import { TOOLS, toolOf } from "./registry.ts";
 import type { RunningTool, Tool, ToolDeps } from "./tool.ts";
 import { parsedArguments } from "./tool-arguments.ts";
 import {
   failedCall,
   type RunRef,
+  type ServerTools,
   type ToolCall,
   type ToolDefinition,
   type ToolResult,
   type UnusableServer,
   unknownTool,
 } from "./tools.types.ts";
+import type { AgentRef } from "./webhook-keys.service.ts";
 
 /** The tools of an agent's run. This service keeps no state of a run: each call brings it. */
 export interface Tools {
@@ -24,8 +27,13 @@ export interface Tools {
    * the model what to do; only an abort of `signal` throws.
    */
   call(call: ToolCall): Promise<ToolResult>;
+  /**
+   * The tools of the server that the settings name so, as the owner sees them. Throws 404 for another name, 409 while
+   * the servers are not enabled, and 502 when the server cannot be used.
+   */
+  serverTools(tools_config: ToolsConfig, server: string, owner: AgentRef): Promise<ServerTools>;
   /** Ends what the tools keep open for a run, such as sessions with MCP servers. Nothing needs to wait for it. */
-  endRun(run_id: string): Promise<void>;
+  endRun(run_id: RunRef["run_id"]): Promise<void>;
 }
 
 /** Creates the tools of `registry.ts`. */
@@ -64,6 +72,17 @@ export function createTools(deps: ToolDeps): Tools {
         return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
       }
       return strictly(settings.safety, await called.call(given.arguments, call, settings));
+    },
+    async serverTools(tools_config, server, owner) {
+      for (const [tool, each] of running) {
+        if (each.serverTools === undefined || tools_config[tool.contract.name] === undefined) continue;
+        const settings = settingsOf(tool, tools_config);
+        // A disabled tool uses no secret: enabling it may need secrets:write.
+        if (settings === null) throw errors.toolDisabled(tool.contract.name);
+        const found = await each.serverTools(settings, server, owner);
+        if (found !== null) return found;
+      }
+      throw errors.notFound("This server");
     },
     async endRun(run_id) {
       await Promise.all([...running.values()].map((each) => each.endRun?.(run_id)));

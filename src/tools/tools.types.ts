@@ -5,7 +5,20 @@ import type { AgentRef } from "./webhook-keys.service.ts";
 
 /** The run of a call, with its user and agent. */
 export interface RunRef extends AgentRef {
-  readonly run_id: string;
+  /** null: the owner asks outside of a run. */
+  readonly run_id: string | null;
+}
+
+/** A server's tools for the eyes of the agent's owner. */
+export interface ServerTools {
+  readonly tools: readonly {
+    /** The server's own name for it. */
+    readonly name: string;
+    readonly description: string;
+    readonly read_only_hint: boolean | null;
+    readonly effects: "none" | "any";
+  }[];
+  readonly left_out: number;
 }
 
 /** A tool's definition for the model, in OpenAI's function-tool shape. Contains names and hosts, never a secret. */

@@ -24,6 +24,9 @@ const MODEL = "lab/plain";
 const ADMIN = "operator-key-of-the-clients";
 const TIMEOUT_MS = 120_000;
 const ANSWER = "hello from upstream";
+/** The task of the agent that MCP clients run, and its answer. */
+const TASK = "Report the berths.";
+const REPORT = "berth 7 is free";
 const CASES = ["stream", "tool call", "usage", "402", "cut stream"] as const;
 type Case = (typeof CASES)[number];
 
@@ -61,20 +64,30 @@ async function scripted(...[response, request]: Parameters<Reply>): Promise<void
   if (request.path.endsWith("/embeddings")) return openAiVectors()(response, request);
   const text = JSON.stringify(request.body?.messages ?? []);
   const results = (request.body?.messages ?? []).filter(({ role }: { role: string }) => role === "tool");
+  if (text.includes(TASK)) return completion(REPORT)(response, request);
+  if (text.includes("RUN the reporter") && results.length === 0) {
+    const tool = toolNames(request).find((name) => name.includes("run_reporter"));
+    if (tool !== undefined) return calling(tool, {})(response, request);
+  }
   if (text.includes("CUT")) return cut(delta("some words"))(response, request);
   if (text.includes("CALL") && results.length === 0) {
     const [name, given] = toolOf(request);
     if (name !== null) return calling(name, given)(response, request);
   }
   if (results.length > 0) {
+    if (JSON.stringify(results).includes(REPORT)) return completion(`It says: ${REPORT}`)(response, request);
     const ran = JSON.stringify(results).includes("tool-ran");
     return completion(ran ? "the tool-ran" : "the tool failed")(response, request);
   }
   return completion(ANSWER)(response, request);
 }
 
-function toolOf({ body }: UpstreamRequest): [name: string | null, given: unknown] {
-  const names: string[] = (body.tools ?? []).map((tool: { function: { name: string } }) => tool.function.name);
+function toolNames({ body }: UpstreamRequest): string[] {
+  return (body.tools ?? []).map((tool: { function: { name: string } }) => tool.function.name);
+}
+
+function toolOf(request: UpstreamRequest): [name: string | null, given: unknown] {
+  const names = toolNames(request);
   const has = (name: string) => names.includes(name);
   const command = "echo tool-ran";
   if (has("weather")) return ["weather", { city: "Oslo" }];
@@ -173,6 +186,7 @@ async function tried(program: Program): Promise<string[]> {
   const poor = await newUser(0);
   const place = { url, model: MODEL, key: rich.key };
   const cells: Record<Case, string> = { stream: "", "tool call": "", usage: "", "402": "", "cut stream": "" };
+  if (program.only_mcp) return agentRunBy(program, place);
   if (program.only_vectors) return vectorsOf(program, { place, poor_key: poor.key });
   const streamed = await run(program, place, "say hello");
   cells.stream = told(streamed.text.includes(ANSWER), streamed);
@@ -190,6 +204,21 @@ async function tried(program: Program): Promise<string[]> {
   const cut_cell = told(is_ended && (await charged(rich.key)) > cost, broken);
   cells["cut stream"] = program.ignores_failures ? `${cut_cell} (the program ignores the failure)` : cut_cell;
   return CASES.map((name) => cells[name]);
+}
+
+/** The cases of an MCP client: it runs the user's agent by a tool and shows its answer; the run is billed. */
+async function agentRunBy(program: Program, place: Place): Promise<string[]> {
+  const headers = { "x-api-key": place.key, "Content-Type": "application/json", Connection: "close" };
+  const agent = { name: "Reporter", model_id: MODEL, run_prompt: TASK };
+  const body = JSON.stringify(agent);
+  const { id } = await (await fetch(`${url}/api/v1/agents`, { method: "POST", headers, body })).json();
+  const outcome = await run(program, place, "RUN the reporter");
+  const { runs } = await (await fetch(`${url}/api/v1/agents/${id}/runs`, { headers })).json();
+  const succeeded = runs.filter(({ status }: { status: string }) => status === "succeeded");
+  const ok = outcome.text.includes(REPORT) && succeeded.length === 1;
+  const cost = await charged(place.key);
+  const usage = cost > 0 ? `${cost} tokens` : "FAILED: nothing charged";
+  return ["-", `runs an agent: ${told(ok, outcome)}`, usage, "-", "-"];
 }
 
 /** The cases of a program that creates embeddings. The fake's vector of 9 characters is 2.25 2.5 2.75. */

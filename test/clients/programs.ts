@@ -15,6 +15,8 @@ export interface Program {
   packages: readonly string[];
   /** It only creates embeddings, so it has no stream and calls no tool. */
   only_vectors?: true;
+  /** Uses Purser as an MCP server: it runs the agent Reporter by its tool. */
+  only_mcp?: true;
   /** Prints a broken answer as if it were whole: it ignores `response.failed`. */
   ignores_failures?: true;
   /** The command in the folder of the packages: its arguments, variables and files of its home. */
@@ -53,6 +55,12 @@ const script = (name: string, packages: readonly string[], source: (place: Place
 const OPENAI = "openai@7.57.0";
 const ANTHROPIC = "@anthropic-ai/sdk@1.12.0";
 const AGENTS = "@openai/agents@0.20.0";
+const CODEX = "@openai/codex@0.169.0";
+const CODEX_COMMAND = '\ncodex exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox "$PROMPT"';
+const CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.330";
+const CLAUDE_CODE_QUIET = {
+  ...{ CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_MAX_RETRIES: "1" },
+};
 const AI = ["ai@7.0.173", "@ai-sdk/openai@4.0.118", "zod@4.6.7"];
 const LANGCHAIN = ["@langchain/core@1", "@langchain/openai@1.6.0", "@langchain/anthropic@1.5.11", "zod@4.6.7"];
 
@@ -173,13 +181,9 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
   },
   {
     name: "Codex",
-    packages: ["@openai/codex@0.169.0"],
+    packages: [CODEX],
     command: (place, prompt) => ({
-      args: inShell(
-        "codex",
-        place,
-        '\ncodex exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox "$PROMPT"',
-      ),
+      args: inShell("codex", place, CODEX_COMMAND),
       env: { PROMPT: prompt },
       files: {
         ".codex/config.toml": `${snippet("codex", "~/.codex/config.toml", place)}\nstream_max_retries = 1`,
@@ -188,16 +192,11 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
   },
   {
     name: "Claude Code",
-    packages: ["@anthropic-ai/claude-code@2.1.330"],
+    packages: [CLAUDE_CODE],
     command: (place, prompt) => ({
       // The last line of the snippet starts the program.
       args: inShell("claude-code", place, '-p "$PROMPT" --allowedTools Bash'),
-      env: {
-        PROMPT: prompt,
-        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
-        DISABLE_AUTOUPDATER: "1",
-        CLAUDE_CODE_MAX_RETRIES: "1",
-      },
+      env: { PROMPT: prompt, ...CLAUDE_CODE_QUIET },
     }),
   },
   {
@@ -213,6 +212,56 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
       },
       files: {
         ".config/opencode/opencode.json": snippet("opencode", "~/.config/opencode/opencode.json", place),
+      },
+    }),
+  },
+  {
+    name: "MCP inspector (CLI)",
+    packages: ["@modelcontextprotocol/inspector@2.12.0"],
+    only_mcp: true,
+    command: ({ url, key }) => {
+      const asks = `mcp-inspector --cli ${url}/api/v1/mcp --transport http --connect-timeout 60000 --header "Authorization: Bearer $KEY"`;
+      const call = "--method tools/call --tool-name run_reporter";
+      return { args: ["bash", "-c", `${asks} --method tools/list && ${asks} ${call}`], env: { KEY: key } };
+    },
+  },
+  {
+    name: "Codex with Purser's agents as MCP tools",
+    packages: [CODEX],
+    only_mcp: true,
+    command: (place, prompt) => ({
+      args: inShell("codex", place, CODEX_COMMAND),
+      env: { PROMPT: prompt },
+      files: {
+        ".codex/config.toml": `${snippet("codex", "~/.codex/config.toml", place)}
+
+[mcp_servers.purser]
+url = "${place.url}/api/v1/mcp"
+bearer_token_env_var = "PURSER_KEY"
+`,
+      },
+    }),
+  },
+  {
+    name: "Claude Code with Purser's agents as MCP tools",
+    packages: [CLAUDE_CODE],
+    only_mcp: true,
+    command: (place, prompt) => ({
+      args: inShell(
+        "claude-code",
+        place,
+        '-p "$PROMPT" --mcp-config "$HOME/mcp.json" --strict-mcp-config --allowedTools mcp__purser__run_reporter',
+      ),
+      env: { PROMPT: prompt, ...CLAUDE_CODE_QUIET },
+      files: {
+        "mcp.json": JSON.stringify({
+          mcpServers: {
+            purser: {
+              ...{ type: "http", url: `${place.url}/api/v1/mcp` },
+              headers: { Authorization: `Bearer ${place.key}` },
+            },
+          },
+        }),
       },
     }),
   },

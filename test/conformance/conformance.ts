@@ -20,7 +20,9 @@ const { values } = parseArgs({
 const SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 const INSPECTOR = "@modelcontextprotocol/inspector@2.12.0";
 const VERSIONS = ["2025-11-25", "2026-07-28"] as const;
-const TIMEOUT_MS = 60_000;
+const TIMEOUT_MS = 120_000;
+/** The suite skips a scenario at a version that does not have it. */
+const NOT_APPLICABLE = "does not apply";
 const CLIENT = fileURLToPath(import.meta.resolve("./client.ts"));
 
 interface Requirements {
@@ -64,13 +66,11 @@ async function each(
   for (const version of VERSIONS) {
     for (const scenario of scenariosOf(version, side)) {
       if (!scenario.includes(values.only ?? "")) continue;
-      note({
-        side,
-        version,
-        scenario,
-        outcome: await run(argsOf(scenario), version),
-        exception: exceptionOf(scenario),
-      });
+      const exception = exceptionOf(scenario);
+      let outcome = await run(argsOf(scenario), version);
+      // The suite has time limits of its own, which a busy machine exceeds.
+      if (!outcome.passed && exception === null) outcome = await run(argsOf(scenario), version);
+      note({ side, version, scenario, outcome, exception });
     }
   }
 }
@@ -119,7 +119,7 @@ function run(args: readonly string[], version: string): Promise<{ text: string; 
     // The suite skips these extensions at any version that is named.
     const is_extension = args.some((each) => each.startsWith("auth/client-credentials"));
     const at_version = is_extension ? [] : ["--spec-version", version];
-    const more = [...at_version, ...(args[0] === "client" ? ["--timeout", "30000"] : [])];
+    const more = [...at_version, ...(args[0] === "client" ? ["--timeout", "60000"] : [])];
     const child = spawn(process.execPath, [join(suite, "dist/index.js"), ...args, ...more], { cwd: folder });
     let text = "";
     for (const stream of [child.stdout, child.stderr]) stream.on("data", (bytes) => (text += bytes));
@@ -127,7 +127,7 @@ function run(args: readonly string[], version: string): Promise<{ text: string; 
     child.on("close", (code) => {
       clearTimeout(timer);
       const [, checks] = /Passed: (\d+\/\d+)/.exec(text) ?? [];
-      resolve({ text: checks ?? (code === 0 ? "does not apply" : "no result"), passed: code === 0 });
+      resolve({ text: checks ?? (code === 0 ? NOT_APPLICABLE : "no result"), passed: code === 0 });
     });
   });
 }
@@ -143,7 +143,8 @@ function note(each: {
   const { side, version, scenario, outcome, exception } = each;
   const is_expected = outcome.passed || exception !== null;
   is_well &&= is_expected;
-  const says = outcome.passed ? "passes" : is_expected ? `not passed: ${exception}` : "FAILED";
-  rows.push(`| ${side} | ${version} | ${scenario} | ${says} (${outcome.text}) |`);
+  const passed = outcome.text === NOT_APPLICABLE ? "at another version" : `passes (${outcome.text})`;
+  const failed = is_expected ? `not passed: ${exception}` : "FAILED";
+  rows.push(`| ${side} | ${version} | ${scenario} | ${outcome.passed ? passed : `${failed} (${outcome.text})`} |`);
   console.error(rows.at(-1));
 }

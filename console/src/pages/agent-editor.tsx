@@ -57,7 +57,7 @@ function Editor({ agent }: { agent: Agent | null }) {
         <InstructionFields draft={draft} change={change} />
         <ModelFields draft={draft} change={change} />
         <ModelSettingFields draft={draft} change={change} />
-        <ToolFields draft={draft} change={change} />
+        <ToolFields agent_id={agent?.id ?? null} draft={draft} change={change} />
         <ScheduleFields draft={draft} change={change} />
         <LimitFields draft={draft} change={change} />
         <div className="sticky bottom-0 -mx-2 space-y-3 bg-page/90 px-2 py-3 backdrop-blur">

@@ -275,6 +275,22 @@ function toolEffects({ reading_tools, acting_tools }: Pick<McpServer, "reading_t
   return effects.length === 0 ? undefined : Object.fromEntries(effects);
 }
 
+/** Whether the draft says that this tool of the server only reads. */
+export function isReading({ reads_only, reading_tools, acting_tools }: McpServer, tool: string): boolean {
+  if (toList(acting_tools).includes(tool)) return false;
+  return reads_only || toList(reading_tools).includes(tool);
+}
+
+/** The lists of tools after the owner's choice for one of them. */
+export function withReading(server: McpServer, tool: string, reads: boolean) {
+  const others = (names: string) => toList(names).filter((name) => name !== tool);
+  const reading = others(server.reading_tools);
+  const acting = others(server.acting_tools);
+  if (reads && !server.reads_only) reading.push(tool);
+  if (!reads && server.reads_only) acting.push(tool);
+  return { reading_tools: list(reading), acting_tools: list(acting) };
+}
+
 /** The request body of a draft. */
 export function bodyOf(draft: Draft): Body<"POST /api/v1/agents"> {
   const scheduled = draft.schedule_enabled;

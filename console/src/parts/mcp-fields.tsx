@@ -2,20 +2,23 @@ import { Button } from "../ui/basics.tsx";
 import { TextField, Toggle } from "../ui/fields.tsx";
 import { type McpServer, NO_SECRET_USE, NO_SERVER } from "./draft.ts";
 import { SecretUseFields } from "./secret-use-fields.tsx";
+import { ServerTools } from "./server-tools.tsx";
 
 interface McpFieldsProps {
+  agent_id: string | null;
   servers: McpServer[];
   onServers: (servers: McpServer[]) => void;
 }
 
 /** The MCP servers of an agent. */
-export function McpFields({ servers, onServers }: McpFieldsProps) {
+export function McpFields({ agent_id, servers, onServers }: McpFieldsProps) {
   return (
     <div className="space-y-4">
       {servers.map((server, place) => (
         <ServerFields
           // biome-ignore lint/suspicious/noArrayIndexKey: the entries have no id
           key={place}
+          agent_id={agent_id}
           place={place}
           server={server}
           onChange={(changes) => onServers(servers.with(place, { ...server, ...changes }))}
@@ -30,12 +33,13 @@ export function McpFields({ servers, onServers }: McpFieldsProps) {
 }
 
 interface ServerProps {
+  agent_id: string | null;
   place: number;
   server: McpServer;
   onChange: (changes: Partial<McpServer>) => void;
   onRemove: () => void;
 }
-function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
+function ServerFields({ agent_id, place, server, onChange, onRemove }: ServerProps) {
   const param = `tools_config.mcp.servers[${place}]`;
   return (
     <fieldset className="grid items-start gap-3 rounded-lg border border-line p-3 sm:grid-cols-2">
@@ -74,6 +78,7 @@ function ServerFields({ place, server, onChange, onRemove }: ServerProps) {
         />
       </div>
       <EffectFields param={param} server={server} onChange={onChange} />
+      <ServerTools agent_id={agent_id} server={server} onChange={onChange} />
       {server.auth !== null && (
         <div className="sm:col-span-2">
           <SecretUseFields

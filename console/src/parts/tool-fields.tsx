@@ -6,12 +6,14 @@ import { McpFields } from "./mcp-fields.tsx";
 import { SecretChoice, SecretUseFields } from "./secret-use-fields.tsx";
 
 interface Props {
+  /** null: a new agent. */
+  agent_id: string | null;
   draft: Draft;
   change: (changes: Partial<Draft>) => void;
 }
 
 /** The tools of an agent and their secrets. The agent can use no others. A web page cannot add one. */
-export function ToolFields({ draft, change }: Props) {
+export function ToolFields({ agent_id, draft, change }: Props) {
   return (
     <Card title="Tools" note="The agent can use only these tools. No web page can add one.">
       <div className="divide-y divide-line">
@@ -39,7 +41,11 @@ export function ToolFields({ draft, change }: Props) {
             change({ mcp_enabled, mcp_servers: draft.mcp_servers.length === 0 ? [NO_SERVER] : draft.mcp_servers })
           }
         >
-          <McpFields servers={draft.mcp_servers} onServers={(mcp_servers) => change({ mcp_servers })} />
+          <McpFields
+            agent_id={agent_id}
+            servers={draft.mcp_servers}
+            onServers={(mcp_servers) => change({ mcp_servers })}
+          />
           <CallsField tool="mcp" usual={20} value={draft.mcp_calls} onValue={(mcp_calls) => change({ mcp_calls })} />
         </Tool>
       </div>
@@ -91,7 +97,7 @@ function CallsField({ tool, usual, value, onValue }: CallsProps) {
   );
 }
 
-function FetchFields({ draft, change }: Props) {
+function FetchFields({ draft, change }: Omit<Props, "agent_id">) {
   return (
     <>
       <TextField
@@ -141,7 +147,7 @@ function FetchFields({ draft, change }: Props) {
   );
 }
 
-function WebhookFields({ draft, change }: Props) {
+function WebhookFields({ draft, change }: Omit<Props, "agent_id">) {
   return (
     <>
       <AreaField

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 // By a name that the compiler does not follow: the form's fields are JSX, which only the console's own project compiles.
 const path = "../../../console/src/parts/draft.ts";
-const { bodyOf, draftOf, EMPTY_DRAFT } = await import(path);
+const { bodyOf, draftOf, EMPTY_DRAFT, isReading, NO_SERVER, withReading } = await import(path);
 
 test("the editor sends the setting of the calling program's tools", () => {
   expect(bodyOf({ ...EMPTY_DRAFT, client_tools: "pass" }).client_tools).toBe("pass");
@@ -29,4 +29,17 @@ test("saving an agent keeps the settings of an MCP server that the form does not
   expect(bodyOf(changed).tools_config.mcp.servers).toMatchObject([
     { effects: "none", tool_effects: { lend: "any" }, timeout_seconds: undefined },
   ]);
+});
+
+test.each([false, true])("a choice for one tool changes no other (Read-only tools: %s)", (reads_only) => {
+  const server = { ...NO_SERVER, reads_only, reading_tools: "find", acting_tools: "lend" };
+  for (const tool of ["find", "lend", "search"]) {
+    for (const reads of [true, false]) {
+      const chosen = { ...server, ...withReading(server, tool, reads) };
+      expect(isReading(chosen, tool)).toBe(reads);
+      for (const other of ["find", "lend", "search"].filter((each) => each !== tool)) {
+        expect(isReading(chosen, other)).toBe(isReading(server, other));
+      }
+    }
+  }
 });

@@ -132,7 +132,9 @@ describe("a hostile server", () => {
       mcpTool("deep", schema(JSON.parse(`${'{"a":{"properties":'.repeat(40)}{}${"}}".repeat(40)}`))),
     ];
     const definitions = await tools.definitions(tools_config, run, UNSTOPPED);
-    expect(definitions.map((each) => each.function.name)).toEqual(["h__good"]);
+    // Without the text, a tool that the layer takes for an attack by mistake stays usable.
+    expect(definitions.map((each) => each.function.name)).toEqual(["h__good", "h__described", "h__parameter"]);
+    expect(JSON.stringify(definitions)).not.toMatch(/ignore|evil/i);
     expect(definitions[0]?.function.description).not.toContain("\u200b");
     expect(definitions[0]?.function.description.length).toBeLessThan(1200);
   });
@@ -202,6 +204,7 @@ describe("a hostile server", () => {
 
   it.each([
     ["a schema of 40,000 levels", "nests deeper", `{"properties":${'{"a":'.repeat(40_000)}`],
+    ["a schema of 1 million levels", "larger than 262144", `{"properties":${"[".repeat(1_000_000)}`],
     ["a listing of 5 MB", "larger than 262144", `{"description":"${"a".repeat(5_000_000)}"}`],
   ])("with %s has no tools, and says why", async (_name, why, tool) => {
     const { tools, tools_config, run } = setUp();

@@ -1,0 +1,111 @@
+import { z } from "@hono/zod-openapi";
+import type { McpServer } from "../contract/tools.ts";
+import { errors } from "../errors.ts";
+import { leakIn } from "./credentials.ts";
+import { type ArgumentHeader, argumentHeaders } from "./mcp-headers.ts";
+import { mcpToolName } from "./mcp-names.ts";
+import { type ListedTool, safeTool } from "./mcp-schema.ts";
+import type { createMcpSessions, McpAccess } from "./mcp-session.ts";
+import type { Asked } from "./mcp-traffic.ts";
+import type { ToolDeps } from "./tool.ts";
+import { failedCall, type RunRef, type ToolDefinition, type ToolResult } from "./tools.types.ts";
+
+/** The listing of one MCP server: its tools with safe texts. */
+
+const LISTING_MS = 10_000;
+const MAX_PAGES = 10;
+const MAX_TOOLS = 100;
+/** Limit for all answers to one listing. */
+const LISTING_BYTES = 262_144;
+
+const listSchema = z.object({
+  tools: z
+    .array(
+      z.object({
+        name: z.string().min(1).max(200),
+        description: z.string().optional(),
+        inputSchema: z.record(z.string(), z.unknown()),
+        annotations: z.looseObject({ readOnlyHint: z.boolean().optional() }).optional().catch(undefined),
+      }),
+    )
+    .max(1000),
+  nextCursor: z.string().optional(),
+});
+
+/** A tool with its definition for the model and its name on the server. */
+export interface KnownTool extends ListedTool {
+  readonly definition: ToolDefinition;
+  readonly headers: readonly ArgumentHeader[];
+  /** The server's own claim that the tool only reads. null: it claims nothing. The owner may believe it or not. */
+  readonly read_only_hint: boolean | null;
+}
+/** A server's tools. `failure` is the reason why the server could not be asked, and then there are no tools. */
+export interface Listing {
+  readonly tools: readonly KnownTool[];
+  /** Tools that the owner allows and the model does not get: unsafe, too large, or too many. */
+  readonly left_out: number;
+  readonly failure: ToolResult | null;
+}
+
+export type Use = ReturnType<typeof createMcpSessions>["use"];
+
+/** The tools that the owner allows, with safe texts; none when the server cannot be used. Throws `secret_reflected`. */
+export async function listTools(server: McpServer, run: RunRef, deps: ToolDeps & { use: Use }): Promise<Listing> {
+  // Other runs may wait for this listing: it does not end with the run that started it.
+  const signal = AbortSignal.timeout(LISTING_MS);
+  const given: Asked = { run, signal, timeout_ms: LISTING_MS, max_bytes: LISTING_BYTES };
+  const asked = await deps
+    .use(server, given, async (access) => ({
+      listed: await pagesOf(access, signal),
+      credentials: access.credentials,
+    }))
+    .catch(() => failedCall("mcp_failed", `the MCP server ${server.name} could not be used: it took too long`));
+  if ("status" in asked) {
+    const { error } = asked;
+    if (error?.code === "secret_reflected") throw errors.secretReflected(error.message);
+    // The run's step has the message. It names the server and its path, which may hold a key.
+    deps.log.warn({ run_id: run.run_id, code: error?.code }, "an MCP server has no tools now");
+    return { tools: [], left_out: 0, failure: asked };
+  }
+  const { listed, credentials } = asked;
+  const wanted = listed.filter(({ name }) => server.tools?.includes(name) ?? true);
+  const { sanitize } = deps.sanitizer.of(run.user_id);
+  const tools: KnownTool[] = [];
+  for (const tool of wanted.slice(0, MAX_TOOLS)) {
+    const safe = await safeTool(tool, sanitize);
+    // After the limit of a schema's size.
+    const headers = safe === null ? null : argumentHeaders(tool.inputSchema);
+    if (safe === null || headers === null) continue;
+    const { read_only_hint } = tool;
+    tools.push({ ...safe, headers, read_only_hint, definition: definitionOf(server, safe) });
+  }
+  // The safety layer joins text that the server had split, so a secret may appear only now.
+  const leak = await leakIn([JSON.stringify(tools)], { credentials, run }, deps);
+  if (leak?.error?.code === "secret_reflected") throw errors.secretReflected(leak.error.message);
+  if (leak !== null) return { tools: [], left_out: 0, failure: leak };
+  return { tools, left_out: wanted.length - tools.length, failure: null };
+}
+
+type Claiming = ListedTool & Pick<KnownTool, "read_only_hint">;
+
+async function pagesOf({ client }: McpAccess, signal: AbortSignal): Promise<Claiming[]> {
+  const tools: Claiming[] = [];
+  let cursor: string | undefined;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const params = cursor === undefined ? {} : { cursor };
+    const listed = await client.request({ method: "tools/list", params }, listSchema, { signal });
+    tools.push(
+      ...listed.tools.map(({ annotations, description = "", ...tool }) => {
+        return { ...tool, description, read_only_hint: annotations?.readOnlyHint ?? null };
+      }),
+    );
+    cursor = listed.nextCursor;
+    if (cursor === undefined) break;
+  }
+  return tools;
+}
+
+function definitionOf(server: McpServer, { name, description, inputSchema }: ListedTool): ToolDefinition {
+  const definition = { name: mcpToolName(server.name, name), description, parameters: inputSchema };
+  return { type: "function", function: definition };
+}
