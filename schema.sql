@@ -119,6 +119,72 @@ CREATE INDEX api_key_by_user ON public.api_key USING btree (user_id, id);
 CREATE TRIGGER api_key_changed AFTER DELETE OR UPDATE OF key_hash, revoked_at, expires_at, scopes, budget_tokens, budget_interval, allowed_models, limits ON public.api_key FOR EACH ROW EXECUTE FUNCTION tell_api_key_changed();
 CREATE TRIGGER api_key_of_erased BEFORE INSERT ON public.api_key FOR EACH ROW EXECUTE FUNCTION refuse_erased('fail');
 
+create table archive_month (
+  month date not null,
+  before timestamp(3) with time zone not null,
+  phase text not null,
+  entries bigint not null,
+  usage_events bigint not null,
+  files jsonb,
+  moved_at timestamp(3) with time zone
+);
+alter table archive_month add constraint archive_month_phase_check CHECK ((phase = ANY (ARRAY['planned'::text, 'written'::text, 'moved'::text])));
+alter table archive_month add constraint archive_month_pkey PRIMARY KEY (month);
+CREATE UNIQUE INDEX archive_month_at_work ON public.archive_month USING btree ((true)) WHERE (phase <> 'moved'::text);
+
+create table archived_account (
+  user_id uuid not null,
+  seq bigint default 0 not null,
+  hash bytea default decode(repeat('00'::text, 32), 'hex'::text) not null,
+  balance bigint default 0 not null,
+  planned_seq bigint not null,
+  planned_events bigint not null,
+  before timestamp(3) with time zone not null
+);
+alter table archived_account add constraint archived_account_check CHECK ((planned_seq >= seq));
+alter table archived_account add constraint archived_account_pkey PRIMARY KEY (user_id);
+
+create table archived_entry_daily (
+  user_id uuid not null,
+  day date not null,
+  type text not null,
+  model text not null,
+  bucket_id uuid not null,
+  amount bigint not null,
+  granted bigint not null
+);
+alter table archived_entry_daily add constraint archived_entry_daily_pkey PRIMARY KEY (user_id, day, type, model, bucket_id);
+CREATE INDEX archived_entry_daily_by_bucket ON public.archived_entry_daily USING btree (user_id, bucket_id);
+
+create table archived_label_daily (
+  user_id uuid not null,
+  name text not null,
+  value text not null,
+  day date not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null
+);
+alter table archived_label_daily add constraint archived_label_daily_pkey PRIMARY KEY (user_id, name, value, day);
+
+create table archived_usage_daily (
+  user_id uuid not null,
+  day date not null,
+  model text not null,
+  agent_id uuid not null,
+  api_key_id uuid not null,
+  requests bigint not null,
+  input_tokens bigint not null,
+  cached_input_tokens bigint not null,
+  cache_write_tokens bigint not null,
+  output_tokens bigint not null,
+  cost bigint not null,
+  upstream_cost_micro_usd bigint not null,
+  requests_of_unknown_cost bigint not null
+);
+alter table archived_usage_daily add constraint archived_usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
+
 create table auto_topup (
   user_id uuid not null,
   enabled boolean not null,
@@ -540,7 +606,9 @@ create table run (
   claimed_at timestamp with time zone,
   worked_ms bigint default 0 not null,
   losses integer default 0 not null,
-  at_home boolean default false not null
+  at_home boolean default false not null,
+  limited_key uuid,
+  key_limit integer
 ) with (fillfactor=70);
 alter table run add constraint run_check CHECK (((scheduled_for IS NOT NULL) = (trigger = 'schedule'::text)));
 alter table run add constraint run_check1 CHECK (((finished_at IS NOT NULL) = (status = ANY (ARRAY['succeeded'::text, 'failed'::text, 'cancelled'::text]))));
@@ -559,9 +627,11 @@ CREATE INDEX run_ended ON public.run USING btree (finished_at, user_id, id) WHER
 CREATE INDEX run_failed ON public.run USING btree (id) WHERE (status = 'failed'::text);
 CREATE INDEX run_leased ON public.run USING btree (lease_until) WHERE ((status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text])) AND (lease_until IS NOT NULL));
 CREATE INDEX run_newest ON public.run USING btree (id);
+CREATE INDEX run_of_limited_key ON public.run USING btree (user_id, limited_key) WHERE ((limited_key IS NOT NULL) AND (status = ANY (ARRAY['running'::text, 'cancelling'::text])));
 CREATE INDEX run_open ON public.run USING btree (user_id, agent_id) WHERE (status = ANY (ARRAY['queued'::text, 'running'::text, 'cancelling'::text]));
 CREATE INDEX run_queue_order ON public.run USING btree (priority, id) WHERE (status = 'queued'::text);
 CREATE INDEX run_queued ON public.run USING btree (user_id, priority, id) WHERE (status = 'queued'::text);
+CREATE INDEX run_queued_limited ON public.run USING btree (user_id) WHERE ((limited_key IS NOT NULL) AND (status = 'queued'::text));
 CREATE TRIGGER run_at_work_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((old.status = ANY (ARRAY['running'::text, 'cancelling'::text])) <> (new.status = ANY (ARRAY['running'::text, 'cancelling'::text])))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_begun AFTER INSERT ON public.run FOR EACH ROW WHEN ((new.status = ANY (ARRAY['running'::text, 'cancelling'::text]))) EXECUTE FUNCTION note_run_at_work();
 CREATE TRIGGER run_changed AFTER UPDATE OF status ON public.run FOR EACH ROW WHEN (((new.status <> old.status) AND (new.status <> 'running'::text))) EXECUTE FUNCTION tell_run_changed();
@@ -910,8 +980,6 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 
 -- function act_hash(previous bytea, seq bigint, id uuid, operator_id uuid, operator_name text, what text, target_type text, target_id text, user_id uuid, before json, after json, reason text, request_id text, created_at timestamp with time zone) returns bytea
 -- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
--- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer) returns json
--- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean) returns SETOF run
 -- function count_runs_at_work() returns integer
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
 -- function finish_steps(steps jsonb) returns jsonb
@@ -931,6 +999,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_expire(of_user uuid, instant timestamp with time zone) returns void
 -- function ledger_grant(of_user uuid, bucket_id uuid, of_source text, amount bigint, granted timestamp with time zone, expires timestamp with time zone, of_note text, of_key text) returns uuid
 -- function ledger_has_tokens(of_user uuid, instant timestamp with time zone) returns boolean
+-- function ledger_is_archived(of_user uuid, of_hold uuid, last_entry bigint) returns boolean
 -- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
 -- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
@@ -951,6 +1020,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function refuse_erased() returns trigger
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
+-- function run_user_limit(of_user uuid, most integer, of_plans jsonb) returns integer
 -- function start_steps(steps jsonb) returns jsonb
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger

@@ -184,6 +184,10 @@ export const errors = {
       `No money of this purchase can be returned: it is ${status}. Only paid purchases that were not refunded yet can be refunded.`,
     ),
   notFound: (what = "This") => missing(`${what} does not exist, or is not yours. Check the id.`),
+  archived: (what: string, before: string) =>
+    missing(
+      `${what} is not in the database. Rows of before ${before} are in the operator's archive: ask the operator for them.`,
+    ),
   noTestClock: () =>
     missing("This service runs on real time. Start it with PURSER_TEST_CLOCK, an ISO instant, to have a clock to set."),
   noSubscription: () => missing("There is no subscription to cancel. POST /api/v1/billing/subscription makes one."),

@@ -23,6 +23,7 @@ import { createIdempotencyStore } from "./http/idempotency.store.ts";
 import { withChargeMetrics } from "./ledger/charge-metrics.ts";
 import { createLedger } from "./ledger/ledger.service.ts";
 import type { ChargingLedger, Ledger } from "./ledger/ledger.types.ts";
+import type { UserLimits } from "./contract/key-terms.ts";
 import { createLimits } from "./limits/limits.service.ts";
 import { createModels, type Models } from "./models/models.service.ts";
 import { isProviderFailure } from "./models/provider-errors.ts";
@@ -50,6 +51,7 @@ import type { LostRun } from "./runs/leases.service.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
+import type { ClaimLimits } from "./runs/runs.types.ts";
 import { newMark } from "./safety/fence.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import { createSchedules } from "./schedules/schedules.service.ts";
@@ -303,7 +305,7 @@ function createAgentWork(deps: AgentWorkDeps) {
       followers,
     },
     ...{ newMark, worker_id },
-    limits: () => deps.live.limits,
+    limits: () => claimLimits(deps.live),
     chats_only: config.role === "api",
     drain_seconds: config.drain_seconds,
     configOf: agents.configOf,
@@ -328,6 +330,15 @@ function idsOfRun({ run_id, user_id, agent_id, trigger }: LostRun): LostRun {
 }
 
 /** Opens the account of a new user, with the trial unless the mailbox has used it. */
+/** The limits of claims, with those of the plans. */
+function claimLimits({ limits, plans }: LiveSettings): ClaimLimits {
+  const each: readonly { id: string; limits?: UserLimits | undefined }[] = plans;
+  const limited = each.flatMap(({ id, limits: own }) =>
+    own?.concurrent_runs == null ? [] : [[id, own.concurrent_runs]],
+  );
+  return { ...limits, concurrent_runs_of_plans: limited.length === 0 ? undefined : Object.fromEntries(limited) };
+}
+
 function trialGiver(deps: { trials: Trials; clock: Clock; ledger: Ledger; live: LiveSettings }) {
   const { trials, clock, ledger, live } = deps;
   return async (tx: Tx, { id, email }: { id: string; email: string }) => {

@@ -30,6 +30,11 @@ interface LedgerExportDeps {
 /** Usage, ledger entries and explanations, page by page or as a CSV file. */
 export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExportDeps): HttpRouter {
   const router = createRouter();
+  /** Says on the last page where older rows are. Absent: none are archived. */
+  const archivedNote = async (user_id: string): Promise<{ archived_before?: string }> => {
+    const archived_before = await ledger.archivedBefore(user_id);
+    return archived_before === null ? {} : { archived_before };
+  };
 
   serveBoth(router, { own: contract.getUsage, operators: operators.usageOfUser }, async (c) => {
     const { user_id } = c.get("caller");
@@ -62,7 +67,10 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const { limit, cursor, format, ...filter } = c.req.valid("query");
     if (format === "csv") {
       const parts = ledger.allEntries(user_id, filter);
-      return csvAnswer("transactions", entriesHead, parts, (part) => entryLines(user_id, part)) as never;
+      const answer = csvAnswer("transactions", entriesHead, parts, (part) => entryLines(user_id, part));
+      const { archived_before } = await archivedNote(user_id);
+      if (archived_before !== undefined) answer.headers.set(contract.ARCHIVED_HEADER, archived_before);
+      return answer as never;
     }
     const before = decodeCursor(cursor, NUMBER_KEY);
     const entries = await ledger.entries(user_id, filter, {
@@ -71,7 +79,8 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     });
     const { page, next_cursor } = pageOf(entries, limit, (entry) => entry.seq);
     const names = await agentNames(user_id, agentIdsIn(page));
-    return c.json({ transactions: withAgentNames(page, names), next_cursor }, 200);
+    const older = next_cursor === null ? await archivedNote(user_id) : {};
+    return c.json({ transactions: withAgentNames(page, names), next_cursor, ...older }, 200);
   });
   serveBoth(router, { own: contract.listRequests, operators: operators.requestsOfUser }, async (c) => {
     const { user_id } = c.get("caller");
@@ -80,7 +89,7 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const { page, next_cursor } = pageOf(rows, limit, (row) => row.hold_id);
     const names = await agentNames(user_id, agentIdsIn(page));
     const requests = withAgentNames(page, names).map(({ hold_id: _, ...request }) => request);
-    return c.json({ requests, next_cursor }, 200);
+    return c.json({ requests, next_cursor, ...(next_cursor === null ? await archivedNote(user_id) : {}) }, 200);
   });
   serveBoth(router, { own: contract.explainCharge, operators: operators.chargeOfUser }, async (c) => {
     const { request_id } = c.req.valid("param");
@@ -88,7 +97,12 @@ export function ledgerExportRoutes({ ledger, agentNames, keyNames }: LedgerExpor
     const charges = await ledger.charges(user_id, request_id, MOST_CHARGES);
     const explanation = explain(request_id, charges, await agentNames(user_id, agentIdsIn(charges)));
     // A call that was denied, or failed before any output, cost nothing and has no charge to explain.
-    if (explanation === null) throw errors.notFound("A charge for this request");
+    if (explanation === null) {
+      const { archived_before } = await archivedNote(user_id);
+      throw archived_before === undefined
+        ? errors.notFound("A charge for this request")
+        : errors.archived("A charge for this request", archived_before);
+    }
     return c.json(explanation, 200);
   });
   return router;

@@ -1,6 +1,6 @@
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
 import { errors } from "../errors.ts";
-import type { InSameTx, Instant } from "../platform/db.ts";
+import type { Instant, Tx } from "../platform/db.ts";
 import { isUuid, newId } from "../platform/ids.ts";
 import type { AutoTopups } from "./auto-topup.service.ts";
 import type { BillingContext } from "./context.ts";
@@ -79,20 +79,25 @@ export function createPurchases(context: BillingContext, inbox: Inbox, auto_topu
 
     /**
      * Returns the money of a purchase of any user through its provider, and takes its tokens back. Throws 404, 409 when
-     * no money can be returned, or the provider's failure.
+     * no money can be returned, or the provider's failure. `record` is called before the provider is asked, and again in the
+     * transaction of the refund: if the process dies between, the log still says who asked.
      */
-    async refund(id: string, also: InSameTx<AdminPurchase>): Promise<AdminPurchase> {
+    async refund(
+      id: string,
+      record: (tx: Tx, before: AdminPurchase, state: "requested" | "refunded") => Promise<void>,
+    ): Promise<AdminPurchase> {
       const row = isUuid(id) ? await orders.byId(id) : undefined;
       if (row === undefined || row.purpose === "overage") throw errors.notFound("This purchase");
-      const record = adminRecord(row);
+      const before = adminRecord(row);
       const paid_cents = row.status === "succeeded" ? row.paid_cents : (row.mismatch_cents ?? 0);
-      const amount_cents = paid_cents - record.refunded_cents;
-      if (amount_cents <= 0 || row.reference === null) throw errors.purchaseNotRefundable(record.status);
+      const amount_cents = paid_cents - before.refunded_cents;
+      if (amount_cents <= 0 || row.reference === null) throw errors.purchaseNotRefundable(before.status);
       const provider = context.paymentsOf(row.provider);
       if (provider === null) throw errors.paymentsNotConfigured();
       const { reference, refunded_cents } = row;
+      await db.transaction((tx) => record(tx, before, "requested"));
       const event = await provider.refund({ payment_id: id, reference, amount_cents, refunded_cents });
-      await inbox.apply(event, (tx) => also(tx, record));
+      await inbox.apply(event, (tx) => record(tx, before, "refunded"));
       return adminRecord((await orders.byId(id)) ?? row);
     },
 

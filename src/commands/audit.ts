@@ -1,9 +1,12 @@
-import { createReadStream } from "node:fs";
+import { createReadStream, existsSync } from "node:fs";
+import { join } from "node:path";
 import { PAYMENT_INVARIANTS } from "../billing/payments-audit.store.ts";
 import { readConfig } from "../config.ts";
+import { archivedEnds, listMonths } from "../ledger/archive.store.ts";
+import { digestFile, verifyArchive } from "../ledger/archive-file.ts";
 import { readExport } from "../ledger/export-file.ts";
 import { createLedger } from "../ledger/ledger.service.ts";
-import { verifyExport } from "../ledger/verify-export.ts";
+import { createVerifier, type Verification, verifyExport } from "../ledger/verify-export.ts";
 import { ACT_INVARIANTS } from "../operator/acts.store.ts";
 import { createSystemClock } from "../platform/clock.ts";
 import type { Db, Reader } from "../platform/db.ts";
@@ -12,20 +15,21 @@ import { openDb } from "../platform/open-db.ts";
 import { openStandby } from "../platform/standby.ts";
 import { type Call, say } from "./command.ts";
 
-/** `purser audit`: recomputes every balance from the ledger. With --verify, checks an exported ledger by itself. */
-export function audit({ options: { verify } }: Call): Promise<number> {
-  return verify === undefined ? auditDatabase() : verifyFile(verify);
+/** `purser audit`: recomputes every balance from the ledger. With --verify, checks files without a database. */
+export function audit({ options: { archive }, files }: Call): Promise<number> {
+  return files.length > 0 ? verifyFiles(files) : auditDatabase(archive);
 }
 
 /** Reads on the standby if there is one. */
-async function auditDatabase(): Promise<number> {
+async function auditDatabase(archive: string | undefined): Promise<number> {
   const { database_url, data_dir, read_database_url: url } = readConfig(process.env);
   const log = createLog("warn");
   const db = await openDb({ database_url, data_dir, log });
   const standby = url === null ? null : openStandby({ url, db, log });
   try {
     await standby?.catchUp();
-    return (await auditOf(db, async () => standby ?? db)) ? 0 : 1;
+    const has_archive = archive === undefined || (await compareArchive(standby ?? db, archive));
+    return (await auditOf(db, async () => standby ?? db)) && has_archive ? 0 : 1;
   } finally {
     await standby?.close();
     await db.close();
@@ -44,10 +48,50 @@ export async function auditOf(db: Db, reads: () => Promise<Reader> = async () =>
   return report.ok;
 }
 
-async function verifyFile(file: string): Promise<number> {
-  const { entries, accounts, violations } = await verifyExport(readExport(createReadStream(file, "utf8")));
+/** Checks exports and archived months. An account's chain continues from file to file, in the order of the files. */
+async function verifyFiles(files: readonly string[]): Promise<number> {
+  const verifier = createVerifier();
+  for (const file of files) {
+    if (file.endsWith(".jsonl")) await verifyArchive(file, verifier);
+    else await verifyExport(readExport(createReadStream(file, "utf8")), verifier);
+  }
+  const is_in_order = sayVerified(verifier.result());
+  say(is_in_order ? `the ${files.length === 1 ? "export is" : "files are"} in order` : "the files have violations");
+  return is_in_order ? 0 : 1;
+}
+
+function sayVerified({ entries, accounts, begin_later, violations }: Verification): boolean {
   say(`checked ${entries} entries of ${accounts} accounts`);
+  if (begin_later > 0) say(`${begin_later} accounts begin in months of before these files: name those files first`);
   for (const violation of violations) say(`VIOLATION ${violation}`);
-  say(violations.length === 0 ? "the export is in order" : `${violations.length} violations`);
-  return violations.length === 0 ? 0 : 1;
+  return violations.length === 0;
+}
+
+/** Checks all months of the archive in `folder`, and that each chain and each file is the one of the database. */
+async function compareArchive(db: Reader, folder: string): Promise<boolean> {
+  const verifier = createVerifier();
+  const months = await listMonths(db);
+  for (const { month, files } of months) {
+    const [manifest] = files ?? [];
+    const path = join(folder, manifest?.name ?? "");
+    if (!existsSync(path)) {
+      verifier.violation(`${path} is missing: ${month.slice(0, 7)} was archived to it`);
+      continue;
+    }
+    if ((await digestFile(path)).sha256 !== manifest?.sha256)
+      verifier.violation(`${path} is not the file that was written`);
+    await verifyArchive(path, verifier);
+  }
+  for await (const accounts of archivedEnds(db)) {
+    for (const { user_id, seq, hash } of accounts) {
+      const last = verifier.endOf(user_id);
+      if (last.seq === seq && last.hash === hash) continue;
+      verifier.violation(`${user_id}: the database follows on entry ${seq}, the archive ends with ${last.seq}`);
+    }
+  }
+  const is_in_order = sayVerified(verifier.result());
+  say(
+    `${months.length} archived months: ${is_in_order ? "each chain continues in the database" : "see the violations"}`,
+  );
+  return is_in_order;
 }

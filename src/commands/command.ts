@@ -11,6 +11,8 @@ interface Option {
 export interface Call {
   readonly options: Readonly<Record<string, string | undefined>>;
   readonly argument: string | undefined;
+  /** All arguments, if the command takes several. */
+  readonly files: readonly string[];
 }
 
 /** A command of `purser`. `run` resolves to the exit code. */
@@ -20,6 +22,8 @@ export interface Command {
   readonly about?: string;
   /** The name of the argument in the help. Without it, the command takes none. */
   readonly argument?: string;
+  /** With this option, the command takes any number of further files. */
+  readonly more_files_with?: string;
   readonly options: Readonly<Record<string, Option>>;
   readonly example: string;
   /** What each exit code says. */
@@ -111,13 +115,16 @@ export function readCall(name: string, command: Command, args: readonly string[]
     if (given[token.name] !== undefined) throw new MisuseError(`--${token.name} is given twice; ${see}`);
     given[token.name] = token.value ?? "";
   }
+  if (command.more_files_with !== undefined && given[command.more_files_with] !== undefined) {
+    return { options: given, argument: undefined, files: [given[command.more_files_with] ?? "", ...positionals] };
+  }
   const most = command.argument === undefined ? 0 : 1;
   const [argument, extra] = most === 0 ? [undefined, positionals[0]] : positionals;
   if (extra !== undefined) throw new MisuseError(`${JSON.stringify(extra)} is one argument too many; ${see}`);
   if (most === 1 && argument === undefined && given.help === undefined) {
     throw new MisuseError(`purser ${name} needs ${command.argument}; ${see}`);
   }
-  return { options: given, argument };
+  return { options: given, argument, files: [] };
 }
 
 /** ", did you mean …" with the nearest name; otherwise the names that exist. */

@@ -32,10 +32,31 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
   audit: {
     summary: "Recomputes every balance from the ledger.",
     about: STOPPED,
-    options: { verify: { value: "FILE", help: "checks an exported ledger (CSV) by itself, without a database" } },
-    example: "purser audit --verify transactions.csv",
+    more_files_with: "verify",
+    options: {
+      verify: {
+        value: "FILE...",
+        help: "checks exported ledgers (CSV) and archived months (their manifests) without a database; each account's chain continues from file to file",
+      },
+      archive: { value: "FOLDER", help: "also checks all archived months in this folder against the database" },
+    },
+    example: "purser audit --verify archive-2026-01.jsonl archive-2026-02.jsonl transactions.csv",
     exits: { 0: "all invariants hold", 1: "violations, one line for each; or it could not look" },
     load: () => import("./audit.ts").then(({ audit }) => audit),
+  },
+  archive: {
+    summary: "Moves closed months of the ledger's entries and usage events to files.",
+    about: `${STOPPED} It can be killed at any point and started again. Nothing is deleted before its files are written and verified. Balances, usage and the audit do not change.`,
+    options: {
+      "older-than": {
+        value: "MONTHS",
+        help: "moves the months that ended at least so many whole months before this one; 1 or more",
+      },
+      to: { value: "FOLDER", help: "the folder for the files; it must keep them as long as the ledger is kept" },
+    },
+    example: "purser archive --older-than 12 --to /archive/purser",
+    exits: { 0: "done; it prints the months", 1: "it failed; repeat it with the same folder" },
+    load: () => import("./archive.ts").then(({ archive }) => archive),
   },
   backup: {
     summary: "Writes all tables to one file, from one consistent state, and reads it back.",

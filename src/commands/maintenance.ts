@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { join } from "node:path";
 import { readConfig } from "../config.ts";
 import { createLog } from "../platform/log.ts";
 import { migrate, readSchemaState } from "../platform/migrate.ts";
@@ -9,7 +11,10 @@ import { say } from "./command.ts";
 
 /** `purser migrate`: brings the schema up to date, and says what it did. */
 export async function migrateDatabase(): Promise<number> {
-  const { database_url, data_dir, db_wait_seconds: wait_seconds } = readConfig(process.env);
+  const { database_url, data_dir, db_wait_seconds: wait_seconds, keyring } = readConfig(process.env);
+  // A new database gets its master key, as at a first start. A lost key is never replaced.
+  const is_new = database_url === null && !existsSync(join(data_dir, "database", "pgdata"));
+  const made = is_new && keyring === null ? loadKeyring(data_dir).warning : null;
   const prepare = async (source: SqlSource) => {
     const connection = await source.connect();
     const { missing } = await readSchemaState(connection).finally(() => connection.release());
@@ -19,6 +24,7 @@ export async function migrateDatabase(): Promise<number> {
   };
   const db = await openDb({ database_url, data_dir, log: createLog("warn"), wait_seconds, prepare });
   await db.close();
+  if (made !== null) say(made);
   return 0;
 }
 

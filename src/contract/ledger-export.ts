@@ -27,6 +27,14 @@ export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { ...content, "text/csv": { schema: z.string() } } };
 }
 
+/** Contract 5.20: the response header of a CSV whose user has archived entries. */
+export const ARCHIVED_HEADER = "Purser-Archived-Before";
+const archivedFields = {
+  archived_before: instantSchema.optional().openapi({
+    description: "on the last page, if older rows are in the operator's archive: rows of before this instant",
+  }),
+};
+
 const groupedUsageSchema = z
   .object({
     ...usageSchema.shape,
@@ -171,7 +179,7 @@ export const listTransactions = createRoute({
   },
   responses: {
     200: jsonOrCsv(
-      z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema }),
+      z.object({ transactions: z.array(listedTransactionSchema), next_cursor: nextCursorSchema, ...archivedFields }),
       "a page of entries; as CSV all of them, with what `npm run audit -- --verify` needs",
     ),
     ...failures(400, 403),
@@ -202,7 +210,10 @@ export const listRequests = createRoute({
   ...needs("billing:read"),
   request: { query: listQuerySchema },
   responses: {
-    200: json(z.object({ requests: z.array(requestSchema), next_cursor: nextCursorSchema }), "a page of calls"),
+    200: json(
+      z.object({ requests: z.array(requestSchema), next_cursor: nextCursorSchema, ...archivedFields }),
+      "a page of calls",
+    ),
     ...failures(400, 403),
   },
 });

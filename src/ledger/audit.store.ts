@@ -1,5 +1,6 @@
 import { RATE_SCALE } from "../constants.ts";
 import type { Reader } from "../platform/db.ts";
+import { NIL_ID } from "../platform/ids.ts";
 import { readStatement } from "../platform/sql-functions.ts";
 import type { AuditReport, Invariant } from "./ledger.types.ts";
 
@@ -39,15 +40,21 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
     invariant: "posted less debt is the sum of the entries that move the balance",
     text: `select a.user_id, format('posted %s debt %s, entries %s', a.posted, a.debt, e.total) as detail
       from account a cross join lateral (
-        select coalesce(sum(amount), 0) as total from entry where user_id = a.user_id and type not in ('overage', 'absorbed')
+        select coalesce(sum(amount), 0) as total from (
+          select amount, type from entry where user_id = a.user_id
+          union all select amount, type from archived_entry_daily where user_id = a.user_id
+        ) all_entries where type not in ('overage', 'absorbed')
       ) e where a.posted - a.debt <> e.total`,
   },
   {
     invariant: "entries are numbered without a gap",
-    text: `select a.user_id, format('seq %s, entries %s from %s to %s', a.seq, e.count, e.low, e.high) as detail
+    text: `select a.user_id, format('seq %s, archived %s, entries %s from %s to %s', a.seq, s.last, e.count, e.low, e.high) as detail
       from account a cross join lateral (
-        select count(*), coalesce(min(seq), 1) as low, coalesce(max(seq), 0) as high from entry where user_id = a.user_id
-      ) e where (a.seq, a.seq, 1) is distinct from (e.count, e.high, e.low)`,
+        select coalesce(max(seq), 0) as last from archived_account where user_id = a.user_id
+      ) s cross join lateral (
+        select count(*), coalesce(min(seq), s.last + 1) as low, coalesce(max(seq), s.last) as high
+          from entry where user_id = a.user_id
+      ) e where (a.seq - s.last, a.seq, s.last + 1) is distinct from (e.count, e.high, e.low)`,
   },
   {
     invariant: "every entry has its account",
@@ -57,32 +64,39 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
   {
     invariant: "each balance_after is the one before and the amount",
     text: `select user_id, format('entry %s', seq) as detail from (
-        select *, coalesce(lag(balance_after) over (partition by user_id order by seq), 0) as balance_before from entry
+        select e.*, coalesce(lag(balance_after) over (partition by user_id order by e.seq), s.balance, 0) as balance_before
+          from entry e left join archived_account s using (user_id)
       ) chained
       where balance_after <> balance_before + case when type in ('overage', 'absorbed') then 0 else amount end`,
   },
   {
     invariant: "each hash is that of the entry and the hash before",
     text: `select a.user_id, format('entry %s', coalesce(e.seq, a.seq)) as detail
-      from account a left join (
-        select *, lag(hash, 1, decode(repeat('00', 32), 'hex')) over (partition by user_id order by seq) as previous,
-            lead(hash) over (partition by user_id order by seq) as following
-          from entry
+      from account a left join archived_account s on s.user_id = a.user_id left join (
+        select e.*, lead(e.hash) over (partition by user_id order by e.seq) as following,
+            coalesce(lag(e.hash) over (partition by user_id order by e.seq), s.hash, decode(repeat('00', 32), 'hex')) as previous
+          from entry e left join archived_account s using (user_id)
       ) e on e.user_id = a.user_id
       where e.hash <> entry_hash(e.previous, e.user_id, e.seq, e.type, e.amount, e.balance_after, e.bucket_id,
           e.source, e.hold_id, e.model, e.agent_id, e.run_id, e.request_id, e.api_key_id, e.description, e.created_at)
-        or (e.following is null and e.hash is distinct from nullif(a.last_hash, decode(repeat('00', 32), 'hex')))`,
+        or (e.following is null and coalesce(e.hash, s.hash, decode(repeat('00', 32), 'hex')) <> a.last_hash)`,
   },
   {
     invariant: "a bucket's remaining is what its entries leave of its grant",
     text: `select user_id, format('bucket %s original %s remaining %s, entries %s of grant %s', id, original, remaining, total, granted) as detail
       from (
         select b.user_id, b.id, b.original, b.remaining, coalesce(e.total, 0) as total, case when b.by_adjustment then (
-            select amount from entry where user_id = b.user_id and bucket_id = b.id and type = 'adjustment' order by seq limit 1
-          ) else coalesce(e.granted, 0) end as granted
+            select coalesce(nullif(e.archived_granted, 0), (
+              select amount from entry where user_id = b.user_id and bucket_id = b.id and type = 'adjustment' order by seq limit 1
+            ))
+          ) else coalesce(e.granted, 0) + coalesce(e.archived_granted, 0) end as granted
           from bucket b full join (
-            select user_id, bucket_id, sum(amount) as total, sum(amount) filter (where type = 'grant') as granted
-              from entry where bucket_id is not null group by 1, 2
+            select user_id, bucket_id, sum(amount) as total, sum(amount) filter (where type = 'grant') as granted,
+                sum(archived_granted) as archived_granted
+              from (
+                select user_id, bucket_id, type, amount, 0 as archived_granted from entry
+                union all select user_id, nullif(bucket_id, '${NIL_ID}'), 'archived', amount, granted from archived_entry_daily
+              ) all_entries where bucket_id is not null group by 1, 2
           ) e on e.user_id = b.user_id and e.bucket_id = b.id
       ) both_sides where (remaining, original) is distinct from (total, granted)`,
   },
@@ -153,6 +167,7 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
         select user_id, api_key_id, sum(spent) as spent, sum(held) as held, sum(cost) as cost, sum(pinned) as pinned from (
           select user_id, api_key_id, spent, held, 0 as cost, 0 as pinned from key_spend
           union all select user_id, api_key_id, 0, 0, cost, 0 from usage_event where api_key_id is not null
+          union all select user_id, api_key_id, 0, 0, cost, 0 from archived_usage_daily where api_key_id <> '${NIL_ID}'
           union all select user_id, api_key_id, 0, 0, 0, held from hold where api_key_id is not null
         ) rows group by 1, 2
       ) both_sides where (spent, held) is distinct from (cost, pinned)`,
@@ -166,7 +181,10 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
     invariant: "the overage of all periods is the sum of the overage entries",
     text: `select a.user_id, format('overage %s and %s closed, entries %s', a.overage, a.overage_closed, e.total) as detail
       from account a cross join lateral (
-        select -coalesce(sum(amount), 0) as total from entry where user_id = a.user_id and type = 'overage'
+        select -coalesce(sum(amount), 0) as total from (
+          select amount from entry where user_id = a.user_id and type = 'overage'
+          union all select amount from archived_entry_daily where user_id = a.user_id and type = 'overage'
+        ) all_entries
       ) e where a.overage + a.overage_closed <> e.total`,
   },
   {
@@ -186,17 +204,33 @@ const LEDGER_INVARIANTS: readonly Invariant[] = [
           ) as total
           from bucket where user_id = a.user_id
       ) b cross join lateral (
-        select -coalesce(sum(amount), 0) as total
-          from entry where user_id = a.user_id and type in ('clawback', 'adjustment')
+        select -coalesce(sum(amount), 0) as total from (
+          select amount, type from entry where user_id = a.user_id
+          union all select amount, type from archived_entry_daily where user_id = a.user_id
+        ) all_entries where type in ('clawback', 'adjustment')
       ) e where b.total <> e.total`,
   },
   {
     invariant: "debt is the sum of the entries that moved it",
     text: `select a.user_id, format('debt %s, entries %s', a.debt, e.total) as detail
       from account a cross join lateral (
-        select -coalesce(sum(amount), 0) as total
-          from entry where user_id = a.user_id and type in ('clawback', 'adjustment') and bucket_id is null
+        select -coalesce(sum(amount), 0) as total from (
+          select amount, type, bucket_id from entry where user_id = a.user_id
+          union all select amount, type, nullif(bucket_id, '${NIL_ID}') from archived_entry_daily where user_id = a.user_id
+        ) all_entries where type in ('clawback', 'adjustment') and bucket_id is null
       ) e where a.debt <> e.total`,
+  },
+  {
+    invariant:
+      "the archived sums of an account are its archived balance, and its archived calls cost its archived entries",
+    text: `select s.user_id, format('balance %s, entries %s; calls %s, their entries %s', s.balance, e.moved, u.cost, e.charged) as detail
+      from archived_account s cross join lateral (
+        select coalesce(sum(amount) filter (where type not in ('overage', 'absorbed')), 0) as moved,
+            -coalesce(sum(amount) filter (where type in ('usage', 'overage', 'absorbed')), 0) as charged
+          from archived_entry_daily where user_id = s.user_id
+      ) e cross join lateral (
+        select coalesce(sum(cost), 0) as cost from archived_usage_daily where user_id = s.user_id
+      ) u where (s.balance, u.cost) is distinct from (e.moved, e.charged)`,
   },
   {
     invariant: "no hold stands beside its own charge",
@@ -235,7 +269,8 @@ export async function runAudit(db: Reader, more: readonly Invariant[]): Promise<
   const [checked] = await db.query<Record<string, number>>({
     text: `select (select count(*) from account) as accounts, (select count(*) from bucket) as buckets,
       (select count(*) from hold) as holds, (select count(*) from entry) as entries,
-      (select count(*) from usage_event) as usage_events`,
+      (select count(*) from usage_event) as usage_events,
+      (select coalesce(sum(seq), 0)::bigint from archived_account) as archived_entries`,
     no_timeout: true,
   });
   const found = await db.query<{ index: number; user_id: string | null; detail: string }>({

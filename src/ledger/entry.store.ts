@@ -8,6 +8,8 @@ interface Selection {
   order: "asc" | "desc";
   /** Only entries past this number, in the direction of the order. */
   beyond_seq: number | null;
+  /** The time of that entry, if it is known: its row may have been archived since. */
+  beyond_at?: Instant | undefined;
   /** Only entries of this charge, up to its last entry. */
   charge?: { hold_id: string; entries_to: number };
   limit: number;
@@ -33,11 +35,12 @@ export async function* readEntries(
   filter: EntryFilter,
   limit: number,
 ): AsyncGenerator<Entry[]> {
-  for (let beyond_seq: number | null = null; ; ) {
-    const part: Entry[] = await selectEntries(sql, user_id, { filter, order: "asc", beyond_seq, limit });
+  for (let last: Entry | undefined; ; ) {
+    const beyond = { beyond_seq: last?.seq ?? null, beyond_at: last?.created_at };
+    const part: Entry[] = await selectEntries(sql, user_id, { filter, order: "asc", ...beyond, limit });
     if (part.length > 0) yield part;
     if (part.length < limit) return;
-    beyond_seq = part.at(-1)?.seq ?? beyond_seq;
+    last = part.at(-1);
   }
 }
 
@@ -56,7 +59,7 @@ export async function listEntriesOfCharge(
 async function selectEntries(
   sql: Reader,
   user_id: string,
-  { filter, order, beyond_seq, limit, charge }: Selection,
+  { filter, order, beyond_seq, beyond_at, limit, charge }: Selection,
 ): Promise<Entry[]> {
   const values: (string | number | Instant)[] = [user_id, limit];
   const conditions: string[] = ["user_id = $1"];
@@ -68,7 +71,8 @@ async function selectEntries(
   const by_time = filter.from !== undefined || filter.to !== undefined;
   if (by_time && beyond_seq !== null) {
     const place = `$${values.push(beyond_seq)}::bigint`;
-    const instant = `(select created_at from entry where user_id = $1 and seq = ${place})`;
+    const known = beyond_at === undefined ? "" : `$${values.push(beyond_at)}::timestamptz, `;
+    const instant = `coalesce(${known}(select created_at from entry where user_id = $1 and seq = ${place}))`;
     conditions.push(`(created_at, seq) ${beyond} (${instant}, ${place})`);
   } else {
     only(`seq ${beyond}`, beyond_seq);

@@ -7,6 +7,7 @@ import { isRefusal } from "../platform/sql-state.ts";
 import type { Reads } from "../platform/standby.ts";
 import { accountStatusOf } from "./account-status.ts";
 import { closeBucket, findAdjusted, insertAdjustment, takeTokens } from "./adjustment.store.ts";
+import { findArchivedBefore } from "./archive.store.ts";
 import { runAudit } from "./audit.store.ts";
 import { listCharges, listRequests } from "./charge.store.ts";
 import { createEndUsersStore } from "./end-users.store.ts";
@@ -167,6 +168,7 @@ export function createLedger(deps: LedgerDeps): Ledger {
     end_users: createEndUsersStore(db),
     usageGroups: (user_id, by) => listUsageGroups(db, user_id, by, clock.now()),
     charges: (user_id, request_id, limit) => listCharges(db, user_id, request_id, limit),
+    archivedBefore: (user_id) => findArchivedBefore(db, user_id),
     usage: (user_id, days) => readUsage(db, user_id, days, clock.now()),
     keySpends,
     async refills(user_ids, sql = db) {

@@ -354,6 +354,8 @@ export interface Ledger extends Adjustments {
   entries(user_id: string, filter: EntryFilter, page: { limit: number; before_seq: number | null }): Promise<Entry[]>;
   /** All entries, oldest first, in pages. */
   allEntries(user_id: string, filter: EntryFilter): AsyncIterable<Entry[]>;
+  /** Entries and usage events of before this instant are in files of the operator. Null: none are. */
+  archivedBefore(user_id: string): Promise<Instant | null>;
   usage(user_id: string, days: number): Promise<UsageSummary>;
   readonly end_users: EndUsers;
   /** The sums by one dimension, the highest cost first. */

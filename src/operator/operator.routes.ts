@@ -87,6 +87,9 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
   );
   router.openapi(contract.updateUser, async (c) => {
     const { email: address, limits: wanted, reason } = c.req.valid("json");
+    // A new address gets the user's reset mails, so it opens the account.
+    const { role } = c.get("operator");
+    if (address !== undefined && role !== "admin") throw errors.insufficientRole(role, "admin");
     const user = await db.transaction(async (tx) => {
       const known = await accounts.lockUser(tx, c.req.valid("param").id);
       const before: Record<string, unknown> = {};

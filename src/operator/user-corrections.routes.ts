@@ -111,11 +111,12 @@ function moneyRoutes(router: HttpRouter, { accounts, acts, billing }: Correction
   });
   router.openapi(refundPurchase, async (c) => {
     const { reason } = c.req.valid("json");
-    const refunded = await billing.purchases.refund(c.req.valid("param").id, (tx, { id, user_id, ...before }) =>
+    const refunded = await billing.purchases.refund(c.req.valid("param").id, (tx, { id, user_id, ...before }, state) =>
       acts.record(tx, actorOf(c), {
         what: "purchase.refund",
         ...{ target: { type: "purchase", id }, user_id, reason },
         before: { status: before.status, amount_cents: before.amount_cents, refunded_cents: before.refunded_cents },
+        after: { state },
       }),
     );
     return c.json(refunded, 200);

@@ -151,4 +151,12 @@ export const RETIRED_FUNCTIONS: readonly RetiredFunction[] = [
     signature: "begin_run_nows(jsonb, text, text, integer, integer, integer, integer, timestamptz)",
     dropped_in: "1.1.0",
   },
+  {
+    signature: "claim_runs(text, integer, integer, integer, integer, timestamptz, boolean)",
+    dropped_in: "1.1.0",
+  },
+  {
+    signature: "begin_runs(jsonb, text[], timestamptz, text, integer, integer, integer, integer)",
+    dropped_in: "1.1.0",
+  },
 ];

@@ -80,13 +80,18 @@ export interface RunInsert extends NewRun {
   reserved: { worker_id: string; for_ms: number } | null;
 }
 
+/** `limited_key` and `key_limit` of a run, by the terms of the API key in its input. */
+const LIMITED_KEY = `case when input #>> '{key_limits,concurrent_runs}' is not null then (input ->> 'api_key_id')::uuid end,
+        (input #>> '{key_limits,concurrent_runs}')::integer`;
+
 export async function insertRuns(sql: Sql, runs: readonly RunInsert[], now: Instant): Promise<void> {
   const rows = runs.map(({ reserved, ...run }) => ({ ...run, ...reserved, priority: PRIORITY[run.trigger] }));
   await sql.query({
     name: "run_insert",
-    text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id, lease_until)
+    text: `insert into run (user_id, id, agent_id, agent_version, trigger, scheduled_for, queued_at, model_id, input, priority, worker_id, lease_until,
+        limited_key, key_limit)
       select user_id, id, agent_id, agent_version, trigger, scheduled_for, $2::timestamptz, model_id, input, priority, worker_id,
-        clock_timestamp() + make_interval(secs => for_ms / 1000.0)
+        clock_timestamp() + make_interval(secs => for_ms / 1000.0), ${LIMITED_KEY}
       from jsonb_to_recordset($1::jsonb) as given(user_id uuid, id uuid, agent_id uuid, agent_version integer, trigger text,
         scheduled_for timestamptz, model_id text, input jsonb, priority smallint, worker_id text, for_ms integer)`,
     values: [jsonbText(rows), now],
@@ -113,8 +118,8 @@ export async function insertManualRuns(
         ) as runs
         from given where nth = 1
       )
-      insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority)
-      select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}
+      insert into run (user_id, id, agent_id, agent_version, trigger, queued_at, model_id, input, priority, limited_key, key_limit)
+      select user_id, id, agent_id, agent_version, 'manual', $3::timestamptz, model_id, input, ${PRIORITY.manual}, ${LIMITED_KEY}
       from given join waiting using (user_id) where waiting.runs + nth <= $2
       returning id`,
     values: [jsonbText(runs), most, now],
@@ -156,7 +161,7 @@ export async function beginRunNows(
     name: "run_begin",
     hot_path: true,
     text: statements?.begin ?? BEGIN_RUNS,
-    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet],
+    values: [jsonbText(rows), now, ...places, lease_ms, is_quiet, plansText(limits)],
   });
   return row?.refusals ?? null;
 }
@@ -165,6 +170,9 @@ export async function beginRunNows(
 export async function tellQueued(tx: Tx): Promise<void> {
   await tx.query({ name: "run_tell_queued", text: "select pg_notify('run_queued', '')" });
 }
+
+const plansText = ({ concurrent_runs_of_plans: of_plans }: ClaimLimits) =>
+  of_plans === undefined ? null : JSON.stringify(of_plans);
 
 /** A claim: the worker and its free places. */
 interface Claiming {
@@ -180,8 +188,11 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
   const { worker_id, most, limits, reserved_only, lease_ms, now } = claim;
   return sql.query<ClaimedRow>({
     name: "run_claim",
-    text: `select ${RUN_COLUMNS}, epoch, worked_ms, input from claim_runs($1, $2, $3, $4, $5, $6, $7) order by priority, id`,
-    values: [worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
+    text: `select ${RUN_COLUMNS}, epoch, worked_ms, input from claim_runs($1, $2, $3, $4, $5, $6, $7, $8) order by priority, id`,
+    values: [
+      ...[worker_id, most, limits.concurrent_runs, limits.concurrent_runs_per_user, lease_ms, now, reserved_only],
+      plansText(limits),
+    ],
   });
 }
 

@@ -62,6 +62,8 @@ export interface ClaimedRun {
 export interface ClaimLimits {
   readonly concurrent_runs: number;
   readonly concurrent_runs_per_user: number;
+  /** The lower limits of plans for each of their users, by the id of the plan. */
+  readonly concurrent_runs_of_plans?: Readonly<Record<string, number>> | undefined;
 }
 
 /** The intent to make a model or tool call, written before it is made. */

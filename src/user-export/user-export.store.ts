@@ -34,6 +34,14 @@ const FILES: readonly ExportFile[] = [
       limits, model_settings, client_tools, created_at, updated_at, deleted_at`,
     { table: "agent" },
   ),
+  {
+    name: "agent_versions",
+    page: MANY,
+    text: `select agent_id || ':' || version as export_key, agent_id, version, config, created_at from agent_version
+      where user_id = $1 and ($2::text is null
+        or (agent_id, version) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::integer))
+      order by agent_id, version limit $3`,
+  },
   byId(
     "runs",
     `id, agent_id, agent_version, trigger, status, scheduled_for, queued_at, started_at, finished_at, model_id, routing,
@@ -58,6 +66,15 @@ const FILES: readonly ExportFile[] = [
   byId("secrets_without_values", "id, name, description, allowed_hosts, created_at, updated_at, last_used_at", {
     table: "secret",
   }),
+  {
+    name: "secret_uses",
+    page: MANY,
+    text: `select secret_id || ':' || id as export_key, id, secret_id, secret_version, agent_id, run_id, tool, host, outcome,
+        used_at
+      from secret_use where user_id = $1 and ($2::text is null
+        or (secret_id, id) > (split_part($2, ':', 1)::uuid, split_part($2, ':', 2)::uuid))
+      order by secret_id, id limit $3`,
+  },
   byId(
     "payments",
     `id, purpose, automatic, status, provider, reference, amount_cents, currency, tokens, bucket_id, paid_cents,
@@ -87,6 +104,15 @@ const FILES: readonly ExportFile[] = [
     text: `select hold_id::text as export_key, hold_id, request_id, api_key_id, agent_id, run_id, model, input_tokens,
         cached_input_tokens, cache_write_tokens, output_tokens, cost, charged, overage, absorbed, labels, created_at
       from usage_event where user_id = $1 and ($2::text is null or hold_id > $2::uuid) order by hold_id limit $3`,
+  },
+  {
+    // Entries and usage events of before this instant are in files of the operator.
+    name: "archived",
+    page: MANY,
+    text: `select s.user_id::text as export_key, max(m.before) as archived_before, max(s.seq) as archived_entries
+      from archived_account s join archive_month m on m.before <= s.before
+      where s.user_id = $1 and m.phase <> 'planned' and ($2::text is null or s.user_id > $2::uuid)
+      group by s.user_id limit $3`,
   },
   {
     name: "end_user_budgets",

@@ -197,8 +197,9 @@ async function discover(
   if (metadata === undefined) {
     throw new OAuthError("neither it nor its authorization server publishes metadata (RFC 9728, RFC 8414)");
   }
-  const challenges = metadata.code_challenge_methods_supported;
-  if (grant === "authorization_code" && challenges !== undefined && !challenges.includes("S256")) {
+  // MCP's authorization: without this field a server does not support PKCE, and a client must refuse to proceed.
+  const challenges = metadata.code_challenge_methods_supported ?? [];
+  if (grant === "authorization_code" && !challenges.includes("S256")) {
     throw new OAuthError("its authorization server does not support PKCE with S256, so a sign-in could be stolen");
   }
   const published = resourceMetadata?.resource;

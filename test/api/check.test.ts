@@ -165,6 +165,13 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     expect(problems).toEqual([expect.stringMatching(/keyring is missing: .*Restore that file, or set PURSER_KEK/)]);
   });
 
+  it("finds no problem after purser migrate in an empty DATA_DIR, which makes the master key as a first start does", async () => {
+    const DATA_DIR = join(folder, "migrated");
+    const migrated = await runPurser(["migrate"], { DATA_DIR });
+    expect(migrated).toMatchObject({ code: 0, stdout: expect.stringContaining("a vault key was created at") });
+    expect(await problemsOf({ DATA_DIR })).toEqual([]);
+  });
+
   it("prints the faults of several settings at once", async () => {
     const problems = await problemsOf({
       HOST: "999",

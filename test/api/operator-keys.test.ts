@@ -43,6 +43,8 @@ const MAY = [
   ["GET", "/api/v1/admin/acts", undefined, [200, 200, 200]],
   ["GET", KEYS, undefined, [200, 200, 200]],
   ["PATCH", "/api/v1/admin/users/{id}", {}, [403, 200, 200]],
+  // the owner of the address opens the account by a reset mail
+  ["PATCH", "/api/v1/admin/users/{id}", { email: "next@example.com" }, [403, 403, 200]],
   ["POST", "/api/v1/admin/users/{id}/suspend", undefined, [403, 200, 200]],
   ["POST", "/api/v1/admin/users/{id}/resume", undefined, [403, 200, 200]],
   ["POST", "/api/v1/admin/users/{id}/grants", { amount_tokens: 1, source: "bonus" }, [403, 403, 201]],

@@ -135,6 +135,23 @@ describe("corrections", () => {
     expect(await audit()).toEqual([]);
   });
 
+  it("a refund whose process dies after the provider's answer is in the log of acts, and its retry completes it", async () => {
+    const buyer = await service.newUser({ trial: false });
+    const { id } = (await buyer.post("/api/v1/billing/purchase", { amount_cents: 100 })).body;
+    const refund = () => service.admin.post(`/api/v1/admin/purchases/${id}/refund`, { reason: "unhappy" });
+    const db = await service.database.open();
+    await db.query({
+      text: `create function die() returns trigger language plpgsql as 'begin raise exception ''died''; end'`,
+    });
+    await db.query({ text: "create trigger dies before insert on payment_event execute function die()" });
+    expect((await refund()).status).toBe(500);
+    await db.query({ text: "drop trigger dies on payment_event" });
+    await db.close();
+    expect(await lastAct()).toMatchObject({ what: "purchase.refund", target: { id }, after: { state: "requested" } });
+    expect((await refund()).body).toMatchObject({ status: "refunded", refunded_cents: 100 });
+    expect(await lastAct()).toMatchObject({ what: "purchase.refund", target: { id }, after: { state: "refunded" } });
+  });
+
   it("a refund that waits for an adjustment of the same bucket takes only what it left", async () => {
     const buyer = await service.newUser({ trial: false });
     const { id } = (await buyer.post("/api/v1/billing/purchase", { amount_cents: 100 })).body;

@@ -43,11 +43,18 @@ it("is a valid ZIP with the user's own rows, and without any secret value or key
   await user.post("/api/v1/agents", { name: "Scout", model_id: "lab/plain", run_prompt: "Go." });
   await user.post("/api/v1/chat/completions", ask("lab/plain", { user: "ada" }));
   await other.post("/api/v1/agents", { name: "Stranger", model_id: "lab/plain", run_prompt: "Go." });
+  const { id: secret_id } = (await user.get("/api/v1/secrets")).body.secrets[0];
+  const db = await lab.service.database.open();
+  const use = "insert into secret_use values ($1, $2, $3, 1, null, null, 'web_fetch', 'api.github.com', 'opened', now())";
+  await db.query({ text: use, values: [user.user_id, secret_id, crypto.randomUUID()] });
+  await db.close();
   const answer = await download("/api/v1/users/me/export", user.key);
   expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "application/zip"]);
   const { names, text, all } = await filesIn(answer);
   expect(names).toEqual(expect.arrayContaining(["profile.jsonl", "runs.jsonl", "transactions.csv", "usage.csv"]));
   expect(JSON.parse(text("agents.jsonl"))).toMatchObject({ name: "Scout" });
+  expect(JSON.parse(text("agent_versions.jsonl"))).toMatchObject({ version: 1, config: { model_id: "lab/plain" } });
+  expect(JSON.parse(text("secret_uses.jsonl"))).toMatchObject({ secret_id, host: "api.github.com", outcome: "opened" });
   expect(JSON.parse(text("usage_events.jsonl"))).toMatchObject({ model: "lab/plain", labels: { user: "ada" } });
   expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject({ name: "github" });
   expect(text("transactions.csv").trim().split("\n")).toHaveLength(3);

@@ -63,8 +63,11 @@ it.each<[string, () => Record<string, unknown>, RegExp]>([
   expect([server.asked, thief.requests]).toEqual([[], []]);
 });
 
-it("an authorization server that cannot bind a code to its sign-in (PKCE S256) is refused", async () => {
-  server.conduct.metadata = { code_challenge_methods_supported: ["plain"] };
+it.each([
+  ["offers another method", ["plain"]],
+  ["does not say that it can", undefined],
+])("an authorization server that cannot bind a code to its sign-in (PKCE S256) is refused: it %s", async (_, methods) => {
+  server.conduct.metadata = { code_challenge_methods_supported: methods };
   const person = newState({ server: server.mcp, grant: "authorization_code" });
   await expect(requestsAt(allowed()).discover(person)).rejects.toThrow(/does not support PKCE with S256/);
   // No person signs in for client credentials.

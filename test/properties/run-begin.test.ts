@@ -74,6 +74,19 @@ test("run-nows beyond their user's limit, or the places there are, wait in the q
   expect(new Set(given.map(({ lease }) => lease.run_id)).size).toBe(4);
 });
 
+test("a run-now of a key with a limit of its own, or of a user with one, waits in the queue above it", async () => {
+  const given = await worker(5);
+  const { user_id } = queue.agent;
+  const user = "insert into users (id, email, created_at, limits) values ($1, $2, now(), $3)";
+  await queue.db.query({ text: user, values: [user_id, `${user_id}@example.com`, { concurrent_runs: 1 }] });
+  for (const begins of [true, false]) expect(await ask()).toMatchObject({ has_begun: begins });
+  const other = { user_id: newId(), agent_id: newId() };
+  const input = { api_key_id: newId(), key_limits: { concurrent_runs: 1 } };
+  // Both are queued; the first is claimed from the queue.
+  for (const _ of [1, 2]) expect(await ask({ ...other, input })).toMatchObject({ refusal: null });
+  await expect.poll(() => given.length).toBe(2);
+});
+
 test("a step that ends its run ends it with its outcome, and whoever waits here is told the run as its record is", async () => {
   const given = await worker(5);
   await ask({ first_step: FIRST_STEP });

@@ -212,6 +212,50 @@ describe("claiming", () => {
       expect(users.filter((id) => id === user).length).toBeLessThanOrEqual(3);
   });
 
+  test("a user's own limit and the limit of the user's plan hold over all workers, and no run is lost", async () => {
+    const { user_id } = queue.agent;
+    const limits = { ...LIMITS, concurrent_runs_of_plans: { small: 2 } };
+    const user = "insert into users (id, email, created_at, limits) values ($1, $2, now(), $3)";
+    await queue.db.query({ text: user, values: [user_id, `${user_id}@example.com`, { concurrent_runs: 3 }] });
+    for (let index = 0; index < 6; index++) await queue.enqueue();
+    const claimAll = async () => {
+      const claims = await Promise.all(["a", "b"].map((worker) => queue.scheduling.claim(worker, 10, limits)));
+      return claims.flat();
+    };
+    const first = await claimAll();
+    expect(first).toHaveLength(3);
+    await queue.db.query({
+      text: `insert into subscription (id, user_id, provider, status, plan, current_period_start, current_period_end, created_at)
+        values ($1, $2, 'operator', 'active', '{"id": "small"}', now(), now() + interval '1 month', now())`,
+      values: [newId(), user_id],
+    });
+    const ended: string[] = [];
+    for (let claimed = first; claimed.length > 0; claimed = await claimAll()) {
+      expect(claimed.length).toBeLessThanOrEqual(claimed === first ? 3 : 2);
+      for (const { lease } of claimed) {
+        await queue.scheduling.finishRun(lease, { status: "succeeded", output: "done" });
+        ended.push(lease.run_id);
+      }
+    }
+    expect(new Set(ended).size).toBe(6);
+  });
+
+  test("a key's limit holds over all workers, and its waiting runs let the user's other runs pass", async () => {
+    const api_key_id = newId();
+    const enqueue = (input: object) =>
+      queue.scheduling.enqueue({ ...queue.agent, agent_version: 1, model_id: "lab/small", input });
+    for (let index = 0; index < 20; index++) await enqueue({ api_key_id, key_limits: { concurrent_runs: 1 } });
+    const { id: free } = await queue.enqueue();
+    const begun = await Promise.all(["a", "b"].map((worker) => queue.scheduling.claim(worker, 2, LIMITS)));
+    const [first, second, ...more] = begun.flat();
+    expect(more).toEqual([]);
+    expect([first, second].map((run) => run?.lease.run_id)).toContain(free);
+    const [limited] = begun.flat().filter(({ lease }) => lease.run_id !== free);
+    expect(await queue.scheduling.claim("a", 5, LIMITS)).toEqual([]);
+    if (limited !== undefined) await queue.scheduling.finishRun(limited.lease, { status: "succeeded", output: "done" });
+    expect(await queue.scheduling.claim("a", 5, LIMITS)).toHaveLength(1);
+  });
+
   test("a user with many runs does not starve one with a single run queued after them", async () => {
     for (let index = 0; index < 20; index++) await queue.enqueue();
     const { id } = await queue.enqueue({ user_id: newId(), agent_id: newId() });

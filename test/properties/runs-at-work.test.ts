@@ -74,7 +74,7 @@ test("a claim and the search for lost runs read as many rows beside 2,000 runs a
     await queue.db.query({ text: "analyze run" });
     return queue.db.transaction(async (tx) => {
       const claimed = await tx.query({
-        text: "select id from claim_runs('worker-1', 3, $1, 10, 30000, $2, false)",
+        text: "select id from claim_runs('worker-1', 3, $1, 10, 30000, $2, false, null)",
         values: [at_work + 2, START],
       });
       expect(claimed).toHaveLength(2);

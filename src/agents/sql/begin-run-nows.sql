@@ -11,6 +11,6 @@ with payers as materialized (
 ), refused as materialized (
   select refuse_run_nows($1::jsonb, payers.ids) as refusals from payers
 )
-select begin_runs($1::jsonb, refused.refusals, $2, $3, $4, $5, $6, $7) as refusals,
+select begin_runs($1::jsonb, refused.refusals, $2, $3, $4, $5, $6, $7, $9::jsonb) as refusals,
     case when $8 then set_config('synchronous_commit', 'off', true) end
   from refused

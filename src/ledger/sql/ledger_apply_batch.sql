@@ -117,7 +117,7 @@ begin
         h.slice_tokens, h.overage as overage_held, h.expires_at <= clock_timestamp() as is_dead,
         h.estimate as estimated,
         e.hold_id is not null as is_settled, e.cost, e.charged, e.overage, e.absorbed, e.held as settled_hold,
-        e.from_progress
+        e.from_progress, e.entries_to
       from rows from (json_to_recordset(operations) as (
         kind text, user_id uuid, hold_id uuid, request_id text, api_key_id uuid, agent_id uuid, run_id uuid,
         key_budget_tokens bigint, agent_budget jsonb, amount_tokens bigint, minimum_tokens bigint,
@@ -269,9 +269,11 @@ begin
       when is_rest then 'Model call, the rest of it'
       else 'Model call'
     end;
-    if is_charge and op.is_settled and not is_rest then
-      outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true, 'cost_tokens', op.cost,
-        'charged_tokens', op.charged, 'overage_tokens', op.overage, 'absorbed_tokens', op.absorbed);
+    if is_charge and (op.is_settled and not is_rest
+        or not op.is_held and ledger_is_archived(op.user_id, op.hold_id, op.entries_to)) then
+      outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true,
+        'cost_tokens', coalesce(op.cost, op.cost_tokens), 'charged_tokens', coalesce(op.charged, op.cost_tokens),
+        'overage_tokens', coalesce(op.overage, 0), 'absorbed_tokens', coalesce(op.absorbed, 0));
       continue;
     end if;
     is_charge := is_charge and coalesce((op.verdict ->> 'done')::boolean, true);

@@ -27,8 +27,11 @@ begin
   select * into strict b from bucket where user_id = of_user and id = of_bucket;
   taken := least(asked, b.original - b.clawed_back);
   free := least(taken, b.remaining - b.held);
-  select least(taken - free, coalesce(-sum(e.amount), 0)) into lapsed
-    from entry e where e.user_id = of_user and e.type = 'expiry' and e.bucket_id = of_bucket;
+  select least(taken - free, coalesce(-sum(e.amount), 0)) into lapsed from (
+    select amount from entry where user_id = of_user and type = 'expiry' and bucket_id = of_bucket
+    union all
+    select amount from archived_entry_daily where user_id = of_user and type = 'expiry' and bucket_id = of_bucket
+  ) as e;
   recall := least(taken - free - lapsed, b.held - b.recalled);
   owed := taken - free - lapsed - recall;
   update bucket

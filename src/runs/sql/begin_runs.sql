@@ -1,12 +1,12 @@
 -- Begins run-nows with the worker of this node, if there are places for them and for all queued runs, so that no queued
--- run waits because of them. Otherwise returns null and writes nothing. `refusals` gives, in order, the reason why a
+-- run waits because of them, and none has a limited API key: such runs are queued. Otherwise returns null and writes nothing. `refusals` gives, in order, the reason why a
 -- run does not begin, or null. Returns the same array; null: the run has begun, and the intent of its first_step is
 -- written.
 --
 -- The planner's settings make each lookup use an index, independent of the table sizes when a session planned it.
 create or replace function begin_runs(
   runs jsonb, refusals text[], domain_now timestamptz, claimer text, most integer, total_limit integer, user_limit integer,
-  lease_ms integer
+  lease_ms integer, of_plans jsonb
 ) returns json language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -25,7 +25,9 @@ begin
     where mine.asked
       + coalesce((select at_work.runs from runs_at_work as at_work where at_work.user_id = mine.user_id), 0)
       + (select count(*) from (select from run where run.user_id = mine.user_id and status = 'queued' limit user_limit) as waiting)
-      > user_limit
+      > run_user_limit(mine.user_id, user_limit, of_plans)
+  ) or exists (
+    select from jsonb_to_recordset(runs) as given(input jsonb) where input #>> '{key_limits,concurrent_runs}' is not null
   ) then
     return null;
   end if;

@@ -3,9 +3,12 @@
 --
 -- The cost does not grow with the queue or with the runs at work: the front of the queue, the users in turn and their
 -- numbers in runs_at_work are read. The planner's settings make each lookup use an index.
+--
+-- Users and plans may have limits of their own: run_user_limit. A run of a limited API key waits while as many runs of the key
+-- are at work; the user's next runs pass it. As long as such runs are queued, at most 100 runs of a user are read.
 create or replace function claim_runs(
   claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamptz,
-  reserved_only boolean
+  reserved_only boolean, of_plans jsonb
 ) returns setof run language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
@@ -17,6 +20,7 @@ declare
   in_turn uuid[];
   candidates uuid[];
   depth integer;
+  has_limited_keys boolean;
   user_ids uuid[];
   run_ids uuid[];
 begin
@@ -40,16 +44,30 @@ begin
   );
   -- The number of runs to read per user. All possible runs are read only if these were too few.
   depth := greatest(4, 4 * places / greatest(1, cardinality(candidates)));
+  has_limited_keys := exists (select from run where status = 'queued' and limited_key is not null);
   loop
     select array_agg(user_id), array_agg(id) into user_ids, run_ids from (
       select r.user_id, r.id
       from unnest(candidates) as candidate(user_id)
       left join runs_at_work as at_work using (user_id)
       cross join lateral (
-        select user_id, id, priority, row_number() over (order by priority, id) as nth from run
-        where user_id = candidate.user_id and status = 'queued' and (worker_id = claimer or (worker_id is null and not reserved_only))
+        select greatest(0, run_user_limit(candidate.user_id, user_limit, of_plans) - coalesce(at_work.runs, 0)) as runs
+      ) as free
+      cross join lateral (
+        select user_id, id, priority, row_number() over (order by priority, id) as nth from (
+          select *, row_number() over (partition by limited_key order by priority, id) as nth_of_key from (
+            select user_id, id, priority, limited_key, key_limit from run
+            where user_id = candidate.user_id and status = 'queued' and (worker_id = claimer or (worker_id is null and not reserved_only))
+            order by priority, id
+            limit case when not has_limited_keys then least(depth, free.runs) when free.runs > 0 then 100 else 0 end
+          ) as front
+        ) as numbered
+        where limited_key is null or nth_of_key + (
+          select count(*) from run as busy where busy.user_id = candidate.user_id
+            and busy.limited_key = numbered.limited_key and busy.status in ('running', 'cancelling')
+        ) <= key_limit
         order by priority, id
-        limit greatest(0, least(depth, user_limit - coalesce(at_work.runs, 0)))
+        limit least(depth, free.runs)
       ) as r
       order by coalesce(at_work.runs, 0) + r.nth, r.priority, r.id
       limit places
