@@ -101,7 +101,7 @@ export function ownPages(): string[] {
 /** The corpus in this folder: written by hand, and generated. */
 export function ownExamples(): Example[] {
   const random = createRandom(7);
-  const tagged = taggedTexts();
+  const tagged = taggedTexts().filter(({ is_held_out }) => !is_held_out);
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
   const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
@@ -134,7 +134,7 @@ export function ownExamples(): Example[] {
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
-    ...tagged.map(({ siblings, ...text }) => ({
+    ...tagged.map(({ siblings, is_held_out: _, ...text }) => ({
       ...text,
       weight:
         text.manner === PLAIN

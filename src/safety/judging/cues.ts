@@ -166,15 +166,15 @@ export const CUES: readonly Cue[] = [
   },
   {
     name: "override",
-    begins:
-      `ignor olvida oublie vergiss vergessen missacht dimentica esquec lascia desconsidere negeer vergeet zapomnij ${ABROAD}`,
+    begins: `ignor olvida oublie vergiss vergessen missacht dimentica esquec lascia desconsidere negeer vergeet zapomnij ${ABROAD}`,
     pattern:
       /\b(?:ignor(?:a|ar|ez|e|iere|ieren sie|i)|olvida(?:te)?|oublie[zr]?|vergiss|vergessen sie|missachten? sie|dimentica(?:te|re)?|esquec[ae]|lascia perdere|desconsidere|negeer|vergeet|zapomnij)\b.{0,40}\b(?:instruc\w*|instruz\w*|anweisung\w*|regole|reglas|regles|regras|regeln|consignes|dit|dicho|detto|gesagt|precedent\w*|anterior\w*|vorherig\w*|tache\w*|instructies|instrukcj\w*)|(?:игнорир|забудь|проигнорир|не обращай)[а-я]*.{0,30}(?:указан|инструкц|говорил|правил|предыдущ|все)|(?:忽略|无视|忘记|無視|忘れ)[^。\n]{0,16}(?:指示|说明|指令|規則|规则|提示)|(?:指示|命令|ルール|指令)[^。\n]{0,10}(?:無視|忘れ)|(?:निर्देश|नियम|बताया|बात)[^।\n]{0,30}(?:भूल|अनदेखा|नजरअंदाज)|(?:भूल|अनदेखा)[^।\n]{0,30}(?:निर्देश|नियम)|(?:지시|명령|규칙).{0,12}무시|تجاهل.{0,24}(?:التعليمات|الأوامر)/gu,
   },
   {
     name: "secret-abroad",
+    begins: `secret geheim passe contrasena passwort senha parola giro kontostand banca ${ABROAD}`,
     pattern:
-      /\b(?:cle|clave|chiave|chave) (?:secret\w*|secrete)|\bgeheim\w* schlussel|\b(?:mot de passe|contrasena|passwort|senha|parola d'ordine)\b.{0,12}\?|\bsecret\w* schlussel|секретный ключ|пароль|(?:秘密|密)(?:の)?(?:鍵|钥|密钥|密码)|秘密钥|パスワード|密码|गुप्त कुंजी|पासवर्ड|बैंक बैलेंस|saldo bancario|kontostand|solde bancaire/gu,
+      /\b(?:cle|clave|chiave|chave) (?:secret\w*|secrete)|\bgeheim\w* schlussel|\b(?:mot de passe|contrasena|passwort|senha|parola d'ordine)\b.{0,12}\?|\bsecret\w* schlussel|секретный ключ|пароль|(?:秘密|密)(?:の)?(?:鍵|钥|密钥|密码)|秘密钥|パスワード|密码|गुप्त कुंजी|पासवर्ड|बैंक बैलेंस|saldo bancario|\b(?:giro)?kontostand|solde bancaire/gu,
   },
   {
     name: "role-abroad",
