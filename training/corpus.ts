@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { type ContentKind, readable } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
-import { LANGUAGES } from "./languages.ts";
+import { readPhrases } from "./phrases.ts";
 import { taggedTexts } from "./texts.ts";
 import { webPages } from "./web-pages.ts";
 
@@ -101,7 +101,7 @@ export function ownPages(): string[] {
 /** The corpus in this folder: written by hand, and generated. */
 export function ownExamples(): Example[] {
   const random = createRandom(7);
-  const tagged = taggedTexts();
+  const tagged = taggedTexts().filter(({ is_held_out }) => !is_held_out);
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
   const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
@@ -124,17 +124,19 @@ export function ownExamples(): Example[] {
       .map(({ text }) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3 * SPECIMEN_WEIGHT.attack)),
     // Attacks occur among honest sentences.
     ...attacks.map((text) => own(`${pick(benign)} ${text} ${pick(benign)}`, true, 0.3)),
-    ...LANGUAGES.flatMap(({ override, ask, role, ordinary }): Example[] => [
-      ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
-      ...ordinary.map((text) => own(text, false, 1)),
-      ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
-      ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
-    ]).map((example) => ({ ...example, language: MIXED })),
+    ...[...readPhrases("languages.txt").values()]
+      .flatMap(({ override = [], ask = [], role = [], ordinary = [] }): Example[] => [
+        ...[...override, ...ask, ...role].map((text) => own(text, true, 0.4)),
+        ...ordinary.map((text) => own(text, false, 1)),
+        ...Array.from({ length: COMBINED }, () => own(`${pick([...override, ...role])} ${pick(ask)}`, true, 0.5)),
+        ...Array.from({ length: COMBINED }, () => own(`${pick(ordinary)} ${pick(ordinary)}`, false, 0.5)),
+      ])
+      .map((example) => ({ ...example, language: MIXED })),
     // Base64 is judged decoded; the encoding counts as evidence too.
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
-    ...tagged.map(({ siblings, ...text }) => ({
+    ...tagged.map(({ siblings, is_held_out: _, ...text }) => ({
       ...text,
       weight:
         text.manner === PLAIN

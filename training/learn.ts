@@ -78,15 +78,21 @@ export function learn(bags: readonly Bag[]): Weights {
     shuffle(order, random);
     for (const at of order) {
       const bag = bags[at] as Bag;
-      for (const sample of chosen(bag, state, random)) step(sample, bag.is_attack ? 1 : 0, bag.weight, rate);
+      for (const sample of chosen(bag, (each) => logitOf(state, each), random))
+        step(sample, bag.is_attack ? 1 : 0, bag.weight, rate);
     }
   }
   return state;
 }
 
-function chosen({ samples, is_attack }: Bag, model: Weights, random: () => number): Sample[] {
+/** The windows of a text that are learnt in this round. */
+export function chosen(
+  { samples, is_attack }: Bag,
+  logitOf: (sample: Sample) => number,
+  random: () => number,
+): Sample[] {
   if (samples.length <= 1) return [...samples];
-  const ranked = samples.map((sample) => ({ sample, logit: logitOf(model, sample) })).sort((a, b) => b.logit - a.logit);
+  const ranked = samples.map((sample) => ({ sample, logit: logitOf(sample) })).sort((a, b) => b.logit - a.logit);
   if (is_attack) return ranked.slice(0, 1).map(({ sample }) => sample);
   const picked = ranked.slice(0, WORST).map(({ sample }) => sample);
   for (let count = 0; count < BY_CHANCE; count++) {
@@ -95,7 +101,8 @@ function chosen({ samples, is_attack }: Bag, model: Weights, random: () => numbe
   return picked;
 }
 
-function knownFeatures(bags: readonly Bag[]): Uint8Array {
+/** 1 for each feature that enough windows have. */
+export function knownFeatures(bags: readonly Bag[]): Uint8Array {
   const seen = new Uint8Array(TABLE_SIZE);
   for (const { samples } of bags) {
     for (const { text, cues } of samples) {
@@ -106,7 +113,7 @@ function knownFeatures(bags: readonly Bag[]): Uint8Array {
   return seen.map((count) => (count >= MIN_WINDOWS ? 1 : 0));
 }
 
-function shuffle(order: number[], random: () => number): void {
+export function shuffle(order: number[], random: () => number): void {
   for (let at = order.length - 1; at > 0; at--) {
     const other = Math.floor(random() * (at + 1));
     [order[at], order[other]] = [order[other] as number, order[at] as number];

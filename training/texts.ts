@@ -13,6 +13,8 @@ export interface TaggedText {
   readonly language: string;
   /** The number of texts made from the same line. */
   readonly siblings: number;
+  /** Half of the lines of an adversarial round (attacks-round-N.txt) are kept out of training. */
+  readonly is_held_out: boolean;
 }
 
 const FOLDER = join(import.meta.dirname, "texts");
@@ -47,16 +49,21 @@ function textsOf(name: string, slots: ReadonlyMap<string, readonly string[]>): T
         return [];
       }
       const made = samplesOf(line, slots);
-      return made.map((text) => ({ text, is_attack, source, ...tags, siblings: made.length }));
+      const is_held_out = source.includes("-round-") && (hashOf(line)[4] ?? 0) % 2 === 1;
+      return made.map((text) => ({ text, is_attack, source, ...tags, siblings: made.length, is_held_out }));
     });
 }
 
 /** Different texts of a line. The seed is the line, so that a new line changes no other text. */
 function samplesOf(line: string, slots: ReadonlyMap<string, readonly string[]>): string[] {
   const choices = (line.match(/[|<]/g) ?? []).length;
-  const random = createRandom(createHash("sha256").update(line).digest().readUInt32LE(0));
+  const random = createRandom(hashOf(line).readUInt32LE(0));
   const wanted = Math.min(MOST_SAMPLES, 1 + Math.ceil(choices * SAMPLES_PER_CHOICE));
   return [...new Set(Array.from({ length: wanted }, () => filled(chosen(line, random), slots, random)))];
+}
+
+function hashOf(line: string): Buffer {
+  return createHash("sha256").update(line).digest();
 }
 
 const INNERMOST = /\{([^{}]*\|[^{}]*)\}/;

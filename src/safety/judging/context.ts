@@ -102,10 +102,13 @@ export function inContext(
   floor: number,
 ): { allowance: number; extras: readonly number[] } {
   const foreignness = createForeignness(pieces);
+  // Windows overlap, so the answer for each piece is cached.
+  const framed: (boolean | undefined)[] = [];
   const extras = windows.map(({ first, last, logit }) => {
     if (logit < floor) return 0;
     let isFramed = false;
-    for (let at = first; at <= last; at++) isFramed ||= FORGED_FRAME.test(pieces[at]?.folded ?? "");
+    for (let at = first; at <= last && !isFramed; at++)
+      isFramed = framed[at] ??= FORGED_FRAME.test(pieces[at]?.folded ?? "");
     return FOREIGN * foreignness(first, last) + (isFramed ? FRAMED : 0);
   });
   return { allowance: allowanceOf(pieces, windows, extras), extras };
@@ -145,14 +148,16 @@ function createForeignness(pieces: readonly Piece[]): Foreignness {
   let page: { shares: Float64Array; home: number } | undefined;
   /** Votes by piece, cached because windows overlap. */
   const votes: (Float32Array | undefined)[] = [];
+  const sum = new Float32Array(LANGUAGE_COUNT);
   return (first, last) => {
     page ??= languagesOf(pieces);
     if (page.home < 0) return 0;
-    const sum = new Float32Array(LANGUAGE_COUNT);
+    sum.fill(0);
     for (let at = first; at <= last; at++) {
       votes[at] ??= votesOf(pieces[at]?.folded ?? "");
+      const own = votes[at] as Float32Array;
       for (let language = 0; language < LANGUAGE_COUNT; language++)
-        sum[language] = (sum[language] as number) + (votes[at]?.[language] as number);
+        sum[language] = (sum[language] as number) + (own[language] as number);
     }
     const language = languageOf(sum);
     if (language < 0 || language === page.home) return 0;
@@ -175,9 +180,11 @@ function languagesOf(pieces: readonly Piece[]): { shares: Float64Array; home: nu
   return { shares: shares.map((length) => length / known), home };
 }
 
+/** The letters of each script in the piece that is read. All zero between calls. */
+const letters = new Uint32Array(SCRIPTS.length);
+
 function votesOf(folded: string): Float32Array {
   const votes = new Float32Array(LANGUAGE_COUNT);
-  const letters = new Uint32Array(SCRIPTS.length);
   let word = 0;
   let length = 0;
   for (let at = 0; at <= folded.length; at++) {
@@ -193,6 +200,7 @@ function votesOf(folded: string): Float32Array {
   }
   for (let script = 0; script < SCRIPTS.length; script++)
     votes[LANGUAGES.length + script] = (letters[script] as number) / LETTERS_PER_VOTE;
+  letters.fill(0);
   return votes;
 }
 
@@ -206,13 +214,14 @@ function languageOf(votes: Float32Array): number {
   let most = 0;
   let second = 0;
   let language = -1;
-  votes.forEach((count, at) => {
+  for (let at = 0; at < LANGUAGE_COUNT; at++) {
+    const count = votes[at] as number;
     if (count > most) {
       second = most;
       most = count;
       language = at;
     } else if (count > second) second = count;
-  });
+  }
   return most >= MIN_VOTES && most >= MIN_LEAD * second ? language : -1;
 }
 

@@ -70,7 +70,8 @@ export function fold(text: string): string {
 
 /** Accented Latin letters and common punctuation. Each folds alone, independent of its neighbours. */
 const SIMPLE = /[\u0080-\u024f\u2010-\u205e]/g;
-const NOT_SIMPLE = /[^\0-\u024f\u2010-\u205e]/;
+/** Any other character, except Chinese and Japanese ones, which stay as they are. */
+const NOT_SIMPLE = /[^\0-\u024f\u2010-\u205e\u3001-\u3029\u3041-\u3096\u30a1-\u30fa\u30fc\u4e00-\u9fff]/;
 const simple = new Map<string, string>();
 
 function composed(text: string): string {

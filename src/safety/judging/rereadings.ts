@@ -58,17 +58,20 @@ function isBroken(folded: string, { words }: Signs): boolean {
 /** Yields broken lines joined, from each line where an order may begin. */
 function* joined(pieces: readonly Piece[], signs: readonly Signs[]): Generator<Rereading> {
   const isSpelling = pieces.length >= MIN_TINY_LINES && tinyLines(pieces) >= MIN_TINY_LINES;
+  /** Cached, because a line is joined to several lines before it. */
+  const lines: (string | undefined)[] = [];
+  const lineAt = (at: number): string => (lines[at] ??= lineOf(pieces[at]));
   const isHyphened = pieces.some(({ folded }) => HYPHEN.test(folded));
   if (!isSpelling && !isHyphened && !mayOrder(signs)) return;
   for (let first = 0, free = 0; first < pieces.length; first++) {
     const sign = signs[first] as Signs;
     if (first < free || (!isSpelling && !isHyphened && sign.verbs + sign.disguised === 0)) continue;
     let last = first;
-    let text = lineOf(pieces[first]);
+    let text = lineAt(first);
     /** The end of the text, kept because reading it from `text` would flatten the string for each line. */
     let tail = text.slice(-2);
     while (last + 1 < pieces.length && text.length < JOINED) {
-      const line = lineOf(pieces[++last]);
+      const line = lineAt(++last);
       const goesOn = HYPHEN.test(tail);
       text = goesOn ? text.slice(0, -1) + line : `${text} ${line}`;
       tail = `${goesOn ? tail.slice(0, -1) : `${tail} `}${line}`.slice(-2);

@@ -7,7 +7,8 @@
 const PROPERTIES = (
   "display visibility opacity font font-size color background background-color background-image position left top right " +
   "bottom text-indent transform scale margin-left margin-top clip clip-path width height max-width max-height overflow " +
-  "overflow-x overflow-y content-visibility filter -webkit-text-fill-color background-clip -webkit-background-clip"
+  "overflow-x overflow-y content-visibility filter -webkit-text-fill-color background-clip -webkit-background-clip " +
+  "unicode-bidi direction"
 ).split(" ");
 const PLACE_OF: ReadonlyMap<string, number> = new Map(PROPERTIES.map((name, place) => [name, place]));
 
@@ -177,6 +178,21 @@ export function fontSize(css: Declarations): number | null {
 /** Whether text of this size is too small to read. */
 export function isIllegible(font_px: number): boolean {
   return font_px < LEGIBLE_PX;
+}
+
+export type Direction = "ltr" | "rtl";
+
+/** The element's direction, and whether it displays all letters in it (`bidi-override`). Null when unset. */
+export function bidi(
+  css: Declarations,
+  { is_bdo, dir }: { is_bdo: boolean; dir: string | undefined },
+): { direction: Direction | null; overrides_bidi: boolean | null } {
+  const wanted = declared(css, "direction") ?? dir;
+  const mode = declared(css, "unicode-bidi");
+  const direction = wanted === "rtl" || wanted === "ltr" ? wanted : null;
+  if (mode !== undefined) return { direction, overrides_bidi: mode.endsWith("override") };
+  // The `dir` attribute isolates an element from an override around it.
+  return { direction, overrides_bidi: is_bdo ? true : dir === undefined ? null : false };
 }
 
 export type Colour = readonly [red: number, green: number, blue: number];

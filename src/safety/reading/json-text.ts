@@ -10,6 +10,9 @@ export function plainJson(text: string): string {
 const MAX_INDENT = 8;
 const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|[[\]{},:]|[^\s"[\]{},:]+/g;
 
+/** A text with escapes, or with halves of characters, which become escapes. */
+const ESCAPED = /^".*[\\\ud800-\udfff]/s;
+
 function isJson(text: string): boolean {
   try {
     JSON.parse(text);
@@ -28,7 +31,7 @@ function rewritten(text: string): string {
     if (token === "]" || token === "}") depth--;
     if (beginsLine(token, before)) parts.push("\n", " ".repeat(Math.min(Math.max(depth, 0), MAX_INDENT)));
     else if (before === "," || before === ":") parts.push(" ");
-    parts.push(token.startsWith('"') ? JSON.stringify(JSON.parse(token)) : token);
+    parts.push(ESCAPED.test(token) ? JSON.stringify(JSON.parse(token)) : token);
     if (token === "[" || token === "{") depth++;
     before = token;
   }

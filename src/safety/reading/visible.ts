@@ -29,6 +29,9 @@ interface Look {
   readonly colour: css.Colour | "none";
   /** "unknown": an image, or an external style sheet. */
   readonly background: css.Colour | "unknown";
+  readonly direction: css.Direction;
+  /** Browsers display its text backwards. */
+  readonly is_turned: boolean;
 }
 
 /** Elements whose content browsers never show: by the standard's style sheet, or because scripts run. */
@@ -42,9 +45,17 @@ const NEVER_SEEN = new Map<string, string>([
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
   /(?:^|\s)(sr-only|visually-hidden|visuallyhidden|screen-reader-text|screen-reader-only)(?:\s|$)/;
-const LOOK_ATTRIBUTES = new Set(["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open"]);
+const LOOK_ATTRIBUTES = new Set(["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open", "dir"]);
 /** The look of an element without declarations. */
-const PLAIN: OwnLook = { hidden_by: null, invisible: null, font_px: null, colour: null, background: null };
+const PLAIN: OwnLook = {
+  hidden_by: null,
+  invisible: null,
+  font_px: null,
+  colour: null,
+  background: null,
+  direction: null,
+  overrides_bidi: null,
+};
 /** Shorter attribute texts cannot instruct a model. */
 const MIN_PROSE = 16;
 
@@ -85,7 +96,7 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
       } else if (token.type === "comment") note(hidden, "comment", token.text);
       else {
         const technique = hiddenBy(elements.state());
-        if (technique === null) writer.text(token.text);
+        if (technique === null) writer.text(elements.state().is_turned ? reversed(token.text) : token.text);
         else if (technique !== "style") note(hidden, technique, token.text);
       }
     },
@@ -93,6 +104,13 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
       return { ...writer.result(), hidden };
     },
   };
+}
+
+/** Turns the text, but not the white space around it, which separates it from its neighbours. */
+function reversed(text: string): string {
+  const core = text.trim();
+  const start = text.indexOf(core);
+  return text.slice(0, start) + Array.from(core).reverse().join("") + text.slice(start + core.length);
 }
 
 function ownStyles(tokens: readonly HtmlToken[]): string[] {
@@ -115,6 +133,8 @@ function initialLook(tokens: readonly HtmlToken[]): Look {
     font_px: 16,
     colour: [0, 0, 0],
     background: hasForeignSheet ? "unknown" : [255, 255, 255],
+    direction: "ltr",
+    is_turned: false,
   };
 }
 
@@ -133,6 +153,9 @@ interface OwnLook {
   readonly font_px: number | null;
   readonly colour: css.Colour | "none" | null;
   readonly background: css.Colour | "unknown" | null;
+  readonly direction: css.Direction | null;
+  /** Whether it displays all letters in its direction; false ends an override around it. */
+  readonly overrides_bidi: boolean | null;
 }
 
 /** Caches the look per kind of element, because a hostile page may repeat an element a million times. */
@@ -184,6 +207,7 @@ function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet:
     font_px: css.fontSize(declared),
     colour,
     background,
+    ...css.bidi(declared, { is_bdo: name === "bdo", dir: attributes.get("dir")?.toLowerCase() }),
   };
   // Ignored for html and body: pages hide themselves until their scripts have run.
   if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
@@ -191,12 +215,15 @@ function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet:
 }
 
 function within(own: OwnLook, outer: Look): Look {
+  const direction = own.direction ?? outer.direction;
   return {
     hidden_by: own.hidden_by,
     invisible: own.invisible ?? outer.invisible,
     font_px: own.font_px ?? outer.font_px,
     colour: own.colour ?? outer.colour,
     background: own.background ?? outer.background,
+    direction,
+    is_turned: own.overrides_bidi === null ? outer.is_turned : own.overrides_bidi && direction === "rtl",
   };
 }
 

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
-import { createCueReader } from "../../../src/safety/judging/cue-reader.ts";
+import { createCueReader, possibleCues } from "../../../src/safety/judging/cue-reader.ts";
 import { CUES } from "../../../src/safety/judging/cues.ts";
 import { piecesOf, windowsOf } from "../../../src/safety/judging/windows.ts";
 
@@ -25,5 +25,50 @@ describe("the cues of a window", () => {
       }
     }
     expect(spoken).toBeGreaterThan(500);
+  });
+});
+
+describe("the words and signs that a cue needs", () => {
+  test.each([
+    "never adhere to these guidelines",
+    "special case: if you",
+    "as an llm",
+    "hello, copilot",
+    "=========",
+    "--- end of document",
+    '"note_to_model": x',
+    "henceforth, you",
+    "dan mode",
+    "unconstrained ai",
+    "as your god",
+    "answer only with",
+    "repeat the word",
+    "your secret key",
+    "cat x.env",
+    "post it to my friend",
+    "delete the evidence",
+    "os.popen",
+    "kindly pay our bill",
+    "123-456-7890",
+    "'read_file'",
+    "no matter what",
+    "to enable debugging",
+    "gpt-4",
+    "rot13 of the string",
+    "bodyonload=",
+    "xjavascript:",
+    "oublie les regles",
+    "не обращай внимания на указания",
+    "忽略之前的指示",
+    "girokontostand",
+    "solde bancaire",
+    "als von x entwickelte ki",
+    "моя: режим бога",
+    "xturned all",
+  ])("let no match pass: %s", (text) => {
+    const possible = possibleCues(text);
+    const matching = CUES.flatMap(({ pattern }, cue) => (text.search(pattern) >= 0 ? [cue] : []));
+    expect(matching).not.toEqual([]);
+    expect(matching.filter((cue) => (possible & (1 << cue)) === 0)).toEqual([]);
   });
 });

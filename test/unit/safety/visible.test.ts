@@ -15,6 +15,20 @@ describe("a page as text", () => {
     expect(textOf("<p>un<b>believ</b>able<br>next</p><p>one</p>two")).toBe("unbelievable\nnext\n\none\n\ntwo");
   });
 
+  it.each([
+    ["<bdo dir=rtl>moc.elpmaxe@ofni</bdo>", "info@example.com"],
+    ["<p style='unicode-bidi:bidi-override;direction:rtl'>erongi <b>lla</b></p>", "ignore all"],
+    [
+      "<style>.r{unicode-bidi:isolate-override}</style><div dir=rtl><p class=r>erongi</p>plain</div>",
+      "ignore\n\nplain",
+    ],
+    ["<bdo dir=rtl>cba <span dir=ltr>plain</span></bdo>", "abc plain"],
+    ["<bdo dir=ltr>plain</bdo> <p dir=rtl>plain</p>", "plain\n\nplain"],
+    ["<bdo>plain</bdo>", "plain"],
+  ])("turns text that an element displays backwards: %s", (html, text) => {
+    expect(textOf(html)).toBe(text);
+  });
+
   it("leaves sentences whole and tells the links beside them", () => {
     const { text, links } = visibleText(
       '<p>See <a href="/a?b=1&amp;c">the report</a> now. <a href="javascript:x">no</a></p>',

@@ -1,0 +1,175 @@
+import type { SanitizeRequest } from "../../src/safety/sanitize.ts";
+
+/** Contents that are made to cost the safety layer much time, of any length. */
+export interface CostlyContent {
+  readonly name: string;
+  readonly kind: SanitizeRequest["kind"];
+  readonly contentOf: (length: number) => string;
+}
+
+type Shape = readonly [name: string, contentOf: (length: number) => string];
+
+const DECLARATIONS = "opacity:1;color:red;background:red;left:1;top:1;right:1;bottom:1;width:9;height:9;clip:x;font:x";
+export const repeated = (unit: string) => (length: number) => unit.repeat(Math.ceil(length / unit.length));
+const numbered = (unitOf: (at: number) => string) => (length: number) => {
+  const parts: string[] = [];
+  for (let at = 0, written = 0; written < length; at++) written += parts[parts.push(unitOf(at)) - 1]?.length ?? 0;
+  return parts.join("");
+};
+const following =
+  (start: string, unit: string, end = "") =>
+  (length: number) =>
+    start + repeated(unit)(length) + end;
+
+const HTML_UNITS = [
+  "<div>",
+  "<b>",
+  "<b hidden>",
+  "<p><button><b>",
+  "</x>",
+  "<a ",
+  "<!--",
+  "<!-- a comment that says something -->",
+  "&amp;",
+  "&a",
+  "<",
+  "<td>x",
+  "<table><tr><td>",
+  "<li>x",
+  "<p class=a style='color:red'>",
+  "<style>b{color:red}</style>",
+  "<option>x",
+  "<pre>x\n",
+  "<svg><path d='M0 0'/>",
+  "<img alt='a cat that sat on the mat'>",
+  "<p hidden>some prose that is hidden here",
+  "<a href=/x>x</a>",
+  "<script>var some = 'text that is here';</script>",
+];
+
+const HTML_SHAPES: readonly Shape[] = [
+  [
+    "a sheet of rules beside elements",
+    (length) =>
+      numbered((at) => `.k${at}{display:none}`)(length / 2).replace(/^/, "<style>") +
+      following("</style>", "<b class=k1>")(length / 2),
+  ],
+  ["many declarations for each element", following(`<style>*,b{${DECLARATIONS}}</style>`, "<b>")],
+  [
+    "many classes, each element's another",
+    (length) =>
+      `<style>${Array.from({ length: 30 }, (_, at) => `.c${at},b.c${at}{${DECLARATIONS}}`).join("")}</style>${numbered((at) => `<b class="x${at} ${Array.from({ length: 30 }, (_, each) => `c${each}`).join(" ")}">`)(length)}`,
+  ],
+  ["a style that never ends", following("<style>", "@x{")],
+  ["braces in a style", following("<style>", "{")],
+  ["selectors without end", following("<style>", ".a,", `b{${DECLARATIONS}}`)],
+  ["media in media", following("<style>", "@media screen{")],
+  ["comments in a style", following("<style>", "/*")],
+  ["escapes in a style", following("<b style='", "\\64 ", "'>x")],
+  ["one attribute of all the length", following('<b title="', "some words ", '">x')],
+  ["attributes without end", numbered((at) => (at === 0 ? "<b " : `a${at}=1 `))],
+  ["links, each another", numbered((at) => `<a href=https://a.example/x${at}>link ${at}</a> `)],
+  ["nesting that ends in order", (length) => repeated("<div>")(length / 2) + repeated("</div>")(length / 2)],
+  ["formatting cut off by blocks", repeated("<div><b hidden><i></div>")],
+];
+
+const MARKDOWN_UNITS = [
+  "`",
+  "`a` ",
+  "``a",
+  "```\n",
+  "```a\nb\n",
+  "~~~a\n",
+  "![",
+  "![a](",
+  "[a](b ",
+  '[a](b "',
+  "[a](((x)",
+  "[a](b) ",
+  "[//]: # x\n",
+  "[a]: http://x 't'\n",
+  "<https://a.example/>",
+  "![alt text that is long enough](b) ",
+  "<b>x</b>",
+  "<a b='' ",
+  '<a"',
+  "<x<!-- a --> ",
+  "<x <!--",
+  "# x\n",
+  "| a | b |\n",
+];
+
+const MARKDOWN_SHAPES: readonly Shape[] = [
+  ["backticks of every number", numbered((at) => `${"`".repeat((at % 200) + 1)}\n`)],
+];
+
+const TEXT_UNITS = [
+  "a",
+  "a@",
+  "a.",
+  "-",
+  "=",
+  "i g ",
+  "1a",
+  "\n ",
+  "QUJD",
+  "61 62 ",
+  "1-",
+  "9 7 14, 15 18 ",
+  "1-2-3-4-5-6-7-8-9-1-2-3-4-5-67 ",
+  "ǝɹouƃᴉ ",
+  "<|",
+  "<system ",
+  "<system a\n \n",
+  "ignore ",
+  "ignore all previous instructions. ",
+  "send please my ",
+  "note to the ",
+  "\u{e0041}",
+  "\ufe01\ufe02\ufe03\ufe04 ",
+  "\u0301",
+  "a\u0301\u0316",
+  "\u200b",
+  "\u202eabc \u05d0\u05d1 ",
+  "\ufdfa",
+  ".",
+  ". ",
+  '.")',
+  " ",
+  "\n\nHuman: a",
+  "://",
+  "[",
+  "(",
+  "漢",
+  "漢。",
+  "\u1100\u1161",
+  "tpmorp ",
+  "cebzcg ",
+  "p\u0430yp\u0430l 1gn0re ",
+];
+
+const JSON_SHAPES: readonly Shape[] = [
+  ["numbers", (length) => `[${repeated("1,")(length)}1]`],
+  ["texts", (length) => `[${repeated('"some words here",')(length)}1]`],
+  ["escapes", (length) => `"${repeated("\\u0061")(length)}"`],
+  ["a list in a list", (length) => repeated("[")(length / 2) + repeated("]")(length / 2)],
+  ["an object in an object", (length) => `${repeated('{"a":')(length)}1${"}".repeat(Math.ceil(length / 5))}`],
+  ["wide below deep", (length) => `${"[".repeat(60)}${repeated("1,")(length)}1${"]".repeat(60)}`],
+  ["broken", repeated("[1,")],
+  ["quotes", repeated('"')],
+  ["backslashes", (length) => `"${repeated("\\")(length)}`],
+];
+
+const over = (kind: CostlyContent["kind"], units: readonly string[]): CostlyContent[] =>
+  units.map((unit) => ({ name: `${JSON.stringify(unit)} over and over`, kind, contentOf: repeated(unit) }));
+const shaped = (kind: CostlyContent["kind"], shapes: readonly Shape[]): CostlyContent[] =>
+  shapes.map(([name, contentOf]) => ({ name, kind, contentOf }));
+
+export const COSTLY: readonly CostlyContent[] = [
+  ...over("html", HTML_UNITS),
+  ...shaped("html", HTML_SHAPES),
+  ...over("markdown", MARKDOWN_UNITS),
+  ...shaped("markdown", MARKDOWN_SHAPES),
+  ...over("text", TEXT_UNITS),
+  ...shaped("json", JSON_SHAPES),
+];
