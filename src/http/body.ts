@@ -1,3 +1,4 @@
+import type { IncomingMessage } from "node:http";
 import type { Context, MiddlewareHandler } from "hono";
 import type { HttpEnv } from "../contract/caller.ts";
 import { errors, PurserError } from "../errors.ts";
@@ -158,12 +159,20 @@ export function parsedModelBody(bytes: Uint8Array): { value: unknown; is_short: 
  * Reads and parses a JSON body before any handler, within its path's limits and the node's memory. Throws 413 for its
  * size, 415 for another content type, 400 for invalid or too complex JSON, 503 when the budget is used up. A missing
  * body counts as `{}`.
+ *
+ * After a body that arrives behind its headers, `checkCaller` runs: the caller may have lost access meanwhile.
  */
-export function jsonBodies(
-  ordinaryBytes: () => number,
-  shareOf: (caller: string) => BodyShare,
-  callerOf: (c: Context<HttpEnv>) => string,
-): MiddlewareHandler<HttpEnv> {
+export function jsonBodies({
+  ordinaryBytes,
+  shareOf,
+  callerOf,
+  checkCaller,
+}: {
+  ordinaryBytes(): number;
+  shareOf(caller: string): BodyShare;
+  callerOf(c: Context<HttpEnv>): string;
+  checkCaller(c: Context<HttpEnv>): Promise<void>;
+}): MiddlewareHandler<HttpEnv> {
   const parseInThread = createJsonParser();
 
   async function read(c: Context<HttpEnv>, share: BodyShare): Promise<void> {
@@ -199,10 +208,13 @@ export function jsonBodies(
   return async (c, next) => {
     if (c.req.method === "GET" || c.req.method === "HEAD") return next();
     const share = shareOf(callerOf(c));
+    const { incoming } = (c.env ?? {}) as { incoming?: IncomingMessage };
+    const is_whole = incoming?.complete === true;
     try {
       await read(c, share).catch((error: unknown) => {
         throw error instanceof JsonError ? errors.invalidJson(error.message) : error;
       });
+      if (!is_whole) await checkCaller(c);
       await next();
     } finally {
       share.release();

@@ -56,6 +56,8 @@ interface Admitted {
   caller: Caller;
   authorization: string | undefined;
   started_ms: number;
+  /** Whether the body had arrived before the check of the key. */
+  is_whole: boolean;
 }
 
 /** The hot path to `endpoints`. */
@@ -63,17 +65,18 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
   const by_path = new Map(endpoints.map((endpoint) => [endpoint.route.path, endpoint]));
 
   /** Null: not admitted. Hono repeats the check and answers with its error. */
-  async function admit(endpoint: ModelEndpoint, headers: IncomingMessage["headers"]): Promise<Admitted | null> {
+  async function admit(endpoint: ModelEndpoint, incoming: IncomingMessage): Promise<Admitted | null> {
+    const { headers, complete: is_whole } = incoming;
     const started_ms = monotonicMs();
     const authorization = keyOf(headers.authorization, headers["x-api-key"] as string | undefined);
     const caller = await shared.authenticate(authorization).catch(() => null);
     if (caller === null || !hasScope(caller, endpoint)) return null;
-    return { endpoint, caller, authorization, started_ms };
+    return { endpoint, caller, authorization, started_ms, is_whole };
   }
 
   /** Reads, calls the endpoint and writes. */
   async function serve(incoming: IncomingMessage, outgoing: ServerResponse, admitted: Admitted): Promise<void> {
-    const { endpoint, caller: with_key, authorization, started_ms } = admitted;
+    const { endpoint, caller: with_key, authorization, started_ms, is_whole } = admitted;
     const { path } = endpoint.route;
     const headerOf = (name: string) => incoming.headers[name] as string | undefined;
     const request_id = requestIdOf(headerOf("x-request-id"));
@@ -96,7 +99,10 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       Object.assign(head, limited.headers);
       if (limited.retry_after_s !== null) throw errors.rateLimited(limited.retry_after_s);
       const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
-      const answer = await endpoint.answer(http, (await bodyOf(incoming, endpoint, share)) as never);
+      const asked = await bodyOf(incoming, endpoint, share);
+      // The key may have been revoked while the body arrived.
+      if (!is_whole) await shared.authenticate(authorization);
+      const answer = await endpoint.answer(http, asked as never);
       is_stream = answer.kind === "events";
       status = send(outgoing, head, answer);
     } catch (thrown) {
@@ -115,7 +121,7 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
     // A pipelined request has no socket yet: Node does not tell its answer when the connection ends.
     if (endpoint === undefined || outgoing.socket === null) return false;
     if (!isOrdinary(incoming) || !shared.isWritable()) return false;
-    const admitted = await admit(endpoint, incoming.headers);
+    const admitted = await admit(endpoint, incoming);
     if (admitted === null) return false;
     const span = requestSpan(shared.tracer, endpoint.route.path, incoming.headers.traceparent as string | undefined);
     await within(span, () => serve(incoming, outgoing, admitted)).catch((error: Error) => {

@@ -1,4 +1,4 @@
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer, get, type RequestListener, type Server } from "node:http";
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
@@ -9,7 +9,7 @@ import type { HttpApp } from "./server.ts";
 /** A listening server. `url` is `http://HOST:PORT` with the actual port. */
 export interface Listening {
   url: string;
-  /** Accepts no more requests, waits for running ones (`limit_ms` at most), then closes. */
+  /** Accepts the requests that were sent before, waits for running ones (`limit_ms` at most), then closes. */
   stop(limit_ms?: number): Promise<void>;
 }
 
@@ -27,6 +27,10 @@ const LIMITS = {
 };
 /** Connections that wait to be accepted. */
 const BACKLOG = 4096;
+/** The longest wait of a shutdown for them. */
+const ACCEPT_MS = 10_000;
+/** An address of this machine, by the address of a server that listens on all. */
+const LOOPBACK: Record<string, string> = { "0.0.0.0": "127.0.0.1", "::": "::1" };
 
 /** Rejects with the system's error when `address` is not free. Called before anything is created. */
 export async function checkAddress(address: { host: string; port: number }): Promise<void> {
@@ -81,7 +85,24 @@ function inTurn(hotPath: HttpApp["hotPath"], byHono: RequestListener): RequestLi
   };
 }
 
+/**
+ * Resolves when the connections that wait to be accepted are accepted. Node accepts one per turn of its event loop, so
+ * after a burst they wait for seconds, and a closing server resets them. They are accepted in order: a request of our
+ * own comes last.
+ */
+function untilAccepted(server: Server, limit_ms: number): Promise<void> {
+  const { address, port } = server.address() as AddressInfo;
+  return new Promise((resolve) => {
+    const own = get({ host: LOOPBACK[address] ?? address, port, path: "/livez", agent: false, timeout: limit_ms });
+    own.once("response", () => own.destroy());
+    own.once("timeout", () => own.destroy());
+    own.once("error", () => {});
+    own.once("close", resolve);
+  });
+}
+
 async function drain(server: Server, limit_ms: number): Promise<void> {
+  await untilAccepted(server, Math.min(ACCEPT_MS, limit_ms));
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // close() keeps a busy keep-alive connection after its request, so end each one when it becomes idle.
   const idle = setInterval(() => server.closeIdleConnections(), 50);

@@ -121,7 +121,11 @@ export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoint
   const callerOf = (c: Context<HttpEnv>) => (isPublic(c.req) ? clientAddress(c) : c.get("caller").user_id);
   app.use(
     "/api/v1/*",
-    jsonBodies(() => options.limits().body_bytes, shareOf, callerOf),
+    jsonBodies({
+      ordinaryBytes: () => options.limits().body_bytes,
+      ...{ shareOf, callerOf },
+      checkCaller: (c) => checkCaller(c, options),
+    }),
   );
   app.use("/api/v1/*", idempotency(options.idempotency, log));
   for (const router of [...routers, ...endpoints.map(endpointRoutes)]) app.route("/", router);
@@ -213,6 +217,13 @@ function guard(options: HttpOptions, clientAddress: (c: Context<HttpEnv>) => str
     } else if (!isPublic(c.req)) c.set("caller", await userOf(c));
     await next();
   };
+}
+
+/** Throws if the caller has lost access since the guard. It reads the guard's caches, so it costs no query. */
+async function checkCaller(c: Context<HttpEnv>, options: HttpOptions): Promise<void> {
+  if (isPublic(c.req)) return;
+  if (c.req.path.startsWith(OPERATOR)) requireRole(c, await operator(options.authenticateOperator, keyHeader(c)));
+  else await credentialOf(c, options).authenticate();
 }
 
 /** The routes of sign-in. Their answers are never cached. */

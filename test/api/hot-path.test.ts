@@ -198,6 +198,30 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
       expect(text).toMatch(/revoked_api_key|authentication_error/);
     });
 
+    it("a key that is revoked between a request's headers and its body gets no answer", async () => {
+      const { body: made } = await user.post("/api/v1/api-keys", { name: "short", scopes: ["chat:write"] });
+      const { hostname, port } = new URL(lab.service.url);
+      const text = body();
+      const headers = {
+        authorization: `Bearer ${made.key}`,
+        "content-type": "application/json",
+        "content-length": Buffer.byteLength(text),
+      };
+      const call = request({ hostname, port, path: path + query, method: "POST", headers });
+      const answered = once(call, "response") as Promise<[IncomingMessage]>;
+      call.flushHeaders();
+      await once(call, "socket");
+      await send(path + query, { key: made.key, body: text });
+      await user.request("DELETE", `/api/v1/api-keys/${made.id}`);
+      await expect.poll(async () => (await send(path, { key: made.key, body: text })).answer.status).toBe(401);
+      const sent = lab.upstream.requests.length;
+      call.end(text);
+      const [answer] = await answered;
+      answer.resume();
+      expect(answer.statusCode).toBe(401);
+      expect(lab.upstream.requests.length).toBe(sent);
+    });
+
     it("a body that its sender breaks off reaches no provider", async () => {
       const sent = lab.upstream.requests.length;
       const { hostname, port } = new URL(lab.service.url);

@@ -45,3 +45,27 @@ describe("a connection that stalls", () => {
     for (const { socket } of open) socket.destroy();
   });
 });
+
+describe("a server that stops", () => {
+  it("answers the requests on connections that it has not accepted yet", async () => {
+    const router = createRouter();
+    router.post("/", (c) => c.text("done"));
+    const stopping = await listen(router, { host: "127.0.0.1", port: 0 });
+    const { hostname, port } = new URL(stopping.url);
+    const answers = Array.from({ length: 200 }, async () => {
+      const socket = connect(Number(port), hostname);
+      let received = "";
+      socket.on("data", (bytes) => {
+        received += bytes;
+      });
+      socket.on("error", () => {});
+      socket.write("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+      await once(socket, "connect");
+      return { closed: once(socket, "close").then(() => received.slice(0, 15)) };
+    });
+    const sent = await Promise.all(answers);
+    await stopping.stop();
+    const heads = await Promise.all(sent.map(({ closed }) => closed));
+    expect(heads.filter((head) => head !== "HTTP/1.1 200 OK")).toEqual([]);
+  });
+});
