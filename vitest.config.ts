@@ -1,5 +1,6 @@
 import { defineConfig } from "vitest/config";
 import { closingLine } from "./test/support/closing-line.ts";
+import { LongestFirst } from "./test/support/longest-first.ts";
 
 const attacksOnRows = "test/attacks/vault-*.test.ts";
 const docsTests = "test/unit/docs/*.test.ts";
@@ -7,18 +8,18 @@ const onPostgres = ["test/{api,journeys,properties}/**/*.test.ts", attacksOnRows
 /** The console's journeys, in a real browser: once is enough, on embedded storage. */
 const inTheBrowser = "test/journeys/console*.test.ts";
 /**
- * Locks, transactions, the queue, kill -9, notifications and migrations differ between the storages, and run on both.
- * Sign-in, clients, payment providers and configuration send both the same statements: PostgreSQL is enough, and starts
- * in a tenth of the time.
+ * Locks, transactions, the queue, kill -9, notifications, files and migrations differ between the storages, and run on
+ * both. What sends both the same statements runs on PostgreSQL alone, which starts in a tenth of the time.
  */
 const onEmbedded = [
   "test/{journeys,properties}/**/*.test.ts",
-  "test/api/{agents-runs,completions,run-endings,run-lost,start-up}.test.ts",
-  "test/api/{billing-audit,chat-disconnect,idempotency,ledger-export,notices-crash,retention}.test.ts",
-  attacksOnRows,
+  "test/api/{billing-audit,idempotency,notices-crash,run-lost,start-up}.test.ts",
+  "test/attacks/vault-plaintext.test.ts",
 ];
 const notOnEmbedded = [
-  "test/attacks/vault-tools.test.ts",
+  "test/journeys/{drain,revoked-streams,vault-keys}.test.ts",
+  "test/properties/{ledger-reading,oauth-tokens,pricing-end-to-end,run-transitions}.test.ts",
+  "test/properties/{unusable-servers,vault-key-service,vault-opening}.test.ts",
   // It uses both storages by itself.
   "test/journeys/migrations.test.ts",
 ];
@@ -48,6 +49,7 @@ export default defineConfig({
   test: {
     // The files wait for processes and browsers much of their time: two processors serve three of them.
     maxWorkers: 3,
+    sequence: { sequencer: LongestFirst },
     reporters: ["default", closingLine],
     projects: [
       {
@@ -65,7 +67,11 @@ export default defineConfig({
       storage("embedded"),
       storage("postgres"),
       {
-        test: { ...storage("embedded").test, name: "console", include: [inTheBrowser], exclude: [], maxConcurrency: 3 },
+        test: {
+          ...{ ...storage("embedded").test, name: "console", include: [inTheBrowser], exclude: [], maxConcurrency: 3 },
+          // A journey has many steps, and a busy machine draws each page slowly.
+          testTimeout: 180_000,
+        },
       },
     ],
   },

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { killRun } from "../../bench/kill-workers/kill-run.ts";
 import { placeOf } from "../../bench/support/service.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { FLAGS } from "../support/process.ts";
 
 // failures: runs that a dead worker keeps (deer-flow#1087), effects and model calls made again by the next one
 // (agent-framework#3938). The long run of this is `npm run kill`.
@@ -13,7 +14,7 @@ test(
   "kill -9 of nodes at work loses no run, doubles no due instant, repeats or charges no finished model call twice, and keeps each webhook's id",
   async () => {
     const { kind, data_dir, database_url, drop } = await createTestDatabase();
-    const report = await killRun(placeOf({ folder: data_dir, database_url, drop }), {
+    const report = await killRun(placeOf({ folder: data_dir, database_url, node_args: FLAGS, drop }), {
       seed: 20_261_121,
       for_ms: 4_000,
       least_kills: 3,
