@@ -1,6 +1,8 @@
 import { spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { chromiumBinary } from "./support/chromium.ts";
 import { postgresBinaries } from "./support/postgres-server.ts";
+import { FLAGS } from "./support/process.ts";
 
 // `npm test`: the whole suite, on embedded storage and, where its server binaries are, on
 // PostgreSQL; and, where Chromium is, the console's journeys in it. Arguments go on
@@ -24,6 +26,7 @@ if (chromiumBinary() !== null) {
 } else {
   process.stderr.write("No Chromium here: the console's journeys are left out.\n");
 }
-const args = ["vitest", "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];
-const { status } = spawnSync("npx", args, { stdio: "inherit", shell: process.platform === "win32" });
+const vitest = join(import.meta.dirname, "../node_modules/vitest/vitest.mjs");
+const args = [...FLAGS, vitest, "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];
+const { status } = spawnSync(process.execPath, args, { stdio: "inherit" });
 process.exit(status ?? 1);

@@ -30,6 +30,8 @@ export interface Place {
   folder: string;
   database_url: string | null;
   env: Record<string, string>;
+  /** Arguments of Node for the services of this place. */
+  node_args?: readonly string[];
   drop(): Promise<void>;
 }
 
@@ -62,7 +64,7 @@ export function createFolderPlace(database_url: string | null): Place {
 }
 
 /** A place with an existing folder, and an existing database if any. */
-export function placeOf(found: Pick<Place, "folder" | "database_url" | "drop">): Place {
+export function placeOf(found: Pick<Place, "folder" | "database_url" | "node_args" | "drop">): Place {
   const env: Record<string, string> = {
     PORT: "0",
     HOST: "127.0.0.1",
@@ -107,7 +109,7 @@ export async function startService(
   place: Place,
   options: { core?: Core; node_args?: readonly string[]; main?: string } = {},
 ): Promise<BenchService> {
-  const command = [process.execPath, ...(options.node_args ?? []), options.main ?? MAIN];
+  const command = [process.execPath, ...(place.node_args ?? []), ...(options.node_args ?? []), options.main ?? MAIN];
   const env = { ...place.env, NODE_COMPILE_CACHE: COMPILE_CACHE };
   const server = await startServer(command, { env, ...(options.core ? { core: options.core } : {}) });
 

@@ -226,7 +226,7 @@ describe("run-now", () => {
     await lab.upstream.until(() => lab.upstream.requests.length === 1);
     const { body: queued } = await user.post(`/api/v1/agents/${id}/runs`);
     const path = `/api/v1/agents/${id}/runs/${queued.id}`;
-    await expect.poll(async () => (await user.get(path)).body.steps.length, { timeout: 5000 }).toBe(1);
+    await expect.poll(async () => (await user.get(path)).body.steps.length).toBe(1);
     expect((await user.get(path)).body.status).toBe("running");
     caller.abort();
     await holding;
@@ -303,7 +303,7 @@ test("a cancelled run stops its model call at once and stays cancelled", async (
   expect(cancelling.body.status).toBe("cancelling");
   await lab.upstream.until(() => lab.upstream.hangUps > before);
   const path = `/api/v1/agents/${id}/runs/${queued.id}`;
-  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 1000 }).toBe("cancelled");
+  await expect.poll(async () => (await user.get(path)).body.status).toBe("cancelled");
   const again = await user.post(`${path}/cancel`);
   expect([again.status, again.body.error.code]).toEqual([409, "run_already_finished"]);
 });

@@ -93,7 +93,7 @@ describe("an invoice that the operator collects", () => {
   const invoiced = async () => {
     const user = await guest("enterprise");
     for (const tokens of [93_000_000, 62_500_000]) await spend(user, tokens);
-    await expect.poll(async () => (await invoicesOf(user)).length, { timeout: 5000 }).toBe(1);
+    await expect.poll(async () => (await invoicesOf(user)).length).toBe(1);
     return { user, id: (await invoicesOf(user))[0].id as string };
   };
 

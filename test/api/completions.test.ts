@@ -186,7 +186,7 @@ describe("what goes upstream (contract 4)", () => {
     connection.abort();
     expect(await call).toBe("AbortError");
     answer();
-    await expect.poll(async () => (await charges(user)).length, { timeout: 5000 }).toBe(1);
+    await expect.poll(async () => (await charges(user)).length).toBe(1);
     expect(await settledBalance(user)).toBe(GRANT - 18);
   });
 });

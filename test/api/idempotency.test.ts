@@ -171,7 +171,7 @@ describe("Idempotency-Key (contract 2)", () => {
     expect(await call).toBe("AbortError");
     finish();
     const retry = () => user.post(CHAT, ask("lab/plain"), withKey("lost"));
-    await expect.poll(async () => (await retry()).status, { timeout: 5000 }).toBe(200);
+    await expect.poll(async () => (await retry()).status).toBe(200);
     expect((await retry()).headers.get("idempotent-replayed")).toBe("true");
     expect(await settledBalance(user)).toBe(GRANT - 18);
   });
@@ -183,7 +183,7 @@ describe("Idempotency-Key (contract 2)", () => {
     stream.hangUp();
     expect(await settledBalance(user)).toBe(GRANT - 8);
     const retry = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("left"));
-    await expect.poll(async () => (await retry()).status, { timeout: 5000 }).toBe(200);
+    await expect.poll(async () => (await retry()).status).toBe(200);
     expect((await retry()).body).toBe(`data: ${came}\n\n`);
     expect(await settledBalance(user)).toBe(GRANT - 8);
   });
@@ -204,7 +204,7 @@ describe("Idempotency-Key (contract 2)", () => {
     await settledBalance(user);
     lab.upstream.answer(completion());
     const retry = () => user.post(CHAT, ask("lab/plain", { stream: true }), withKey("gone"));
-    await expect.poll(async () => (await retry()).body, { timeout: 5000 }).toContain("[DONE]");
+    await expect.poll(async () => (await retry()).body).toContain("[DONE]");
   });
 
   it("is free again after a 403: a top-up is what the refusal asks for", async () => {

@@ -116,7 +116,7 @@ describe("a run that is cancelled", () => {
     const before = left;
     const asked = site.requests.length;
     const { id } = (await user.post(path)).body;
-    await expect.poll(() => site.requests.length, { timeout: 5000 }).toBeGreaterThan(asked);
+    await expect.poll(() => site.requests.length).toBeGreaterThan(asked);
     const run = await cancelled(`${path}/${id}`);
     await expect.poll(() => left, { timeout: STOP_MS }).toBe(before + 1);
     expect(stepsOf(run)).toEqual(["succeeded", "cancelled"]);

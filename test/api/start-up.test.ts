@@ -194,7 +194,7 @@ describe("SIGTERM (contract 1)", () => {
         (response) => response.status === 503,
         () => true,
       );
-    await expect.poll(isRefused, { timeout: 5000 }).toBe(true);
+    await expect.poll(isRefused).toBe(true);
     answer();
     const answered = await call;
     expect(answered.status).toBe(200);

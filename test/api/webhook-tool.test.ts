@@ -98,7 +98,7 @@ test("a webhook that is out when its run is cancelled says that it may have been
   const path = `${agent}/runs/${(await user.post(`${agent}/runs`)).body.id}`;
   await receiver.until(before + 1);
   await user.post(`${path}/cancel`);
-  await expect.poll(async () => (await user.get(path)).body.status, { timeout: 5_000 }).toBe("cancelled");
+  await expect.poll(async () => (await user.get(path)).body.status).toBe("cancelled");
   const { error, status } = (await user.get(path)).body.steps[1];
   expect([status, error.code]).toEqual(["cancelled", "effect_unknown"]);
   expect(error.message).toContain("may have been delivered");

@@ -16,5 +16,4 @@ it.runIf(inject("storage").kind === "postgres")(
     expect(rows).toHaveLength(4 + 3);
     expect(rows.every(({ values }) => (values[0] ?? 0) > 0)).toBe(true);
   },
-  180_000,
 );

@@ -25,7 +25,10 @@ afterAll(async () => {
   await oauth?.site.close();
 });
 beforeEach(async () => {
-  context = await browser.newContext({ permissions: ["clipboard-read", "clipboard-write"] });
+  context = await browser.newContext({
+    permissions: ["clipboard-read", "clipboard-write"],
+    reducedMotion: "reduce",
+  });
   context.setDefaultTimeout(30_000);
   page = await context.newPage();
 });
@@ -49,7 +52,8 @@ async function createKey(): Promise<string> {
 }
 
 it("a key that was just created is in the snippets of every program, and the copied command works", async () => {
-  await signUp(page, service, "connect@example.com");
+  await signUp(context, service, "connect@example.com");
+  await page.goto(`${service.url}/keys`);
   const key = await createKey();
   await page.getByRole("button", { name: "Connect a program" }).click();
   await page.getByRole("heading", { name: "Connect", level: 1 }).waitFor();
@@ -68,7 +72,8 @@ it("a key that was just created is in the snippets of every program, and the cop
 });
 
 it("the key of the snippets is stored nowhere, and is gone after a reload, on another page and after signing out", async () => {
-  await signUp(page, service, "forgotten@example.com");
+  await signUp(context, service, "forgotten@example.com");
+  await page.goto(`${service.url}/keys`);
   const connect = async () => {
     const key = await createKey();
     await page.getByRole("button", { name: "Connect a program" }).click();
@@ -103,9 +108,9 @@ it("the key of the snippets is stored nowhere, and is gone after a reload, on an
 });
 
 it("a chosen model or agent is in the snippets and in the page's address", async () => {
-  await signUp(page, service, "models@example.com");
+  await signUp(context, service, "models@example.com");
   const agent = await asPerson(context, service, "POST", "/agents", { name: "Scout", model_id: "purser/rehearsal" });
-  await page.getByRole("link", { name: "Connect" }).click();
+  await page.goto(`${service.url}/connect`);
   await openProgram("Codex");
   await choose(page.getByLabel("Model", { exact: true }), `Scout (agent/${agent.id})`);
   await page.getByText(`model = "agent/${agent.id}"`).waitFor();
@@ -115,7 +120,7 @@ it("a chosen model or agent is in the snippets and in the page's address", async
 });
 
 it("a person connects an MCP server's secret at its authorization server, and sees that it is connected", async () => {
-  await signUp(page, service, "oauth@example.com");
+  await signUp(context, service, "oauth@example.com");
   await page.goto(`${service.url}/secrets`);
   await page.getByRole("button", { name: "New sign-in" }).click();
   await page.getByLabel("Name", { exact: true }).fill("BERTHS");

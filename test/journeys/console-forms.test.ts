@@ -36,7 +36,7 @@ afterAll(async () => {
 });
 
 beforeEach(async () => {
-  context = await browser.newContext({ timezoneId: "UTC", locale: "en-GB" });
+  context = await browser.newContext({ timezoneId: "UTC", locale: "en-GB", reducedMotion: "reduce" });
   context.setDefaultTimeout(30_000);
   page = await context.newPage();
 });
@@ -74,7 +74,7 @@ it("the owner sees what an MCP server claims about its tools, and chooses the to
 });
 
 it("every setting of every tool can be given in the editor, and stays as it is when the agent is saved again", async () => {
-  await signUp(page, service, "tools@example.com");
+  await signUp(context, service, "tools@example.com");
   await Promise.all(["FIRST", "SECOND"].map(secret));
   await page.goto(`${service.url}/agents/new`);
   await page.getByLabel("Name", { exact: true }).fill("Well equipped");
@@ -167,7 +167,7 @@ it("every setting of every tool can be given in the editor, and stays as it is w
 });
 
 it("what is wrong with a field is said at the field, which is gone to", async () => {
-  await signUp(page, service, "wrong-fields@example.com");
+  await signUp(context, service, "wrong-fields@example.com");
   const gone = await secret("GONE");
   const auth = [{ secret: "GONE", hosts: ["api.example.com"], inject: { type: "header", name: "X-Api-Key" } }];
   const { id } = await person("POST", "/agents", {
@@ -205,7 +205,7 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
 });
 
 it("an agent's model settings are set and cleared in the editor, and a fault in one is told at its field", async () => {
-  await signUp(page, service, "model-settings@example.com");
+  await signUp(context, service, "model-settings@example.com");
   const kept = { temperature: 0.7, top_p: 0.9, reasoning_effort: "low", max_output_tokens: 500 };
   const { id } = await person("POST", "/agents", { name: "Tuned", auto_route: true, model_settings: kept });
   await page.goto(`${service.url}/agents/${id}/edit`);
@@ -245,7 +245,7 @@ it("an agent's model settings are set and cleared in the editor, and a fault in 
 });
 
 it("the preview of a schedule says what happens where the clocks change", async () => {
-  await signUp(page, service, "clocks@example.com");
+  await signUp(context, service, "clocks@example.com");
   await page.clock.setFixedTime("2026-03-27T12:00:00Z");
   await page.goto(`${service.url}/agents/new`);
   await page.getByRole("switch", { name: "Run by schedule" }).click();
@@ -328,7 +328,7 @@ it("the operator finds, makes, supplies, suspends and erases users, moves the te
 });
 
 it("what was changed in an agent is not lost by leaving it without saving, unless one says so", async () => {
-  await signUp(page, service, "unsaved@example.com");
+  await signUp(context, service, "unsaved@example.com");
   const { id } = await person("POST", "/agents", { name: "Reader", auto_route: true });
   await page.goto(`${service.url}/agents/${id}/edit`);
   await page.getByLabel("Description").fill("not saved yet");
@@ -341,7 +341,7 @@ it("what was changed in an agent is not lost by leaving it without saving, unles
 });
 
 it("a downgrade says when the plan becomes which, and is taken back by keeping the plan; a plan that ends becomes none", async () => {
-  await signUp(page, service, "downgrade@example.com");
+  await signUp(context, service, "downgrade@example.com");
   await person("POST", "/billing/subscription", { plan_id: "pro" });
   await person("POST", "/billing/subscription", { plan_id: "starter" });
   await page.goto(`${service.url}/billing?tab=plans`);
@@ -359,7 +359,8 @@ it("a downgrade says when the plan becomes which, and is taken back by keeping t
 });
 
 it("that the payments are a sandbox is said before anything was bought, and where there are none nothing is sold", async () => {
-  await signUp(page, service, "sandbox@example.com");
+  await signUp(context, service, "sandbox@example.com");
+  await page.goto(service.url);
   await shows(page, "Purchases move no money.");
   await page.goto(`${service.url}/billing?tab=plans`);
   await page.getByRole("button", { name: "Subscribe: Starter" }).click();

@@ -49,7 +49,7 @@ it("the operator makes and revokes an operator key, and on one user's page close
 });
 
 it("a person downloads the data of their account", async () => {
-  await signUp(page, service, "export@example.com");
+  await signUp(page.context(), service, "export@example.com");
   await page.goto(`${service.url}/account`);
   const saved = page.waitForEvent("download");
   await page.getByRole("button", { name: "Download your data" }).click();

@@ -20,7 +20,7 @@ beforeAll(async () => {
   buildConsole();
   [browser, service] = await Promise.all([startChromium(), startService()]);
   const context = await browser.newContext();
-  await signUp(await context.newPage(), service, "pages@example.com");
+  await signUp(context, service, "pages@example.com");
   const call = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
   const agent = await call("POST", "/agents", {
     name: "Reader",

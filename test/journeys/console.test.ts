@@ -1,7 +1,7 @@
 import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
-import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
+import { asPerson, buildConsole, choose, PASSWORD, signUp, signUpOnPage } from "../support/console.ts";
 import { type Service, startService } from "../support/service.ts";
 import { completion, ended, startUpstream, type Upstream, USAGE } from "../support/upstream.ts";
 
@@ -52,7 +52,7 @@ afterAll(async () => {
 beforeEach(async () => {
   complaints = [];
   upstream.answer(completion("hello from upstream", CACHED));
-  context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB" });
+  context = await browser.newContext({ timezoneId: "Europe/Berlin", locale: "en-GB", reducedMotion: "reduce" });
   context.setDefaultTimeout(30_000);
   context.on("weberror", (error) => complaints.push(error.error().message));
   context.on("request", (request) => {
@@ -81,7 +81,7 @@ const agent = (fields: Record<string, unknown> = {}) =>
   });
 
 it("a person signs up, gets a key, makes an agent, watches its run live, schedules it, keeps a secret, buys tokens and sees their use", async () => {
-  await signUp(page, service, "ada@example.com");
+  await signUpOnPage(page, service, "ada@example.com");
 
   await page.getByRole("link", { name: "API keys" }).click();
   await page.getByRole("button", { name: "New key" }).first().click();
@@ -167,8 +167,9 @@ it("a person signs up, gets a key, makes an agent, watches its run live, schedul
 });
 
 it("a wrong password is told, with the request's id, and lets nobody in", async () => {
-  await signUp(page, service, "wrong@example.com");
-  await page.getByRole("button", { name: "Sign out" }).click();
+  await signUp(context, service, "wrong@example.com");
+  await context.clearCookies();
+  await page.goto(`${service.url}/sign-in`);
   await page.getByLabel("E-mail").fill("wrong@example.com");
   await page.getByLabel("Password").fill("another password");
   await page.getByRole("button", { name: "Sign in" }).click();
@@ -184,9 +185,8 @@ it("a wrong password is told, with the request's id, and lets nobody in", async 
 });
 
 it("after an expired session one signs in and is where one was", async () => {
-  await signUp(page, service, "expired@example.com");
-  await page.getByRole("link", { name: "Usage and billing" }).click();
-  await page.getByRole("link", { name: "Plans" }).click();
+  await signUp(context, service, "expired@example.com");
+  await page.goto(`${service.url}/billing?tab=plans`);
   await shows(page, "Professional");
   await context.clearCookies();
   await page.getByRole("link", { name: "Ledger" }).click();
@@ -219,7 +219,7 @@ it("without tokens a run is refused with the ways out, and one of them leads on"
 });
 
 it("an output that was cut off at the model's output limit says so, with the step that it is of", async () => {
-  await signUp(page, service, "cut@example.com");
+  await signUp(context, service, "cut@example.com");
   upstream.answer(ended("Half of i", "length"));
   const { id } = await agent();
   const run = await asPerson(context, service, "POST", `/agents/${id}/runs`);
@@ -229,7 +229,8 @@ it("an output that was cut off at the model's output limit says so, with the ste
 });
 
 it("signing out in one tab signs the other one out too", async () => {
-  await signUp(page, service, "tabs@example.com");
+  await signUp(context, service, "tabs@example.com");
+  await page.goto(service.url);
   const other = await context.newPage();
   await other.goto(`${service.url}/agents`);
   await other.getByRole("heading", { name: "Agents" }).waitFor();
@@ -238,7 +239,7 @@ it("signing out in one tab signs the other one out too", async () => {
 });
 
 it("what one tab changes the other shows when it is looked at again", async () => {
-  await signUp(page, service, "tabs2@example.com");
+  await signUp(context, service, "tabs2@example.com");
   const { id } = await agent({ name: "Before" });
   await page.goto(`${service.url}/agents/${id}`);
   const other = await context.newPage();
@@ -251,7 +252,7 @@ it("what one tab changes the other shows when it is looked at again", async () =
 });
 
 it("an answer streams into the chat, can be stopped, and stays in its conversation", async () => {
-  await signUp(page, service, "chat@example.com");
+  await signUp(context, service, "chat@example.com");
   const { id } = await agent({ name: "Companion" });
   await page.goto(`${service.url}/agents/${id}/chat`);
   upstream.answer(completion("It turns at noon."));
@@ -275,7 +276,7 @@ it("an answer streams into the chat, can be stopped, and stays in its conversati
 });
 
 it("deleting an agent asks first, and Escape keeps it", async () => {
-  await signUp(page, service, "delete@example.com");
+  await signUp(context, service, "delete@example.com");
   const { id } = await agent({ name: "Ephemeral" });
   await page.goto(`${service.url}/agents/${id}`);
   await page.getByRole("button", { name: "Delete agent" }).click();
@@ -288,7 +289,7 @@ it("deleting an agent asks first, and Escape keeps it", async () => {
 });
 
 it("days of the chart are those of the ledger, wherever one is", async () => {
-  await signUp(page, service, "newyork@example.com");
+  await signUp(context, service, "newyork@example.com");
   const { id } = await agent();
   const { id: run_id } = await asPerson(context, service, "POST", `/agents/${id}/runs`);
   await page.goto(`${service.url}/agents/${id}/runs/${run_id}`);
@@ -314,7 +315,7 @@ it("days of the chart are those of the ledger, wherever one is", async () => {
 });
 
 it("what a model writes looks as it meant it, and a link shows where it leads", async () => {
-  await signUp(page, service, "markdown@example.com");
+  await signUp(context, service, "markdown@example.com");
   const { id } = await agent();
   upstream.answer(
     completion("**Mind** this:\n\n- [your bank](https://evil.example/?d=1)\n- ![x](https://evil.example/p.png)"),
@@ -335,7 +336,8 @@ it("what a model writes looks as it meant it, and a link shows where it leads", 
 });
 
 it("while the service is away a page says so, keeps what was typed, and goes on once it is back", async () => {
-  await signUp(page, service, "away@example.com");
+  await signUp(context, service, "away@example.com");
+  await page.goto(service.url);
   const { id } = await agent({ name: "Patient" });
   const gate = Promise.withResolvers<void>();
   upstream.answer(async (response, request) => {
@@ -376,7 +378,8 @@ it("while the service is away a page says so, keeps what was typed, and goes on 
 });
 
 it("deleting one's account takes the password, and nothing is left to sign in to", async () => {
-  await signUp(page, service, "gone@example.com");
+  await signUp(context, service, "gone@example.com");
+  await page.goto(service.url);
   await page.getByRole("link", { name: "gone@example.com" }).click();
   await page.getByRole("button", { name: "Delete account" }).click();
   const dialog = page.getByRole("dialog", { name: "Delete gone@example.com?" });

@@ -2,6 +2,7 @@ import { expect, it } from "vitest";
 import { crashRun } from "../../bench/crash/crash-run.ts";
 import { placeOf } from "../../bench/support/service.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { FLAGS } from "../support/process.ts";
 
 // The long run of this is `npm run crash`.
 
@@ -9,7 +10,7 @@ const SEED = 20_261_120;
 
 it("kill -9 under load loses no acknowledged charge, top-up or run, makes none twice, and lets the holds of the dead go", async () => {
   const { data_dir, database_url, drop } = await createTestDatabase();
-  const report = await crashRun(placeOf({ folder: data_dir, database_url, drop }), {
+  const report = await crashRun(placeOf({ folder: data_dir, database_url, node_args: FLAGS, drop }), {
     seed: SEED,
     users: 2,
     callers_per_user: 5,

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { mkdirSync, mkdtempSync } from "node:fs";
+import { cpSync, mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, inject, test } from "vitest";
@@ -11,7 +11,8 @@ import { startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { mountSmall } from "../support/small-disk.ts";
 
-const { kind } = inject("storage");
+const storage = inject("storage");
+const { kind } = storage;
 const MB = 1_000_000;
 
 const probe = process.getuid?.() === 0 ? mountSmall(1) : null;
@@ -20,7 +21,10 @@ const withDisk = test.skipIf(probe === null);
 
 async function startOnDisk(folder: string) {
   const env = { PORT: "0", PURSER_ADMIN_KEY: ADMIN_KEY, PURSER_KEK: `k1:${randomBytes(32).toString("base64")}` };
-  if (kind === "embedded") return { env: { ...env, DATA_DIR: folder }, stop: async () => {} };
+  if (storage.kind === "embedded") {
+    cpSync(storage.template, folder, { recursive: true });
+    return { env: { ...env, DATA_DIR: folder }, stop: async () => {} };
+  }
   const inside = join(folder, "server");
   mkdirSync(inside);
   const server = await startPostgres({ folder: inside });
@@ -93,6 +97,7 @@ test.skipIf(probe === null || kind !== "embedded")(
     const onStuck = () => {
       is_stuck = true;
     };
+    if (storage.kind === "embedded") cpSync(storage.template, disk.folder, { recursive: true });
     const options = { database_url: null, data_dir: disk.folder, log: createLog("silent") };
     const db = await openDb({ ...options, onStuck });
     await db.query({ text: "create table filling (id serial, text text)" });

@@ -248,7 +248,7 @@ describe("of runs whose process is killed, and the next one goes on", () => {
       fetch(`${url}/readyz`)
         .then((answer) => answer.status === 200)
         .catch(() => false);
-    await expect.poll(isReady, { timeout: 5000 }).toBe(false);
+    await expect.poll(isReady).toBe(false);
     release();
     expect((await stopping?.ended)?.code).toBe(0);
     const next = early ?? (await start());

@@ -2,35 +2,29 @@ import { expect, test } from "vitest";
 import { killRun } from "../../bench/kill-workers/kill-run.ts";
 import { placeOf } from "../../bench/support/service.ts";
 import { createTestDatabase } from "../support/database.ts";
+import { FLAGS } from "../support/process.ts";
 
 // failures: runs that a dead worker keeps (deer-flow#1087), effects and model calls made again by the next one
 // (agent-framework#3938). The long run of this is `npm run kill`.
 
-/** On a busy machine each start of a node takes its time. */
-const TIMEOUT_MS = 180_000;
-
-test(
-  "kill -9 of nodes at work loses no run, doubles no due instant, repeats or charges no finished model call twice, and keeps each webhook's id",
-  async () => {
-    const { kind, data_dir, database_url, drop } = await createTestDatabase();
-    const report = await killRun(placeOf({ folder: data_dir, database_url, drop }), {
-      seed: 20_261_121,
-      for_ms: 4_000,
-      least_kills: 3,
-      workers: 2,
-      kill_api: true,
-      errands: 16,
-      routines: 4,
-      // Between the lives of embedded storage's one process, the database has to be opened for it: once is enough.
-      due_ms: kind === "postgres" ? 1_000 : 60_000,
-      kill_ms: kind === "postgres" ? { least: 600, most: 1_600 } : { least: 300, most: 1_200 },
-      leases: "end",
-    });
-    await drop();
-    expect(report.violations, "seed 20261121").toEqual([]);
-    expect(report.kills).toBeGreaterThanOrEqual(3);
-    expect(report.runs).toBeGreaterThan(10);
-    expect(report.occurrences).toBeGreaterThan(0);
-  },
-  TIMEOUT_MS,
-);
+test("kill -9 of nodes at work loses no run, doubles no due instant, repeats or charges no finished model call twice, and keeps each webhook's id", async () => {
+  const { kind, data_dir, database_url, drop } = await createTestDatabase();
+  const report = await killRun(placeOf({ folder: data_dir, database_url, node_args: FLAGS, drop }), {
+    seed: 20_261_121,
+    for_ms: 4_000,
+    least_kills: 3,
+    workers: 2,
+    kill_api: true,
+    errands: 16,
+    routines: 4,
+    // Between the lives of embedded storage's one process, the database has to be opened for it: once is enough.
+    due_ms: kind === "postgres" ? 1_000 : 60_000,
+    kill_ms: kind === "postgres" ? { least: 600, most: 1_600 } : { least: 300, most: 1_200 },
+    leases: "end",
+  });
+  await drop();
+  expect(report.violations, "seed 20261121").toEqual([]);
+  expect(report.kills).toBeGreaterThanOrEqual(3);
+  expect(report.runs).toBeGreaterThan(10);
+  expect(report.occurrences).toBeGreaterThan(0);
+});

@@ -81,7 +81,7 @@ beforeAll(async () => {
   // The run is in flight, and its call has a hold.
   service.signal("SIGKILL");
   await service.ended;
-}, 120_000);
+});
 afterAll(async () => {
   await Promise.all([upstream.close(), embedded.drop(), server.stop()]);
   rmSync(folder, { recursive: true });
@@ -122,7 +122,7 @@ describe("move", () => {
     await expect(runSql(target, "delete from operator_act")).rejects.toThrow(/cannot be changed or deleted/);
     service.signal("SIGTERM");
     expect((await service.ended).code).toBe(0);
-  }, 120_000);
+  });
 
   it("rejects a target that has tables, and changes nothing", async () => {
     const target = await newDatabase();
@@ -132,7 +132,7 @@ describe("move", () => {
       1,
       "the target is not empty, and nothing was changed: create an empty database and name that one\n",
     ]);
-  }, 60_000);
+  });
 });
 
 describe("restore", () => {
@@ -155,7 +155,7 @@ describe("restore", () => {
     );
     expect(counts).toMatchObject({ users: 1, running: 1, labels: 1 });
     expect(statSync(backup).mode & 0o777).toBe(0o600);
-  }, 120_000);
+  });
 
   it("names a file that is missing, was cut or is no backup, before it writes anything", async () => {
     const cut = join(folder, "cut.gz");

@@ -157,7 +157,7 @@ test("a stream whose process is killed is settled once, as far as it had come, b
   const [first, ...left] = processes.length > 1 ? processes.toReversed() : processes;
   const turn = processes.length - 1;
   const reader = await openStream(turn, key, 500);
-  await expect.poll(async () => (await balanceOf(0, key)).held, { timeout: 5_000 }).toBeGreaterThan(0);
+  await expect.poll(async () => (await balanceOf(0, key)).held).toBeGreaterThan(0);
   await expect.poll(async () => (await look(countNoted)) ?? 1, { timeout: 10_000 }).toBe(1);
   if (left.length === 0) {
     await reader.cancel();

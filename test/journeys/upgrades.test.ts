@@ -10,7 +10,7 @@ import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { applyDefinitions, RETIRED_FUNCTIONS } from "../../src/platform/sql-functions.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { startProcess } from "../support/process.ts";
+import { FLAGS, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { usageAt, vaultNode } from "../support/vault.ts";
 import { BEGIN, SECRET } from "../upgrades/fill.ts";
@@ -162,7 +162,7 @@ describe("a database of release 0.1.0", () => {
   it("is as before when the node is killed before the upgrade's commit, and is upgraded by the next one", async () => {
     const database = await createTestDatabase(filled);
     const given = [database.data_dir, ...(database.database_url === null ? [] : [database.database_url])];
-    const node = spawn(process.execPath, [join(ROOT, "test/upgrades/stopping-node.ts"), ...given], {
+    const node = spawn(process.execPath, [...FLAGS, join(ROOT, "test/upgrades/stopping-node.ts"), ...given], {
       stdio: ["ignore", "pipe", "inherit"],
     });
     const [said] = await once(node.stdout, "data");

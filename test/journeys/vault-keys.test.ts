@@ -68,4 +68,4 @@ test("a master key that is missing or another one refuses to start by its id; bo
   expect((await call(url, key, "GET", `/secrets/${secret.id}`)).body).toMatchObject({ id: secret.id });
   // What the service keeps sealed for itself has come along too: an answer that was kept under the first key.
   expect(await store()).toMatchObject({ replayed: true, body: { id: secret.id } });
-}, 120_000);
+});

@@ -1,15 +1,12 @@
-import { spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
-import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { seededRandom } from "../../bench/support/statistics.ts";
 import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { COMPILE_CACHE } from "../support/process.ts";
+import { startPurser } from "../support/process.ts";
 import { newMasterKey, newSecret, usageAt, vaultNode } from "../support/vault.ts";
 
-const ROOT = join(import.meta.dirname, "../..");
 const USERS = 250;
 const KILLS = 3;
 const [OLD, NEW] = [newMasterKey("old"), newMasterKey("new")];
@@ -23,24 +20,14 @@ afterAll(() => database.drop());
 /** `npm run rotate-keys`; with `kill_after_ms`, it is killed so long after it said for the first time how far it is. */
 async function rotate(kek: string, kill_after_ms: number | null) {
   const { data_dir, database_url } = database;
-  const env = { PATH: process.env.PATH, NODE_COMPILE_CACHE: COMPILE_CACHE, DATA_DIR: data_dir, PURSER_KEK: kek };
-  const child = spawn(process.execPath, ["src/purser.ts", "rotate-keys"], {
-    cwd: ROOT,
-    env: database_url === null ? env : { ...env, DATABASE_URL: database_url },
-  });
-  let [stdout, stderr] = ["", ""];
-  child.stderr.on("data", (bytes) => {
-    stderr += bytes;
-  });
-  const ended = new Promise<number | null>((resolve) => child.on("close", resolve));
-  child.stdout.on("data", async (bytes) => {
-    const is_first = stdout === "";
-    stdout += bytes;
-    if (!is_first || kill_after_ms === null) return;
+  const env = { DATA_DIR: data_dir, PURSER_KEK: kek };
+  const child = startPurser(["rotate-keys"], database_url === null ? env : { ...env, DATABASE_URL: database_url });
+  if (kill_after_ms !== null) {
+    await expect.poll(child.stdout, { timeout: 60_000, interval: 2 }).not.toBe("");
     await setTimeout(kill_after_ms);
-    child.kill("SIGKILL");
-  });
-  return { code: await ended, stdout, stderr };
+    child.kill();
+  }
+  return child.ended;
 }
 
 describe("rotating the master key (n8n#22478)", () => {

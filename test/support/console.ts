@@ -14,8 +14,17 @@ export function buildConsole(): void {
   execFileSync(process.execPath, [join(ROOT, "console/build.ts")], { stdio: "inherit" });
 }
 
+/** Signs up by the API, without a page: most journeys are about something else. The context keeps the session's cookie. */
+export async function signUp(context: BrowserContext, service: Service, email: string): Promise<void> {
+  const made = await context.request.post(`${service.url}/api/v1/auth/sign-up/email`, {
+    data: { email, password: PASSWORD },
+    headers: { Origin: service.url },
+  });
+  if (made.status() !== 201) throw new Error(`no account: ${made.status()} ${await made.text()}`);
+}
+
 /** Signs up on the page, as a person would; resolves on the overview. */
-export async function signUp(page: Page, service: Service, email: string): Promise<void> {
+export async function signUpOnPage(page: Page, service: Service, email: string): Promise<void> {
   await page.goto(`${service.url}/sign-up`);
   await page.getByLabel("E-mail").fill(email);
   await page.getByLabel("Password").fill(PASSWORD);

@@ -72,7 +72,7 @@ export async function charges(user: Client): Promise<{ amount: number; model: st
 /** Waits until no call of the user is in flight, and returns the balance then. */
 export async function settledBalance(user: Client): Promise<number> {
   const balance = async () => (await user.get("/api/v1/users/me")).body.balance;
-  await expect.poll(async () => (await balance()).held, { timeout: 5000, interval: 20 }).toBe(0);
+  await expect.poll(async () => (await balance()).held, { interval: 20 }).toBe(0);
   return (await balance()).available;
 }
 

@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Db } from "../../src/platform/db.ts";
+import type { TestDatabase } from "./database.ts";
+import { runSql } from "./postgres-server.ts";
 import type { Client, Service } from "./service.ts";
 
 /**
@@ -11,15 +12,11 @@ export async function snapshot(service: Service, user: Client): Promise<Record<s
   return service.database.kind === "postgres" ? rowCounts(service) : listed(service, user);
 }
 
-async function rowCounts(service: Service): Promise<Record<string, number>> {
-  const db = await service.database.open();
-  const counts: Record<string, number> = {};
-  for (const name of await tableNames(db)) {
-    const [row] = await db.query<{ rows: number }>({ text: `select count(*) as rows from "${name}"` });
-    counts[name] = row?.rows ?? -1;
-  }
-  await db.close();
-  return counts;
+async function rowCounts({ database }: Service): Promise<Record<string, number>> {
+  const tables = await tableNames(database);
+  const counts = tables.map((name) => `(select count(*)::integer from "${name}") as "${name}"`);
+  const [row] = await runSql(database.database_url ?? "", `select ${counts.join(", ")}`);
+  return row as Record<string, number>;
 }
 
 async function listed(service: Service, user: Client): Promise<Record<string, unknown>> {
@@ -48,20 +45,16 @@ export async function storedBytes(service: Pick<Service, "database">): Promise<B
       files.filter((file) => file.isFile()).map((file) => readFileSync(join(file.parentPath, file.name))),
     );
   }
-  const db = await service.database.open();
-  const texts: string[] = [];
-  for (const name of await tableNames(db)) {
-    for (const { text } of await db.query<{ text: string }>({ text: `select t::text as text from "${name}" t` })) {
-      texts.push(text);
-    }
-  }
-  await db.close();
-  return Buffer.from(texts.join("\n"));
+  const tables = await tableNames(service.database);
+  const texts = tables.map((name) => `select t::text as text from "${name}" t`);
+  const rows = await runSql(service.database.database_url ?? "", texts.join(" union all "));
+  return Buffer.from(rows.map((row) => (row as { text: string }).text).join("\n"));
 }
 
-async function tableNames(db: Db): Promise<string[]> {
-  const tables = await db.query<{ name: string }>({
-    text: "select table_name as name from information_schema.tables where table_schema = 'public' order by 1",
-  });
-  return tables.map(({ name }) => name);
+async function tableNames({ database_url }: TestDatabase): Promise<string[]> {
+  const rows = await runSql(
+    database_url ?? "",
+    "select table_name as name from information_schema.tables where table_schema = 'public' order by 1",
+  );
+  return rows.map((row) => (row as { name: string }).name);
 }

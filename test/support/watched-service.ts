@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { createTestDatabase } from "./database.ts";
-import { COMPILE_CACHE } from "./process.ts";
+import { COMPILE_CACHE, FLAGS } from "./process.ts";
 import { ADMIN_KEY } from "./service.ts";
 
 const ROOT = join(import.meta.dirname, "../..");
@@ -33,7 +33,7 @@ export async function startWatchedService(): Promise<Watched> {
     PURSER_ADMIN_KEY: ADMIN_KEY,
     ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
   };
-  const watching = ["--import", join(import.meta.dirname, "report-loop-delay.ts"), "src/main.ts"];
+  const watching = [...FLAGS, "--import", join(import.meta.dirname, "report-loop-delay.ts"), "src/main.ts"];
   const node = join(ROOT, "node_modules/.bin/node");
   const child = spawn(node, watching, { cwd: ROOT, env, stdio: ["ignore", "pipe", "inherit", "ipc"] });
   const url = await new Promise<string>((resolve, reject) => {

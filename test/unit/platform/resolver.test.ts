@@ -48,7 +48,7 @@ test("what the hosts file or the system is to answer is asked of no name server"
 
 test("names that hang keep nobody else waiting: not other names, nor files, nor the hashing of passwords", async () => {
   const hanging = Array.from({ length: 200 }, (_, nth) => resolve(`n${nth}.silent.example`));
-  await expect.poll(() => server.asked.length, { timeout: 5_000 }).toBeGreaterThanOrEqual(200);
+  await expect.poll(() => server.asked.length).toBeGreaterThanOrEqual(200);
   let over = 0;
   for (const each of hanging) each.then(() => (over += 1));
   expect(await resolve("a.example")).toEqual(["192.0.2.7"]);
