@@ -6,8 +6,6 @@ const CLIENT_EXCEPTIONS: Readonly<Record<string, string>> = {
   "elicitation-sep1034-client-defaults": NO_PERSON,
   "sep-2322-client-request-state": NO_PERSON,
   "auth/scope-step-up": "wants more rights in the middle of a run; the owner adds them to the scope and connects again",
-  "json-schema-2020-12-preservation":
-    "wants schemas unchanged; Purser keeps only the keywords that define arguments, as a server could give orders in others",
 };
 
 /** The reason for a client scenario, or null if it must pass. */
