@@ -66,8 +66,10 @@ async function scripted(...[response, request]: Parameters<Reply>): Promise<void
   const results = (request.body?.messages ?? []).filter(({ role }: { role: string }) => role === "tool");
   if (text.includes(TASK)) return completion(REPORT)(response, request);
   if (text.includes("RUN the reporter") && results.length === 0) {
-    const tool = toolNames(request).find((name) => name.includes("run_reporter"));
-    if (tool !== undefined) return calling(tool, {})(response, request);
+    const names = toolNames(request);
+    const tool = names.find((name) => name.includes("run_reporter"));
+    const answer = tool === undefined ? completion(`no tool of the reporter: ${names.join()}`) : calling(tool, {});
+    return answer(response, request);
   }
   if (text.includes("CUT")) return cut(delta("some words"))(response, request);
   if (text.includes("CALL") && results.length === 0) {
