@@ -133,11 +133,10 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const eraseUser = createEraseUser({ db, accounts, others, signIn, vault });
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },
-    standby: base.standby,
+    ...{ standby: base.standby, tools: work.tools },
     ...{ idempotency, limits, response_items, envelopes, acts, operator_keys, oauth_identity: oauth.identity },
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
-    tools: work.tools,
   };
 }
 

@@ -20,6 +20,7 @@ const MAX_DEPTH = 12;
 const PROPERTY_NAME = /^[\w.$:@/-]{1,64}$/;
 /** The JSON Schema keywords that define a tool's arguments. All others, titles and examples too, are left out. */
 const KEYWORDS = new Set([
+  "$schema",
   "type",
   "properties",
   "required",
@@ -32,6 +33,9 @@ const KEYWORDS = new Set([
   "oneOf",
   "allOf",
   "not",
+  "if",
+  "then",
+  "else",
   "format",
   "minimum",
   "maximum",
@@ -44,6 +48,7 @@ const KEYWORDS = new Set([
   "maxItems",
   "uniqueItems",
   "$ref",
+  "$anchor",
   "$defs",
   "definitions",
 ]);

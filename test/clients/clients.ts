@@ -1,5 +1,5 @@
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
@@ -66,8 +66,10 @@ async function scripted(...[response, request]: Parameters<Reply>): Promise<void
   const results = (request.body?.messages ?? []).filter(({ role }: { role: string }) => role === "tool");
   if (text.includes(TASK)) return completion(REPORT)(response, request);
   if (text.includes("RUN the reporter") && results.length === 0) {
-    const tool = toolNames(request).find((name) => name.includes("run_reporter"));
-    if (tool !== undefined) return calling(tool, {})(response, request);
+    const names = toolNames(request);
+    const tool = names.find((name) => name.includes("run_reporter"));
+    const answer = tool === undefined ? completion(`no tool of the reporter: ${names.join()}`) : calling(tool, {});
+    return answer(response, request);
   }
   if (text.includes("CUT")) return cut(delta("some words"))(response, request);
   if (text.includes("CALL") && results.length === 0) {
@@ -139,10 +141,18 @@ async function charged(key: string): Promise<number> {
 }
 
 function installed({ packages }: Program): string | null {
+  if (packages.every(isInstalled)) return null;
   if (!existsSync(join(folder, "package.json"))) writeFileSync(join(folder, "package.json"), '{"private": true}');
   const args = ["install", "--no-audit", "--no-fund", "--loglevel=error", ...packages];
   const { status, stderr } = spawnSync("npm", args, { cwd: folder, encoding: "utf8", timeout: 300_000 });
   return status === 0 ? null : (stderr.trim().split("\n").at(0) ?? "npm failed");
+}
+
+/** Whether the folder has exactly this `name@version`. */
+function isInstalled(package_name: string): boolean {
+  const at = package_name.lastIndexOf("@");
+  const file = join(folder, "node_modules", package_name.slice(0, at), "package.json");
+  return existsSync(file) && JSON.parse(readFileSync(file, "utf8")).version === package_name.slice(at + 1);
 }
 
 function run({ command }: Program, place: Place, prompt: string): Promise<Outcome> {
@@ -238,7 +248,7 @@ async function vectorsOf(program: Program, { place, poor_key }: { place: Place; 
 }
 
 function told(ok: boolean, { code, text }: Outcome): string {
-  return ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-300)}`;
+  return ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-1500)}`;
 }
 
 function table(lines: string[][]): string {

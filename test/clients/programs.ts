@@ -238,6 +238,8 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
 [mcp_servers.purser]
 url = "${place.url}/api/v1/mcp"
 bearer_token_env_var = "PURSER_KEY"
+startup_timeout_sec = 60
+tool_timeout_sec = 900
 `,
       },
     }),

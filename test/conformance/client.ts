@@ -21,10 +21,13 @@ for (const { name } of await tools.unusableServers(tools_config, run, UNSTOPPED)
 for (const [name, given] of callsOf()) console.log(name, JSON.stringify(await calling(name, given)));
 await tools.endRun(run.run_id);
 
-/** The suite's own calls, or one call of each tool. */
+/** The suite's own calls, a schema sent back to the suite that asks for it, or one call of each tool. */
 function callsOf(): [name: string, given: unknown][] {
   const wanted = (context.toolCalls ?? []) as { name: string; arguments: unknown }[];
   if (wanted.length > 0) return wanted.map((each) => [`suite__${each.name}`, each.arguments]);
+  const echo = definitions.find(({ function: { name } }) => name === "suite__json_schema_echo");
+  const [rich] = definitions.filter((each) => each !== echo);
+  if (echo !== undefined) return [[echo.function.name, { schema: rich?.function.parameters }]];
   return definitions.map(({ function: { name, parameters } }) => [name, exampleOf(parameters)]);
 }
 

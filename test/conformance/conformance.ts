@@ -9,7 +9,7 @@ import { REAL_PACKAGES, useRealServers } from "./real-servers.ts";
 import { clientException, serverException } from "./scenarios.ts";
 import { serveAgents } from "./serve-agents.ts";
 
-// `npm run conformance [-- --side client|server|real] [--only tools_call] [--folder path]`: installs the MCP project's conformance
+// `npm run conformance [-- --side client|server|real] [--only tools_call,auth/iss] [--folder path]`: installs the MCP project's conformance
 // suite and its inspector into a temporary folder, runs each scenario that a version of the protocol requires against
 // Purser as a client and as a server, uses servers that people run, and prints a table. `--folder`: keep the packages there for the next time. The
 // scenarios run one after the other: a busy machine makes them time out.
@@ -17,6 +17,7 @@ import { serveAgents } from "./serve-agents.ts";
 const { values } = parseArgs({
   options: { side: { type: "string" }, only: { type: "string" }, folder: { type: "string" } },
 });
+const only = (values.only ?? "").split(",");
 const SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12";
 const INSPECTOR = "@modelcontextprotocol/inspector@2.12.0";
 const VERSIONS = ["2025-11-25", "2026-07-28"] as const;
@@ -65,7 +66,7 @@ async function each(
 ): Promise<void> {
   for (const version of VERSIONS) {
     for (const scenario of scenariosOf(version, side)) {
-      if (!scenario.includes(values.only ?? "")) continue;
+      if (!only.some((each) => scenario.includes(each))) continue;
       const exception = exceptionOf(scenario);
       let outcome = await run(argsOf(scenario), version);
       // The suite has time limits of its own, which a busy machine exceeds.
@@ -117,7 +118,7 @@ function scenariosOf(version: string, side: Side): string[] {
 function run(args: readonly string[], version: string): Promise<{ text: string; passed: boolean }> {
   return new Promise((resolve) => {
     // The suite skips these extensions at any version that is named.
-    const is_extension = args.some((each) => each.startsWith("auth/client-credentials"));
+    const is_extension = args.some((each) => /^(auth\/(client-cred|dpop|enterprise|wif)|tasks-)/.test(each));
     const at_version = is_extension ? [] : ["--spec-version", version];
     const more = [...at_version, ...(args[0] === "client" ? ["--timeout", "60000"] : [])];
     const child = spawn(process.execPath, [join(suite, "dist/index.js"), ...args, ...more], { cwd: folder });

@@ -5,14 +5,14 @@ const NO_PERSON = "asks a person during a call; a run has none, so Purser declar
 const CLIENT_EXCEPTIONS: Readonly<Record<string, string>> = {
   "elicitation-sep1034-client-defaults": NO_PERSON,
   "sep-2322-client-request-state": NO_PERSON,
-  "auth/scope-step-up": "wants more rights in the middle of a run; the owner adds them to the scope and connects again",
-  "json-schema-2020-12-preservation":
-    "wants schemas unchanged; Purser keeps only the keywords that define arguments, as a server could give orders in others",
+  "auth/scope-step-up":
+    "wants more rights in the middle of a run, which a person must grant on the sign-in page; the owner connects again",
 };
 
 /** The reason for a client scenario, or null if it must pass. */
 export function clientException(scenario: string): string | null {
-  if (/^auth\/(dpop|enterprise|wif)/.test(scenario)) return "an extension that Purser does not have";
+  if (scenario === "auth/wif-jwt-bearer") return "an extension for a platform's own token; a run acts for its owner";
+  if (/^auth\/(dpop|enterprise)/.test(scenario)) return "an extension that Purser does not have";
   return CLIENT_EXCEPTIONS[scenario] ?? null;
 }
 

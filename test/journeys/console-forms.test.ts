@@ -17,10 +17,8 @@ let page: Page;
 
 beforeAll(async () => {
   buildConsole();
-  const tools = [
-    mcpTool("berths", { annotations: { readOnlyHint: true } }),
-    mcpTool("moor", { annotations: { readOnlyHint: false } }),
-  ];
+  const claims = [true, false].map((readOnlyHint) => ({ annotations: { readOnlyHint } }));
+  const tools = [mcpTool("berths", claims[0]), mcpTool("moor", claims[1])];
   harbour = await startSite({
     "/mcp": (_request, response) =>
       answerAsMcp(response, harbour.requests.at(-1)?.body ?? "", { tools, onCall: () => {} }),
@@ -57,8 +55,8 @@ const WAYS = [
 
 it("the owner sees what an MCP server claims about its tools, and chooses the tools that only read", async () => {
   await signUp(page, service, "harbour@example.com");
-  const servers = [{ name: "harbour", url: `${harbour.url}/mcp` }];
-  const tools_config = { mcp: { enabled: true, servers } };
+  const server = { name: "harbour", url: `${harbour.url}/mcp` };
+  const tools_config = { mcp: { enabled: true, servers: [server] } };
   const { id } = await person("POST", "/agents", { name: "Pilot", model_id: "purser/rehearsal", tools_config });
   await page.goto(`${service.url}/agents/${id}/edit`);
   await page.getByRole("button", { name: "Show tools" }).click();
@@ -68,9 +66,8 @@ it("the owner sees what an MCP server claims about its tools, and chooses the to
   await berths.getByRole("switch", { name: "berths" }).click();
   await page.getByRole("button", { name: "Save agent" }).click();
   await page.getByRole("heading", { name: "Pilot", exact: true, level: 1 }).waitFor();
-  expect((await person("GET", `/agents/${id}`)).tools_config.mcp.servers).toEqual([
-    { ...servers[0], tool_effects: { berths: "none" } },
-  ]);
+  const [saved] = (await person("GET", `/agents/${id}`)).tools_config.mcp.servers;
+  expect(saved).toEqual({ ...server, tool_effects: { berths: "none" } });
 });
 
 it("every setting of every tool can be given in the editor, and stays as it is when the agent is saved again", async () => {

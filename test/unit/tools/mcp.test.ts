@@ -124,6 +124,7 @@ describe("a hostile server", () => {
       mcpTool("described", { description: orders }),
       mcpTool("parameter", schema({ a: { type: "string", description: orders } })),
       mcpTool("enumerated", schema({ a: { enum: [orders] } })),
+      mcpTool("anchored", { inputSchema: { type: "object", $anchor: orders } }),
       mcpTool("named", schema({ [orders]: { type: "string" } })),
       mcpTool(
         "large",
@@ -137,6 +138,15 @@ describe("a hostile server", () => {
     expect(JSON.stringify(definitions)).not.toMatch(/ignore|evil/i);
     expect(definitions[0]?.function.description).not.toContain("\u200b");
     expect(definitions[0]?.function.description.length).toBeLessThan(1200);
+  });
+
+  it("keeps the keywords that say which arguments belong together", async () => {
+    const { tools, tools_config, run } = setUp();
+    const both = JSON.parse('{"if":{"required":["from"]},"then":{"required":["to"]},"else":{"required":["all"]}}');
+    const inputSchema = { $schema: "https://json-schema.org/draft/2020-12/schema", type: "object", ...both };
+    listed = [mcpTool("good", { inputSchema })];
+    const [definition] = await tools.definitions(tools_config, run, UNSTOPPED);
+    expect(definition?.function.parameters).toEqual(inputSchema);
   });
 
   it("has what it answers cleaned and fenced", async () => {
