@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { ContentKind } from "../src/safety/sanitize.ts";
 import { sanitize } from "../src/safety/sanitize.ts";
+import { COSTLY } from "../test/support/costly-contents.ts";
 import { obedientRun, type Sent } from "../test/support/obedient-run.ts";
 import { startSite } from "../test/support/sites.ts";
 import { measureExtractors } from "./peers/extractors.ts";
@@ -13,6 +14,10 @@ const READABLE = import.meta.resolve("../src/safety/reading/readable.ts");
 const ADAPTIVE = fileURLToPath(import.meta.resolve("../training/adaptive.txt"));
 const PAGES_100_KB = 150;
 const PAGES_1_MB = 10;
+const COSTLY_BYTES = 1_000_000;
+const SLOWEST_TOLD = 5;
+/** As for a tool's result (tools/safe-answer.ts). */
+const MAX_CHARS = 100_000;
 /** Codes of refused steps that are told apart. */
 const REFUSED = "egress_refused";
 const OWNERS_DATA = ["the-owners-prompt-51c4a9e0", "the-owners-mail-b7720d13"] as const;
@@ -46,6 +51,7 @@ export async function safety(effort: Effort): Promise<Outcome> {
     { name: "100 KB", ...timed(pages, { bytes: 100_000, count: PAGES_100_KB * effort.scale }) },
     { name: "1 MB", ...timed(pages, { bytes: 1_000_000, count: PAGES_1_MB * effort.scale }) },
   ];
+  const costly = timedCostly(Math.ceil(COSTLY_BYTES * effort.scale));
   const best = extraction.slice(1).toSorted((a, b) => b.fidelity - a.fidelity)[0];
   const fastest = extraction.slice(1).toSorted((a, b) => a.ms_per_100_kb - b.ms_per_100_kb)[0];
   const [own] = extraction;
@@ -62,6 +68,11 @@ export async function safety(effort: Effort): Promise<Outcome> {
         columns: ["p50", "p99"],
         rows: speed.map(({ name, p50, p99 }) => ({ name, values: [p50, p99] })),
       },
+      {
+        caption: `The ${SLOWEST_TOLD} slowest of ${costly.length} contents that are made to cost time, ms per MB of one thread`,
+        columns: ["ms per MB"],
+        rows: costly.slice(0, SLOWEST_TOLD).map(({ name, ms_per_mb }) => ({ name, values: [ms_per_mb] })),
+      },
       ...(extraction.length === 0 ? [] : [extractionTable(extraction)]),
     ],
     ratios: [
@@ -72,8 +83,14 @@ export async function safety(effort: Effort): Promise<Outcome> {
         value: listed.carrying + open.carrying,
         goal: "0",
       },
-      { of: "a page of 100 KB, p50", to: "25 ms", value: (speed[0]?.p50 ?? Number.NaN) / 25, goal: "≤ 1" },
-      { of: "a page of 1 MB, p50", to: "250 ms", value: (speed[1]?.p50 ?? Number.NaN) / 250, goal: "≤ 1" },
+      { of: "a page of 100 KB, p50", to: "20 ms", value: (speed[0]?.p50 ?? Number.NaN) / 20, goal: "≤ 1" },
+      { of: "a page of 1 MB, p50", to: "200 ms", value: (speed[1]?.p50 ?? Number.NaN) / 200, goal: "≤ 1" },
+      {
+        of: "the slowest content, per MB",
+        to: "500 ms",
+        value: (costly[0]?.ms_per_mb ?? Number.NaN) / 500,
+        goal: "≤ 1",
+      },
       ...(own === undefined || best === undefined || fastest === undefined
         ? []
         : [
@@ -240,6 +257,20 @@ function timed(
   return { p50: percentile(sorted, 0.5), p99: percentile(sorted, 0.99) };
 }
 const WARM_UP = 5;
+
+/** The contents that are made to cost time, the slowest first; the better of two turns after a short one. */
+function timedCostly(bytes: number): { name: string; ms_per_mb: number }[] {
+  return COSTLY.map(({ name, kind, contentOf }) => {
+    const take = (content: string): number => {
+      const from_ms = cpuMs();
+      sanitize({ content, kind, level: "balanced", mark: "5f".repeat(12), max_chars: MAX_CHARS });
+      return ((cpuMs() - from_ms) * 1_000_000) / Buffer.byteLength(content);
+    };
+    const content = contentOf(bytes);
+    take(content.slice(0, bytes / 50));
+    return { name: `${kind}: ${name}`, ms_per_mb: Math.min(take(content), take(content)) };
+  }).sort((a, b) => b.ms_per_mb - a.ms_per_mb);
+}
 
 /** Of this thread alone: a machine that has other work does not count. */
 function cpuMs(): number {

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type ContentKind, readable } from "../src/safety/reading/readable.ts";
 import { attackSentence, benignSentence, createRandom } from "./grammar.ts";
 import { readPhrases } from "./phrases.ts";
-import { taggedTexts } from "./texts.ts";
+import { type TaggedText, taggedTexts } from "./texts.ts";
 import { webPages } from "./web-pages.ts";
 
 /** A text with its label. */
@@ -98,10 +98,16 @@ export function ownPages(): string[] {
     .map((name) => readFileSync(join(folder, name), "utf8"));
 }
 
+/** A text with tags as an example, weighted by the number of texts of its line. */
+export function taggedExample({ siblings, lot: _, ...text }: TaggedText): Example {
+  if (text.manner === PLAIN) return { ...text, weight: PLAIN_WEIGHT };
+  return { ...text, weight: Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1) };
+}
+
 /** The corpus in this folder: written by hand, and generated. */
 export function ownExamples(): Example[] {
   const random = createRandom(7);
-  const tagged = taggedTexts().filter(({ is_held_out }) => !is_held_out);
+  const tagged = taggedTexts();
   const attacks = readLines("attacks.txt");
   const benign = readLines("benign.txt");
   const learnt = specimens().filter(({ is_held_out }) => !is_held_out);
@@ -136,13 +142,7 @@ export function ownExamples(): Example[] {
     ...attacks.slice(0, ENCODED).map((text) => own(Buffer.from(text).toString("base64"), true, 0.5)),
     ...Array.from({ length: GENERATED }, () => own(attackSentence(random), true, 0.25)),
     ...Array.from({ length: GENERATED }, () => own(benignSentence(random), false, 0.25)),
-    ...tagged.map(({ siblings, is_held_out: _, ...text }) => ({
-      ...text,
-      weight:
-        text.manner === PLAIN
-          ? PLAIN_WEIGHT
-          : Math.min(1, LINE_WEIGHT / siblings) * (text.is_attack ? TAGGED_ATTACK_WEIGHT : 1),
-    })),
+    ...tagged.map(taggedExample),
     ...tagged
       .filter(({ is_attack, language }, at) => is_attack && language === "English" && at % TURNED_EVERY === 0)
       .flatMap(({ text }) => [own(reversed(text), true, 0.3), own(rot13(text), true, 0.3)]),

@@ -32,7 +32,9 @@ const clusterLines = readFileSync(join(import.meta.dirname, "clusters.txt"), "ut
   .trimEnd()
   .split("\n");
 const model = loadModel();
-const outcomes = foreignPages(data).map((page) => outcomeOf(model, page));
+const pages = foreignPages(data);
+const outcomes = pages.map((page) => outcomeOf(model, page));
+const strict = pages.map((page) => outcomeOf(model, page, "strict"));
 writeFileSync(join(DOCS, "pictures/safety-roc.svg"), rocPicture(scoredOf(outcomes, () => true)));
 const texts = taggedTexts();
 write([]);
@@ -40,7 +42,9 @@ write([]);
 write(leftOutReport(TAGS.map((tag) => ({ tag, scored: leftOut(tag) }))));
 
 function write(left_out: readonly string[]): void {
-  const report = [...pagesReport(outcomes), ...left_out, ...techniqueReport(outcomes)].join("\n");
+  const report = [...pagesReport(outcomes), ...strictReport(strict), ...left_out, ...techniqueReport(outcomes)].join(
+    "\n",
+  );
   writeFileSync(join(DOCS, "benchmarks/safety.md"), report);
   process.stdout.write(report);
 }
@@ -141,6 +145,26 @@ function pagesReport(list: readonly Outcome[]): string[] {
     ),
     "",
     "![ROC](../pictures/safety-roc.svg)",
+    "",
+  ];
+}
+
+function strictReport(list: readonly Outcome[]): string[] {
+  const honest = list.filter(({ page }) => !page.is_attack);
+  const flagged = (some: readonly Outcome[]) => shareOf(some, ({ is_flagged }) => is_flagged);
+  return [
+    "## The level `strict`",
+    "",
+    "| | measured | 95% |",
+    "| --- | --: | --: |",
+    `| residual | ${interval(bootstrap(list, residual))} |`,
+    `| ordinary pages touched | ${interval(
+      bootstrap(
+        honest.filter((one) => !isDiscussing(one)),
+        flagged,
+      ),
+    )} |`,
+    `| pages that discuss attacks touched | ${interval(bootstrap(honest.filter(isDiscussing), flagged))} |`,
     "",
   ];
 }

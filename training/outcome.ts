@@ -1,4 +1,4 @@
-import { detectWith } from "../src/safety/judging/detect.ts";
+import { detectWith, type Level } from "../src/safety/judging/detect.ts";
 import type { Model } from "../src/safety/judging/model.ts";
 import { sanitize } from "../src/safety/sanitize.ts";
 import type { Page } from "./corpus.ts";
@@ -22,10 +22,10 @@ const MARK = "mark-of-measuring";
 const RUN = 5;
 const SURVIVED = 0.5;
 
-export function outcomeOf(model: Model, page: Page): Outcome {
+export function outcomeOf(model: Model, page: Page, level: Level = "balanced"): Outcome {
   const { text, verdict } = sanitize(
-    { content: page.content, kind: page.kind, level: "balanced", mark: MARK },
-    (clean, level, evidence) => detectWith(model, clean, level, evidence),
+    { content: page.content, kind: page.kind, level, mark: MARK },
+    (clean, asked, evidence) => detectWith(model, clean, asked, evidence),
   );
   const letters = lettersOf(text);
   const kept = page.keep?.filter((sentence) => letters.includes(lettersOf(sentence))).length ?? 0;

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { createRandom } from "./grammar.ts";
 
 /** A text of texts/, with its tags. */
@@ -13,33 +13,32 @@ export interface TaggedText {
   readonly language: string;
   /** The number of texts made from the same line. */
   readonly siblings: number;
-  /** Half of the lines of an adversarial round (attacks-round-N.txt) are kept out of training. */
-  readonly is_held_out: boolean;
+  /** A byte of the line's hash: the same for all texts of a line. */
+  readonly lot: number;
 }
 
-const FOLDER = join(import.meta.dirname, "texts");
 /** The most texts made from one line. */
 const MOST_SAMPLES = 24;
 /** Samples per alternative in the line, at most. */
 const SAMPLES_PER_CHOICE = 1.5;
 
 /**
- * Reads texts/: `# manner: …; language: …`, then one text per line. `{a|b}` chooses one, `<slot>` takes a value of
+ * Reads the files of a folder: `# manner: …; language: …`, then one text per line. `{a|b}` chooses one, `<slot>` takes a value of
  * slots.txt. The same lines give the same texts.
  */
-export function taggedTexts(): TaggedText[] {
+export function taggedTexts(folder: "texts" | "rounds" = "texts"): TaggedText[] {
   const slots = readSlots();
-  return readdirSync(FOLDER)
+  return readdirSync(join(import.meta.dirname, folder))
     .filter((name) => /^(attacks|benign)-.*\.txt$/.test(name))
     .sort()
-    .flatMap((name) => textsOf(name, slots));
+    .flatMap((name) => textsOf(join(folder, name), slots));
 }
 
 function textsOf(name: string, slots: ReadonlyMap<string, readonly string[]>): TaggedText[] {
-  const source = name.replace(/\.txt$/, "");
+  const source = basename(name, ".txt");
   const is_attack = source.startsWith("attacks-");
   let tags = { manner: "", language: "" };
-  return readFileSync(join(FOLDER, name), "utf8")
+  return readFileSync(join(import.meta.dirname, name), "utf8")
     .trimEnd()
     .split("\n")
     .flatMap((line) => {
@@ -49,8 +48,8 @@ function textsOf(name: string, slots: ReadonlyMap<string, readonly string[]>): T
         return [];
       }
       const made = samplesOf(line, slots);
-      const is_held_out = source.includes("-round-") && (hashOf(line)[4] ?? 0) % 2 === 1;
-      return made.map((text) => ({ text, is_attack, source, ...tags, siblings: made.length, is_held_out }));
+      const lot = hashOf(line)[4] ?? 0;
+      return made.map((text) => ({ text, is_attack, source, ...tags, siblings: made.length, lot }));
     });
 }
 
@@ -86,7 +85,9 @@ function filled(text: string, slots: ReadonlyMap<string, readonly string[]>, ran
 }
 
 function readSlots(): ReadonlyMap<string, readonly string[]> {
-  const lines = readFileSync(join(FOLDER, "slots.txt"), "utf8").trimEnd().split("\n");
+  const lines = readFileSync(join(import.meta.dirname, "texts/slots.txt"), "utf8")
+    .trimEnd()
+    .split("\n");
   return new Map(
     lines.map((line) => {
       const [, name = "", values = ""] = /^@(\w+): (.*)$/.exec(line) ?? [];

@@ -7,7 +7,7 @@ import { createTally } from "./tally.ts";
 import { piecesOf, type Window, windowsOf } from "./windows.ts";
 
 /** Offset of the threshold per level, in logits. `strict` needs less evidence (docs/guides/safety.md). */
-const LEVELS = { strict: -0.5, balanced: 0 } as const;
+const LEVELS = { strict: -0.8, balanced: 0 } as const;
 /** Cues are searched only above this score, because cues alone never lift a window from below it to the threshold. */
 const CUE_GATE = -3;
 /** A passage up to this far above the threshold, in logits, is doubtful: it is marked instead of removed. */

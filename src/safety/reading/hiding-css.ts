@@ -125,7 +125,7 @@ function isOffScreen(css: Declarations): boolean {
   const transform = declared(css, "transform") ?? "";
   if (/\bscale[xy]?\(\s*0(\.0+)?\s*[,)]/.test(transform) || /^0(\.0+)?$/.test(declared(css, "scale") ?? ""))
     return true;
-  return (transform.match(/-\d[\d.]*[a-z%]+/g) ?? []).some((length) => /^translate/.test(transform) && isFar(length));
+  return transform.startsWith("translate") && (transform.match(/-\d[\d.]*[a-z%]+/g) ?? []).some(isFar);
 }
 
 /** Whether a length is far outside the screen: to the left or above (for `right` and `bottom`: beyond). */
