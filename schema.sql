@@ -1015,6 +1015,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_write_charges(entries entry[], events usage_event[], instant timestamp with time zone) returns void
 -- function ledger_write_holds(holds hold[]) returns void
 -- function ledger_write_keys(user_ids uuid[], ids uuid[], spent bigint[], held bigint[]) returns void
+-- function ledger_write_labels(events usage_event[], instant timestamp with time zone) returns void
 -- function limit_take(asks jsonb) returns jsonb
 -- function note_run_at_work() returns trigger
 -- function refuse_erased() returns trigger

@@ -173,12 +173,9 @@ export function createCompletions(options: {
   async function complete(call: CompletionCall): Promise<CompletionResult> {
     const agent = await agentFor(call);
     if (agent !== null) return agent.complete(call);
-    const plain = { ...call, request: { ...withoutFallbacks(call.request), stream: false } };
-    const attempt = await withFallbacks(
-      plain,
-      await choose({ ...call, request: { ...call.request, stream: false } }),
-      (reservation, provider_options) =>
-        models.provider(reservation.model).complete(reservation.request, provider_options),
+    const whole = { ...call, request: { ...call.request, stream: false } };
+    const attempt = await withFallbacks(withoutNames(whole), await choose(whole), (reservation, provider_options) =>
+      models.provider(reservation.model).complete(reservation.request, provider_options),
     );
     if (attempt.hung_up !== null) {
       await settleInput(charges, call, attempt.hung_up);
@@ -193,9 +190,9 @@ export function createCompletions(options: {
   async function stream(call: CompletionCall): Promise<CompletionStream> {
     const agent = await agentFor(call);
     if (agent !== null) return agent.stream(call);
-    const streamed = { ...call, request: { ...withoutFallbacks(call.request), stream: true } };
-    const choice = await choose({ ...call, request: { ...call.request, stream: true } });
-    const attempt = await withFallbacks(streamed, choice, async (reservation, provider_options) => {
+    const streamed = { ...call, request: { ...call.request, stream: true } };
+    const choice = await choose(streamed);
+    const attempt = await withFallbacks(withoutNames(streamed), choice, async (reservation, provider_options) => {
       const opened = await models.provider(reservation.model).stream(reservation.request, provider_options);
       return { stream: opened, first: await opened.blocks.next(), deadline_ms: provider_options.deadline_ms };
     });
@@ -244,9 +241,11 @@ function chatModel(models: Models, id: string): Model {
   );
 }
 
-/** The service itself reads `models`. */
-function withoutFallbacks({ models: _, ...request }: ChatRequest): ChatRequest {
-  return request;
+/** The service itself reads `models`, the names of fallbacks. */
+function withoutNames(call: CompletionCall): CompletionCall {
+  if (call.request.models === undefined) return call;
+  const { models: _, ...request } = call.request;
+  return { ...call, request };
 }
 
 /** Whether an attempt ended because its caller left. A failure of the provider itself costs nothing. */

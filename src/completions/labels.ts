@@ -9,6 +9,7 @@ const MAX_VALUE = 256;
  */
 export function labelsOf(request: { user?: unknown; metadata?: unknown }): Record<string, string> | null {
   const { user, metadata } = request;
+  if (user === undefined && metadata === undefined) return null;
   const named = typeof metadata === "object" && metadata !== null ? Object.entries(metadata).slice(0, MAX_NAMES) : [];
   // The user has a budget, so it is found behind any number of names.
   const { user_id } = (metadata ?? {}) as { user_id?: unknown };

@@ -42,6 +42,8 @@ interface Shared extends Pick<Authentication, "authenticate"> {
   log: Log;
 }
 
+type Head = Readonly<Record<string, string>>;
+
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS).flat();
 const EVENT_HEADERS = Object.entries(EVENT_STREAM_HEADERS).flat();
 /** Headers that a middleware of Hono works on. */
@@ -90,13 +92,13 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
     // A write to a connection that has just ended must not end the process.
     outgoing.on("error", () => {});
     const hungUp = () => hangUpOf(outgoing);
-    const head: Record<string, string> = { "X-Request-Id": request_id };
+    let head: Head = { "X-Request-Id": request_id };
     const share = shared.shareOf(with_key.user_id);
     let status: number;
     let is_stream = false;
     try {
       const { caller, limited } = await shared.limit(with_key);
-      Object.assign(head, limited.headers);
+      head = { ...head, ...limited.headers };
       if (limited.retry_after_s !== null) throw errors.rateLimited(limited.retry_after_s);
       const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
       const asked = await bodyOf(incoming, endpoint, share);
@@ -181,7 +183,7 @@ function hangUpOf(outgoing: ServerResponse): AbortSignal {
 }
 
 /** Writes the answer, or begins to write its events. Returns its status. */
-function send(outgoing: ServerResponse, head: Record<string, string>, answer: EndpointAnswer): number {
+function send(outgoing: ServerResponse, head: Head, answer: EndpointAnswer): number {
   if (answer.kind === "json") {
     sendJson(outgoing, 200, head, answer.body);
     return 200;
@@ -190,16 +192,22 @@ function send(outgoing: ServerResponse, head: Record<string, string>, answer: En
     outgoing.destroy();
     return CLIENT_CLOSED_REQUEST;
   }
-  if (!outgoing.destroyed)
-    outgoing.writeHead(200, [...Object.entries(head).flat(), ...FIXED_HEADERS, ...EVENT_HEADERS]);
+  if (!outgoing.destroyed) outgoing.writeHead(200, linesOf(head, EVENT_HEADERS));
   void writeEvents(outgoing, answer.feed, answer.listener);
   return 200;
 }
 
-function sendJson(outgoing: ServerResponse, status: number, head: Record<string, string>, body: object): void {
+function sendJson(outgoing: ServerResponse, status: number, head: Head, body: object): void {
   if (outgoing.destroyed) return;
   const text = JSON.stringify(body);
   const own = ["Content-Type", "application/json", "Content-Length", String(Buffer.byteLength(text))];
-  outgoing.writeHead(status, [...Object.entries(head).flat(), ...FIXED_HEADERS, ...own]);
+  outgoing.writeHead(status, linesOf(head, own));
   outgoing.end(text);
+}
+
+/** Names and values in turn, as Node writes them without a copy. */
+function linesOf(head: Head, own: readonly string[]): string[] {
+  const lines = [...FIXED_HEADERS, ...own];
+  for (const name in head) lines.push(name, head[name] as string);
+  return lines;
 }

@@ -52,6 +52,7 @@ export async function createLimits(deps: {
      */
     async admitRequest(caller: Caller): Promise<{ caller: Caller; tightest: Taken | null }> {
       const of_user = await limitsOf(caller.user_id);
+      if (isUnlimited(caller, of_user)) return { caller, tightest: null };
       const limited = caller.api_key_id === null ? [] : subjectsOf(caller, of_user, "requests_per_minute");
       let tightest: Taken | null = null;
       for (const { subject, limit } of limited) {
@@ -65,6 +66,7 @@ export async function createLimits(deps: {
     /** Checks a model call of an API key or a run before it begins: 429 when the window has no tokens left. */
     async admitCall(payer: Payer): Promise<Payer> {
       const of_user = await limitsOf(payer.user_id);
+      if (isUnlimited(payer, of_user)) return payer;
       for (const { subject, limit } of subjectsOf(payer, of_user, "tokens_per_minute")) {
         const answer = windows.mayBegin(subject, limit);
         const taken = answer instanceof Promise ? await answer : answer;
@@ -84,6 +86,10 @@ export async function createLimits(deps: {
       await own.close();
     },
   };
+}
+
+function isUnlimited({ key_limits }: KeyTerms, of_user: readonly UserLimits[]): boolean {
+  return of_user.length === 0 && key_limits == null;
 }
 
 /** The caller with only those models that the key, the user and the plan all allow. */

@@ -17,8 +17,9 @@ export function withSpans(provider: Provider): Provider {
   const { embed } = provider;
   return {
     ...provider,
-    complete: (request, options) =>
-      traced(
+    complete: (request, options) => {
+      if (activeSpan()?.is_recorded !== true) return provider.complete(request, options);
+      return traced(
         () => spanOfCall(request),
         async (span) => {
           const answer = await provider.complete(request, options);
@@ -26,10 +27,11 @@ export function withSpans(provider: Provider): Provider {
           span.set({ ...usageOf(answer.counts), "gen_ai.response.finish_reasons": finish_reasons });
           return answer;
         },
-      ),
+      );
+    },
     stream: async (request, options) => {
       const parent = activeSpan();
-      if (parent === null || !parent.is_recorded) return provider.stream(request, options);
+      if (parent?.is_recorded !== true) return provider.stream(request, options);
       const span = parent.begin(spanOfCall(request));
       try {
         return tracedStream(await within(span, () => provider.stream(request, options)), span);

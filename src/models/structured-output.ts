@@ -36,13 +36,13 @@ export function withStructuredOutput(provider: Provider): Provider {
       return { ...first, ...held, checked_schema: schema };
     },
     complete(request, options) {
+      if (request.checked_schema === undefined) return provider.complete(request, options);
       const { checked_schema, ...call } = request;
-      if (checked_schema === undefined) return provider.complete(request, options);
       return checkedCompletion(provider, { call, schema: checked_schema, options });
     },
     async stream(request, options) {
+      if (request.checked_schema === undefined) return provider.stream(request, options);
       const { checked_schema, ...call } = request;
-      if (checked_schema === undefined) return provider.stream(request, options);
       const checked = { call, schema: checked_schema, options };
       if (request.model.supports.streaming) return checkedStream(provider, checked);
       const whole = { ...call, stream: false };

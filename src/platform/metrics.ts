@@ -82,8 +82,8 @@ export function createMetrics(): Metrics {
       if (cost_tokens > 0) cost.inc(cost_tokens);
     },
     modelInput: (model, { cached, written, plain }) => {
-      input.inc({ model, cache: "read" }, cached);
-      input.inc({ model, cache: "written" }, written);
+      if (cached > 0) input.inc({ model, cache: "read" }, cached);
+      if (written > 0) input.inc({ model, cache: "written" }, written);
       input.inc({ model, cache: "none" }, plain);
     },
     absorbed: (tokens) => absorbed.inc(tokens),

@@ -1,30 +1,46 @@
 import { RESPONSE_ITEM_HOURS } from "../constants.ts";
 import type { InputItem, OutputItem } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
+import { createBatches } from "../platform/batch-queue.ts";
 import type { Cipher } from "../platform/cipher.ts";
 import { addSeconds, type Clock } from "../platform/clock.ts";
 import type { Db, Tx } from "../platform/db.ts";
 
 /** The most that one request may refer to: as much as a body may have. */
 const MAX_FOUND_BYTES = 33_554_432;
+/** Responses whose items one statement keeps. More would make its text too long. */
+const BATCH_LIMIT = 16;
+
+/** A sealed item, in hexadecimal. */
+interface Row {
+  user_id: string;
+  id: string;
+  item: string;
+}
 
 /** Output items of a user, sealed, for a day: later requests name them by `item_reference`. */
 export function createItemsStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
   const aDayAgo = () => addSeconds(clock.now(), -RESPONSE_ITEM_HOURS * 3600);
   const contextOf = (user_id: string, id: string) => `${user_id} ${id}`;
+  /** Responses that end together share a statement, because each statement waits for the disk. */
+  const insert = createBatches(BATCH_LIMIT, async (kept: readonly (readonly Row[])[]): Promise<undefined[]> => {
+    await db.query({
+      name: "response_item_keep",
+      text: `insert into response_item (user_id, id, item, created_at)
+        select user_id, id, decode(item, 'hex'), $2
+          from jsonb_to_recordset($1::jsonb) as kept(user_id uuid, id text, item text)`,
+      values: [JSON.stringify(kept.flat()), clock.now()],
+    });
+    return kept.map(() => undefined);
+  });
   return {
     async keep(user_id: string, items: readonly OutputItem[]): Promise<void> {
       const rows = items.map((item) => ({
+        user_id,
         id: item.id,
         item: cipher.seal(Buffer.from(JSON.stringify(item)), contextOf(user_id, item.id)).toString("hex"),
       }));
-      if (rows.length === 0) return;
-      await db.query({
-        name: "response_item_keep",
-        text: `insert into response_item (user_id, id, item, created_at)
-          select $1, id, decode(item, 'hex'), $3 from jsonb_to_recordset($2::jsonb) as kept(id text, item text)`,
-        values: [user_id, JSON.stringify(rows), clock.now()],
-      });
+      if (rows.length > 0) await insert(rows);
     },
 
     /** The items that are kept, by their id. */

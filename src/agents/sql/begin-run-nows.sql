@@ -3,11 +3,11 @@
 --
 -- A batch does not wait for the disk if all its callers wait for the ends of their runs: the charge of the first model
 -- call makes both durable.
-with payers as materialized (
-  select array(
-      select user_id from (select distinct user_id from jsonb_to_recordset($1::jsonb) as run(user_id uuid)) as users
-        where ledger_has_tokens(user_id, $2)
-    ) as ids
+with users as materialized (
+  -- Materialized, so that each user is checked once and not for each run.
+  select distinct user_id from jsonb_to_recordset($1::jsonb) as run(user_id uuid)
+), payers as materialized (
+  select array(select user_id from users where ledger_has_tokens(user_id, $2)) as ids
 ), refused as materialized (
   select refuse_run_nows($1::jsonb, payers.ids) as refusals from payers
 )

@@ -83,6 +83,7 @@ declare
   ended_holds uuid[];
   entries entry[];
   events usage_event[];
+  labelled usage_event[];
   crossings crossing[];
   -- each API key once: the tokens that this batch adds; if it has a budget, also its use before the batch
   key_users uuid[];
@@ -429,6 +430,9 @@ begin
         perform ledger_amend(charge);
       else
         events := events || charge;
+        if op.labels is not null then
+          labelled := labelled || charge;
+        end if;
       end if;
       if overage > 0 and a.overage_cap > 0 then
         crossings := crossings || ledger_charge_crossings(op.user_id, a.seq, 'overage', op.hold_id, a.overage - overage, a.overage,
@@ -470,6 +474,9 @@ begin
   end if;
   if entries is not null or events is not null then
     perform ledger_write_charges(entries, events, instant);
+  end if;
+  if labelled is not null then
+    perform ledger_write_labels(labelled, instant);
   end if;
   if crossings is not null then
     insert into crossing (user_id, seq, kind, percent, hold_id, detail)
