@@ -46,10 +46,10 @@ import { createSettableClock } from "./platform/timeline.ts";
 import type { Tracer } from "./platform/tracing.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
-import type { LostRun } from "./runs/leases.service.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
+import type { LostRun } from "./runs/runs.types.ts";
 import { newMark } from "./safety/fence.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import { createSchedules } from "./schedules/schedules.service.ts";
@@ -268,8 +268,8 @@ function createAgentWork(deps: AgentWorkDeps) {
         log.info({ ...idsOfRun(run), status: "failed", code: "worker_lost" }, "run");
       }
     },
-    onCancelledInQueue({ id: run_id, ...run }) {
-      log.info({ ...idsOfRun({ run_id, ...run }), status: "cancelled", code: null }, "run");
+    onCancelled(run) {
+      log.info({ ...idsOfRun(run), status: "cancelled", code: run.error?.code ?? null }, "run");
     },
     run_now_statements: RUN_NOW_STATEMENTS,
     ends_with_step: true,

@@ -79,11 +79,13 @@ export function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T
 
 async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
   const connection = await source.connect();
+  const after_commit: (() => void)[] = [];
   let broken = false;
   try {
     await connection.query({ text: "begin" });
-    const result = await work(transactionOver(connection));
+    const result = await work(transactionOver(connection, after_commit));
     await connection.query({ text: "commit" });
+    for (const follow of after_commit) follow();
     return result;
   } catch (error) {
     await connection.query({ text: "rollback" }).catch(() => {
@@ -95,11 +97,12 @@ async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Prom
   }
 }
 
-function transactionOver(connection: SqlConnection): Tx {
+function transactionOver(connection: SqlConnection, after_commit: (() => void)[]): Tx {
   const borrowed: SqlConnection = { ...connection, release: () => {} };
   let kysely: Kysely<unknown> | undefined;
   return {
     in_transaction: true,
+    afterCommit: (work) => void after_commit.push(work),
     query: <Row>(statement: Statement) =>
       traced(
         () => spanOfStatement(statement),
