@@ -223,7 +223,7 @@ async function openBase(config: Config, log: Log) {
 /** Loads OpenTelemetry only if traces are sent. */
 async function openTracer({ tracing, role }: Config, log: Log): Promise<Tracer | null> {
   if (tracing === null) return null;
-  const { createTracer } = await import("./platform/tracing.adapter.ts");
+  const { createTracer } = await import("./platform/span-recorder.ts");
   return createTracer(tracing, { log, role });
 }
 
