@@ -135,7 +135,7 @@ function redacted(fields: Record<string, unknown>): Record<string, unknown> {
  * and all before an exit. Only `kill -9` loses lines that wait.
  */
 const HELD_BACK = LEVELS.info;
-const HELD_BACK_MS = 20;
+const HELD_BACK_MS = 100;
 /** The longest wait for a full pipe. Then the lines are dropped. */
 const FULL_PIPE = { tries: 100, ms: 10 };
 let waiting = "";

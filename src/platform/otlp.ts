@@ -23,11 +23,11 @@ const FAILED = 2;
  * for JSON.stringify would cost three times as much.
  */
 export function encodeSpan(span: FinishedSpan): string {
-  const { trace_id, span_id, parent_id, name, kind, error } = span;
+  const { trace_id, span_id, parent_id, name, kind, more, error } = span;
   const parent = parent_id === null ? "" : `"parentSpanId":"${parent_id}",`;
-  const failure = error === null ? "" : encodedAttribute("error.type", error);
-  const parts = [encodedStart(span.attributes), span.more === null ? "" : encodedAttributes(span.more), failure];
-  const attributes = parts.filter((part) => part !== "").join(",");
+  let attributes = encodedStart(span.attributes);
+  if (more !== null) attributes = listed(attributes, encodedAttributes(more));
+  if (error !== null) attributes = listed(attributes, encodedAttribute("error.type", error));
   const times = `"startTimeUnixNano":"${nanosOf(span.start_ms)}","endTimeUnixNano":"${nanosOf(span.end_ms)}"`;
   const status = error === null ? "{}" : `{"code":${FAILED}}`;
   return `{"traceId":"${trace_id}","spanId":"${span_id}",${parent}"name":${JSON.stringify(name)},"kind":${KINDS[kind]},${times},"attributes":[${attributes}],"status":${status}}`;
@@ -57,9 +57,14 @@ function encodedAttributes(attributes: SpanAttributes): string {
   let text = "";
   for (const key in attributes) {
     const value = attributes[key];
-    if (value !== undefined) text += `${text === "" ? "" : ","}${encodedAttribute(key, value)}`;
+    if (value !== undefined) text = listed(text, encodedAttribute(key, value));
   }
   return text;
+}
+
+function listed(list: string, more: string): string {
+  if (list === "" || more === "") return list + more;
+  return `${list},${more}`;
 }
 
 type Value = Exclude<SpanAttributes[string], undefined>;

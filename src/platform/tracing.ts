@@ -61,7 +61,8 @@ const ERROR_TYPE = /^[\w.-]{1,64}$/;
 
 /** The parts of a `traceparent` header; null if it is absent or invalid. */
 export function parentOf(traceparent: string | undefined) {
-  const [, trace_id, span_id, flags] = TRACEPARENT.exec(traceparent ?? "") ?? [];
+  if (traceparent === undefined) return null;
+  const [, trace_id, span_id, flags] = TRACEPARENT.exec(traceparent) ?? [];
   if (trace_id === undefined || span_id === undefined || flags === undefined) return null;
   return { trace_id, span_id, is_sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }
