@@ -4,7 +4,7 @@ import { parseArgs } from "node:util";
 import { runSql } from "../test/support/postgres-server.ts";
 import { startSlowUpstream } from "./crash/upstream.ts";
 import { missingProgram, startCluster } from "./outages/cluster.ts";
-import { type Nodes, printPhases, startDay } from "./outages/phases.ts";
+import { type Nodes, type Phase, printPhases, startDay } from "./outages/phases.ts";
 import { configure, createFolderPlace, startService } from "./support/service.ts";
 import { seededRandom } from "./support/statistics.ts";
 
@@ -31,9 +31,11 @@ const place = createFolderPlace(cluster.url("purser"));
 configure(place, upstream.url);
 place.env.PURSER_PAYMENTS = "sandbox";
 const nodes: Nodes = new Map();
+let phases: readonly Phase[] = [];
 try {
   for (const name of ["one", "two"]) nodes.set(name, await startService(place));
   const day = await startDay(nodes, { users: 3, per_user: 2, random });
+  phases = day.phases;
   for (let nth = 1; nth <= kills; nth += 1) {
     const machine = nth % MACHINE_EVERY === 0;
     await day.phase(`kill ${nth}${machine ? ", with its Patroni" : ""}`, async () => {
@@ -45,10 +47,13 @@ try {
   }
   await cluster.untilSynchronous();
   await day.finish(place);
-  printPhases(`${kills} failovers under load, seed ${seed}`, day.phases);
-  const longest_s = Math.max(...day.phases.map(({ longest_gap_ms }) => longest_gap_ms)) / 1_000;
-  console.log(`\nlongest time without service: ${longest_s.toFixed(1)} s`);
+} catch (error) {
+  console.error(cluster.tails());
+  throw error;
 } finally {
+  printPhases(`${kills} failovers under load, seed ${seed}`, phases);
+  const longest_s = Math.max(...phases.map(({ longest_gap_ms }) => longest_gap_ms)) / 1_000;
+  console.log(`\nlongest time without service: ${longest_s.toFixed(1)} s`);
   for (const node of nodes.values()) await node.stop();
   await upstream.close();
   await place.drop();

@@ -9,14 +9,15 @@ import { type BenchService, configure, createPlace, startService } from "./suppo
 import { inTurn, median, medianOf } from "./support/statistics.ts";
 
 const CALLERS = 8;
-const LOAD_SECONDS = 3;
-const ROUNDS = 5;
+const LOAD_SECONDS = 1;
+const ROUNDS = 12;
 /** The share of traces that a busy service records. */
 const SAMPLED = "0.1";
 
-/** What the services differ in. The first is the base of the ratios. */
+/** What the services differ in. The first is the base of the ratios, and the second shows how exact they are. */
 const KINDS: Record<string, (collector_url: string) => Record<string, string>> = {
   "neither logs nor traces": () => ({ LOG_LEVEL: "warn" }),
+  "neither, a second service": () => ({ LOG_LEVEL: "warn" }),
   "access logs": () => ({ LOG_LEVEL: "info" }),
   "access logs and a tenth of the traces": (url) => ({
     LOG_LEVEL: "info",

@@ -47,11 +47,10 @@ import { createSettableClock } from "./platform/timeline.ts";
 import type { Tracer } from "./platform/tracing.ts";
 import { createReload, type LiveSettings } from "./reload.ts";
 import { createItemsStore } from "./responses/items.store.ts";
-import type { LostRun } from "./runs/leases.service.ts";
 import { createRunFollowers } from "./runs/run-followers.ts";
 import { createRunner } from "./runs/runner.service.ts";
 import { createRuns } from "./runs/runs.service.ts";
-import type { ClaimLimits } from "./runs/runs.types.ts";
+import type { ClaimLimits, LostRun } from "./runs/runs.types.ts";
 import { newMark } from "./safety/fence.ts";
 import { createSanitizer } from "./safety/sanitizer.ts";
 import { createSchedules } from "./schedules/schedules.service.ts";
@@ -225,7 +224,7 @@ async function openBase(config: Config, log: Log) {
 /** Loads OpenTelemetry only if traces are sent. */
 async function openTracer({ tracing, role }: Config, log: Log): Promise<Tracer | null> {
   if (tracing === null) return null;
-  const { createTracer } = await import("./platform/tracing.adapter.ts");
+  const { createTracer } = await import("./platform/span-recorder.ts");
   return createTracer(tracing, { log, role });
 }
 
@@ -270,8 +269,8 @@ function createAgentWork(deps: AgentWorkDeps) {
         log.info({ ...idsOfRun(run), status: "failed", code: "worker_lost" }, "run");
       }
     },
-    onCancelledInQueue({ id: run_id, ...run }) {
-      log.info({ ...idsOfRun({ run_id, ...run }), status: "cancelled", code: null }, "run");
+    onCancelled(run) {
+      log.info({ ...idsOfRun(run), status: "cancelled", code: run.error?.code ?? null }, "run");
     },
     run_now_statements: RUN_NOW_STATEMENTS,
     ends_with_step: true,

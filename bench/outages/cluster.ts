@@ -23,6 +23,8 @@ export interface Cluster {
   untilSynchronous(): Promise<Member>;
   /** kill -9 of the primary's server, and with `machine` also of its Patroni, which is started again later. */
   killPrimary(options: { machine: boolean }): Promise<Member>;
+  /** The last lines of the logs of Patroni, etcd and HAProxy. */
+  tails(): string;
   stop(): Promise<void>;
 }
 
@@ -97,8 +99,14 @@ export async function startCluster(): Promise<Cluster> {
     for (const member of members.values()) kill(postmasterOf(member), "SIGQUIT");
     rmSync(folder, { recursive: true, force: true });
   };
+  const tails = () => {
+    const names = [...MEMBERS.map((name) => `patroni-${name}`), "etcd", "haproxy"];
+    return execFileSync("tail", ["-n", "25", ...names.map((name) => join(folder, `${name}.log`))], {
+      encoding: "utf8",
+    });
+  };
   await untilSynchronous().catch(async (error: Error) => {
-    const tail = execFileSync("tail", ["-n", "15", ...MEMBERS.map((name) => join(folder, `patroni-${name}.log`))]);
+    const tail = tails();
     await stop();
     throw new Error(`${error.message}\n${tail}`);
   });
@@ -113,6 +121,7 @@ export async function startCluster(): Promise<Cluster> {
       if (machine) void restartLater(name, member);
       return name;
     },
+    tails,
     stop,
   };
 

@@ -115,9 +115,11 @@ function childrenOf(pid: number): number[] {
 /** Processor time that a process has used so far, in ms; NaN where there is no /proc. */
 export function processorMs(pid: number): number {
   try {
-    // Fields 14 and 15, counted after the name in brackets, which may hold blanks; 100 ticks a second on Linux.
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
-    return (Number(fields[11]) + Number(fields[12])) * 10;
+    // The first field of each thread: nanoseconds. /proc/PID/stat has only hundredths of a second.
+    const nanoseconds = readdirSync(`/proc/${pid}/task`).map((thread) =>
+      Number(readFileSync(`/proc/${pid}/task/${thread}/schedstat`, "utf8").split(" ", 1)[0]),
+    );
+    return nanoseconds.reduce((sum, each) => sum + each, 0) / 1e6;
   } catch {
     return Number.NaN;
   }

@@ -17,8 +17,8 @@ export function rounded(value: number): number {
 }
 
 /**
- * Runs every contender once per round, in turn, so that a slow phase of the machine affects all. Returns the rounds by
- * name.
+ * Runs every contender once per round, in turn, so that a slow phase of the machine affects all. Every other round is in
+ * the reverse order. Returns the rounds by name.
  */
 export async function inTurn<Measure>(
   contenders: ReadonlyMap<string, () => Promise<Measure>>,
@@ -26,7 +26,8 @@ export async function inTurn<Measure>(
 ): Promise<Map<string, Measure[]>> {
   const measures = new Map<string, Measure[]>([...contenders.keys()].map((name) => [name, []]));
   for (let round = 0; round < rounds; round += 1) {
-    for (const [name, measure] of contenders) measures.get(name)?.push(await measure());
+    const order = round % 2 === 0 ? [...contenders] : [...contenders].reverse();
+    for (const [name, measure] of order) measures.get(name)?.push(await measure());
   }
   return measures;
 }

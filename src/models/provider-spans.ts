@@ -20,8 +20,9 @@ export function withSpans(provider: Provider): Provider {
     complete: (request, options) => {
       if (activeSpan()?.is_recorded !== true) return provider.complete(request, options);
       return traced(
-        () => spanOfCall(request),
+        () => spanOf("chat", request.model),
         async (span) => {
+          span.set(settingsOf(request));
           const answer = await provider.complete(request, options);
           const finish_reasons = answer.response.choices.map(({ finish_reason }) => finish_reason ?? "");
           span.set({ ...usageOf(answer.counts), "gen_ai.response.finish_reasons": finish_reasons });
@@ -32,7 +33,8 @@ export function withSpans(provider: Provider): Provider {
     stream: async (request, options) => {
       const parent = activeSpan();
       if (parent?.is_recorded !== true) return provider.stream(request, options);
-      const span = parent.begin(spanOfCall(request));
+      const span = parent.begin(spanOf("chat", request.model));
+      span.set(settingsOf(request));
       try {
         return tracedStream(await within(span, () => provider.stream(request, options)), span);
       } catch (error) {
@@ -82,22 +84,29 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
 }
 
-function spanOfCall({ model, max_output_tokens }: ProviderRequest): SpanStart {
-  const start = spanOf("chat", model);
-  return { ...start, attributes: { ...start.attributes, "gen_ai.request.max_tokens": max_output_tokens } };
+function settingsOf({ max_output_tokens }: ProviderRequest) {
+  return { "gen_ai.request.max_tokens": max_output_tokens };
 }
 
+/** Kept, so that their attributes are encoded once. A model's only operation follows from its kind. */
+const starts = new WeakMap<Model, SpanStart>();
+
 function spanOf(operation: "chat" | "embeddings", model: Model): SpanStart {
-  return {
-    name: `${operation} ${model.provider_model}`,
-    kind: "client",
-    attributes: {
-      "gen_ai.operation.name": operation,
-      "gen_ai.provider.name": PROVIDER_NAMES[model.kind] ?? model.owned_by,
-      "gen_ai.request.model": model.provider_model,
-      "purser.model": model.id,
-    },
-  };
+  let start = starts.get(model);
+  if (start === undefined) {
+    start = {
+      name: `${operation} ${model.provider_model}`,
+      kind: "client",
+      attributes: {
+        "gen_ai.operation.name": operation,
+        "gen_ai.provider.name": PROVIDER_NAMES[model.kind] ?? model.owned_by,
+        "gen_ai.request.model": model.provider_model,
+        "purser.model": model.id,
+      },
+    };
+    starts.set(model, start);
+  }
+  return start;
 }
 
 function usageOf({ input_tokens, output_tokens, cached_input_tokens, cache_write_tokens }: Counts) {

@@ -39,8 +39,8 @@ export type Reader = Pick<Sql, "query">;
 /** An open transaction. Await only SQL inside it, because embedded storage has a single connection. */
 export interface Tx extends Sql {
   readonly in_transaction: true;
-  /** Calls `done` right after the commit; never after a rollback. */
-  afterCommit(done: () => void): void;
+  /** Calls `work` after the commit, and never after a rollback. It may not throw. */
+  afterCommit(work: () => void): void;
 }
 
 /** Work of another module in the transaction of a change. It gets the result of the change, and runs only SQL. */

@@ -1,13 +1,25 @@
-import pino from "pino";
+import { writeSync } from "node:fs";
+import { createSystemClock } from "./clock.ts";
 import { isDatabaseAway } from "./sql-state.ts";
 import { activeSpan } from "./tracing.ts";
 
-export type Log = pino.Logger;
+/** Writes a line with these fields and this message. */
+interface LogMethod {
+  (message: string): void;
+  (fields: object, message: string): void;
+}
+
+/** The numbers of the levels in log lines. */
+const LEVELS = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const;
+
+export type Log = Record<keyof typeof LEVELS, LogMethod>;
 
 /** API keys anywhere in a log line, for example in another library's error message. */
 const API_KEY = /purser_live_[0-9A-Za-z]{8,}/g;
 
-const FATAL = 60;
+/** Fields of a line's objects that are never logged. */
+const SECRET_FIELDS = ["authorization", "cookie", "key", "api_key", "value", "secret", "password"];
+
 const SQL_STATE = /^(?=.*\d)[0-9A-Z]{5}$/;
 
 /**
@@ -49,29 +61,104 @@ export interface LogBase {
   version: string;
 }
 
-/** Writes JSON lines to stderr. So stdout carries only output for people and scripts. */
-export function createLog(level: string, base: LogBase | null = null): Log {
-  const redact = {
-    paths: ["*.authorization", "*.cookie", "*.key", "*.api_key", "*.value", "*.secret", "*.password"],
-    censor: "[redacted]",
+/**
+ * Writes JSON lines to stderr, so that stdout carries only output for people and scripts. `level` may be "silent".
+ * `write` gets each line in place of stderr.
+ */
+export function createLog(
+  level: string,
+  base: LogBase | null = null,
+  write: (line: string, level: number) => void = writeToStderr,
+): Log {
+  const clock = createSystemClock();
+  const least = LEVELS[level as keyof Log] ?? Number.POSITIVE_INFINITY;
+  const of_process = base === null ? "" : `,${inner(base)}`;
+
+  function method(name: keyof Log): LogMethod {
+    const number = LEVELS[name];
+    if (number < least) return () => {};
+    const head = `{"level":${number},"time":"`;
+    return (...args: [string] | [object, string]) => {
+      const [fields, message] = args.length === 1 ? [null, args[0]] : args;
+      if (fields !== null && number < LEVELS.fatal && least > LEVELS.debug && isOfOutage(fields)) return;
+      const trace_id = activeSpan()?.trace_id;
+      const trace = trace_id === undefined ? "" : `,"trace_id":"${trace_id}"`;
+      const own = fields === null ? "" : textOf(fields);
+      const line = `${head}${clock.now()}"${of_process}${trace}${own},"msg":${JSON.stringify(message)}}\n`;
+      write(line.replaceAll(API_KEY, "purser_live_[redacted]"), number);
+    };
+  }
+  return {
+    trace: method("trace"),
+    debug: method("debug"),
+    info: method("info"),
+    warn: method("warn"),
+    error: method("error"),
+    fatal: method("fatal"),
   };
-  const hooks: pino.LoggerOptions["hooks"] = {
-    // The database's own line reports the outage (outage.ts), so the statements that fail meanwhile are debug lines.
-    logMethod(args, method, level) {
-      const [fields] = args as [unknown];
-      const is_of_outage = isDatabaseAway((fields as { error?: unknown } | null)?.error);
-      if (!is_of_outage || level >= FATAL || this.isLevelEnabled("debug")) method.apply(this, args);
-    },
-    streamWrite: (line: string) => line.replaceAll(API_KEY, "purser_live_[redacted]"),
-  };
-  const serializers = { error: describeError };
-  // Pino adds the line's fields to this object, so each line needs its own.
-  const mixin = () => {
-    const span = activeSpan();
-    return span === null ? {} : { trace_id: span.trace_id };
-  };
-  return pino(
-    { level, base, timestamp: pino.stdTimeFunctions.isoTime, redact, hooks, serializers, mixin },
-    pino.destination(2),
-  );
 }
+
+/** The database's own line reports the outage (outage.ts), so the statements that fail meanwhile are debug lines. */
+function isOfOutage(fields: object): boolean {
+  return "error" in fields && isDatabaseAway(fields.error);
+}
+
+/** The fields as JSON, after a comma. */
+function textOf(fields: object): string {
+  try {
+    const text = inner(redacted(fields as Record<string, unknown>));
+    return text === "" ? "" : `,${text}`;
+  } catch {
+    return ',"fields":"[not JSON]"';
+  }
+}
+
+function inner(fields: object): string {
+  return JSON.stringify(fields).slice(1, -1);
+}
+
+/** The fields with errors by their message, and without secrets in their objects. */
+function redacted(fields: Record<string, unknown>): Record<string, unknown> {
+  let copy = "error" in fields ? { ...fields, error: describeError(fields.error) } : fields;
+  for (const name in copy) {
+    const value = copy[name];
+    if (typeof value !== "object" || value === null) continue;
+    const hidden = SECRET_FIELDS.filter((secret) => Object.hasOwn(value, secret));
+    if (hidden.length === 0) continue;
+    copy = { ...copy, [name]: { ...value, ...Object.fromEntries(hidden.map((secret) => [secret, "[redacted]"])) } };
+  }
+  return copy;
+}
+
+/**
+ * Lines up to this level are written together, because a write costs more than a line. Other lines are written at once,
+ * and all before an exit. Only `kill -9` loses lines that wait.
+ */
+const HELD_BACK = LEVELS.info;
+const HELD_BACK_MS = 100;
+/** The longest wait for a full pipe. Then the lines are dropped. */
+const FULL_PIPE = { tries: 100, ms: 10 };
+let waiting = "";
+
+function writeToStderr(line: string, level: number): void {
+  if (waiting === "" && level <= HELD_BACK) setTimeout(flush, HELD_BACK_MS).unref();
+  waiting += line;
+  if (level > HELD_BACK) flush();
+}
+
+function flush(): void {
+  if (waiting === "") return;
+  let left = Buffer.from(waiting);
+  waiting = "";
+  for (let tries = 0; left.length > 0 && tries < FULL_PIPE.tries; ) {
+    try {
+      left = left.subarray(writeSync(2, left));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") return;
+      tries += 1;
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FULL_PIPE.ms);
+    }
+  }
+}
+
+process.on("exit", flush);

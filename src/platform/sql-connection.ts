@@ -79,13 +79,13 @@ export function runTransaction<T>(source: SqlSource, work: (tx: Tx) => Promise<T
 
 async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Promise<T> {
   const connection = await source.connect();
-  let broken = false;
   const after_commit: (() => void)[] = [];
+  let broken = false;
   try {
     await connection.query({ text: "begin" });
     const result = await work(transactionOver(connection, after_commit));
     await connection.query({ text: "commit" });
-    for (const done of after_commit) done();
+    for (const follow of after_commit) follow();
     return result;
   } catch (error) {
     await connection.query({ text: "rollback" }).catch(() => {
@@ -102,7 +102,7 @@ function transactionOver(connection: SqlConnection, after_commit: (() => void)[]
   let kysely: Kysely<unknown> | undefined;
   return {
     in_transaction: true,
-    afterCommit: (done) => void after_commit.push(done),
+    afterCommit: (work) => void after_commit.push(work),
     query: <Row>(statement: Statement) =>
       traced(
         () => spanOfStatement(statement),

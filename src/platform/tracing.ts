@@ -23,7 +23,7 @@ export interface Span {
   end(error?: string): void;
 }
 
-/** Begins traces. `tracing.adapter.ts` makes it if OTEL_EXPORTER_OTLP_ENDPOINT is set. */
+/** Begins traces. `span-recorder.ts` makes it if OTEL_EXPORTER_OTLP_ENDPOINT is set. */
 export interface Tracer {
   /** The first span of this node in a trace: the caller's (`traceparent`), that of `trace_id`, or a new one. */
   begin(start: SpanStart, trace: { traceparent?: string | undefined; trace_id?: string }): Span;
@@ -38,6 +38,11 @@ export interface TracingSettings {
   sampler: (typeof SAMPLERS)[number];
   /** The share of the traces that are recorded, for samplers with `traceidratio`. */
   ratio: number;
+  /** Headers of each export, such as a collector's key. */
+  headers: Readonly<Record<string, string>>;
+  timeout_ms: number;
+  /** Attributes of this process. */
+  resource: Readonly<Record<string, string>>;
 }
 
 /** Values of OTEL_TRACES_SAMPLER. */
@@ -56,7 +61,8 @@ const ERROR_TYPE = /^[\w.-]{1,64}$/;
 
 /** The parts of a `traceparent` header; null if it is absent or invalid. */
 export function parentOf(traceparent: string | undefined) {
-  const [, trace_id, span_id, flags] = TRACEPARENT.exec(traceparent ?? "") ?? [];
+  if (traceparent === undefined) return null;
+  const [, trace_id, span_id, flags] = TRACEPARENT.exec(traceparent) ?? [];
   if (trace_id === undefined || span_id === undefined || flags === undefined) return null;
   return { trace_id, span_id, is_sampled: (Number.parseInt(flags, 16) & 1) === 1 };
 }

@@ -5,7 +5,15 @@ import { handBackRuns, reclaimRuns, selectClock } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import type { RunEnds } from "./run-ends.ts";
 import { claimedOf } from "./run-record.ts";
-import { type ClaimedRun, type ClaimLimits, type LeaseState, leaseKey, type RunLease } from "./runs.types.ts";
+import {
+  type CancelledRun,
+  type ClaimedRun,
+  type ClaimLimits,
+  type LeaseState,
+  type LostRun,
+  leaseKey,
+  type RunLease,
+} from "./runs.types.ts";
 
 /** A worker loses a lease that it has not renewed for this long. Real time. */
 export const LEASE_MS = 30_000;
@@ -21,21 +29,26 @@ const WORKER_LOST: RunError = {
   message: "The process that carried out this run was lost and the run was not taken up again. Run it again.",
 };
 
-/** A run that failed because its workers were lost. */
-export type LostRun = Pick<RunLease, "user_id" | "run_id" | "agent_id" | "trigger">;
-
 /** Claims of runs by workers, and runs of lost workers. Leases use the database's real time. */
 export function createLeases(deps: {
   db: Db;
   clock: Clock;
   ends: RunEnds;
   onLost(runs: number, ended: readonly LostRun[]): void;
+  onCancelled?(run: CancelledRun): void;
 }) {
-  const { db, clock, ends } = deps;
+  const { db, clock, ends, onCancelled = () => {} } = deps;
+  const handBack = async (worker_id: string, lease: RunLease | null) => {
+    for (const run of await handBackRuns(db, { worker_id, lease }, clock.now())) onCancelled(run);
+  };
   const judgedAt = createLeaseTime({ step_ms: HEARTBEAT_MS, lease_ms: LEASE_MS });
   const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work" | "judged_at_ms">) => {
     const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
-    while (await runStore.reapRuns(db, reaping));
+    for (let has_more = true; has_more; ) {
+      const reaped = await runStore.reapRuns(db, reaping);
+      for (const run of reaped.cancelled) onCancelled(run);
+      has_more = reaped.has_more;
+    }
     const failures: Error[] = [];
     const given_up: LostRun[] = [];
     for (const run of await runStore.selectGivenUp(db, reaping)) {
@@ -88,13 +101,12 @@ export function createLeases(deps: {
      * Returns the worker's unfinished runs to the queue at shutdown; another worker resumes each from its last finished
      * step. This includes runs that the worker does not know because the answer to their claim was lost.
      */
-    handBack: (worker_id: string): Promise<void> => handBackRuns(db, { worker_id, lease: null }, clock.now()),
+    handBack: (worker_id: string): Promise<void> => handBack(worker_id, null),
     /**
      * Returns one run to the queue when the worker has left it. Nothing is written if the run has ended or another
      * worker has claimed it.
      */
-    handBackOne: (worker_id: string, lease: RunLease): Promise<void> =>
-      handBackRuns(db, { worker_id, lease }, clock.now()),
+    handBackOne: handBack as (worker_id: string, lease: RunLease) => Promise<void>,
     /**
      * Takes runs from lost workers, except the runs `at_work` on the caller: leases of living workers also expire after
      * a sleep of the machine, a database outage or a clock jump. Idempotent; call it every second or so.

@@ -1,7 +1,7 @@
 import type { Instant, Sql } from "../platform/db.ts";
 import { type ClaimedRow, ENDED_STEPS, RUN_COLUMNS, worked } from "./run.store.ts";
 import { CLAIMED, sqlList, sqlNext } from "./run-state.ts";
-import type { RunLease } from "./runs.types.ts";
+import type { CancelledRun, RunLease } from "./runs.types.ts";
 
 /** The time of the database's clock, which writes the leases. */
 export async function selectClock(sql: Sql): Promise<number> {
@@ -29,14 +29,14 @@ export async function reclaimRuns(
 
 /**
  * Returns the worker's runs, or with `lease` only that run, to the queue as the same attempt. Runs that are being
- * cancelled and chats are cancelled instead.
+ * cancelled and chats are cancelled instead. Returns the cancelled runs.
  */
 export async function handBackRuns(
   sql: Sql,
   { worker_id, lease }: { worker_id: string; lease: RunLease | null },
   now: Instant,
-): Promise<void> {
-  await sql.query({
+): Promise<CancelledRun[]> {
+  return sql.query<CancelledRun>({
     text: `with owned as materialized (
         select user_id, id from run where worker_id = $1 and status in ${sqlList(CLAIMED)}
           and ($3::uuid is null or (user_id = $3 and id = $4 and epoch = $5))
@@ -46,7 +46,8 @@ export async function handBackRuns(
           status = case when run.trigger = 'chat' then ${sqlNext("hand_back_chat")} else ${sqlNext("hand_back")} end,
           finished_at = case when run.status = 'cancelling' or run.trigger = 'chat' then $2::timestamptz end
         from owned where run.user_id = owned.user_id and run.id = owned.id returning run.*
-      ) ${ENDED_STEPS}`,
+      ), steps as (${ENDED_STEPS})
+      select user_id, id as run_id, agent_id, trigger, error from ended where status = 'cancelled'`,
     values: [worker_id, now, lease?.user_id ?? null, lease?.run_id ?? null, lease?.epoch ?? null],
   });
 }

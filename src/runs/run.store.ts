@@ -4,6 +4,7 @@ import { jsonbText } from "../platform/json.ts";
 import { readStatement } from "../platform/sql-functions.ts";
 import { CLAIMED, LEASABLE, sqlList, sqlNext } from "./run-state.ts";
 import type {
+  CancelledRun,
   ClaimLimits,
   EndedRun,
   EndingRun,
@@ -248,11 +249,11 @@ const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK
  * Takes runs from lost workers and queues them as the next attempt. A run that was being cancelled is cancelled, and so
  * is a run whose reserved worker did not claim it.
  *
- * `failLostRun` handles runs that must fail. True: there may be more runs.
+ * `failLostRun` handles runs that must fail. Returns the cancelled runs, and whether there may be more to take.
  */
-export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
+export async function reapRuns(sql: Sql, reaping: Reaping): Promise<{ cancelled: CancelledRun[]; has_more: boolean }> {
   const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
-  const rows = await sql.query({
+  const rows = await sql.query<CancelledRun & { status: RunStatus }>({
     name: "run_reap",
     text: `with lost as materialized (
         select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
@@ -268,10 +269,10 @@ export async function reapRuns(sql: Sql, reaping: Reaping): Promise<boolean> {
         from lost where run.user_id = lost.user_id and run.id = lost.id
         returning run.*
       ), steps as (${ENDED_STEPS})
-      select id from ended`,
+      select user_id, id as run_id, agent_id, trigger, status, error from ended`,
     values: [unexpired, judged_at_ms, max_losses, lease_ms, now, JSON.stringify(at_work)],
   });
-  return rows.length === REAP_BATCH;
+  return { cancelled: rows.filter(({ status }) => status === "cancelled"), has_more: rows.length === REAP_BATCH };
 }
 
 /** Lost runs that must fail because they may not be retried. */

@@ -3,22 +3,21 @@ import type { Db } from "../platform/db.ts";
 import { createCancellation } from "./cancellation.service.ts";
 import { createEnqueue } from "./enqueue.service.ts";
 import { createHistory } from "./history.service.ts";
-import { createLeases, LEASE_MS, type LostRun } from "./leases.service.ts";
+import { createLeases, LEASE_MS } from "./leases.service.ts";
 import { createPruning } from "./pruning.ts";
-import type { RunRow } from "./run.store.ts";
 import { createRunEnds, type RunEndDeps } from "./run-ends.ts";
 import { createRunSignals } from "./run-signals.ts";
 import { createRunSteps } from "./run-steps.service.ts";
 import { createRunWaits } from "./run-waits.service.ts";
-import { BATCH_LIMIT, type RunNowStatements } from "./runs.types.ts";
+import { BATCH_LIMIT, type CancelledRun, type LostRun, type RunNowStatements } from "./runs.types.ts";
 
 export interface RunsDeps extends RunEndDeps {
   db: Db;
   clock: Clock;
   /** Called with the runs that this node has failed because their workers were lost. */
   onLost(runs: number, ended: readonly LostRun[]): void;
-  /** Called with a run that was cancelled in the queue, so that no worker ends it. */
-  onCancelledInQueue?(run: RunRow): void;
+  /** Called with a run that was cancelled while no worker executed it, after the commit. */
+  onCancelled?(run: CancelledRun): void;
   /**
    * Statements that accept or reject run-nows, in the transaction that queues or begins them; null: all are accepted.
    */

@@ -32,6 +32,14 @@ export interface RunLease {
   readonly epoch: number;
 }
 
+/** A run that failed because its workers were lost. */
+export type LostRun = Pick<RunLease, "user_id" | "run_id" | "agent_id" | "trigger">;
+
+/** A run that was cancelled while no worker executed it. `error`: why the service cancelled it. */
+export interface CancelledRun extends LostRun {
+  error: RunError | null;
+}
+
 /** The state of a lease: the run continues, it has a cancel request, or the lease is lost. */
 export type LeaseState = "running" | "cancelling" | "lost";
 

@@ -1,6 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { newId } from "../../src/platform/ids.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { ask, LAB_KEY, LAB_MODELS, labConfig } from "../support/lab.ts";
 import { type RunningProcess, startProcess } from "../support/process.ts";
@@ -152,14 +153,34 @@ test.each([false, true])("a chat with an agent has its model and its cost in its
   expect(await lineOf(request_id)).toMatchObject({ model: "lab/plain", ...cost });
 });
 
-test("a run that is cancelled in the queue has a line", async () => {
-  const agent = await send("POST", "/agents", { name: "Waiter", model_id: "lab/plain", run_prompt: "Go." });
+/** Each ends a queued run in a transaction of its own. `key` is the key that began the runs. */
+const CANCELS: Record<string, (of: { key: string; key_id: string; user_id: string; agent_id: string }) => unknown> = {
+  "agent is deactivated": ({ key, agent_id }) => send("PUT", `/agents/${agent_id}`, { is_active: false }, { key }),
+  "agent is deleted": ({ key, agent_id }) => send("DELETE", `/agents/${agent_id}`, undefined, { key }),
+  "key is revoked": ({ key, key_id }) => send("DELETE", `/api-keys/${key_id}`, undefined, { key }),
+  "user is suspended": ({ user_id }) => send("POST", `/admin/users/${user_id}/suspend`, undefined, { key: ADMIN_KEY }),
+  "user is erased": ({ user_id }) => send("DELETE", `/admin/users/${user_id}`, undefined, { key: ADMIN_KEY }),
+};
+test.each(Object.keys(CANCELS))("a queued run that is cancelled because its %s has one line", async (way) => {
+  const made = await send("POST", "/admin/users", { email: `${newId()}@example.com` }, { key: ADMIN_KEY });
+  const { key, id: key_id } = made.body.api_key;
+  const user_id = made.body.user.id;
+  const fields = { name: "Waiter", model_id: "lab/plain", run_prompt: "Go." };
+  const [busy, waiting] = [
+    await send("POST", "/agents", fields, { key }),
+    await send("POST", "/agents", fields, { key }),
+  ];
   upstream.answer(hanging());
-  const begin = () => send("POST", `/agents/${agent.body.id}/runs`);
-  const [working, queued] = [await begin(), await begin()];
-  for (const run of [queued, working]) await send("POST", `/agents/${agent.body.id}/runs/${run.body.id}/cancel`);
-  const find = () => lines().find((line) => line.msg === "run" && line.run_id === queued.body.id);
-  await expect.poll(find).toMatchObject({ user_id: user.id, agent_id: agent.body.id, status: "cancelled" });
+  await send("POST", `/agents/${busy.body.id}/runs`, undefined, { key });
+  const queued = await send("POST", `/agents/${waiting.body.id}/runs`, undefined, { key });
+  expect(queued.body.status).toBe("queued");
+  await CANCELS[way]?.({ key, key_id, user_id, agent_id: waiting.body.id });
+  const find = () => lines().filter((line) => line.msg === "run" && line.run_id === queued.body.id);
+  await expect
+    .poll(find)
+    .toMatchObject([{ user_id, agent_id: waiting.body.id, trigger: "manual", status: "cancelled" }]);
+  await send("POST", `/admin/users/${user_id}/suspend`, undefined, { key: ADMIN_KEY });
+  expect(find()).toHaveLength(1);
 });
 
 test("a run has a line at its end", async () => {

@@ -1,4 +1,3 @@
-import pino from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createAccounts } from "../../src/accounts/accounts.service.ts";
 import { createSignIn } from "../../src/accounts/sign-in.service.ts";
@@ -7,6 +6,7 @@ import { SCOPES } from "../../src/contract/caller.ts";
 import { createLedger } from "../../src/ledger/ledger.service.ts";
 import { createSystemClock } from "../../src/platform/clock.ts";
 import type { Db } from "../../src/platform/db.ts";
+import { createLog } from "../../src/platform/log.ts";
 import { createMailer } from "../../src/platform/mail.ts";
 import { openBrowser } from "../support/browser.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -39,7 +39,7 @@ afterAll(async () => {
 
 /** A node's sign-in over `own`, whose statements are noted and whose mails go to the log. */
 function open(own: Db) {
-  const log = pino({ level: "info" }, { write: (line: string) => void logged.push(JSON.parse(line)) });
+  const log = createLog("info", null, (line) => void logged.push(JSON.parse(line)));
   const query: Db["query"] = (statement) => {
     statements.push(statement.text);
     return own.query(statement);

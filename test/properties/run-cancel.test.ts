@@ -44,21 +44,38 @@ describe("cancelling", () => {
     expect((await queue.scheduling.getRun(queue.agent, id)).usage.cost_tokens).toBe(9);
   });
 
-  test("when its worker is lost or hands it back, it is cancelled", async () => {
+  test("when its worker is lost or hands it back, it is cancelled, and reported once", async () => {
     for (const leave of [
       () => queue.expireLeases().then(() => queue.scheduling.reap()),
       () => queue.scheduling.handBack("worker-1"),
     ]) {
       const { id } = await queue.enqueue();
       await queue.claimOne();
+      const reported: string[] = [];
+      queue.calls.onCancelled = ({ run_id }) => reported.push(run_id);
       await queue.scheduling.requestCancel(queue.agent, id);
       await leave();
+      expect(reported).toEqual([id]);
       expect(await queue.scheduling.getRun(queue.agent, id)).toMatchObject({
         status: "cancelled",
         finished_at: START,
         error: null,
       });
     }
+  });
+
+  test("a cancellation that is rolled back is not reported", async () => {
+    const { id } = await queue.enqueue();
+    const reported: string[] = [];
+    queue.calls.onCancelled = ({ run_id }) => reported.push(run_id);
+    const undone = queue.db.transaction(async (tx) => {
+      await queue.scheduling.cancelAgent(tx, queue.agent);
+      throw new Error("undone");
+    });
+    await expect(undone).rejects.toThrow("undone");
+    expect(reported).toEqual([]);
+    await queue.db.transaction((tx) => queue.scheduling.cancelAgent(tx, queue.agent));
+    expect(reported).toEqual([id]);
   });
 
   test("disabling the agent cancels those of its runs that nobody is at", async () => {

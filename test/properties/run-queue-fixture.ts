@@ -17,7 +17,7 @@ export interface Queue {
   db: Db;
   scheduling: Scheduling;
   /** Called for what `scheduling` reports; a test may replace them. */
-  calls: Required<Pick<SchedulingOptions, "notify" | "onLost">>;
+  calls: Required<Pick<SchedulingOptions, "notify" | "onLost" | "onCancelled">>;
   now: Instant;
   /** A new one for each test. */
   agent: AgentKey;
@@ -36,7 +36,7 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
   const queue: Queue = {
     db: undefined as unknown as Db,
     scheduling: undefined as unknown as Scheduling,
-    calls: { notify: async () => {}, onLost: () => {} },
+    calls: { notify: async () => {}, onLost: () => {}, onCancelled: () => {} },
     now: START,
     agent: { user_id: newId(), agent_id: newId() },
     async enqueue(of = queue.agent, trigger = "manual") {
@@ -66,6 +66,7 @@ export function useQueue({ ends_with_step = false } = {}): Queue {
         ends_with_step,
         notify: (event, tx) => queue.calls.notify(event, tx),
         onLost: (...lost) => queue.calls.onLost(...lost),
+        onCancelled: (run) => queue.calls.onCancelled(run),
       });
     },
   };

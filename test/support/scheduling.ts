@@ -7,7 +7,7 @@ import type { SchedulePaused } from "../../src/schedules/schedules.types.ts";
 import type { OnDue } from "../../src/schedules/tick.service.ts";
 
 export type SchedulingOptions = Pick<RunsDeps, "db" | "clock"> &
-  Partial<Pick<RunsDeps, "onRunEnd" | "onLost" | "ends_with_step">> & {
+  Partial<Pick<RunsDeps, "onRunEnd" | "onLost" | "onCancelled" | "ends_with_step">> & {
     notify?(event: RunFailed | SchedulePaused, tx: Tx): Promise<void>;
   };
 

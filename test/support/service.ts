@@ -131,14 +131,16 @@ async function run(env: Record<string, string>, kept: Kept) {
 
 /** A log that also keeps the links and the lines of the levels info and warn. */
 function keeping(log: Log, { links, lines, warnings }: Kept): Log {
-  const warn = (fields: { to?: string; link?: string } | string, text?: string) => {
-    if (typeof fields === "object" && fields.to !== undefined) links.set(fields.to, fields.link ?? "");
-    if (typeof fields === "object") warnings.push({ fields, text: text ?? "" });
+  const warn = (fields: { to?: string; link?: string } | string, text = "") => {
+    if (typeof fields === "string") return log.warn(fields);
+    if (fields.to !== undefined) links.set(fields.to, fields.link ?? "");
+    warnings.push({ fields, text });
     log.warn(fields, text);
   };
-  const info = (fields: Record<string, unknown> | string, text?: string) => {
-    if (typeof fields === "object") lines.push({ fields, text: text ?? "" });
-    log.info(fields as object, text);
+  const info = (fields: Record<string, unknown> | string, text = "") => {
+    if (typeof fields === "string") return log.info(fields);
+    lines.push({ fields, text });
+    log.info(fields, text);
   };
   return Object.assign(Object.create(log), { warn, info });
 }

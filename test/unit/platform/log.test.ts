@@ -13,7 +13,7 @@ test("an API key stands in no log line, whatever part of it somebody put it into
     const log = createLog("debug");
     log.info("told " + process.argv[1]);
     log.debug({ error: "401 for Bearer " + process.argv[1], deep: { er: [process.argv[1]] } }, "failed");
-    log.error(new Error(process.argv[1]));
+    log.error({ error: new Error(process.argv[1]) }, "failed");
   `;
   const { stderr, status } = spawnSync(process.execPath, ["--input-type=module", "-e", script, key], {
     cwd: ROOT,

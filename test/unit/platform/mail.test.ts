@@ -1,5 +1,5 @@
-import pino from "pino";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createLog } from "../../../src/platform/log.ts";
 import { createMailer, type Mailer } from "../../../src/platform/mail.ts";
 import { type MailServer, startMailServer } from "../../support/mail-server.ts";
 
@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 function open(credentials: string): void {
-  const log = pino({}, { write: (line: string) => void logged.push(JSON.parse(line)) });
+  const log = createLog("info", null, (line) => void logged.push(JSON.parse(line)));
   const smtp_url = server.url.replace("//", `//${credentials}@`);
   mailer = createMailer({ smtp_url, from: "Purser <purser@example.com>" }, log);
 }

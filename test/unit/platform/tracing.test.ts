@@ -56,12 +56,30 @@ describe("the settings of traces", () => {
       url: `${ENDPOINT}/v1/traces`,
       sampler: "parentbased_always_on",
       ratio: 1,
+      headers: {},
+      timeout_ms: 10_000,
+      resource: {},
     });
     const url = `${ENDPOINT}/other`;
     expect(readTracing({ OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: url })).toMatchObject({ url });
   });
 
+  test("headers and attributes are lists with percent-encoded values", () => {
+    const env = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: ENDPOINT,
+      OTEL_EXPORTER_OTLP_HEADERS: "authorization=Bearer%20abc=, x-team = a",
+      OTEL_RESOURCE_ATTRIBUTES: "deployment.environment=test,service.name=other",
+      OTEL_SERVICE_NAME: "mine",
+    };
+    expect(readTracing(env)).toMatchObject({
+      headers: { authorization: "Bearer abc=", "x-team": "a" },
+      resource: { "deployment.environment": "test", "service.name": "mine" },
+    });
+  });
+
   test.each([
+    ["OTEL_EXPORTER_OTLP_HEADERS", "sk-a-key-alone"],
+    ["OTEL_EXPORTER_OTLP_TIMEOUT", "soon"],
     ["OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4318"],
     ["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"],
     ["OTEL_TRACES_SAMPLER", "sometimes"],
