@@ -45,7 +45,8 @@ it("is a valid ZIP with the user's own rows, and without any secret value or key
   await other.post("/api/v1/agents", { name: "Stranger", model_id: "lab/plain", run_prompt: "Go." });
   const { id: secret_id } = (await user.get("/api/v1/secrets")).body.secrets[0];
   const db = await lab.service.database.open();
-  const use = "insert into secret_use values ($1, $2, $3, 1, null, null, 'web_fetch', 'api.github.com', 'opened', now())";
+  const use =
+    "insert into secret_use values ($1, $2, $3, 1, null, null, 'web_fetch', 'api.github.com', 'opened', now())";
   await db.query({ text: use, values: [user.user_id, secret_id, crypto.randomUUID()] });
   await db.close();
   const answer = await download("/api/v1/users/me/export", user.key);

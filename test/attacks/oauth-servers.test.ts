@@ -66,13 +66,18 @@ it.each<[string, () => Record<string, unknown>, RegExp]>([
 it.each([
   ["offers another method", ["plain"]],
   ["does not say that it can", undefined],
-])("an authorization server that cannot bind a code to its sign-in (PKCE S256) is refused: it %s", async (_, methods) => {
-  server.conduct.metadata = { code_challenge_methods_supported: methods };
-  const person = newState({ server: server.mcp, grant: "authorization_code" });
-  await expect(requestsAt(allowed()).discover(person)).rejects.toThrow(/does not support PKCE with S256/);
-  // No person signs in for client credentials.
-  await expect(requestsAt(allowed()).discover(robot())).resolves.toMatchObject({ issuer: { issuer: server.site.url } });
-});
+])(
+  "an authorization server that cannot bind a code to its sign-in (PKCE S256) is refused: it %s",
+  async (_, methods) => {
+    server.conduct.metadata = { code_challenge_methods_supported: methods };
+    const person = newState({ server: server.mcp, grant: "authorization_code" });
+    await expect(requestsAt(allowed()).discover(person)).rejects.toThrow(/does not support PKCE with S256/);
+    // No person signs in for client credentials.
+    await expect(requestsAt(allowed()).discover(robot())).resolves.toMatchObject({
+      issuer: { issuer: server.site.url },
+    });
+  },
+);
 
 it("the owner may name a token endpoint on another host", async () => {
   server.conduct.metadata = { token_endpoint: "https://elsewhere.example/token" };

@@ -129,7 +129,12 @@ function createWorld(ledgerFixture: ReturnType<typeof createLedgerFixture>, user
   const buckets: { user_id: string; id: string }[] = [];
   const chargeOf = ({ user_id, hold_id, api_key_id, model }: Call, cost: number) => {
     const labels = pick([{}, { labels: { user: `customer-${below(3)}` } }]);
-    return settleOf(user_id, hold_id, cost, { api_key_id, model, ...labels, upstream_cost_micro_usd: pick([null, cost]) });
+    return settleOf(user_id, hold_id, cost, {
+      api_key_id,
+      model,
+      ...labels,
+      upstream_cost_micro_usd: pick([null, cost]),
+    });
   };
   const settle = async (call: Call, cost: number) => {
     await ledger.settle(chargeOf(call, cost));
