@@ -4,6 +4,7 @@ import { createSystemClock } from "../src/platform/clock.ts";
 import { agentRuns } from "./agent-runs.ts";
 import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";
+import { limits } from "./limits.ts";
 import { outbound } from "./outbound.ts";
 import { safety } from "./safety.ts";
 import { schedules } from "./schedules.ts";
@@ -20,6 +21,7 @@ import { vault } from "./vault.ts";
 const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   completions,
   charges,
+  limits,
   schedules,
   "agent-runs": agentRuns,
   "start-up": startUp,

@@ -328,7 +328,7 @@ function idsOfRun({ run_id, user_id, agent_id, trigger }: LostRun): LostRun {
 }
 
 /** Opens the account of a new user, with the trial unless the mailbox has used it. */
-/** The limits of claims, with those of the plans. */
+/** The limits of claims, plans included. */
 function claimLimits({ limits, plans }: LiveSettings): ClaimLimits {
   const each: readonly { id: string; limits?: UserLimits | undefined }[] = plans;
   const limited = each.flatMap(({ id, limits: own }) =>

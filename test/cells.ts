@@ -1,8 +1,6 @@
-import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { createServer } from "node:net";
-import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { CELLS, type CellName, freePort, startRouter } from "./support/cell-router.ts";
 import { newDatabaseFolder } from "./support/folder.ts";
 import { type PostgresServer, runSql, startPostgres } from "./support/postgres-server.ts";
 import { type RunningProcess, startProcess } from "./support/process.ts";
@@ -11,12 +9,9 @@ import { ADMIN_KEY } from "./support/service.ts";
 // `npm run cells`: two independent cells behind HAProxy with deploy/haproxy-cells.cfg. Calls of the API through the router,
 // then cell b is killed under load. Exits with 1 if a call of a user in cell a fails.
 
-const DEPLOY = join(import.meta.dirname, "../deploy");
 const USERS = 4;
 const LOAD_MS = 6_000;
 const MOST_SHOWN = 10;
-const CELLS = { a: "00-Uz", b: "V0-zz" } as const;
-type CellName = keyof typeof CELLS;
 
 interface Cell {
   name: CellName;
@@ -28,14 +23,6 @@ interface Cell {
 /** Calls by cell: all, and the ones without the expected answer. */
 const counts = { a: { calls: 0, failed: 0 }, b: { calls: 0, failed: 0 } };
 const problems: string[] = [];
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const { port } = server.address() as { port: number };
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 async function startCell(name: CellName, router: string): Promise<Cell> {
   const postgres = await startPostgres({ folder: newDatabaseFolder(`cell-${name}`) });
@@ -51,28 +38,6 @@ async function startCell(name: CellName, router: string): Promise<Cell> {
     PURSER_PAYMENTS: "none",
   });
   return { name, postgres, service, url: await service.listening };
-}
-
-async function startRouter(cells: readonly Cell[], port: number) {
-  const address = (name: CellName) => new URL(cells.find((cell) => cell.name === name)?.url ?? "").host;
-  const env = {
-    PATH: process.env.PATH ?? "",
-    PURSER_ROUTER: `127.0.0.1:${port}`,
-    CELL_A: address("a"),
-    CELL_B: address("b"),
-    CELLS_MAP: join(DEPLOY, "haproxy-cells.map"),
-  };
-  const router = spawn("/usr/sbin/haproxy", ["-db", "-f", join(DEPLOY, "haproxy-cells.cfg")], {
-    env,
-    stdio: "inherit",
-  });
-  const url = `http://127.0.0.1:${port}`;
-  for (;;) {
-    if (router.exitCode !== null) throw new Error("haproxy ended at once");
-    const answer = await fetch(`${url}/readyz`).catch(() => null);
-    if (answer?.ok) return { url, stop: () => router.kill("SIGTERM") };
-    await delay(100);
-  }
 }
 
 /** One call of a user of `cell`; counted as failed unless its status is `expected`. */
@@ -173,7 +138,7 @@ const [a, b] = await Promise.all([
   startCell("a", `http://127.0.0.1:${port}`),
   startCell("b", `http://127.0.0.1:${port}`),
 ]);
-const router = await startRouter([a, b], port);
+const router = await startRouter({ a: a.url, b: b.url }, port);
 const keys = { a: await createUsers(a), b: await createUsers(b) };
 for (const name of ["a", "b"] as const) for (const key of keys[name]) await useApi(name, router.url, key);
 await signUp(router.url, a);

@@ -27,7 +27,7 @@ export function jsonOrCsv<S extends z.ZodType>(schema: S, description: string) {
   return { description, content: { ...content, "text/csv": { schema: z.string() } } };
 }
 
-/** Contract 5.20: the response header of a CSV whose user has archived entries. */
+/** contract 5.14.1: the response header of a CSV whose user has archived entries. */
 export const ARCHIVED_HEADER = "Purser-Archived-Before";
 const archivedFields = {
   archived_before: instantSchema.optional().openapi({

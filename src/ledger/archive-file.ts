@@ -142,7 +142,7 @@ export async function readManifestEnd(path: string): Promise<ManifestEnd> {
 }
 
 /**
- * Checks an archived month: the files are those of the manifest, the chain of each account runs from `after` to `last`, and
+ * Checks an archived month: the files match the manifest, the chain of each account runs from `after` to `last`, and
  * the entries of an account are what its usage events cost. Chains that `verifier` knows must continue.
  */
 export async function verifyArchive(manifest: string, verifier: Verifier): Promise<ManifestEnd> {

@@ -1,4 +1,8 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { archiveClosedMonths } from "../../src/ledger/archive.service.ts";
 import { type Client, type Service, startService } from "../support/service.ts";
 
 // Usage, revenue and margin over all users: contract 8.10.
@@ -68,4 +72,29 @@ it("pages the groups, streams them as CSV, and rejects another grouping", async 
 it("lists the models on offer", async () => {
   const { models } = (await service.admin.get("/api/v1/admin/models")).body;
   expect(models.map(({ id }: { id: string }) => id)).toContain("purser/rehearsal");
+});
+
+it("an archive changes no figure; lists, the CSV and explanations say from when on rows are in the database (5.14)", async () => {
+  const figures = async () =>
+    Promise.all([
+      ...["model", "user", "plan", "day"].map((by) => service.admin.get(`${USAGE}?group_by=${by}`)),
+      ...["usage", "usage?group_by=user", "buckets"].map((path) => buyer.get(`/api/v1/users/me/${path}`)),
+    ]).then((answers) => answers.map(({ body }) => body));
+  const before = await figures();
+  const [request] = (await buyer.get("/api/v1/users/me/requests")).body.requests;
+  const folder = mkdtempSync(join(tmpdir(), "purser-archive-"));
+  const db = await service.database.open();
+  await archiveClosedMonths({ db, folder, report: () => {} }, "2026-02-01T00:00:00.000Z");
+  await db.close();
+  rmSync(folder, { recursive: true });
+
+  expect(await figures()).toEqual(before);
+  const archived_before = "2026-02-01T00:00:00.000Z";
+  expect((await buyer.get("/api/v1/users/me/transactions")).body).toMatchObject({ transactions: [], archived_before });
+  expect((await buyer.get("/api/v1/users/me/requests")).body).toMatchObject({ requests: [], archived_before });
+  const csv = await buyer.get("/api/v1/users/me/transactions?format=csv");
+  expect(csv.headers.get("purser-archived-before")).toBe(archived_before);
+  const explained = await buyer.get(`/api/v1/billing/explain/${request.request_id}`);
+  expect([explained.status, explained.body.error.message]).toEqual([404, expect.stringContaining(archived_before)]);
+  expect((await service.admin.get("/api/v1/admin/audit")).body).toMatchObject({ ok: true });
 });

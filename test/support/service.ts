@@ -5,6 +5,7 @@ import { createApp } from "../../src/app.ts";
 import { readConfig } from "../../src/config.ts";
 import { listen } from "../../src/http/listen.ts";
 import { createLog, type Log } from "../../src/platform/log.ts";
+import { CELLS, freePort, startRouter } from "./cell-router.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { cheapPasswords } from "./passwords.ts";
 
@@ -53,9 +54,23 @@ export interface ServiceOptions {
   config?: unknown;
 }
 
+/**
+ * TEST_CELLS=1: each service is a cell behind HAProxy, and its users' requests take the way through it. The other cell is down.
+ * Operators ask the cell itself, as docs/operating/cells.md says.
+ */
+const is_cell = process.env.TEST_CELLS === "1";
+const NOWHERE = "http://127.0.0.1:1";
+const addressOf = (port: number) => `http://127.0.0.1:${port}`;
+const cellSettings = (router_port: number) => ({
+  PURSER_ROUTING_BUCKETS: CELLS.a,
+  PURSER_PUBLIC_URL: addressOf(router_port),
+  PURSER_TRUSTED_PROXIES: "127.0.0.1/32",
+});
+
 /** A whole service in this process, on the suite's storage, listening on a free port of loopback. */
 export async function startService(options: ServiceOptions = {}): Promise<Service> {
   const database = await createTestDatabase();
+  const router_port = is_cell ? await freePort() : null;
   const fixed: Record<string, string> = {
     PORT: "0",
     DATA_DIR: database.data_dir,
@@ -63,11 +78,13 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     PURSER_KEK: `test:${randomBytes(32).toString("base64")}`,
     LOG_LEVEL: "silent",
     ...(database.database_url === null ? {} : { DATABASE_URL: database.database_url }),
+    ...(router_port !== null && cellSettings(router_port)),
     ...(options.config === undefined ? {} : { PURSER_CONFIG: writeConfig(database.data_dir, options.config) }),
     ...options.env,
   };
+  const run = (env: Record<string, string>) => runOnce(env, kept, router_port);
   const kept: Kept = { links: new Map(), lines: [], warnings: [] };
-  let running = await run(fixed, kept);
+  let running = await run(fixed);
   let sequence = 0;
 
   const service: Service = {
@@ -76,7 +93,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
     },
     database,
     get admin() {
-      return clientOf(() => running.url, ADMIN_KEY);
+      return clientOf(() => running.own_url, ADMIN_KEY);
     },
     linkTo: (email) => kept.links.get(email),
     noted: (text) => kept.lines.filter((line) => line.text.includes(text)).map(({ fields }) => fields),
@@ -93,12 +110,12 @@ export async function startService(options: ServiceOptions = {}): Promise<Servic
       return { user_id: user.id, ...service.as(api_key.key) };
     },
     async anotherNode() {
-      const { url, stop } = await run(fixed, kept);
+      const { url, stop } = await runOnce(fixed, kept, null);
       return { url, stop, as: (key) => ({ key, ...clientOf(() => url, key) }) };
     },
     async restart(env = {}) {
       await running.stop();
-      running = await run({ ...fixed, ...env }, kept);
+      running = await run({ ...fixed, ...env });
     },
     async stop() {
       await running.stop();
@@ -116,17 +133,20 @@ interface Kept {
   warnings: { fields: Record<string, unknown>; text: string }[];
 }
 
-async function run(env: Record<string, string>, kept: Kept) {
+async function runOnce(env: Record<string, string>, kept: Kept, router_port: number | null) {
   const log = keeping(createLog(env.LOG_LEVEL ?? "silent"), kept);
   const app = await createApp(readConfig(env), log, cheapPasswords());
   const server = await listen(app.http, { host: "127.0.0.1", port: 0 });
-  app.listeningAt(server.url);
+  app.listeningAt(router_port === null ? server.url : addressOf(router_port));
+  // The other cell is down.
+  const router = router_port === null ? null : await startRouter({ a: server.url, b: NOWHERE }, router_port);
   const stop = async () => {
+    router?.stop();
     app.beginStop();
     await server.stop();
     await app.stop();
   };
-  return { url: server.url, stop };
+  return { url: router?.url ?? server.url, own_url: server.url, stop };
 }
 
 /** A log that also keeps the links and the lines of the levels info and warn. */

@@ -11,7 +11,7 @@ with gone as (
     )
     group by user_id, bucket_id
 ), daily as (
-  insert into archived_entry_daily as known
+  insert into archived_entry_daily as known (user_id, day, type, model, bucket_id, amount, granted)
     select g.user_id, (created_at at time zone 'UTC')::date, type, coalesce(model, ''),
         coalesce(bucket_id, '00000000-0000-0000-0000-000000000000'), sum(amount),
         coalesce(sum(amount) filter (where grants.seq is not null), 0)

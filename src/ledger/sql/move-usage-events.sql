@@ -5,7 +5,8 @@ with gone as (
       and u.created_at < s.before and u.entries_to <= s.planned_seq
     returning u.*
 ), daily as (
-  insert into archived_usage_daily as known
+  insert into archived_usage_daily as known (user_id, day, model, agent_id, api_key_id, requests, input_tokens,
+      cached_input_tokens, cache_write_tokens, output_tokens, cost, upstream_cost_micro_usd, requests_of_unknown_cost)
     select user_id, (created_at at time zone 'UTC')::date, model,
         coalesce(agent_id, '00000000-0000-0000-0000-000000000000'),
         coalesce(api_key_id, '00000000-0000-0000-0000-000000000000'), count(*), sum(input_tokens),
@@ -22,7 +23,7 @@ with gone as (
       upstream_cost_micro_usd = known.upstream_cost_micro_usd + excluded.upstream_cost_micro_usd,
       requests_of_unknown_cost = known.requests_of_unknown_cost + excluded.requests_of_unknown_cost
 ), labels as (
-  insert into archived_label_daily as known
+  insert into archived_label_daily as known (user_id, name, value, day, requests, input_tokens, output_tokens, cost)
     select user_id, label.key, label.value, (created_at at time zone 'UTC')::date, count(*), sum(input_tokens),
         sum(output_tokens), sum(cost)
       from gone cross join jsonb_each_text(gone.labels) as label group by 1, 2, 3, 4

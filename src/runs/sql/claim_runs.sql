@@ -4,8 +4,8 @@
 -- The cost does not grow with the queue or with the runs at work: the front of the queue, the users in turn and their
 -- numbers in runs_at_work are read. The planner's settings make each lookup use an index.
 --
--- Users and plans may have limits of their own: run_user_limit. A run of a limited API key waits while as many runs of the key
--- are at work; the user's next runs pass it. As long as such runs are queued, at most 100 runs of a user are read.
+-- Users and plans may have limits of their own (the same as in run_user_limit, which would cost a call per user). Users
+-- with queued runs of limited API keys are read by runs_past_limited_keys.
 create or replace function claim_runs(
   claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamptz,
   reserved_only boolean, of_plans jsonb
@@ -15,9 +15,6 @@ set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off se
 as $$
 declare
   places integer;
-  considered integer;
-  turn uuid;
-  in_turn uuid[];
   candidates uuid[];
   depth integer;
   has_limited_keys boolean;
@@ -28,20 +25,7 @@ begin
   perform pg_advisory_xact_lock(7470626);
   places := least(most, total_limit - count_runs_at_work());
   if places <= 0 then return; end if;
-  considered := greatest(100, places);
-
-  select user_id into turn from run_turn;
-  in_turn := array(select users_in_turn(turn, considered));
-  -- with fewer users than that, each claim considers all of them
-  if cardinality(in_turn) = considered then update run_turn set user_id = in_turn[considered]; end if;
-
-  candidates := array(
-    select unnest(in_turn)
-    union
-    select front.user_id from (
-      select user_id from run where status = 'queued' order by priority, id limit considered
-    ) as front
-  );
+  candidates := users_to_claim_for(greatest(100, places));
   -- The number of runs to read per user. All possible runs are read only if these were too few.
   depth := greatest(4, 4 * places / greatest(1, cardinality(candidates)));
   has_limited_keys := exists (select from run where status = 'queued' and limited_key is not null);
@@ -50,24 +34,28 @@ begin
       select r.user_id, r.id
       from unnest(candidates) as candidate(user_id)
       left join runs_at_work as at_work using (user_id)
+      left join users as own on own.id = candidate.user_id
       cross join lateral (
-        select greatest(0, run_user_limit(candidate.user_id, user_limit, of_plans) - coalesce(at_work.runs, 0)) as runs
+        select greatest(0, least(user_limit, (own.limits ->> 'concurrent_runs')::integer, case when of_plans is not null then (
+          select min((of_plans ->> (plan ->> 'id'))::integer) from subscription
+            where subscription.user_id = candidate.user_id and status in ('active', 'past_due')
+        ) end) - coalesce(at_work.runs, 0)) as runs,
+        has_limited_keys and exists (
+          select from run where user_id = candidate.user_id and status = 'queued' and limited_key is not null
+        ) as with_limited_keys
       ) as free
       cross join lateral (
-        select user_id, id, priority, row_number() over (order by priority, id) as nth from (
-          select *, row_number() over (partition by limited_key order by priority, id) as nth_of_key from (
-            select user_id, id, priority, limited_key, key_limit from run
-            where user_id = candidate.user_id and status = 'queued' and (worker_id = claimer or (worker_id is null and not reserved_only))
-            order by priority, id
-            limit case when not has_limited_keys then least(depth, free.runs) when free.runs > 0 then 100 else 0 end
-          ) as front
-        ) as numbered
-        where limited_key is null or nth_of_key + (
-          select count(*) from run as busy where busy.user_id = candidate.user_id
-            and busy.limited_key = numbered.limited_key and busy.status in ('running', 'cancelling')
-        ) <= key_limit
-        order by priority, id
-        limit least(depth, free.runs)
+        select candidate.user_id, id, priority, row_number() over (order by priority, id) as nth from (
+          select id, priority from run
+          where user_id = candidate.user_id and status = 'queued' and not free.with_limited_keys
+            and (worker_id = claimer or (worker_id is null and not reserved_only))
+          order by priority, id
+          limit least(depth, free.runs)
+        ) as first
+        union all
+        select candidate.user_id, id, priority, row_number() over (order by priority, id) as nth
+        from runs_past_limited_keys(candidate.user_id, claimer, reserved_only, least(depth, free.runs))
+        where free.with_limited_keys
       ) as r
       order by coalesce(at_work.runs, 0) + r.nth, r.priority, r.id
       limit places
