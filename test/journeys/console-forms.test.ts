@@ -54,7 +54,7 @@ const WAYS = [
 ] as const;
 
 it("the owner sees what an MCP server claims about its tools, and chooses the tools that only read", async () => {
-  await signUp(page, service, "harbour@example.com");
+  await signUp(context, service, "harbour@example.com");
   const server = { name: "harbour", url: `${harbour.url}/mcp` };
   const tools_config = { mcp: { enabled: true, servers: [server] } };
   const { id } = await person("POST", "/agents", { name: "Pilot", model_id: "purser/rehearsal", tools_config });
