@@ -23,7 +23,8 @@ let memory: StdioBridge;
 let site: Site;
 let listed: unknown[] = [];
 beforeAll(async () => {
-  const main = (name: string) => fileURLToPath(import.meta.resolve(name));
+  const files_main = import.meta.resolve("@modelcontextprotocol/server-filesystem/dist/index.js");
+  const memory_main = import.meta.resolve("@modelcontextprotocol/server-memory/dist/index.js");
   const site_pages = {
     "/mcp": (_request: unknown, response: Parameters<typeof answerAsMcp>[0]) =>
       answerAsMcp(response, site.requests.at(-1)?.body ?? "", {
@@ -33,8 +34,8 @@ beforeAll(async () => {
   };
   [everything, filesystem, memory, site] = await Promise.all([
     startMcpServer(),
-    startStdioBridge(main("@modelcontextprotocol/server-filesystem/dist/index.js"), [folder]),
-    startStdioBridge(main("@modelcontextprotocol/server-memory/dist/index.js"), [], {
+    startStdioBridge(fileURLToPath(files_main), [folder]),
+    startStdioBridge(fileURLToPath(memory_main), [], {
       MEMORY_FILE_PATH: join(folder, "memory.jsonl"),
     }),
     startSite(site_pages),

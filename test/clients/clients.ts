@@ -248,7 +248,7 @@ async function vectorsOf(program: Program, { place, poor_key }: { place: Place; 
 }
 
 function told(ok: boolean, { code, text }: Outcome): string {
-  return ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-1500)}`;
+  return ok ? "ok" : `FAILED (${code}): ${text.replace(/\s+/g, " ").slice(-300)}`;
 }
 
 function table(lines: string[][]): string {

@@ -57,10 +57,6 @@ const ANTHROPIC = "@anthropic-ai/sdk@1.12.0";
 const AGENTS = "@openai/agents@0.20.0";
 const CODEX = "@openai/codex@0.169.0";
 const CODEX_COMMAND = '\ncodex exec --skip-git-repo-check --dangerously-bypass-approvals-and-sandbox "$PROMPT"';
-const CLAUDE_CODE = "@anthropic-ai/claude-code@2.1.330";
-const CLAUDE_CODE_QUIET = {
-  ...{ CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1", DISABLE_AUTOUPDATER: "1", CLAUDE_CODE_MAX_RETRIES: "1" },
-};
 const AI = ["ai@7.0.173", "@ai-sdk/openai@4.0.118", "zod@4.6.7"];
 const LANGCHAIN = ["@langchain/core@1", "@langchain/openai@1.6.0", "@langchain/anthropic@1.5.11", "zod@4.6.7"];
 
@@ -192,11 +188,16 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
   },
   {
     name: "Claude Code",
-    packages: [CLAUDE_CODE],
+    packages: ["@anthropic-ai/claude-code@2.1.330"],
     command: (place, prompt) => ({
       // The last line of the snippet starts the program.
       args: inShell("claude-code", place, '-p "$PROMPT" --allowedTools Bash'),
-      env: { PROMPT: prompt, ...CLAUDE_CODE_QUIET },
+      env: {
+        PROMPT: prompt,
+        CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1",
+        DISABLE_AUTOUPDATER: "1",
+        CLAUDE_CODE_MAX_RETRIES: "1",
+      },
     }),
   },
   {
@@ -238,32 +239,10 @@ console.log("vectors", first.join(" "), "and", second.join(" "));`,
 [mcp_servers.purser]
 url = "${place.url}/api/v1/mcp"
 bearer_token_env_var = "PURSER_KEY"
+required = true
 startup_timeout_sec = 60
 tool_timeout_sec = 900
 `,
-      },
-    }),
-  },
-  {
-    name: "Claude Code with Purser's agents as MCP tools",
-    packages: [CLAUDE_CODE],
-    only_mcp: true,
-    command: (place, prompt) => ({
-      args: inShell(
-        "claude-code",
-        place,
-        '-p "$PROMPT" --mcp-config "$HOME/mcp.json" --strict-mcp-config --allowedTools mcp__purser__run_reporter',
-      ),
-      env: { PROMPT: prompt, ...CLAUDE_CODE_QUIET },
-      files: {
-        "mcp.json": JSON.stringify({
-          mcpServers: {
-            purser: {
-              ...{ type: "http", url: `${place.url}/api/v1/mcp` },
-              headers: { Authorization: `Bearer ${place.key}` },
-            },
-          },
-        }),
       },
     }),
   },
