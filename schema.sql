@@ -1022,6 +1022,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function refuse_run_nows(runs jsonb, payers uuid[]) returns text[]
 -- function run_details(of_user uuid, of_run uuid) returns SETOF jsonb
 -- function run_user_limit(of_user uuid, most integer, of_plans jsonb) returns integer
+-- function runs_past_limited_keys(of_user uuid, claimer text, reserved_only boolean, most integer) returns TABLE(id uuid, priority smallint)
 -- function start_steps(steps jsonb) returns jsonb
 -- function tell_api_key_changed() returns trigger
 -- function tell_delivery_due() returns trigger
@@ -1032,3 +1033,4 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function tell_sessions_of_user() returns trigger
 -- function tell_user_changed() returns trigger
 -- function users_in_turn(after uuid, most integer) returns SETOF uuid
+-- function users_to_claim_for(considered integer) returns uuid[]

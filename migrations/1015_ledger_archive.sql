@@ -42,7 +42,7 @@ create table archived_entry_daily (
 );
 create index archived_entry_daily_by_bucket on archived_entry_daily (user_id, bucket_id);
 
--- Sums of moved usage events, in the lines of usage_daily and usage_label_daily.
+-- Sums of moved usage events, in the lines of usage_daily.
 create table archived_usage_daily (
   user_id uuid not null,
   day date not null,
@@ -59,6 +59,8 @@ create table archived_usage_daily (
   requests_of_unknown_cost bigint not null,
   primary key (user_id, day, model, agent_id, api_key_id)
 );
+
+-- The same by label, in the lines of usage_label_daily.
 create table archived_label_daily (
   user_id uuid not null,
   name text not null,

@@ -9,12 +9,18 @@ import { createDataKeys } from "../vault/data-keys.service.ts";
 import { loadKeyring } from "../vault/keyring.ts";
 import { say } from "./command.ts";
 
+/**
+ * Creates the master key of an embedded database that does not exist yet, as a first start does, and returns a warning. A lost
+ * key is never replaced: null.
+ */
+export function createFirstKey(data_dir: string): string | null {
+  return existsSync(join(data_dir, "database", "pgdata")) ? null : loadKeyring(data_dir).warning;
+}
+
 /** `purser migrate`: brings the schema up to date, and says what it did. */
 export async function migrateDatabase(): Promise<number> {
   const { database_url, data_dir, db_wait_seconds: wait_seconds, keyring } = readConfig(process.env);
-  // A new database gets its master key, as at a first start. A lost key is never replaced.
-  const is_new = database_url === null && !existsSync(join(data_dir, "database", "pgdata"));
-  const made = is_new && keyring === null ? loadKeyring(data_dir).warning : null;
+  const made = database_url === null && keyring === null ? createFirstKey(data_dir) : null;
   const prepare = async (source: SqlSource) => {
     const connection = await source.connect();
     const { missing } = await readSchemaState(connection).finally(() => connection.release());

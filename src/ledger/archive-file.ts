@@ -104,6 +104,7 @@ export async function finishFile(partial: string, path: string): Promise<void> {
   await folder.sync().finally(() => folder.close());
 }
 
+/** The size of a file in bytes, and its SHA-256 in hex. */
 export async function digestFile(path: string): Promise<Pick<FileLine, "bytes" | "sha256">> {
   const hash = createHash("sha256");
   let bytes = 0;

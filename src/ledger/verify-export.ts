@@ -35,6 +35,7 @@ export interface Verifier {
   result(): Verification;
 }
 
+/** A verifier that has checked nothing yet. It keeps the last entry of each account. */
 export function createVerifier(): Verifier {
   const chains = new Map<string, ChainEnd>();
   const violations: string[] = [];

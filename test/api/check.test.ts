@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { findProblems } from "../../src/commands/check.ts";
+import { createFirstKey } from "../../src/commands/maintenance.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { type PostgresServer, runSql, startPostgres } from "../support/postgres-server.ts";
 import { runPurser } from "../support/process.ts";
@@ -165,11 +166,13 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
     expect(problems).toEqual([expect.stringMatching(/keyring is missing: .*Restore that file, or set PURSER_KEK/)]);
   });
 
-  it("finds no problem after purser migrate in an empty DATA_DIR, which makes the master key as a first start does", async () => {
+  it("finds no problem after purser migrate in an empty DATA_DIR, which makes the first master key but replaces no lost one", async () => {
     const DATA_DIR = join(folder, "migrated");
-    const migrated = await runPurser(["migrate"], { DATA_DIR });
-    expect(migrated).toMatchObject({ code: 0, stdout: expect.stringContaining("a vault key was created at") });
+    expect(createFirstKey(DATA_DIR)).toContain("a vault key was created at");
+    mkdirSync(join(DATA_DIR, "database/pgdata"), { recursive: true });
     expect(await problemsOf({ DATA_DIR })).toEqual([]);
+    rmSync(join(DATA_DIR, "keyring"));
+    expect([createFirstKey(DATA_DIR), existsSync(join(DATA_DIR, "keyring"))]).toEqual([null, false]);
   });
 
   it("prints the faults of several settings at once", async () => {
