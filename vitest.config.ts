@@ -49,8 +49,8 @@ const storage = (name: "embedded" | "postgres") => ({
 
 export default defineConfig({
   test: {
-    // The files wait for processes and browsers much of their time: two processors serve three of them.
-    maxWorkers: 3,
+    // The files wait for processes and browsers much of their time: two processors serve four of them.
+    maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
     reporters: ["default", closingLine],
     projects: [

@@ -3,6 +3,7 @@ import { request } from "undici";
 import type { Log } from "./log.ts";
 import { envelopeOf } from "./otlp.ts";
 import { RELEASE } from "./release.ts";
+import { backoff } from "./retry.ts";
 import type { SpanAttributes, TracingSettings } from "./tracing.ts";
 
 /** The size of a request to the collector. It has space for one more span after it is full. */
@@ -14,7 +15,7 @@ const BATCH_BYTES = FULL_BYTES + 3 * SPAN_CHARACTERS + 16;
 const MOST_WAITING = 32;
 const DELAY_MS = 5_000;
 /** Pauses before the next attempts. Then the batch is dropped. */
-const RETRY_MS = [1_000, 2_000, 4_000, 8_000];
+const RETRY_MS = backoff({ first: 1_000, max: 8_000, retries: 3 });
 /** Statuses after which OTLP asks for another attempt. */
 const RETRIED = new Set([429, 502, 503, 504]);
 /** Timeout for the last spans at a shutdown. */

@@ -4,25 +4,36 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, signUp } from "../support/console.ts";
+import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { type OAuthServer, startOAuthServer } from "../support/oauth-server.ts";
 import { type Service, startService } from "../support/service.ts";
+import { type Site, startSite } from "../support/sites.ts";
 
 let browser: Browser;
 let service: Service;
 let oauth: OAuthServer;
+/** An MCP server. */
+let harbour: Site;
 let context: BrowserContext;
 let page: Page;
 
 beforeAll(async () => {
   buildConsole();
   oauth = await startOAuthServer();
-  const env = { PURSER_EGRESS_ALLOW: oauth.site.host };
+  const claims = [true, false].map((readOnlyHint) => ({ annotations: { readOnlyHint } }));
+  const tools = [mcpTool("berths", claims[0]), mcpTool("moor", claims[1])];
+  harbour = await startSite({
+    "/mcp": (_request, response) =>
+      answerAsMcp(response, harbour.requests.at(-1)?.body ?? "", { tools, onCall: () => {} }),
+  });
+  const env = { PURSER_EGRESS_ALLOW: `${oauth.site.host},${harbour.host}` };
   [browser, service] = await Promise.all([startChromium(), startService({ env })]);
 });
 afterAll(async () => {
   await browser?.close();
   await service?.stop();
   await oauth?.site.close();
+  await harbour?.close();
 });
 beforeEach(async () => {
   context = await browser.newContext({
@@ -33,6 +44,8 @@ beforeEach(async () => {
   page = await context.newPage();
 });
 afterEach(() => context.close());
+
+const person = (method: string, path: string, body?: unknown) => asPerson(context, service, method, path, body);
 
 const PROGRAMS = [
   ...["curl", "TypeScript", "Python", "Codex", "Claude Code", "opencode", "LangChain", "n8n"],
@@ -109,7 +122,7 @@ it("the key of the snippets is stored nowhere, and is gone after a reload, on an
 
 it("a chosen model or agent is in the snippets and in the page's address", async () => {
   await signUp(context, service, "models@example.com");
-  const agent = await asPerson(context, service, "POST", "/agents", { name: "Scout", model_id: "purser/rehearsal" });
+  const agent = await person("POST", "/agents", { name: "Scout", model_id: "purser/rehearsal" });
   await page.goto(`${service.url}/connect`);
   await openProgram("Codex");
   await choose(page.getByLabel("Model", { exact: true }), `Scout (agent/${agent.id})`);
@@ -131,4 +144,21 @@ it("a person connects an MCP server's secret at its authorization server, and se
   await page.getByText("BERTHS is connected.").waitFor();
   await page.getByRole("button", { name: "Connect again" }).waitFor();
   expect(await page.content()).not.toContain(oauth.tokens()[0]);
+});
+
+it("the owner sees what an MCP server claims about its tools, and chooses the tools that only read", async () => {
+  await signUp(context, service, "harbour@example.com");
+  const server = { name: "harbour", url: `${harbour.url}/mcp` };
+  const tools_config = { mcp: { enabled: true, servers: [server] } };
+  const { id } = await person("POST", "/agents", { name: "Pilot", model_id: "purser/rehearsal", tools_config });
+  await page.goto(`${service.url}/agents/${id}/edit`);
+  await page.getByRole("button", { name: "Show tools" }).click();
+  const berths = page.getByRole("listitem").filter({ hasText: "berths" });
+  await berths.getByText("The server says: only reads").waitFor();
+  await page.getByRole("listitem").filter({ hasText: "moor" }).getByText("The server says: has effects").waitFor();
+  await berths.getByRole("switch", { name: "berths" }).click();
+  await page.getByRole("button", { name: "Save agent" }).click();
+  await page.getByRole("heading", { name: "Pilot", exact: true, level: 1 }).waitFor();
+  const [saved] = (await person("GET", `/agents/${id}`)).tools_config.mcp.servers;
+  expect(saved).toEqual({ ...server, tool_effects: { berths: "none" } });
 });

@@ -2,35 +2,24 @@ import type { Browser, BrowserContext, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
 import { shows, startChromium } from "../support/chromium.ts";
 import { asPerson, buildConsole, choose, PASSWORD, signUp } from "../support/console.ts";
-import { answerAsMcp, mcpTool } from "../support/mcp-messages.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
-import { type Site, startSite } from "../support/sites.ts";
 
 // The two pages with the most to fill in: an agent's, and the operator's.
 
 let browser: Browser;
 let service: Service;
-/** An MCP server. */
-let harbour: Site;
 let context: BrowserContext;
 let page: Page;
 
 beforeAll(async () => {
   buildConsole();
-  const claims = [true, false].map((readOnlyHint) => ({ annotations: { readOnlyHint } }));
-  const tools = [mcpTool("berths", claims[0]), mcpTool("moor", claims[1])];
-  harbour = await startSite({
-    "/mcp": (_request, response) =>
-      answerAsMcp(response, harbour.requests.at(-1)?.body ?? "", { tools, onCall: () => {} }),
-  });
-  const env = { PURSER_TEST_CLOCK: "2026-03-01T09:00:00Z", PURSER_EGRESS_ALLOW: harbour.host };
+  const env = { PURSER_TEST_CLOCK: "2026-03-01T09:00:00Z" };
   [browser, service] = await Promise.all([startChromium(), startService({ env })]);
 });
 
 afterAll(async () => {
   await browser?.close();
   await service?.stop();
-  await harbour?.close();
 });
 
 beforeEach(async () => {
@@ -52,23 +41,6 @@ const WAYS = [
   ["query parameter", "Parameter", "api_key", { type: "query", name: "api_key" }],
   ["signature of the body (HMAC)", "Header of the signature", "X-Signature", { type: "hmac", header: "X-Signature" }],
 ] as const;
-
-it("the owner sees what an MCP server claims about its tools, and chooses the tools that only read", async () => {
-  await signUp(context, service, "harbour@example.com");
-  const server = { name: "harbour", url: `${harbour.url}/mcp` };
-  const tools_config = { mcp: { enabled: true, servers: [server] } };
-  const { id } = await person("POST", "/agents", { name: "Pilot", model_id: "purser/rehearsal", tools_config });
-  await page.goto(`${service.url}/agents/${id}/edit`);
-  await page.getByRole("button", { name: "Show tools" }).click();
-  const berths = page.getByRole("listitem").filter({ hasText: "berths" });
-  await berths.getByText("The server says: only reads").waitFor();
-  await page.getByRole("listitem").filter({ hasText: "moor" }).getByText("The server says: has effects").waitFor();
-  await berths.getByRole("switch", { name: "berths" }).click();
-  await page.getByRole("button", { name: "Save agent" }).click();
-  await page.getByRole("heading", { name: "Pilot", exact: true, level: 1 }).waitFor();
-  const [saved] = (await person("GET", `/agents/${id}`)).tools_config.mcp.servers;
-  expect(saved).toEqual({ ...server, tool_effects: { berths: "none" } });
-});
 
 it("every setting of every tool can be given in the editor, and stays as it is when the agent is saved again", async () => {
   await signUp(context, service, "tools@example.com");
