@@ -2,6 +2,7 @@ import { createServer, get, type RequestListener, type Server } from "node:http"
 import { type AddressInfo, createServer as createNetServer, type Server as NetServer } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import { SHUTDOWN_SECONDS } from "../constants.ts";
+import { monotonicMs } from "../platform/clock.ts";
 import { untilTurn } from "../platform/event-loop-turn.ts";
 import { refusal, refuse } from "./client-error.ts";
 import type { HttpApp } from "./server.ts";
@@ -93,20 +94,24 @@ function inTurn(hotPath: HttpApp["hotPath"], byHono: RequestListener): RequestLi
 function untilAccepted(server: Server, limit_ms: number): Promise<void> {
   const { address, port } = server.address() as AddressInfo;
   return new Promise((resolve) => {
-    const own = get({ host: LOOPBACK[address] ?? address, port, path: "/livez", agent: false, timeout: limit_ms });
+    const own = get({ host: LOOPBACK[address] ?? address, port, path: "/livez", agent: false });
+    const late = setTimeout(() => own.destroy(), limit_ms);
     own.once("response", () => own.destroy());
-    own.once("timeout", () => own.destroy());
     own.once("error", () => {});
-    own.once("close", resolve);
+    own.once("close", () => {
+      clearTimeout(late);
+      resolve();
+    });
   });
 }
 
 async function drain(server: Server, limit_ms: number): Promise<void> {
+  const began_ms = monotonicMs();
   await untilAccepted(server, Math.min(ACCEPT_MS, limit_ms));
   const closed = new Promise<void>((resolve) => server.close(() => resolve()));
   // close() keeps a busy keep-alive connection after its request, so end each one when it becomes idle.
   const idle = setInterval(() => server.closeIdleConnections(), 50);
-  const late = setTimeout(() => server.closeAllConnections(), limit_ms);
+  const late = setTimeout(() => server.closeAllConnections(), limit_ms - (monotonicMs() - began_ms));
   await closed;
   clearInterval(idle);
   clearTimeout(late);

@@ -81,12 +81,11 @@ async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Prom
   const connection = await source.connect();
   const after_commit: (() => void)[] = [];
   let broken = false;
+  let result: T;
   try {
     await connection.query({ text: "begin" });
-    const result = await work(transactionOver(connection, after_commit));
+    result = await work(transactionOver(connection, after_commit));
     await connection.query({ text: "commit" });
-    for (const follow of after_commit) follow();
-    return result;
   } catch (error) {
     await connection.query({ text: "rollback" }).catch(() => {
       broken = true;
@@ -95,6 +94,8 @@ async function runOnce<T>(source: SqlSource, work: (tx: Tx) => Promise<T>): Prom
   } finally {
     connection.release(broken);
   }
+  for (const follow of after_commit) follow();
+  return result;
 }
 
 function transactionOver(connection: SqlConnection, after_commit: (() => void)[]): Tx {

@@ -43,15 +43,18 @@ export const mcpTools: Tool<McpSettings, Record<string, unknown>> = {
 
 /** Caches the listing of each server for some minutes. */
 function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string, unknown>> {
-  const listings = new Map<string, { until_ms: number; listing: Promise<Listing> }>();
+  /** `ended`: the listing once it has succeeded. */
+  const listings = new Map<string, { until_ms: number; listing: Promise<Listing>; ended: Listing | null }>();
   const sessions = createMcpSessions(deps);
 
+  const keyOf = (server: McpServer, run: RunRef) => `${run.user_id} ${JSON.stringify(server)}`;
+
   function listingOf(server: McpServer, run: RunRef): Promise<Listing> {
-    const key = `${run.user_id} ${JSON.stringify(server)}`;
+    const key = keyOf(server, run);
     const kept = listings.get(key);
     if (kept !== undefined && kept.until_ms > monotonicMs()) return kept.listing;
     const listing = listTools(server, run, { ...deps, use: sessions.use });
-    const entry = { until_ms: monotonicMs() + LISTED_MS, listing };
+    const entry = { until_ms: monotonicMs() + LISTED_MS, listing, ended: null as Listing | null };
     listings.delete(key);
     listings.set(key, entry);
     for (const [oldest] of listings) {
@@ -59,7 +62,9 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
       listings.delete(oldest);
     }
     listing.then(
-      ({ tools, failure }) => {
+      (ended) => {
+        const { tools, failure } = ended;
+        entry.ended = ended;
         // The owner can mend a secret at once, and no server was asked.
         if (failure?.error?.code === "secret_refused") listings.delete(key);
         else if (tools.length === 0) entry.until_ms = monotonicMs() + FAILED_MS;
@@ -98,13 +103,14 @@ function createMcpTools(deps: ToolDeps): RunningTool<McpSettings, Record<string,
     async call(given, call, settings) {
       const server = serverOf(settings, call.name);
       if (server === undefined) return unknownTool(call.name);
+      if (call.taint.tainted && effectsOf(server, call.name) !== "none") {
+        // Nothing is sent for a blocked call, so only a listing that is here already tells the server's claim.
+        return blockedCall(server, call, listings.get(keyOf(server, call.run))?.ended?.tools ?? []);
+      }
       const listing = await awaitedListing(server, call.run, call.signal).catch((error: Error) => {
         call.signal.throwIfAborted();
         return error.message;
       });
-      if (call.taint.tainted && effectsOf(server, call.name) !== "none") {
-        return blockedCall(server, call, typeof listing === "string" ? [] : listing.tools);
-      }
       if (typeof listing === "string") return failedCall("secret_reflected", listing);
       if (listing.failure !== null) return listing.failure;
       const tool = listing.tools.find(({ definition }) => definition.function.name === call.name);

@@ -66,7 +66,8 @@ const PLACES: Record<Exclude<Place, "agent">, ReactNode> = {
 
 /** A link to the page where the person can act. */
 function NoticeLink({ notice }: { notice: Notice }) {
-  const { place } = EVENTS[notice.event];
+  // A newer service can have events that this page does not know.
+  const place = isEvent(notice.event) ? EVENTS[notice.event].place : "billing";
   return place === "agent" ? <AgentLink notice={notice} /> : PLACES[place];
 }
 
@@ -91,8 +92,8 @@ const NOTICES: Column<Notice>[] = [
     title: "Event",
     cell: (notice) => (
       <>
-        <span className="font-medium">{EVENTS[notice.event].text}</span> <span className="text-muted">·</span>{" "}
-        <NoticeLink notice={notice} />
+        <span className="font-medium">{isEvent(notice.event) ? EVENTS[notice.event].text : notice.event}</span>{" "}
+        <span className="text-muted">·</span> <NoticeLink notice={notice} />
         <span className="block text-sm wrap-anywhere text-muted">{detail(notice)}</span>
       </>
     ),

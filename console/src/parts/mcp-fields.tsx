@@ -78,7 +78,13 @@ function ServerFields({ agent_id, place, server, onChange, onRemove }: ServerPro
         />
       </div>
       <EffectFields param={param} server={server} onChange={onChange} />
-      <ServerTools agent_id={agent_id} server={server} onChange={onChange} />
+      {/* Another server at this place begins without the answer of the one before. */}
+      <ServerTools
+        key={`${server.kept?.name} ${server.kept?.url}`}
+        agent_id={agent_id}
+        server={server}
+        onChange={onChange}
+      />
       {server.auth !== null && (
         <div className="sm:col-span-2">
           <SecretUseFields

@@ -36,7 +36,7 @@ export function ServerTools({ agent_id, server, onChange }: Props) {
           <p className="text-sm text-pretty text-muted">
             Turn on the tools that only read. A server may claim this falsely: check what each tool does.
             {asked.data.left_out > 0 &&
-              ` ${count(asked.data.left_out, "unsafe tool is", "unsafe tools are")} not listed.`}
+              ` ${count(asked.data.left_out, "tool is", "tools are")} not listed: unsafe, too large or too many.`}
           </p>
           <ul className="space-y-3">
             {asked.data.tools.map((tool) => (

@@ -238,6 +238,14 @@ describe("a hostile server", () => {
     expect(site.requests).toEqual([]);
   });
 
+  it("is sent nothing for a call that outside content could have asked for (contract 7)", async () => {
+    const { tools, tools_config } = setUp();
+    site.requests.length = 0;
+    const { error } = await tools.call(aCall("h__good", {}, { tools_config, taint: TAINTED }));
+    expect(error?.code).toBe("egress_refused");
+    expect(site.requests).toEqual([]);
+  });
+
   it("that answers nonsense, or sends elsewhere, has no tools and stops nothing", async () => {
     const away = await startSite({ "/": { body: "{}" } });
     for (const listener of [
