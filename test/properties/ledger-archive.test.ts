@@ -5,6 +5,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { archiveClosedMonths } from "../../src/ledger/archive.service.ts";
+import { type ArchiveMonth, moveRows, planMonth } from "../../src/ledger/archive.store.ts";
 import { verifyArchive } from "../../src/ledger/archive-file.ts";
 import { entriesHead, entryLines, readExport } from "../../src/ledger/export-file.ts";
 import type { Ledger } from "../../src/ledger/ledger.types.ts";
@@ -243,6 +244,32 @@ describe("an archive of closed months", () => {
     fixture.clock.put("2024-08-10T00:00:00.000Z");
     const reversal = { user_id, bucket_id, amount_tokens: 500, reason: "refund", key: newId() };
     expect(await fixture.ledger.clawBack(reversal)).toMatchObject({ debt_tokens: 0 });
+    expect((await fixture.ledger.audit()).violations).toEqual([]);
+  });
+
+  test("at the same time as another moves nothing that has no file", async () => {
+    const fixture = createLedgerFixture(db, "2024-09-10T00:00:00.000Z");
+    const user_ids = [await fixture.account(1_000), await fixture.account(1_000)];
+    fixture.clock.put("2024-10-10T00:00:00.000Z");
+    for (const user_id of user_ids) await fixture.grant(user_id, 5);
+    fixture.clock.put("2024-11-10T00:00:00.000Z");
+    // The rows of October are planned after this call began to move those of September.
+    const stale = { month: "2024-09-01", before: "2024-10-01T00:00:00.000Z" as Instant };
+    await archive(db, stale.before);
+    expect(await planMonth(db, "2024-11-01T00:00:00.000Z")).toBe(true);
+    const count = async () => (await db.query({ text: "select from entry" })).length;
+    const kept = await count();
+    const [planned] = await db.query<ArchiveMonth>({ text: "select * from archive_month where phase = 'planned'" });
+    if (planned === undefined) throw new Error("no month is planned");
+    await moveRows(db, { ...planned, ...stale }, () => {});
+    await expect(moveRows(db, planned, () => {})).rejects.toThrow("another purser archive");
+    expect(await count()).toBe(kept);
+    const results = await Promise.allSettled([archive(db, planned.before), archive(db, planned.before)]);
+    const rejected = results.filter(({ status }) => status === "rejected");
+    if (db.kind === "postgres") expect(rejected).toMatchObject([{ reason: { name: "OtherArchiveError" } }]);
+    await archive(db, planned.before);
+    const { violations } = (await verifyAll(fixture.ledger, user_ids)).result();
+    expect(violations).toEqual([]);
     expect((await fixture.ledger.audit()).violations).toEqual([]);
   });
 
