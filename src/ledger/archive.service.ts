@@ -14,6 +14,7 @@ import {
   plannedEvents,
   reclaimSpace,
   recordFiles,
+  stayOpen,
 } from "./archive.store.ts";
 import {
   type AccountLine,
@@ -98,8 +99,14 @@ async function writeFiles(db: Db, folder: string, month: ArchiveMonth): Promise<
   const names = namesOf(name);
   const pathOf = (file: keyof typeof names) => join(folder, names[file]);
   const accounts: AccountLine[] = [];
-  const entries = await db.transaction((tx) => writePartial(pathOf("entries"), entryLines(tx, accounts)));
-  const usage_events = await db.transaction((tx) => writePartial(pathOf("usage_events"), eventLines(tx)));
+  const entries = await db.transaction(async (tx) => {
+    await stayOpen(tx);
+    return writePartial(pathOf("entries"), entryLines(tx, accounts));
+  });
+  const usage_events = await db.transaction(async (tx) => {
+    await stayOpen(tx);
+    return writePartial(pathOf("usage_events"), eventLines(tx));
+  });
   const end: ManifestEnd = {
     purser_archive: 1,
     month: name,
