@@ -70,7 +70,7 @@ export async function stayOpen(tx: Tx): Promise<void> {
 }
 
 /** The month that was begun and is not finished. */
-export async function findOpenMonth(sql: Sql): Promise<ArchiveMonth | undefined> {
+export async function findOpenMonth(sql: Pick<Sql, "query">): Promise<ArchiveMonth | undefined> {
   const [month] = await sql.query<ArchiveMonth>({ text: `${MONTH} where phase <> 'moved'` });
   return month;
 }

@@ -353,6 +353,22 @@ describe("purser archive", () => {
       stdout: expect.stringContaining("name the manifests of the archive first"),
     });
 
+    expect(await runPurser(["audit", "--archive", folder, "--verify", csv])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("not both"),
+    });
+
+    db = await database.open();
+    const phase = "update archive_month set phase = $1 where month = (select max(month) from archive_month)";
+    await db.query({ text: phase, values: ["written"] });
+    await db.close();
+    const under_way = await runPurser(["audit", "--archive", folder], settings());
+    expect(under_way).toMatchObject({ code: 1, stdout: expect.stringContaining("run purser archive again") });
+    expect(under_way.stdout).not.toContain("VIOLATION");
+    db = await database.open();
+    await db.query({ text: phase, values: ["moved"] });
+    await db.close();
+
     const [file = ""] = readdirSync(folder).filter((name) => name.startsWith("usage_event-"));
     appendFileSync(join(folder, file), gzipSync("\n"));
     const changed = await runPurser(["audit", "--archive", folder], settings());
