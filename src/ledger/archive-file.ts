@@ -122,8 +122,11 @@ async function* linesOf<Line>(path: string): AsyncGenerator<Line, undefined> {
   const read = input === null ? file : input;
   const ended = input === null ? null : pipeline(file, input);
   ended?.catch(() => {});
+  const lines = createInterface({ input: read });
+  // A reader that stops early closes the file. The error of that has no listener left, and would end the process.
+  for (const source of [read, lines]) source.on("error", () => {});
   try {
-    for await (const line of createInterface({ input: read })) yield JSON.parse(line) as Line;
+    for await (const line of lines) yield JSON.parse(line) as Line;
     await ended;
   } catch (error) {
     throw new Error(`${path} cannot be read: ${(error as Error).message}`);
