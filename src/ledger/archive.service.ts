@@ -1,4 +1,4 @@
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { addMonths } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
@@ -22,6 +22,7 @@ import {
   type FileLine,
   finishFile,
   type ManifestEnd,
+  makeFolder,
   namesOf,
   verifyRows,
   writePartial,
@@ -47,7 +48,7 @@ export function closedBefore(now: Instant, months: number): Instant {
  * Returns the months that it moved. Throws if another process archives.
  */
 export async function archiveClosedMonths(deps: ArchiveDeps, until: Instant): Promise<string[]> {
-  await mkdir(deps.folder, { recursive: true });
+  await makeFolder(deps.folder);
   return archiveAlone(deps.db, () => archiveMonths(deps, until));
 }
 

@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
-import { type ManifestEnd, readManifestEnd, verifyRows } from "../../../src/ledger/archive-file.ts";
+import { type ManifestEnd, makeFolder, readManifestEnd, verifyRows } from "../../../src/ledger/archive-file.ts";
 import { createVerifier } from "../../../src/ledger/verify-export.ts";
 
 test("a check that ends before the end of a compressed file reports its own error only", async () => {
@@ -31,6 +31,18 @@ test("a check that ends before the end of a compressed file reports its own erro
     expect(uncaught).toEqual([]);
   } finally {
     process.off("uncaughtException", note);
+    rmSync(folder, { recursive: true });
+  }
+});
+
+test("a folder of the archive is made with those above it, and may exist", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "purser-archive-file-"));
+  const wanted = join(folder, "of", "purser");
+  try {
+    await makeFolder(wanted);
+    await makeFolder(wanted);
+    expect(existsSync(wanted)).toBe(true);
+  } finally {
     rmSync(folder, { recursive: true });
   }
 });
