@@ -52,6 +52,7 @@ export interface AccountLine {
   absorbed: number;
 }
 
+/** A file of the archive, as the database and the manifest record it. */
 export interface FileLine {
   name: string;
   rows: number;

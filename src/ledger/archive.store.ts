@@ -1,6 +1,6 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import type { ArchivedEvent } from "./archive-file.ts";
+import type { ArchivedEvent, FileLine } from "./archive-file.ts";
 import type { Entry } from "./ledger.types.ts";
 
 const PLAN = readStatement(import.meta.dirname, "plan-archive");
@@ -12,14 +12,6 @@ const FETCHED = 1_000;
 const ACCOUNTS = 200;
 const ROWS = 20_000;
 
-/** A file of the archive, as the database and the manifest record it. */
-export interface ArchivedFile {
-  name: string;
-  rows: number;
-  bytes: number;
-  sha256: string;
-}
-
 /** A month that is being moved, or was. */
 export interface ArchiveMonth {
   /** Its first day, 2026-01-01. */
@@ -29,7 +21,7 @@ export interface ArchiveMonth {
   phase: "planned" | "written" | "moved";
   entries: number;
   usage_events: number;
-  files: ArchivedFile[] | null;
+  files: FileLine[] | null;
 }
 
 /** Another process archives this database. */
@@ -145,7 +137,7 @@ async function* fetched<Row>(tx: Tx, text: string): AsyncGenerator<Row[], undefi
 }
 
 /** Records the complete files. From then on rows may be deleted. Throws if another process recorded its own. */
-export async function recordFiles(db: Db, month: ArchiveMonth, files: readonly ArchivedFile[]): Promise<void> {
+export async function recordFiles(db: Db, month: ArchiveMonth, files: readonly FileLine[]): Promise<void> {
   const recorded = await db.query({
     text: "update archive_month set phase = 'written', files = $2 where month = $1 and phase = 'planned' returning month",
     values: [month.month, JSON.stringify(files)],
