@@ -7,6 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { archiveClosedMonths } from "../../src/ledger/archive.service.ts";
 import { type ArchiveMonth, moveRows, planMonth } from "../../src/ledger/archive.store.ts";
 import { verifyArchive } from "../../src/ledger/archive-file.ts";
+import { readEntries } from "../../src/ledger/entry.store.ts";
 import { entriesHead, entryLines, readExport } from "../../src/ledger/export-file.ts";
 import type { Ledger } from "../../src/ledger/ledger.types.ts";
 import { createVerifier, verifyExport } from "../../src/ledger/verify-export.ts";
@@ -271,6 +272,21 @@ describe("an archive of closed months", () => {
     const { violations } = (await verifyAll(fixture.ledger, user_ids)).result();
     expect(violations).toEqual([]);
     expect((await fixture.ledger.audit()).violations).toEqual([]);
+  });
+
+  test("during an export stops it, because entries between two of its pages are gone", async () => {
+    const fixture = createLedgerFixture(db, "2024-11-12T00:00:00.000Z");
+    const user_id = await fixture.account(1_000);
+    for (let n = 0; n < 5; n += 1) await fixture.grant(user_id, 5);
+    const whole = readEntries(db, user_id, {}, 2);
+    const exports = [readEntries(db, user_id, {}, 2), readEntries(db, user_id, {}, 6)];
+    for (const pages of exports) await pages.next();
+    expect((await Array.fromAsync(whole)).flat()).toHaveLength(6);
+    fixture.clock.put("2024-12-10T00:00:00.000Z");
+    await archive(db, "2024-12-01T00:00:00.000Z");
+    const [cut, complete] = exports;
+    await expect(cut?.next()).rejects.toThrow("repeat the export");
+    expect(await complete?.next()).toMatchObject({ done: true });
   });
 
   test(`between random operations, killed at random points, loses and duplicates nothing (seed ${SEED})`, {
