@@ -5,9 +5,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { archiveClosedMonths } from "../../src/ledger/archive.service.ts";
-import { type ArchiveMonth, moveRows, planMonth } from "../../src/ledger/archive.store.ts";
 import { verifyArchive } from "../../src/ledger/archive-file.ts";
-import { readEntries } from "../../src/ledger/entry.store.ts";
 import { entriesHead, entryLines, readExport } from "../../src/ledger/export-file.ts";
 import type { Ledger } from "../../src/ledger/ledger.types.ts";
 import { createVerifier, verifyExport } from "../../src/ledger/verify-export.ts";
@@ -265,47 +263,6 @@ describe("an archive of closed months", () => {
     const reversal = { user_id, bucket_id, amount_tokens: 500, reason: "refund", key: newId() };
     expect(await fixture.ledger.clawBack(reversal)).toMatchObject({ debt_tokens: 0 });
     expect((await fixture.ledger.audit()).violations).toEqual([]);
-  });
-
-  test("at the same time as another moves nothing that has no file", async () => {
-    const fixture = createLedgerFixture(db, "2024-09-10T00:00:00.000Z");
-    const user_ids = [await fixture.account(1_000), await fixture.account(1_000)];
-    fixture.clock.put("2024-10-10T00:00:00.000Z");
-    for (const user_id of user_ids) await fixture.grant(user_id, 5);
-    fixture.clock.put("2024-11-10T00:00:00.000Z");
-    // The rows of October are planned after this call began to move those of September.
-    const stale = { month: "2024-09-01", before: "2024-10-01T00:00:00.000Z" as Instant };
-    await archive(db, stale.before);
-    expect(await planMonth(db, "2024-11-01T00:00:00.000Z")).toBe(true);
-    const count = async () => (await db.query({ text: "select from entry" })).length;
-    const kept = await count();
-    const [planned] = await db.query<ArchiveMonth>({ text: "select * from archive_month where phase = 'planned'" });
-    if (planned === undefined) throw new Error("no month is planned");
-    await moveRows(db, { ...planned, ...stale }, () => {});
-    await expect(moveRows(db, planned, () => {})).rejects.toThrow("another purser archive");
-    expect(await count()).toBe(kept);
-    const results = await Promise.allSettled([archive(db, planned.before), archive(db, planned.before)]);
-    const rejected = results.filter(({ status }) => status === "rejected");
-    if (db.kind === "postgres") expect(rejected).toMatchObject([{ reason: { name: "OtherArchiveError" } }]);
-    await archive(db, planned.before);
-    const { violations } = (await verifyAll(fixture.ledger, user_ids)).result();
-    expect(violations).toEqual([]);
-    expect((await fixture.ledger.audit()).violations).toEqual([]);
-  });
-
-  test("during an export stops it, because entries between two of its pages are gone", async () => {
-    const fixture = createLedgerFixture(db, "2024-11-12T00:00:00.000Z");
-    const user_id = await fixture.account(1_000);
-    for (let n = 0; n < 5; n += 1) await fixture.grant(user_id, 5);
-    const whole = readEntries(db, user_id, {}, 2);
-    const exports = [readEntries(db, user_id, {}, 2), readEntries(db, user_id, {}, 6)];
-    for (const pages of exports) await pages.next();
-    expect((await Array.fromAsync(whole)).flat()).toHaveLength(6);
-    fixture.clock.put("2024-12-10T00:00:00.000Z");
-    await archive(db, "2024-12-01T00:00:00.000Z");
-    const [cut, complete] = exports;
-    await expect(cut?.next()).rejects.toThrow("repeat the export");
-    expect(await complete?.next()).toMatchObject({ done: true });
   });
 
   test(`between random operations, killed at random points, loses and duplicates nothing (seed ${SEED})`, {
