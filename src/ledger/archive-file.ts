@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream, existsSync } from "node:fs";
-import { open, rename, rm } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import { mkdir, open, rename, rm } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -52,6 +52,7 @@ export interface AccountLine {
   absorbed: number;
 }
 
+/** A file of the archive, as the database and the manifest record it. */
 export interface FileLine {
   name: string;
   rows: number;
@@ -100,7 +101,22 @@ export async function finishFile(partial: string, path: string): Promise<void> {
     throw new Error(`${path} exists with other content: move it to another folder, and repeat`);
   }
   await rename(partial, path);
-  const folder = await open(dirname(path));
+  await syncFolder(dirname(path));
+}
+
+/** Makes the folder, durably: each folder that is new is named in its parent. */
+export async function makeFolder(path: string): Promise<void> {
+  const first = await mkdir(path, { recursive: true });
+  if (first === undefined) return;
+  const above = dirname(resolve(first));
+  for (let parent = dirname(resolve(path)); ; parent = dirname(parent)) {
+    await syncFolder(parent);
+    if (parent === above || parent === dirname(parent)) return;
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const folder = await open(path);
   await folder.sync().finally(() => folder.close());
 }
 
@@ -122,8 +138,11 @@ async function* linesOf<Line>(path: string): AsyncGenerator<Line, undefined> {
   const read = input === null ? file : input;
   const ended = input === null ? null : pipeline(file, input);
   ended?.catch(() => {});
+  const lines = createInterface({ input: read });
+  // A reader that stops early closes the file. The error of that has no listener left, and would end the process.
+  for (const source of [read, lines]) source.on("error", () => {});
   try {
-    for await (const line of createInterface({ input: read })) yield JSON.parse(line) as Line;
+    for await (const line of lines) yield JSON.parse(line) as Line;
     await ended;
   } catch (error) {
     throw new Error(`${path} cannot be read: ${(error as Error).message}`);

@@ -1,17 +1,20 @@
-import { mkdir, readdir, rm } from "node:fs/promises";
+import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { addMonths } from "../platform/clock.ts";
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import {
   type ArchiveMonth,
+  archiveAlone,
   findOldest,
   findOpenMonth,
   moveRows,
+  OtherArchiveError,
   planMonth,
   plannedEntries,
   plannedEvents,
   reclaimSpace,
   recordFiles,
+  stayOpen,
 } from "./archive.store.ts";
 import {
   type AccountLine,
@@ -19,6 +22,7 @@ import {
   type FileLine,
   finishFile,
   type ManifestEnd,
+  makeFolder,
   namesOf,
   verifyRows,
   writePartial,
@@ -41,11 +45,15 @@ export function closedBefore(now: Instant, months: number): Instant {
 /**
  * Moves the entries and usage events of all months that ended by `until` to files, oldest month first. It can be killed at any
  * point and repeated: the plan of a month is stored, and rows are deleted only after their files were recorded as complete.
- * Returns the months that it moved.
+ * Returns the months that it moved. Throws if another process archives.
  */
 export async function archiveClosedMonths(deps: ArchiveDeps, until: Instant): Promise<string[]> {
+  await makeFolder(deps.folder);
+  return archiveAlone(deps.db, () => archiveMonths(deps, until));
+}
+
+async function archiveMonths(deps: ArchiveDeps, until: Instant): Promise<string[]> {
   const moved: string[] = [];
-  await mkdir(deps.folder, { recursive: true });
   for (;;) {
     const month = (await findOpenMonth(deps.db)) ?? (await planNext(deps.db, until));
     if (month === undefined) break;
@@ -77,7 +85,9 @@ async function archiveMonth({ db, folder, report }: ArchiveDeps, month: ArchiveM
   } else {
     report(`${name}: continuing; the files were complete`);
   }
-  await compareFiles(folder, (await findOpenMonth(db)) ?? month);
+  const written = await findOpenMonth(db);
+  if (written?.month !== month.month) throw new OtherArchiveError();
+  await compareFiles(folder, written);
   // Attempts that were killed leave their files.
   const partials = (await readdir(folder)).filter((file) => file.includes(name) && file.endsWith(".partial"));
   for (const partial of partials) await rm(join(folder, partial), { force: true });
@@ -90,8 +100,14 @@ async function writeFiles(db: Db, folder: string, month: ArchiveMonth): Promise<
   const names = namesOf(name);
   const pathOf = (file: keyof typeof names) => join(folder, names[file]);
   const accounts: AccountLine[] = [];
-  const entries = await db.transaction((tx) => writePartial(pathOf("entries"), entryLines(tx, accounts)));
-  const usage_events = await db.transaction((tx) => writePartial(pathOf("usage_events"), eventLines(tx)));
+  const entries = await db.transaction(async (tx) => {
+    await stayOpen(tx);
+    return writePartial(pathOf("entries"), entryLines(tx, accounts));
+  });
+  const usage_events = await db.transaction(async (tx) => {
+    await stayOpen(tx);
+    return writePartial(pathOf("usage_events"), eventLines(tx));
+  });
   const end: ManifestEnd = {
     purser_archive: 1,
     month: name,
@@ -147,7 +163,8 @@ async function* manifestLines(accounts: readonly AccountLine[], end: ManifestEnd
 
 /** Before rows are deleted: the files of the month are in the folder, unchanged. */
 async function compareFiles(folder: string, { month, files }: ArchiveMonth): Promise<void> {
-  for (const { name, sha256 } of files ?? []) {
+  if (files === null) throw new OtherArchiveError();
+  for (const { name, sha256 } of files) {
     const found = await digestFile(join(folder, name)).catch(() => undefined);
     if (found?.sha256 === sha256) continue;
     throw new Error(

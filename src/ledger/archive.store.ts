@@ -1,6 +1,6 @@
 import type { Db, Instant, Sql, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import type { ArchivedEvent } from "./archive-file.ts";
+import type { ArchivedEvent, FileLine } from "./archive-file.ts";
 import type { Entry } from "./ledger.types.ts";
 
 const PLAN = readStatement(import.meta.dirname, "plan-archive");
@@ -12,14 +12,6 @@ const FETCHED = 1_000;
 const ACCOUNTS = 200;
 const ROWS = 20_000;
 
-/** A file of the archive, as the database and the manifest record it. */
-export interface ArchivedFile {
-  name: string;
-  rows: number;
-  bytes: number;
-  sha256: string;
-}
-
 /** A month that is being moved, or was. */
 export interface ArchiveMonth {
   /** Its first day, 2026-01-01. */
@@ -29,7 +21,15 @@ export interface ArchiveMonth {
   phase: "planned" | "written" | "moved";
   entries: number;
   usage_events: number;
-  files: ArchivedFile[] | null;
+  files: FileLine[] | null;
+}
+
+/** Another process archives this database. */
+export class OtherArchiveError extends Error {
+  constructor() {
+    super("another purser archive is at work on this database: wait for its end, and repeat");
+    this.name = "OtherArchiveError";
+  }
 }
 
 /** An entry to archive, with the end of its account's earlier archive. */
@@ -42,8 +42,27 @@ export interface PlannedEntry extends Omit<Entry, "id"> {
 
 const MONTH = `select to_char(month, 'YYYY-MM-DD') as month, before, phase, entries, usage_events, files from archive_month`;
 
+/**
+ * Runs `work` while no other process archives this database. The lock needs a connection of its own, which embedded storage
+ * does not have; there, no second process can open the storage.
+ */
+export async function archiveAlone<T>(db: Db, work: () => Promise<T>): Promise<T> {
+  if (db.kind === "embedded") return work();
+  return db.transaction(async (tx) => {
+    await stayOpen(tx);
+    const [lock] = await tx.query<{ mine: boolean }>({ text: "select pg_try_advisory_xact_lock(7470628) as mine" });
+    if (lock?.mine !== true) throw new OtherArchiveError();
+    return work();
+  });
+}
+
+/** Keeps the transaction open while files are written, however long that takes. */
+export async function stayOpen(tx: Tx): Promise<void> {
+  await tx.query({ text: "set local idle_in_transaction_session_timeout = 0" });
+}
+
 /** The month that was begun and is not finished. */
-export async function findOpenMonth(sql: Sql): Promise<ArchiveMonth | undefined> {
+export async function findOpenMonth(sql: Pick<Sql, "query">): Promise<ArchiveMonth | undefined> {
   const [month] = await sql.query<ArchiveMonth>({ text: `${MONTH} where phase <> 'moved'` });
   return month;
 }
@@ -117,12 +136,13 @@ async function* fetched<Row>(tx: Tx, text: string): AsyncGenerator<Row[], undefi
   await tx.query({ text: "close archived_rows" });
 }
 
-/** Records the complete files. From then on rows may be deleted. */
-export async function recordFiles(db: Db, month: ArchiveMonth, files: readonly ArchivedFile[]): Promise<void> {
-  await db.query({
-    text: "update archive_month set phase = 'written', files = $2 where month = $1 and phase = 'planned'",
+/** Records the complete files. From then on rows may be deleted. Throws if another process recorded its own. */
+export async function recordFiles(db: Db, month: ArchiveMonth, files: readonly FileLine[]): Promise<void> {
+  const recorded = await db.query({
+    text: "update archive_month set phase = 'written', files = $2 where month = $1 and phase = 'planned' returning month",
     values: [month.month, JSON.stringify(files)],
   });
+  if (recorded.length === 0) throw new OtherArchiveError();
 }
 
 /** Accounts with rows to move after `user_id`, as many as one transaction moves. */
@@ -147,7 +167,7 @@ export async function moveRows(db: Db, month: ArchiveMonth, report: (rows: numbe
   for (let last: string | null = null; ; ) {
     const user_ids: string[] = await listAccounts(db, month.before, last);
     if (user_ids.length === 0) break;
-    moved += await db.transaction((tx) => moveAccounts(tx, user_ids));
+    moved += await db.transaction((tx) => moveAccounts(tx, month, user_ids));
     last = user_ids.at(-1) ?? null;
     report(moved);
   }
@@ -157,11 +177,16 @@ export async function moveRows(db: Db, month: ArchiveMonth, report: (rows: numbe
   });
 }
 
-async function moveAccounts(tx: Tx, user_ids: readonly string[]): Promise<number> {
-  const values = [user_ids];
+async function moveAccounts(tx: Tx, month: ArchiveMonth, user_ids: readonly string[]): Promise<number> {
+  const written = await tx.query({
+    text: "select from archive_month where month = $1 and phase = 'written' for share",
+    values: [month.month],
+  });
+  if (written.length === 0) throw new OtherArchiveError();
+  const values = [user_ids, month.before];
   const accounts = await tx.query<{ entries: number; planned_events: number }>({
     text: `select planned_seq - seq as entries, planned_events from archived_account
-      where user_id = any($1::uuid[]) order by user_id for update`,
+      where user_id = any($1::uuid[]) and before = $2 order by user_id for update`,
     values,
   });
   const sum = (field: "entries" | "planned_events") => accounts.reduce((total, account) => total + account[field], 0);
@@ -173,7 +198,10 @@ async function moveAccounts(tx: Tx, user_ids: readonly string[]): Promise<number
       `the rows of accounts ${user_ids[0]} to ${user_ids.at(-1)} are not those of the files (${counted[1]} entries, ${counted[0]} usage events), and nothing of them was deleted: run purser audit`,
     );
   }
-  await tx.query({ text: "update archived_account set planned_events = 0 where user_id = any($1::uuid[])", values });
+  await tx.query({
+    text: "update archived_account set planned_events = 0 where user_id = any($1::uuid[]) and before = $2",
+    values,
+  });
   return counted[0] + counted[1];
 }
 

@@ -28,20 +28,40 @@ export function listEntries(
   return selectEntries(sql, user_id, { filter, order: "desc", beyond_seq: page.before_seq, limit: page.limit });
 }
 
-/** All entries, oldest first, in pages of `limit`. */
+/**
+ * All entries, oldest first, in pages of `limit`. Without a filter, throws if entries between two pages are gone: they were
+ * archived meanwhile.
+ */
 export async function* readEntries(
   sql: Reader,
   user_id: string,
   filter: EntryFilter,
   limit: number,
 ): AsyncGenerator<Entry[]> {
+  const is_whole = Object.values(filter).every((value) => value === undefined);
   for (let last: Entry | undefined; ; ) {
     const beyond = { beyond_seq: last?.seq ?? null, beyond_at: last?.created_at };
     const part: Entry[] = await selectEntries(sql, user_id, { filter, order: "asc", ...beyond, limit });
+    if (
+      last !== undefined &&
+      is_whole &&
+      part[0]?.seq !== last.seq + 1 &&
+      (await isArchivedAfter(sql, user_id, last.seq))
+    ) {
+      throw new Error(`entries after ${last.seq} were archived while they were read: repeat the export`);
+    }
     if (part.length > 0) yield part;
     if (part.length < limit) return;
     last = part.at(-1);
   }
+}
+
+async function isArchivedAfter(sql: Reader, user_id: string, seq: number): Promise<boolean> {
+  const found = await sql.query({
+    text: "select from archived_account where user_id = $1 and seq > $2",
+    values: [user_id, seq],
+  });
+  return found.length > 0;
 }
 
 /** The entries of one charge. Their numbers are above `entries_after` and at most `entries_to`. */

@@ -226,11 +226,30 @@ describe("an archive of closed months", () => {
     await archive(db, "2024-05-01T00:00:00.000Z");
     const before = await fixture.ledger.accountStatus(user_id);
     for (const hold_id of hold_ids) {
-      expect(await fixture.settle(user_id, hold_id, 90)).toMatchObject({ status: "settled", replayed: true });
+      const late = await fixture.settle(user_id, hold_id, 90);
+      expect(late).toMatchObject({ status: "settled", replayed: true, charged_tokens: 0, absorbed_tokens: 90 });
     }
     expect(await fixture.ledger.accountStatus(user_id)).toEqual(before);
     expect(await fixture.ledger.archivedBefore(user_id)).toBe("2024-04-01T00:00:00.000Z");
     expect((await fixture.ledger.audit()).violations).toEqual([]);
+  });
+
+  test("leaves open what a lost call of a later month still pays, also if it had cost nothing yet", async () => {
+    const fixture = createLedgerFixture(db, "2024-04-12T00:00:00.000Z");
+    const user_id = await fixture.account(1_000);
+    fixture.clock.put("2024-05-10T00:00:00.000Z");
+    const hold_id = v7({ msecs: Date.parse(fixture.clock.now()) });
+    await fixture.hold(user_id, 100, { hold_id });
+    await fixture.ledger.progress([{ user_id, hold_id, charge: settleOf(user_id, hold_id, 0) }]);
+    await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
+    await fixture.ledger.sweep();
+    await archive(db, "2024-05-01T00:00:00.000Z");
+    const late = await fixture.settle(user_id, hold_id, 90);
+    expect(late).toMatchObject({ status: "settled", replayed: false, charged_tokens: 90 });
+    fixture.clock.put("2024-06-10T00:00:00.000Z");
+    await archive(db, "2024-06-01T00:00:00.000Z");
+    expect((await fixture.ledger.audit()).violations).toEqual([]);
+    expect((await verifyAll(fixture.ledger, [user_id])).result().violations).toEqual([]);
   });
 
   test("keeps what a claw-back needs: tokens that expired in an archived month become no debt", async () => {
@@ -325,6 +344,22 @@ describe("purser archive", () => {
       code: 1,
       stdout: expect.stringContaining("name the manifests of the archive first"),
     });
+
+    expect(await runPurser(["audit", "--archive", folder, "--verify", csv])).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("not both"),
+    });
+
+    db = await database.open();
+    const phase = "update archive_month set phase = $1 where month = (select max(month) from archive_month)";
+    await db.query({ text: phase, values: ["written"] });
+    await db.close();
+    const under_way = await runPurser(["audit", "--archive", folder], settings());
+    expect(under_way).toMatchObject({ code: 1, stdout: expect.stringContaining("run purser archive again") });
+    expect(under_way.stdout).not.toContain("VIOLATION");
+    db = await database.open();
+    await db.query({ text: phase, values: ["moved"] });
+    await db.close();
 
     const [file = ""] = readdirSync(folder).filter((name) => name.startsWith("usage_event-"));
     appendFileSync(join(folder, file), gzipSync("\n"));

@@ -273,8 +273,8 @@ begin
     if is_charge and (op.is_settled and not is_rest
         or not op.is_held and ledger_is_archived(op.user_id, op.hold_id, op.entries_to)) then
       outcomes := outcomes || json_build_object('status', 'settled', 'replayed', true,
-        'cost_tokens', coalesce(op.cost, op.cost_tokens), 'charged_tokens', coalesce(op.charged, op.cost_tokens),
-        'overage_tokens', coalesce(op.overage, 0), 'absorbed_tokens', coalesce(op.absorbed, 0));
+        'cost_tokens', coalesce(op.cost, op.cost_tokens), 'charged_tokens', coalesce(op.charged, 0),
+        'overage_tokens', coalesce(op.overage, 0), 'absorbed_tokens', coalesce(op.absorbed, op.cost_tokens));
       continue;
     end if;
     is_charge := is_charge and coalesce((op.verdict ->> 'done')::boolean, true);

@@ -1,8 +1,8 @@
--- Deletes the planned entries of some accounts, whose files are complete, and adds them to the sums that stay. The first entry
+-- Deletes the entries of some accounts that are planned for the month until $2, whose files are complete, and adds them to the sums that stay. The first entry
 -- of a bucket grants it.
 with gone as (
   delete from entry e using archived_account s
-    where s.user_id = any($1::uuid[]) and e.user_id = s.user_id and e.seq <= s.planned_seq
+    where s.user_id = any($1::uuid[]) and s.before = $2 and e.user_id = s.user_id and e.seq <= s.planned_seq
     returning e.*
 ), grants as (
   select user_id, min(seq) as seq from gone

@@ -1,7 +1,8 @@
--- Deletes the planned usage events of some accounts, whose files are complete, and adds them to the sums that stay.
+-- Deletes the usage events of some accounts that are planned for the month until $2, whose files are complete, and adds them
+-- to the sums that stay.
 with gone as (
   delete from usage_event u using archived_account s
-    where s.user_id = any($1::uuid[]) and u.user_id = s.user_id
+    where s.user_id = any($1::uuid[]) and s.before = $2 and u.user_id = s.user_id
       and u.created_at < s.before and u.entries_to <= s.planned_seq
     returning u.*
 ), daily as (

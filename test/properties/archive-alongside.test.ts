@@ -1,0 +1,73 @@
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { archiveClosedMonths } from "../../src/ledger/archive.service.ts";
+import { type ArchiveMonth, moveRows, planMonth } from "../../src/ledger/archive.store.ts";
+import { verifyArchive } from "../../src/ledger/archive-file.ts";
+import { readEntries } from "../../src/ledger/entry.store.ts";
+import { createVerifier } from "../../src/ledger/verify-export.ts";
+import type { Db, Instant } from "../../src/platform/db.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { createLedgerFixture } from "./ledger-fixture.ts";
+
+let database: TestDatabase;
+let db: Db;
+let folder: string;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  db = await database.open();
+  folder = mkdtempSync(join(tmpdir(), "purser-archive-"));
+});
+afterAll(async () => {
+  await db.close();
+  await database.drop();
+  rmSync(folder, { recursive: true });
+});
+
+const archive = (on: Db, until: Instant) => archiveClosedMonths({ db: on, folder, report: () => {} }, until);
+
+describe("an archive of closed months", () => {
+  test("at the same time as another moves nothing that has no file", async () => {
+    const fixture = createLedgerFixture(db, "2024-09-10T00:00:00.000Z");
+    const user_ids = [await fixture.account(1_000), await fixture.account(1_000)];
+    fixture.clock.put("2024-10-10T00:00:00.000Z");
+    for (const user_id of user_ids) await fixture.grant(user_id, 5);
+    fixture.clock.put("2024-11-10T00:00:00.000Z");
+    // The rows of October are planned after this call began to move those of September.
+    const stale = { month: "2024-09-01", before: "2024-10-01T00:00:00.000Z" as Instant };
+    await archive(db, stale.before);
+    expect(await planMonth(db, "2024-11-01T00:00:00.000Z")).toBe(true);
+    const count = async () => (await db.query({ text: "select from entry" })).length;
+    const kept = await count();
+    const [planned] = await db.query<ArchiveMonth>({ text: "select * from archive_month where phase = 'planned'" });
+    if (planned === undefined) throw new Error("no month is planned");
+    await moveRows(db, { ...planned, ...stale }, () => {});
+    await expect(moveRows(db, planned, () => {})).rejects.toThrow("another purser archive");
+    expect(await count()).toBe(kept);
+    const results = await Promise.allSettled([archive(db, planned.before), archive(db, planned.before)]);
+    const rejected = results.filter(({ status }) => status === "rejected");
+    if (db.kind === "postgres") expect(rejected).toMatchObject([{ reason: { name: "OtherArchiveError" } }]);
+    await archive(db, planned.before);
+    const verifier = createVerifier();
+    const manifests = readdirSync(folder).filter((file) => file.endsWith(".jsonl"));
+    for (const manifest of manifests.sort()) await verifyArchive(join(folder, manifest), verifier);
+    expect(verifier.result()).toMatchObject({ violations: [], begin_later: 0, accounts: 2 });
+    expect((await fixture.ledger.audit()).violations).toEqual([]);
+  });
+
+  test("during an export stops it, because entries between two of its pages are gone", async () => {
+    const fixture = createLedgerFixture(db, "2024-11-12T00:00:00.000Z");
+    const user_id = await fixture.account(1_000);
+    for (let n = 0; n < 5; n += 1) await fixture.grant(user_id, 5);
+    const whole = readEntries(db, user_id, {}, 2);
+    const exports = [readEntries(db, user_id, {}, 2), readEntries(db, user_id, {}, 6)];
+    for (const pages of exports) await pages.next();
+    expect((await Array.fromAsync(whole)).flat()).toHaveLength(6);
+    fixture.clock.put("2024-12-10T00:00:00.000Z");
+    await archive(db, "2024-12-01T00:00:00.000Z");
+    const [cut, complete] = exports;
+    await expect(cut?.next()).rejects.toThrow("repeat the export");
+    expect(await complete?.next()).toMatchObject({ done: true });
+  });
+});
