@@ -80,12 +80,16 @@ export function createLog(
     const head = `{"level":${number},"time":"`;
     return (...args: [string] | [object, string]) => {
       const [fields, message] = args.length === 1 ? [null, args[0]] : args;
-      if (fields !== null && number < LEVELS.fatal && least > LEVELS.debug && isOfOutage(fields)) return;
-      const trace_id = activeSpan()?.trace_id;
-      const trace = trace_id === undefined ? "" : `,"trace_id":"${trace_id}"`;
-      const own = fields === null ? "" : textOf(fields);
-      const line = `${head}${clock.now()}"${of_process}${trace}${own},"msg":${JSON.stringify(message)}}\n`;
-      write(line.replaceAll(API_KEY, "purser_live_[redacted]"), number);
+      try {
+        if (number < LEVELS.fatal && least > LEVELS.debug && isOfOutage(fields)) return;
+        const trace_id = activeSpan()?.trace_id;
+        const trace = trace_id === undefined ? "" : `,"trace_id":"${trace_id}"`;
+        const own = textOf(fields);
+        const line = `${head}${clock.now()}"${of_process}${trace}${own},"msg":${JSON.stringify(String(message))}}\n`;
+        write(line.replaceAll(API_KEY, "purser_live_[redacted]"), number);
+      } catch {
+        // An error here must not stop the work that is logged.
+      }
     };
   }
   return {
@@ -99,18 +103,45 @@ export function createLog(
 }
 
 /** The database's own line reports the outage (outage.ts), so the statements that fail meanwhile are debug lines. */
-function isOfOutage(fields: object): boolean {
-  return "error" in fields && isDatabaseAway(fields.error);
+function isOfOutage(fields: unknown): boolean {
+  try {
+    return isPlain(fields) && "error" in fields && isDatabaseAway(fields.error);
+  } catch {
+    return false;
+  }
+}
+
+function isPlain(fields: unknown): fields is Record<string, unknown> {
+  if (typeof fields !== "object" || fields === null) return false;
+  const parent = Object.getPrototypeOf(fields);
+  return parent === Object.prototype || parent === null;
 }
 
 /** The fields as JSON, after a comma. */
-function textOf(fields: object): string {
+function textOf(fields: unknown): string {
+  if (fields === null || fields === undefined) return "";
+  if (!isPlain(fields)) return ',"fields":"[not a plain object]"';
   try {
-    const text = inner(redacted(fields as Record<string, unknown>));
-    return text === "" ? "" : `,${text}`;
+    return afterComma(redacted(fields));
   } catch {
-    return ',"fields":"[not JSON]"';
+    return Object.keys(fields)
+      .map((name) => textOfOne(fields, name))
+      .join("");
   }
+}
+
+/** One field, so that a field that is not JSON spoils no other. */
+function textOfOne(fields: Record<string, unknown>, name: string): string {
+  try {
+    return afterComma(redacted({ [name]: fields[name] }));
+  } catch {
+    return `,${JSON.stringify(name)}:"[not JSON]"`;
+  }
+}
+
+function afterComma(fields: object): string {
+  const text = inner(fields);
+  return text === "" ? "" : `,${text}`;
 }
 
 function inner(fields: object): string {

@@ -2,7 +2,7 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { newApiKey } from "../../../src/accounts/tokens.ts";
-import { describeUnexpected } from "../../../src/platform/log.ts";
+import { createLog, describeUnexpected } from "../../../src/platform/log.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
 
@@ -33,3 +33,49 @@ test("the fields of an unexpected error have its kind and its place, and no line
   expect(stack).toContain("log.test.ts");
   expect(stack).not.toContain("marzipan");
 });
+
+/** The line of these fields, without its level and time. */
+function lineOf(fields: unknown): Record<string, unknown> {
+  const lines: string[] = [];
+  createLog("info", null, (line) => void lines.push(line)).info(fields as object, "told");
+  const { level: _level, time: _time, ...told } = JSON.parse(lines.join(""));
+  return told;
+}
+
+const CYCLE: Record<string, unknown> = {};
+CYCLE.own = CYCLE;
+
+test.each([
+  ["a BigInt", { amount: 1n }, { amount: "[not JSON]" }],
+  ["a cycle", { CYCLE }, { CYCLE: "[not JSON]" }],
+  [
+    "a getter that throws",
+    Object.defineProperty({}, "error", { enumerable: true, get: fail }),
+    { error: "[not JSON]" },
+  ],
+])("%s spoils no other field, and secrets stay hidden", (_name, bad, told) => {
+  const fields = Object.defineProperties(
+    { request_id: "r1", none: undefined, headers: { cookie: "c" } },
+    Object.getOwnPropertyDescriptors(bad),
+  );
+  expect(lineOf(fields)).toEqual({ request_id: "r1", headers: { cookie: "[redacted]" }, ...told, msg: "told" });
+});
+
+test.each([[["a"]], [new Date(0)], [new Error("x")], ["text"], [1]])(
+  "fields that are no plain object: %s",
+  (fields) => {
+    expect(lineOf(fields)).toEqual({ fields: "[not a plain object]", msg: "told" });
+  },
+);
+
+test("absent fields are no fields, and the log never throws into its caller", () => {
+  expect(lineOf(undefined)).toEqual({ msg: "told" });
+  expect(lineOf(Object.create(null))).toEqual({ msg: "told" });
+  const unreadable = new Proxy({}, { getPrototypeOf: fail });
+  expect(() => createLog("info", null, () => {}).warn(unreadable, "told")).not.toThrow();
+  expect(() => createLog("info", null, fail).warn("told")).not.toThrow();
+});
+
+function fail(): never {
+  throw new Error("unreadable");
+}
