@@ -25,6 +25,11 @@ describe("a page as text", () => {
     ["<bdo dir=rtl>cba <span dir=ltr>plain</span></bdo>", "abc plain"],
     ["<bdo dir=ltr>plain</bdo> <p dir=rtl>plain</p>", "plain\n\nplain"],
     ["<bdo>plain</bdo>", "plain"],
+    ["<bdo dir=rtl><span style='unicode-bidi:normal'>erongi</span></bdo>", "ignore"],
+    ["<bdo dir=rtl style='unicode-bidi:unknown'>erongi</bdo>", "ignore"],
+    ["<bdo dir=rtl><span style='unicode-bidi:embed;direction:ltr'>plain</span></bdo>", "plain"],
+    ["<bdo dir=rtl><span style='unicode-bidi:isolate;direction:ltr'>plain</span></bdo>", "plain"],
+    ["<bdo dir=rtl><span style='unicode-bidi:plaintext'>plain</span></bdo>", "plain"],
   ])("turns text that an element displays backwards: %s", (html, text) => {
     expect(textOf(html)).toBe(text);
   });
