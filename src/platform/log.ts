@@ -112,7 +112,7 @@ function isOfOutage(fields: unknown): boolean {
 }
 
 function isPlain(fields: unknown): fields is Record<string, unknown> {
-  if (typeof fields !== "object" || fields === null) return false;
+  if (typeof fields !== "object" || fields === null || "toJSON" in fields) return false;
   const parent = Object.getPrototypeOf(fields);
   return parent === Object.prototype || parent === null;
 }

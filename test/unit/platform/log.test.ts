@@ -78,7 +78,7 @@ test.each([
   expect(lineOf(fields)).toEqual({ request_id: "r1", headers: { cookie: "[redacted]" }, ...told, msg: "told" });
 });
 
-test.each([[["a"]], [new Date(0)], [new Error("x")], ["text"], [1]])(
+test.each([[["a"]], [new Date(0)], [new Error("x")], [{ toJSON: () => "x" }], ["text"], [1]])(
   "fields that are no plain object: %s",
   (fields) => {
     expect(lineOf(fields)).toEqual({ fields: "[not a plain object]", msg: "told" });
