@@ -221,7 +221,7 @@ async function openBase(config: Config, log: Log) {
   return { metrics, tracer, db, standby, keys, settable, clock: settable ?? createSystemClock(), outbound, cipherFor };
 }
 
-/** Loads OpenTelemetry only if traces are sent. */
+/** Loads the span recorder only if traces are sent. */
 async function openTracer({ tracing, role }: Config, log: Log): Promise<Tracer | null> {
   if (tracing === null) return null;
   const { createTracer } = await import("./platform/span-recorder.ts");
@@ -327,7 +327,6 @@ function idsOfRun({ run_id, user_id, agent_id, trigger }: LostRun): LostRun {
   return { run_id, user_id, agent_id, trigger };
 }
 
-/** Opens the account of a new user, with the trial unless the mailbox has used it. */
 /** The limits of claims, plans included. */
 function claimLimits({ limits, plans }: LiveSettings): ClaimLimits {
   const each: readonly { id: string; limits?: UserLimits | undefined }[] = plans;
@@ -337,6 +336,7 @@ function claimLimits({ limits, plans }: LiveSettings): ClaimLimits {
   return { ...limits, concurrent_runs_of_plans: limited.length === 0 ? undefined : Object.fromEntries(limited) };
 }
 
+/** Opens the account of a new user, with the trial unless the mailbox has used it. */
 function trialGiver(deps: { trials: Trials; clock: Clock; ledger: Ledger; live: LiveSettings }) {
   const { trials, clock, ledger, live } = deps;
   return async (tx: Tx, { id, email }: { id: string; email: string }) => {

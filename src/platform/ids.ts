@@ -2,22 +2,32 @@ import { createHash, randomFillSync } from "node:crypto";
 import { v7 } from "uuid";
 
 /** Random bytes are fetched for hundreds of ids at once. One fetch per id would take longer than all other steps. */
-const random = new Uint8Array(4_096);
+const random = Buffer.alloc(4_096);
 const RANDOM_BYTES = 16;
 let used = random.length;
 let last = { msecs: 0, seq: 0 };
+
+/** Random bytes that are given once. They are valid until the next call. */
+function nextRandom(bytes: number): Buffer {
+  if (used + bytes > random.length) {
+    randomFillSync(random);
+    used = 0;
+  }
+  used += bytes;
+  return random.subarray(used - bytes, used);
+}
+
+/** As many random bytes, as hexadecimal digits. */
+export function randomHex(bytes: number): string {
+  return nextRandom(bytes).toString("hex");
+}
 
 /**
  * A new UUIDv7, greater than all earlier ones of this process, so `order by id desc` means newest first. Node's own
  * `randomUUIDv7` does not guarantee the order of two ids of the same millisecond.
  */
 export function newId(): string {
-  if (used === random.length) {
-    randomFillSync(random);
-    used = 0;
-  }
-  const own = random.subarray(used, used + RANDOM_BYTES);
-  used += RANDOM_BYTES;
+  const own = nextRandom(RANDOM_BYTES);
   last = after(last, Date.now(), own);
   return v7({ random: own, ...last });
 }

@@ -1,5 +1,5 @@
 import { writeSync } from "node:fs";
-import { createSystemClock } from "./clock.ts";
+import { createSystemClock, monotonicMs } from "./clock.ts";
 import { isDatabaseAway } from "./sql-state.ts";
 import { activeSpan } from "./tracing.ts";
 
@@ -80,12 +80,16 @@ export function createLog(
     const head = `{"level":${number},"time":"`;
     return (...args: [string] | [object, string]) => {
       const [fields, message] = args.length === 1 ? [null, args[0]] : args;
-      if (fields !== null && number < LEVELS.fatal && least > LEVELS.debug && isOfOutage(fields)) return;
-      const trace_id = activeSpan()?.trace_id;
-      const trace = trace_id === undefined ? "" : `,"trace_id":"${trace_id}"`;
-      const own = fields === null ? "" : textOf(fields);
-      const line = `${head}${clock.now()}"${of_process}${trace}${own},"msg":${JSON.stringify(message)}}\n`;
-      write(line.replaceAll(API_KEY, "purser_live_[redacted]"), number);
+      try {
+        if (number < LEVELS.fatal && least > LEVELS.debug && isOfOutage(fields)) return;
+        const trace_id = activeSpan()?.trace_id;
+        const trace = trace_id === undefined ? "" : `,"trace_id":"${trace_id}"`;
+        const own = textOf(fields);
+        const line = `${head}${clock.now()}"${of_process}${trace}${own},"msg":${JSON.stringify(String(message))}}\n`;
+        write(line.replaceAll(API_KEY, "purser_live_[redacted]"), number);
+      } catch {
+        // An error here must not stop the work that is logged.
+      }
     };
   }
   return {
@@ -99,18 +103,45 @@ export function createLog(
 }
 
 /** The database's own line reports the outage (outage.ts), so the statements that fail meanwhile are debug lines. */
-function isOfOutage(fields: object): boolean {
-  return "error" in fields && isDatabaseAway(fields.error);
+function isOfOutage(fields: unknown): boolean {
+  try {
+    return isPlain(fields) && "error" in fields && isDatabaseAway(fields.error);
+  } catch {
+    return false;
+  }
+}
+
+function isPlain(fields: unknown): fields is Record<string, unknown> {
+  if (typeof fields !== "object" || fields === null || "toJSON" in fields) return false;
+  const parent = Object.getPrototypeOf(fields);
+  return parent === Object.prototype || parent === null;
 }
 
 /** The fields as JSON, after a comma. */
-function textOf(fields: object): string {
+function textOf(fields: unknown): string {
+  if (fields === null || fields === undefined) return "";
+  if (!isPlain(fields)) return ',"fields":"[not a plain object]"';
   try {
-    const text = inner(redacted(fields as Record<string, unknown>));
-    return text === "" ? "" : `,${text}`;
+    return afterComma(redacted(fields));
   } catch {
-    return ',"fields":"[not JSON]"';
+    return Object.keys(fields)
+      .map((name) => textOfOne(fields, name))
+      .join("");
   }
+}
+
+/** One field, so that a field that is not JSON spoils no other. */
+function textOfOne(fields: Record<string, unknown>, name: string): string {
+  try {
+    return afterComma(redacted({ [name]: fields[name] }));
+  } catch {
+    return `,${JSON.stringify(name)}:"[not JSON]"`;
+  }
+}
+
+function afterComma(fields: object): string {
+  const text = inner(fields);
+  return text === "" ? "" : `,${text}`;
 }
 
 function inner(fields: object): string {
@@ -132,13 +163,19 @@ function redacted(fields: Record<string, unknown>): Record<string, unknown> {
 
 /**
  * Lines up to this level are written together, because a write costs more than a line. Other lines are written at once,
- * and all before an exit. Only `kill -9` loses lines that wait.
+ * and all before the exit event. A process that is killed or ends without it loses at most the lines of 100 ms.
  */
 const HELD_BACK = LEVELS.info;
 const HELD_BACK_MS = 100;
 /** The longest wait for a full pipe. Then the lines are dropped. */
 const FULL_PIPE = { tries: 100, ms: 10 };
+/** For this time after a drop, lines that the pipe refuses are dropped without a wait, which blocks the event loop. */
+const STALLED_MS = 5_000;
+const LINE_END = 10;
 let waiting = "";
+let stalled_until = 0;
+/** Whether a drop left half a line. Then the next write begins with a line end. */
+let is_cut = false;
 
 function writeToStderr(line: string, level: number): void {
   if (waiting === "" && level <= HELD_BACK) setTimeout(flush, HELD_BACK_MS).unref();
@@ -148,17 +185,26 @@ function writeToStderr(line: string, level: number): void {
 
 function flush(): void {
   if (waiting === "") return;
-  let left = Buffer.from(waiting);
+  const lines = Buffer.from(is_cut ? `\n${waiting}` : waiting);
   waiting = "";
-  for (let tries = 0; left.length > 0 && tries < FULL_PIPE.tries; ) {
+  const length = writeAll(lines, monotonicMs() < stalled_until ? 1 : FULL_PIPE.tries);
+  if (length > 0) is_cut = lines[length - 1] !== LINE_END;
+  if (length < lines.length) stalled_until = monotonicMs() + STALLED_MS;
+}
+
+/** Returns how many bytes were written. */
+function writeAll(lines: Buffer, most_tries: number): number {
+  let length = 0;
+  for (let tries = 0; length < lines.length; ) {
     try {
-      left = left.subarray(writeSync(2, left));
+      length += writeSync(2, lines, length);
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") return;
       tries += 1;
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN" || tries >= most_tries) break;
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, FULL_PIPE.ms);
     }
   }
+  return length;
 }
 
 process.on("exit", flush);

@@ -70,13 +70,18 @@ function listed(list: string, more: string): string {
 type Value = Exclude<SpanAttributes[string], undefined>;
 
 function encodedAttribute(key: string, value: Value): string {
-  return `{"key":"${key}","value":${encodedValue(value)}}`;
+  return isSendable(value) ? `{"key":"${key}","value":${encodedValue(value)}}` : "";
+}
+
+/** JSON has no infinite numbers, and a collector rejects a whole batch for one. */
+function isSendable(value: Value): boolean {
+  return typeof value !== "number" || Number.isFinite(value);
 }
 
 function encodedValue(value: Value): string {
   if (typeof value === "string") return `{"stringValue":${JSON.stringify(value)}}`;
   if (typeof value === "boolean") return `{"boolValue":${value}}`;
-  if (typeof value === "number") return Number.isInteger(value) ? `{"intValue":${value}}` : `{"doubleValue":${value}}`;
+  if (typeof value === "number") return `{"${Number.isSafeInteger(value) ? "intValue" : "doubleValue"}":${value}}`;
   return `{"arrayValue":{"values":[${value.map(encodedValue).join(",")}]}}`;
 }
 

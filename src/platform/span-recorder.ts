@@ -1,5 +1,5 @@
-import { randomFillSync } from "node:crypto";
 import { monotonicMs, realNowMs } from "./clock.ts";
+import { randomHex } from "./ids.ts";
 import type { Log } from "./log.ts";
 import { encodeSpan, type FinishedSpan } from "./otlp.ts";
 import { RELEASE } from "./release.ts";
@@ -78,17 +78,4 @@ function begin(trace: Trace, { name, kind, attributes }: SpanStart, parent_id: s
       trace.record(span);
     },
   };
-}
-
-/** Random bytes are fetched for many ids at once, as in ids.ts. */
-const random = Buffer.allocUnsafe(4_096);
-let used = random.length;
-
-function randomHex(bytes: number): string {
-  if (used + bytes > random.length) {
-    randomFillSync(random);
-    used = 0;
-  }
-  used += bytes;
-  return random.toString("hex", used - bytes, used);
 }

@@ -9,6 +9,8 @@ export type CueReader = (window: Window) => readonly string[];
 /** A set of cues: bit N is cue N of the list. */
 type Cues = number;
 
+if (CUES.length > 32) throw new Error(`${CUES.length} cues, but a set of cues has 32 bits`);
+
 /** A negated class that contains the line feed does not match across lines. */
 const BOUND_TO_LINE = /\[\^[^\]]*\\n[^\]]*\]/g;
 const GOES_ON = /\\[nsWD]|\[\^|\^/;

@@ -182,15 +182,17 @@ export function isIllegible(font_px: number): boolean {
 
 export type Direction = "ltr" | "rtl";
 
-/** The element's direction, and whether it displays all letters in it (`bidi-override`). Null when unset. */
+/** The element's direction, and whether it displays all letters in it (`bidi-override`) or ends that. Null: neither. */
 export function bidi(
   css: Declarations,
   { is_bdo, dir }: { is_bdo: boolean; dir: string | undefined },
 ): { direction: Direction | null; overrides_bidi: boolean | null } {
   const wanted = declared(css, "direction") ?? dir;
-  const mode = declared(css, "unicode-bidi");
+  const mode = declared(css, "unicode-bidi") ?? "";
   const direction = wanted === "rtl" || wanted === "ltr" ? wanted : null;
-  if (mode !== undefined) return { direction, overrides_bidi: mode.endsWith("override") };
+  if (/override$/.test(mode)) return { direction, overrides_bidi: true };
+  if (/(^|-)(embed|isolate|plaintext)$/.test(mode)) return { direction, overrides_bidi: false };
+  if (/^(normal|initial|unset|inherit)$/.test(mode)) return { direction, overrides_bidi: null };
   // The `dir` attribute isolates an element from an override around it.
   return { direction, overrides_bidi: is_bdo ? true : dir === undefined ? null : false };
 }

@@ -18,6 +18,11 @@ const KNOWN_INLINE = new Set(
     "td template textarea tfoot th time track tt u var video wbr path g circle rect text use"
   ).split(" "),
 );
+/** Whether the text before and after the element's tag is in different lines or cells. */
+export function breaksLine(name: string): boolean {
+  return BLOCKS.has(name) || name === "br" || name === "td" || name === "th";
+}
+
 /** The most links kept per page. */
 const MAX_LINKS = 500;
 const MAX_URL_LENGTH = 2_000;

@@ -1,8 +1,9 @@
 import * as css from "./hiding-css.ts";
 import { type HtmlToken, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
+import { createOverrideReader } from "./override.ts";
 import { readStyleSheet, type StyleSheet } from "./style-sheet.ts";
-import { createTextWriter } from "./text-writer.ts";
+import { breaksLine, createTextWriter } from "./text-writer.ts";
 
 /** Hidden content and the technique that hides it. */
 export interface Hidden {
@@ -30,8 +31,8 @@ interface Look {
   /** "unknown": an image, or an external style sheet. */
   readonly background: css.Colour | "unknown";
   readonly direction: css.Direction;
-  /** Browsers display its text backwards. */
-  readonly is_turned: boolean;
+  /** The direction in which browsers display all its letters, or null. */
+  readonly override: css.Direction | null;
 }
 
 /** Elements whose content browsers never show: by the standard's style sheet, or because scripts run. */
@@ -73,6 +74,7 @@ export function visibleText(html: string, options: { keep_lines: boolean } = { k
 function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
   const sheet = readStyleSheet(ownStyles(tokens));
   const writer = createTextWriter({ keep_lines });
+  const overrides = createOverrideReader(writer.text);
   const hidden: Hidden[] = [];
   const elements = createOpenElements<Look>(initialLook(tokens), (look) => hiddenBy(look) !== null);
   const lookOf = createLooks(sheet);
@@ -82,35 +84,36 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
     elements.closeImplied(token.name);
     const look = lookOf(token, elements.state());
     const seen = hiddenBy(look) === null;
+    if (seen && breaksLine(token.name)) overrides.end();
     if (seen) writer.open(token.name, token.attributes, token.source);
     if (!isVoid(token.name)) elements.push(token.name, look);
+  }
+
+  function readClose({ name, source }: HtmlToken & { type: "close" }): void {
+    const wasSeen = hiddenBy(elements.state()) === null;
+    elements.close(name);
+    const isSeen = hiddenBy(elements.state()) === null;
+    // Hidden elements do not end an override: people read the text around them as one.
+    if ((wasSeen && breaksLine(name)) || (isSeen && elements.state().override === null)) overrides.end();
+    if (wasSeen || isSeen) writer.close(name, source);
   }
 
   return {
     read(token: HtmlToken): void {
       if (token.type === "open") readOpen(token);
-      else if (token.type === "close") {
-        const seen = hiddenBy(elements.state()) === null;
-        elements.close(token.name);
-        if (seen || hiddenBy(elements.state()) === null) writer.close(token.name, token.source);
-      } else if (token.type === "comment") note(hidden, "comment", token.text);
+      else if (token.type === "close") readClose(token);
+      else if (token.type === "comment") note(hidden, "comment", token.text);
       else {
         const technique = hiddenBy(elements.state());
-        if (technique === null) writer.text(elements.state().is_turned ? reversed(token.text) : token.text);
+        if (technique === null) overrides.text(token.text, elements.state().override);
         else if (technique !== "style") note(hidden, technique, token.text);
       }
     },
     result(): VisibleText {
+      overrides.end();
       return { ...writer.result(), hidden };
     },
   };
-}
-
-/** Turns the text, but not the white space around it, which separates it from its neighbours. */
-function reversed(text: string): string {
-  const core = text.trim();
-  const start = text.indexOf(core);
-  return text.slice(0, start) + Array.from(core).reverse().join("") + text.slice(start + core.length);
 }
 
 function ownStyles(tokens: readonly HtmlToken[]): string[] {
@@ -134,7 +137,7 @@ function initialLook(tokens: readonly HtmlToken[]): Look {
     colour: [0, 0, 0],
     background: hasForeignSheet ? "unknown" : [255, 255, 255],
     direction: "ltr",
-    is_turned: false,
+    override: null,
   };
 }
 
@@ -223,7 +226,7 @@ function within(own: OwnLook, outer: Look): Look {
     colour: own.colour ?? outer.colour,
     background: own.background ?? outer.background,
     direction,
-    is_turned: own.overrides_bidi === null ? outer.is_turned : own.overrides_bidi && direction === "rtl",
+    override: own.overrides_bidi === null ? outer.override : own.overrides_bidi ? direction : null,
   };
 }
 

@@ -1,11 +1,20 @@
 import { expect, test } from "vitest";
-import { isUuid, newId, stableId } from "../../../src/platform/ids.ts";
+import { isUuid, newId, randomHex, stableId } from "../../../src/platform/ids.ts";
 
 test("ids sort in the order they were made, those of one millisecond included", () => {
   const ids = Array.from({ length: 20_000 }, newId);
   expect(ids.toSorted()).toEqual(ids);
   expect(new Set(ids).size).toBe(ids.length);
   expect(ids.every(isUuid)).toBe(true);
+});
+
+test("random digits are of the wanted length and never the same, also between ids", () => {
+  const all = Array.from({ length: 5_000 }, (_, nth) => {
+    newId();
+    return randomHex(nth % 2 === 0 ? 6 : 16);
+  });
+  expect(all.every((hex, nth) => /^[0-9a-f]+$/.test(hex) && hex.length === (nth % 2 === 0 ? 12 : 32))).toBe(true);
+  expect(new Set(all).size).toBe(all.length);
 });
 
 test("a stable id is a UUID that depends on the name alone", () => {

@@ -1,8 +1,25 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { newApiKey } from "../../../src/accounts/tokens.ts";
-import { describeUnexpected } from "../../../src/platform/log.ts";
+import { createLog, describeUnexpected } from "../../../src/platform/log.ts";
+
+/** What stderr takes: the number of bytes before it is full. */
+const pipe = vi.hoisted(() => ({ free: 0, tries: 0, text: "" }));
+
+vi.mock("node:fs", async (original) => ({
+  ...(await original<typeof import("node:fs")>()),
+  writeSync(_fd: number, bytes: Buffer, from: number) {
+    pipe.tries += 1;
+    const taken = bytes.subarray(from, from + pipe.free);
+    if (taken.length === 0) throw Object.assign(new Error("full"), { code: "EAGAIN" });
+    pipe.free -= taken.length;
+    pipe.text += taken;
+    return taken.length;
+  },
+}));
+
+afterEach(() => void vi.useRealTimers());
 
 const ROOT = join(import.meta.dirname, "../../..");
 
@@ -33,3 +50,72 @@ test("the fields of an unexpected error have its kind and its place, and no line
   expect(stack).toContain("log.test.ts");
   expect(stack).not.toContain("marzipan");
 });
+
+/** The line of these fields, without its level and time. */
+function lineOf(fields: unknown): Record<string, unknown> {
+  const lines: string[] = [];
+  createLog("info", null, (line) => void lines.push(line)).info(fields as object, "told");
+  const { level: _level, time: _time, ...told } = JSON.parse(lines.join(""));
+  return told;
+}
+
+const CYCLE: Record<string, unknown> = {};
+CYCLE.own = CYCLE;
+
+test.each([
+  ["a BigInt", { amount: 1n }, { amount: "[not JSON]" }],
+  ["a cycle", { CYCLE }, { CYCLE: "[not JSON]" }],
+  [
+    "a getter that throws",
+    Object.defineProperty({}, "error", { enumerable: true, get: fail }),
+    { error: "[not JSON]" },
+  ],
+])("%s spoils no other field, and secrets stay hidden", (_name, bad, told) => {
+  const fields = Object.defineProperties(
+    { request_id: "r1", none: undefined, headers: { cookie: "c" } },
+    Object.getOwnPropertyDescriptors(bad),
+  );
+  expect(lineOf(fields)).toEqual({ request_id: "r1", headers: { cookie: "[redacted]" }, ...told, msg: "told" });
+});
+
+test.each([[["a"]], [new Date(0)], [new Error("x")], [{ toJSON: () => "x" }], ["text"], [1]])(
+  "fields that are no plain object: %s",
+  (fields) => {
+    expect(lineOf(fields)).toEqual({ fields: "[not a plain object]", msg: "told" });
+  },
+);
+
+test("absent fields are no fields, and the log never throws into its caller", () => {
+  expect(lineOf(undefined)).toEqual({ msg: "told" });
+  expect(lineOf(Object.create(null))).toEqual({ msg: "told" });
+  const unreadable = new Proxy({}, { getPrototypeOf: fail });
+  expect(() => createLog("info", null, () => {}).warn(unreadable, "told")).not.toThrow();
+  expect(() => createLog("info", null, fail).warn("told")).not.toThrow();
+});
+
+test("a line that a full pipe cuts spoils no later line, and a stalled pipe blocks the process once in five seconds", () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "performance"] });
+  const log = createLog("info");
+  Object.assign(pipe, { free: 20, tries: 0, text: "" });
+  log.warn("cut");
+  expect(pipe.tries).toBe(101);
+  log.warn("dropped");
+  log.info("dropped");
+  vi.advanceTimersByTime(100);
+  expect(pipe.tries).toBe(103);
+  pipe.free = 10_000;
+  log.warn("whole");
+  log.info("held back");
+  vi.advanceTimersByTime(100);
+  const [cut = "", ...lines] = pipe.text.trimEnd().split("\n");
+  expect(cut).toHaveLength(20);
+  expect(lines.map((line) => JSON.parse(line).msg)).toEqual(["whole", "held back"]);
+  Object.assign(pipe, { free: 0, tries: 0 });
+  vi.advanceTimersByTime(5_000);
+  log.warn("waited for");
+  expect(pipe.tries).toBe(100);
+});
+
+function fail(): never {
+  throw new Error("unreadable");
+}

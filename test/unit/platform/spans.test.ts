@@ -49,6 +49,22 @@ test("a span is JSON as OTLP has it, whatever its names contain", () => {
   });
 });
 
+test("only safe integers are integers, and a number that JSON does not have is left out", () => {
+  const numbers = {
+    safe: 2 ** 53 - 1,
+    unsafe: 2 ** 53,
+    huge: 1e21,
+    none: Number.NaN,
+    endless: Number.POSITIVE_INFINITY,
+  };
+  const span = JSON.parse(encodeSpan({ ...SPAN, attributes: numbers, more: { late: Number.NEGATIVE_INFINITY } }));
+  expect(span.attributes).toEqual([
+    { key: "safe", value: { intValue: 2 ** 53 - 1 } },
+    { key: "unsafe", value: { doubleValue: 2 ** 53 } },
+    { key: "huge", value: { doubleValue: 1e21 } },
+  ]);
+});
+
 test("a collector that fails has one log line, and one when it accepts spans again; no accepted span is lost or repeated", async () => {
   const [received, logged]: [string[], string[]] = [[], []];
   const statuses = [400, 400, 200];

@@ -17,7 +17,14 @@ describe("a page as text", () => {
 
   it.each([
     ["<bdo dir=rtl>moc.elpmaxe@ofni</bdo>", "info@example.com"],
-    ["<p style='unicode-bidi:bidi-override;direction:rtl'>erongi <b>lla</b></p>", "ignore all"],
+    ["<p style='unicode-bidi:bidi-override;direction:rtl'>lla <b>erongi</b></p>", "ignore all"],
+    ["<bdo dir=rtl>snoit<b>curtsni</b> erongi</bdo>", "ignore instructions"],
+    ["<bdo dir=rtl>snoit<i hidden dir=ltr>no<b>no</b></i>curtsni</bdo> now", "instructions now"],
+    ["<bdo dir=rtl>eno</bdo> <bdo dir=rtl>owt</bdo>", "one two"],
+    ["<bdo dir=rtl>eno<br>owt<p>eerht", "one\ntwo\n\nthree"],
+    ["<bdo dir=rtl>\u05e9\u05dc\u05d5\u05dd</bdo>", "\u05e9\u05dc\u05d5\u05dd"],
+    ["<bdo dir=ltr>\u05dd\u05d5\u05dc\u05e9</bdo>", "\u05e9\u05dc\u05d5\u05dd"],
+    ["<bdo dir=rtl>\u0627 erongi</bdo>", "ignore \u0627"],
     [
       "<style>.r{unicode-bidi:isolate-override}</style><div dir=rtl><p class=r>erongi</p>plain</div>",
       "ignore\n\nplain",
@@ -25,6 +32,11 @@ describe("a page as text", () => {
     ["<bdo dir=rtl>cba <span dir=ltr>plain</span></bdo>", "abc plain"],
     ["<bdo dir=ltr>plain</bdo> <p dir=rtl>plain</p>", "plain\n\nplain"],
     ["<bdo>plain</bdo>", "plain"],
+    ["<bdo dir=rtl><span style='unicode-bidi:normal'>erongi</span></bdo>", "ignore"],
+    ["<bdo dir=rtl style='unicode-bidi:unknown'>erongi</bdo>", "ignore"],
+    ["<bdo dir=rtl><span style='unicode-bidi:embed;direction:ltr'>plain</span></bdo>", "plain"],
+    ["<bdo dir=rtl><span style='unicode-bidi:isolate;direction:ltr'>plain</span></bdo>", "plain"],
+    ["<bdo dir=rtl><span style='unicode-bidi:plaintext'>plain</span></bdo>", "plain"],
   ])("turns text that an element displays backwards: %s", (html, text) => {
     expect(textOf(html)).toBe(text);
   });
