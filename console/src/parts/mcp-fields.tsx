@@ -4,6 +4,9 @@ import { type McpServer, NO_SECRET_USE, NO_SERVER } from "./draft.ts";
 import { SecretUseFields } from "./secret-use-fields.tsx";
 import { ServerTools } from "./server-tools.tsx";
 
+/** Another server at the same place begins without the tools of the one before. */
+const keptAs = ({ kept }: McpServer) => `${kept?.name} ${kept?.url}`;
+
 interface McpFieldsProps {
   agent_id: string | null;
   servers: McpServer[];
@@ -78,13 +81,7 @@ function ServerFields({ agent_id, place, server, onChange, onRemove }: ServerPro
         />
       </div>
       <EffectFields param={param} server={server} onChange={onChange} />
-      {/* Another server at this place begins without the answer of the one before. */}
-      <ServerTools
-        key={`${server.kept?.name} ${server.kept?.url}`}
-        agent_id={agent_id}
-        server={server}
-        onChange={onChange}
-      />
+      <ServerTools key={keptAs(server)} agent_id={agent_id} server={server} onChange={onChange} />
       {server.auth !== null && (
         <div className="sm:col-span-2">
           <SecretUseFields
