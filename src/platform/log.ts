@@ -68,7 +68,7 @@ export interface LogBase {
 export function createLog(
   level: string,
   base: LogBase | null = null,
-  write: (line: string, level: number) => void = writeToStderr,
+  write: (line: string, level: number) => void = (line, number) => stderr.write(line, number),
 ): Log {
   const clock = createSystemClock();
   const least = LEVELS[level as keyof Log] ?? Number.POSITIVE_INFINITY;
@@ -172,32 +172,42 @@ const FULL_PIPE = { tries: 100, ms: 10 };
 /** For this time after a drop, lines that the pipe refuses are dropped without a wait, which blocks the event loop. */
 const STALLED_MS = 5_000;
 const LINE_END = 10;
-let waiting = "";
-let stalled_until = 0;
-/** Whether a drop left half a line. Then the next write begins with a line end. */
-let is_cut = false;
 
-function writeToStderr(line: string, level: number): void {
-  if (waiting === "" && level <= HELD_BACK) setTimeout(flush, HELD_BACK_MS).unref();
-  waiting += line;
-  if (level > HELD_BACK) flush();
-}
+/** Takes bytes from an index on, and returns how many it took. Throws EAGAIN when it is full. */
+type TakeBytes = (bytes: Buffer, from: number) => number;
 
-function flush(): void {
-  if (waiting === "") return;
-  const lines = Buffer.from(is_cut ? `\n${waiting}` : waiting);
-  waiting = "";
-  const length = writeAll(lines, monotonicMs() < stalled_until ? 1 : FULL_PIPE.tries);
-  if (length > 0) is_cut = lines[length - 1] !== LINE_END;
-  if (length < lines.length) stalled_until = monotonicMs() + STALLED_MS;
+/** Writes lines of the log. `take` is stderr. */
+export function createLineWriter(take: TakeBytes) {
+  let waiting = "";
+  let stalled_until = 0;
+  /** Whether a drop left half a line. Then the next write begins with a line end. */
+  let is_cut = false;
+
+  function flush(): void {
+    if (waiting === "") return;
+    const lines = Buffer.from(is_cut ? `\n${waiting}` : waiting);
+    waiting = "";
+    const length = writeAll(lines, take, monotonicMs() < stalled_until ? 1 : FULL_PIPE.tries);
+    if (length > 0) is_cut = lines[length - 1] !== LINE_END;
+    if (length < lines.length) stalled_until = monotonicMs() + STALLED_MS;
+  }
+
+  return {
+    write(line: string, level: number): void {
+      if (waiting === "" && level <= HELD_BACK) setTimeout(flush, HELD_BACK_MS).unref();
+      waiting += line;
+      if (level > HELD_BACK) flush();
+    },
+    flush,
+  };
 }
 
 /** Returns how many bytes were written. */
-function writeAll(lines: Buffer, most_tries: number): number {
+function writeAll(lines: Buffer, take: TakeBytes, most_tries: number): number {
   let length = 0;
   for (let tries = 0; length < lines.length; ) {
     try {
-      length += writeSync(2, lines, length);
+      length += take(lines, length);
     } catch (error) {
       tries += 1;
       if ((error as NodeJS.ErrnoException).code !== "EAGAIN" || tries >= most_tries) break;
@@ -207,4 +217,5 @@ function writeAll(lines: Buffer, most_tries: number): number {
   return length;
 }
 
-process.on("exit", flush);
+const stderr = createLineWriter((bytes, from) => writeSync(2, bytes, from));
+process.on("exit", stderr.flush);

@@ -1,15 +1,15 @@
-import { spawn, spawnSync } from "node:child_process";
+import { execFile, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { parseArgs } from "node:util";
+import { parseArgs, promisify } from "node:util";
 import { parse } from "yaml";
 import { REAL_PACKAGES, useRealServers } from "./real-servers.ts";
 import { clientException, serverException } from "./scenarios.ts";
 import { serveAgents } from "./serve-agents.ts";
 
-// `npm run conformance [-- --side client|server|real] [--only tools_call,auth/iss] [--folder path]`: installs the MCP project's conformance
+// `npm run conformance [-- --side client|server|real] [--only tools_call,auth/iss,inspector] [--folder path]`: installs the MCP project's conformance
 // suite and its inspector into a temporary folder, runs each scenario that a version of the protocol requires against
 // Purser as a client and as a server, uses servers that people run, and prints a table. `--folder`: keep the packages there for the next time. The
 // scenarios run one after the other: a busy machine makes them time out.
@@ -44,7 +44,7 @@ if (values.side === undefined || values.side === "client") {
 if (values.side === undefined || values.side === "server") {
   const served = await serveAgents();
   await each("server", serverException, (scenario) => ["server", "--url", served.url, "--scenario", scenario]);
-  inspect(served);
+  await inspect(served);
   await served.stop();
 }
 if (values.side === undefined || values.side === "real") {
@@ -76,9 +76,12 @@ async function each(
   }
 }
 
-/** The MCP project's inspector lists the tools and calls one, as its users do. */
-function inspect({ url }: { url: string }): void {
-  if (values.only !== undefined) return;
+/**
+ * The MCP project's inspector lists the tools and calls one, as its users do. It must not block this process, which adds
+ * the key to its requests.
+ */
+async function inspect({ url }: { url: string }): Promise<void> {
+  if (values.only !== undefined && !only.includes("inspector")) return;
   install(INSPECTOR);
   const bin = join(folder, "node_modules/.bin/mcp-inspector");
   const asked = [
@@ -87,7 +90,9 @@ function inspect({ url }: { url: string }): void {
   ] as const;
   for (const [method, more, wanted] of asked) {
     const args = ["--cli", url, "--transport", "http", "--method", method, ...more];
-    const { stdout, stderr } = spawnSync(bin, args, { encoding: "utf8", timeout: TIMEOUT_MS, cwd: folder });
+    const { stdout, stderr } = await promisify(execFile)(bin, args, { timeout: TIMEOUT_MS, cwd: folder }).catch(
+      (error: Error & { stdout: string; stderr: string }) => error,
+    );
     const passed = stdout.includes(wanted);
     if (!passed) console.error(stdout, stderr);
     note({

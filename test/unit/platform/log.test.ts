@@ -2,22 +2,7 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { afterEach, expect, test, vi } from "vitest";
 import { newApiKey } from "../../../src/accounts/tokens.ts";
-import { createLog, describeUnexpected } from "../../../src/platform/log.ts";
-
-/** What stderr takes: the number of bytes before it is full. */
-const pipe = vi.hoisted(() => ({ free: 0, tries: 0, text: "" }));
-
-vi.mock("node:fs", async (original) => ({
-  ...(await original<typeof import("node:fs")>()),
-  writeSync(_fd: number, bytes: Buffer, from: number) {
-    pipe.tries += 1;
-    const taken = bytes.subarray(from, from + pipe.free);
-    if (taken.length === 0) throw Object.assign(new Error("full"), { code: "EAGAIN" });
-    pipe.free -= taken.length;
-    pipe.text += taken;
-    return taken.length;
-  },
-}));
+import { createLineWriter, createLog, describeUnexpected } from "../../../src/platform/log.ts";
 
 afterEach(() => void vi.useRealTimers());
 
@@ -95,8 +80,17 @@ test("absent fields are no fields, and the log never throws into its caller", ()
 
 test("a line that a full pipe cuts spoils no later line, and a stalled pipe blocks the process once in five seconds", () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "performance"] });
-  const log = createLog("info");
-  Object.assign(pipe, { free: 20, tries: 0, text: "" });
+  /** It takes `free` bytes. */
+  const pipe = { free: 20, tries: 0, text: "" };
+  const { write } = createLineWriter((bytes, from) => {
+    pipe.tries += 1;
+    const taken = bytes.subarray(from, from + pipe.free);
+    if (taken.length === 0) throw Object.assign(new Error("full"), { code: "EAGAIN" });
+    pipe.free -= taken.length;
+    pipe.text += taken;
+    return taken.length;
+  });
+  const log = createLog("info", null, write);
   log.warn("cut");
   expect(pipe.tries).toBe(101);
   log.warn("dropped");
