@@ -162,11 +162,11 @@ it("what is wrong with a field is said at the field, which is gone to", async ()
     const field = use.getByLabel(label, { exact: true });
     if (given !== null) await field.fill(given);
     await save.click();
-    await page.getByRole("alert").waitFor();
-    await page.locator("[aria-invalid=true]").waitFor();
-    expect(await field.getAttribute("aria-invalid"), label).toBe("true");
+    await expect.poll(() => field.getAttribute("aria-invalid"), { message: label }).toBe("true");
     expect(await use.locator(`#${await field.getAttribute("id")}-error`).textContent(), label).toMatch(said);
-    expect(await field.evaluate((element) => element === document.activeElement), `${label} has the focus`).toBe(true);
+    await expect
+      .poll(() => field.evaluate((element) => element === document.activeElement), { message: label })
+      .toBe(true);
     await (label === "Secret" ? choose(field, right) : field.fill(right));
   }
   await save.click();
