@@ -278,9 +278,16 @@ describe("too many requests", () => {
       const { id } = await asPerson(context, limited, "POST", "/agents", { name: "Reader", auto_route: true });
       await page.goto(`${limited.url}/agents/${id}/edit`);
       await page.getByLabel("Description").fill("typed before");
+      // The service allows a request now and then. This value makes it reject a save that gets through.
+      await page.getByLabel("Temperature").fill("2.5");
       const stop = await useUp(limited);
-      await page.getByRole("button", { name: "Save agent" }).click();
-      await page.getByRole("alert").getByText("You have sent too many requests").waitFor();
+      const refusal = page.getByRole("alert").getByText("You have sent too many requests");
+      await expect
+        .poll(async () => {
+          await page.getByRole("button", { name: "Save agent" }).click();
+          return refusal.isVisible();
+        })
+        .toBe(true);
       await page.getByText(/You can try again (in \d+ seconds?|now)\./).waitFor();
       expect(await page.getByLabel("Description").inputValue()).toBe("typed before");
 

@@ -291,6 +291,8 @@ describe("an archive of closed months", () => {
       expect((await fixture.ledger.audit()).violations).toEqual([]);
       expect(await figuresOf(fixture.ledger, user_ids)).toEqual(before);
     }
+    // The last kill may have left files, which the next archive deletes.
+    await archive(db, `${fixture.clock.now().slice(0, 7)}-01T00:00:00.000Z`);
     const { violations } = (await verifyAll(fixture.ledger, user_ids)).result();
     expect(violations).toEqual([]);
     const kept = await db.query<{ hold_id: string }>({ text: "select hold_id from usage_event" });
