@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -10,6 +10,8 @@ import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, startUpstream } from "../support/upstream.ts";
 
+/** A process takes seconds to start on embedded storage: what is the same on both is tried on PostgreSQL. */
+const is_embedded = inject("storage").kind === "embedded";
 const KEK = `test:${Buffer.alloc(32, 7).toString("base64")}`;
 
 const running: RunningProcess[] = [];
@@ -61,18 +63,21 @@ describe("starting (contract 1)", () => {
     expect(naming[0]).toBe(`listening on ${url}`);
   });
 
-  it("offers the built-in model alone when no provider's key is set, and no operator API without its key", async () => {
-    const seed = await start({ ...place(), PURSER_ADMIN_KEY: ADMIN_KEY }).listening;
-    const made = await asOperator(seed, "POST", "/api/v1/admin/users", { email: "first@example.com" });
-    running[0]?.signal("SIGTERM");
-    await running[0]?.ended;
-    const url = await start(place()).listening;
-    const models = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${made.api_key.key}` } });
-    expect((await models.json()).data.map((model: { id: string }) => model.id)).toEqual(["purser/rehearsal", "auto"]);
-    expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
-  });
+  it.runIf(!is_embedded)(
+    "offers the built-in model alone when no provider's key is set, and no operator API without its key",
+    async () => {
+      const seed = await start({ ...place(), PURSER_ADMIN_KEY: ADMIN_KEY }).listening;
+      const made = await asOperator(seed, "POST", "/api/v1/admin/users", { email: "first@example.com" });
+      running[0]?.signal("SIGTERM");
+      await running[0]?.ended;
+      const url = await start(place()).listening;
+      const models = await fetch(`${url}/api/v1/models`, { headers: { Authorization: `Bearer ${made.api_key.key}` } });
+      expect((await models.json()).data.map((model: { id: string }) => model.id)).toEqual(["purser/rehearsal", "auto"]);
+      expect((await fetch(`${url}/api/v1/admin/users`, { headers: { Authorization: "Bearer x" } })).status).toBe(404);
+    },
+  );
 
-  it("reloads PURSER_CONFIG on SIGHUP, and stays as it is when the file has a fault", async () => {
+  it.runIf(!is_embedded)("reloads PURSER_CONFIG on SIGHUP, and stays as it is when the file has a fault", async () => {
     const file = join(folder, "reloaded.json");
     const model = { provider: "lab", provider_model: "a", context_window: 1000, max_output_tokens: 100 };
     const write = (...ids: string[]) => {
@@ -100,7 +105,7 @@ describe("starting (contract 1)", () => {
     expect(await ids()).toEqual(["lab/a", "lab/b"]);
   });
 
-  it.runIf(inject("storage").kind === "embedded")("keeps a password at the full cost of scrypt", async () => {
+  it.runIf(is_embedded)("keeps a password at the full cost of scrypt", async () => {
     const child = start(place());
     const url = await child.listening;
     const signed_up = await fetch(`${url}/api/v1/auth/sign-up/email`, {
@@ -117,7 +122,7 @@ describe("starting (contract 1)", () => {
     expect(kept).toEqual([{ hash: expect.stringMatching(/^scrypt\$32768\$8\$3\$/) }]);
   });
 
-  it("names PORT on one line and exits 2 when it is taken, before anything is made", async () => {
+  it.runIf(!is_embedded)("names PORT on one line and exits 2 when it is taken, before anything is made", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await new Promise((resolve) => taken.once("listening", resolve));
     const { port } = taken.address() as AddressInfo;
@@ -131,34 +136,40 @@ describe("starting (contract 1)", () => {
     expect(existsSync(DATA_DIR)).toBe(false);
   });
 
-  it("serves health and metrics at PURSER_METRICS_ADDRESS alone, and ends both servers on SIGTERM", async () => {
-    const child = start({ ...place(), PURSER_METRICS_ADDRESS: "127.0.0.1:0" });
-    const url = await child.listening;
-    await expect.poll(() => /^metrics on (\S+)$/m.exec(child.stdout())?.[1]).toBeDefined();
-    const metrics = /^metrics on (\S+)$/m.exec(child.stdout())?.[1];
-    for (const path of ["/livez", "/readyz", "/metrics"]) {
-      expect((await fetch(`${metrics}${path}`)).status).toBe(200);
-      expect((await fetch(`${url}${path}`)).status).toBe(404);
-    }
-    expect((await fetch(`${metrics}/api/v1/models`)).status).toBe(404);
-    expect((await fetch(`${metrics}/nowhere`)).headers.get("X-Content-Type-Options")).toBe("nosniff");
-    child.signal("SIGTERM");
-    expect((await child.ended).code).toBe(0);
-    await expect(fetch(`${metrics}/livez`)).rejects.toThrow();
-  });
+  it.runIf(!is_embedded)(
+    "serves health and metrics at PURSER_METRICS_ADDRESS alone, and ends both servers on SIGTERM",
+    async () => {
+      const child = start({ ...place(), PURSER_METRICS_ADDRESS: "127.0.0.1:0" });
+      const url = await child.listening;
+      await expect.poll(() => /^metrics on (\S+)$/m.exec(child.stdout())?.[1]).toBeDefined();
+      const metrics = /^metrics on (\S+)$/m.exec(child.stdout())?.[1];
+      for (const path of ["/livez", "/readyz", "/metrics"]) {
+        expect((await fetch(`${metrics}${path}`)).status).toBe(200);
+        expect((await fetch(`${url}${path}`)).status).toBe(404);
+      }
+      expect((await fetch(`${metrics}/api/v1/models`)).status).toBe(404);
+      expect((await fetch(`${metrics}/nowhere`)).headers.get("X-Content-Type-Options")).toBe("nosniff");
+      child.signal("SIGTERM");
+      expect((await child.ended).code).toBe(0);
+      await expect(fetch(`${metrics}/livez`)).rejects.toThrow();
+    },
+  );
 
-  it("tells in one line that the port of PURSER_METRICS_ADDRESS is in use, and makes nothing", async () => {
-    const taken = createServer().listen(0, "127.0.0.1");
-    await new Promise((resolve) => taken.once("listening", resolve));
-    const { port } = taken.address() as AddressInfo;
-    const DATA_DIR = join(folder, "no-metrics");
-    const { code, stderr } = await start({ PORT: "0", DATA_DIR, PURSER_METRICS_ADDRESS: `127.0.0.1:${port}` }).ended;
-    taken.close();
-    const accepted = "an address of this machine and a free port, such as 127.0.0.1:9464";
-    const fault = `port ${port} is in use on 127.0.0.1`;
-    expect([code, stderr]).toEqual([2, `PURSER_METRICS_ADDRESS: ${fault}; accepted: ${accepted}\n`]);
-    expect(existsSync(DATA_DIR)).toBe(false);
-  });
+  it.runIf(!is_embedded)(
+    "tells in one line that the port of PURSER_METRICS_ADDRESS is in use, and makes nothing",
+    async () => {
+      const taken = createServer().listen(0, "127.0.0.1");
+      await new Promise((resolve) => taken.once("listening", resolve));
+      const { port } = taken.address() as AddressInfo;
+      const DATA_DIR = join(folder, "no-metrics");
+      const { code, stderr } = await start({ PORT: "0", DATA_DIR, PURSER_METRICS_ADDRESS: `127.0.0.1:${port}` }).ended;
+      taken.close();
+      const accepted = "an address of this machine and a free port, such as 127.0.0.1:9464";
+      const fault = `port ${port} is in use on 127.0.0.1`;
+      expect([code, stderr]).toEqual([2, `PURSER_METRICS_ADDRESS: ${fault}; accepted: ${accepted}\n`]);
+      expect(existsSync(DATA_DIR)).toBe(false);
+    },
+  );
 });
 
 describe("SIGTERM (contract 1)", () => {
@@ -206,5 +217,64 @@ describe("SIGTERM (contract 1)", () => {
     expect((await profile.json()).balance).toMatchObject({ held: 0, available: 625_000 - 18 });
     expect(await asOperator(again, "GET", "/api/v1/admin/audit")).toMatchObject({ ok: true });
     await upstream.close();
+  });
+});
+
+describe("a bad setting (contract 1)", () => {
+  const NEGATIVE_RATE = `providers:
+  - { name: p, kind: openai-compatible, base_url: "http://x/v1" }
+models:
+  - { id: a/b, provider: p, provider_model: b, input_rate: -1, output_rate: 2, context_window: 10, max_output_tokens: 5 }
+`;
+  it.runIf(!is_embedded).each<[string, Record<string, string>]>([
+    ["DATABASE_URL: ", { DATABASE_URL: "mysql://root:hunter2@localhost/x", PURSER_KEK: KEK }],
+    ["PURSER_TEST_CLOCK: ", { PURSER_TEST_CLOCK: "yesterday" }],
+    ["PURSER_CONFIG: FILE:4: models[0].input_rate ", { PURSER_CONFIG: "FILE" }],
+  ])("%s is told in one line that names it, with exit code 2, and nothing is made", async (beginning, env) => {
+    const own = mkdtempSync(join(folder, "bad-"));
+    const file = join(own, "purser.yaml");
+    writeFileSync(file, NEGATIVE_RATE);
+    const settings = Object.entries(env).map(([name, value]) => [name, value.replace("FILE", file)]);
+    const bad = start({ PORT: "0", DATA_DIR: join(own, "data"), ...Object.fromEntries(settings) });
+    const { code, stdout, stderr } = await bad.ended;
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toMatch(/^[^\n]+\n$/);
+    expect(stderr.startsWith(beginning.replace("FILE", file)), stderr).toBe(true);
+    expect(stderr).not.toContain("hunter2");
+    expect(readdirSync(own)).toEqual(["purser.yaml"]);
+  });
+});
+
+describe.runIf(is_embedded)("DATA_DIR (contract 1)", () => {
+  it("keeps a keyring of its own, for its owner's eyes, says so once, and keeps it", async () => {
+    const own = await createTestDatabase();
+    const keyring = join(own.data_dir, "keyring");
+    const first = start({ PORT: "0", DATA_DIR: own.data_dir });
+    await first.listening;
+    const { mode, mtimeMs } = statSync(keyring);
+    expect(mode & 0o777).toBe(0o600);
+    first.signal("SIGTERM");
+    const ended = await first.ended;
+    expect(ended.stdout + ended.stderr).toContain("keyring");
+    const second = start({ PORT: "0", DATA_DIR: own.data_dir });
+    await second.listening;
+    expect(statSync(keyring).mtimeMs).toBe(mtimeMs);
+    second.signal("SIGTERM");
+    const again = await second.ended;
+    expect(again.stdout + again.stderr).not.toContain("keyring");
+    await own.drop();
+  });
+
+  it("refuses a folder that another process serves from, in a sentence, and harms neither", async () => {
+    const first = start(place());
+    const url = await first.listening;
+    const { code, stderr } = await start(place()).ended;
+    expect(code).not.toBe(0);
+    expect(stderr.trim().split("\n")).toHaveLength(1);
+    expect(stderr).toContain(database.data_dir);
+    expect((await fetch(`${url}/readyz`)).status).toBe(200);
+    first.signal("SIGKILL"); // the lock does not outlive the process
+    await first.ended;
+    await start(place()).listening;
   });
 });

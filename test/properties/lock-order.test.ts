@@ -111,7 +111,8 @@ describe.skipIf(inject("storage").kind === "embedded")("writers that meet at the
         await label(tx, ids[1], model);
       });
     await Promise.all([write([one, other], "a"), write([other, one], "b")]);
-    expect(attempts).toBe(3);
+    // One of them lost at least once; a slow machine can let it lose again.
+    expect(attempts).toBeGreaterThan(2);
     const rows = await db.query<{ model_id: string }>({
       text: "select model_id from run where id in ($1, $2)",
       values: [one, other],
