@@ -66,7 +66,7 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
   const next = async () => {
     try {
-      const step = await within(span, () => stream.blocks.next());
+      const step = await stream.blocks.next();
       if (step.done === true) end();
       return step;
     } catch (error) {
