@@ -40,7 +40,7 @@ export function withChargeMetrics(
         metrics.absorbed(outcome.absorbed_tokens);
         log.error(
           { user_id, hold_id, absorbed_tokens: outcome.absorbed_tokens },
-          "a charge exceeded what the account could bear",
+          "a charge exceeded what the account could bear: absorbed_tokens are not billed",
         );
       }
       return outcome;

@@ -43,7 +43,7 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
     if (data_key !== null) return data_key;
     log.error(
       { user_id: key.user_id, kek_id: key.kek_id },
-      "A data key does not open. Its master key or its row was changed.",
+      "A data key does not open. Its master key or its row was changed: restore PURSER_KEK or the row.",
     );
     throw errors.vaultUnavailable();
   };
@@ -149,7 +149,10 @@ async function wrapChecked(kek: Kek, bytes: Uint8Array, context: string): Promis
 function unavailable(log: Log) {
   return (error: unknown): never => {
     if (!(error instanceof KekUnavailableError)) throw error;
-    log.error({ error }, "The vault cannot be used.");
+    log.error(
+      { error },
+      "The vault cannot be used until the key service works: check the service and this node's access to it.",
+    );
     throw errors.vaultUnavailable();
   };
 }

@@ -12,7 +12,10 @@ const MAX_SECRETS = 1000;
 /** Reads and changes of a user's secrets that keep the integrity MAC, for the services of this module. */
 export function createVaultChanges({ db, store, keys, log }: { db: Db; store: VaultStore; keys: DataKeys; log: Log }) {
   const throwTampered = (user_id: string): never => {
-    log.error({ user_id }, "The secrets do not match their user's integrity MAC. Rows were changed outside Purser.");
+    log.error(
+      { user_id },
+      "The secrets do not match their user's integrity MAC. Rows were changed outside Purser: restore them from a backup.",
+    );
     throw errors.vaultUnavailable();
   };
   /** Changes the user's secrets one change at a time and writes the new integrity MAC. */
@@ -34,7 +37,7 @@ export function createVaultChanges({ db, store, keys, log }: { db: Db; store: Va
     if (value !== null) return { key, value };
     log.error(
       { user_id: secret.user_id, secret_id: secret.id },
-      "A secret does not open. Rows were changed outside Purser.",
+      "A secret does not open. Rows were changed outside Purser: restore them from a backup.",
     );
     return null;
   };
