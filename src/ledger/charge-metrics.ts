@@ -33,6 +33,7 @@ export function withChargeMetrics(
       countTokens(request, request.input_tokens + request.output_tokens);
       metrics.modelCall("settled", outcome.cost_tokens);
       metrics.modelOutput(request.model, request.output_tokens);
+      metrics.upstreamCost(request.model, request.upstream_cost_micro_usd);
       const { model, input_tokens, cached_input_tokens: cached, cache_write_tokens: written } = request;
       metrics.modelInput(model, { cached, written, plain: Math.max(0, input_tokens - cached - written) });
       if (outcome.absorbed_tokens > 0) {
