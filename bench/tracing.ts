@@ -70,7 +70,12 @@ function outcomeOf(found: ReadonlyMap<string, Measure[]>, received_bytes: number
   if (received_bytes === 0) throw new Error("the collector got no traces");
   const ratio = (of: string, to: string, figure: keyof Measure) =>
     median((found.get(of) ?? []).map((each, round) => each[figure] / (found.get(to)?.[round]?.[figure] ?? Number.NaN)));
-  const pairs = [OFF_AGAIN, NOT_SAMPLED, ALL].map((of) => [of, OFF] as const).concat([[ALL, NOT_SAMPLED]]);
+  const pairs: [of: string, to: string][] = [
+    [OFF_AGAIN, OFF],
+    [NOT_SAMPLED, OFF],
+    [ALL, OFF],
+    [ALL, NOT_SAMPLED],
+  ];
   return {
     name: "tracing",
     title: "Access logs and traces",

@@ -92,11 +92,13 @@ export function createDataKeys(deps: {
     }
     if (row === undefined) throw new Error("A data key was created but is not stored.");
     const key = await unwrap(row);
-    if (row.kek_id !== keks.current.id) await rewrap(row, key).catch(unavailable(log));
+    if (row.kek_id !== keks.current.id) await rewrap(row, key).catch(unavailable);
     return key;
   };
 
   return {
+    /** Counts an error of the vault. */
+    failed,
     unwrap,
     toWrite,
     /** The service's own key, for sealed data that belongs to no user. */

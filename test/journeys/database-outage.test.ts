@@ -167,7 +167,7 @@ async function openFreezer(url: string) {
 }
 
 /** They wait for real timeouts, so they run at the same time. */
-const waiting = test.concurrent.skipIf(storage.kind === "embedded");
+const waiting = test.skipIf(storage.kind === "embedded").concurrent;
 
 waiting(
   "a database that never answers: /readyz says so within its 2 s, and SIGTERM ends the node all the same",
