@@ -116,23 +116,24 @@ export function traced<T>(start: () => SpanStart, work: (span: Span) => Promise<
 export function tracedAlone<T>(start: SpanStart, work: () => Promise<T>): Promise<T> {
   const parent = active.getStore();
   if (parent == null || !parent.is_recorded) return work();
-  return ended(parent.begin(start), work);
+  return ended(parent.begin(start), work());
 }
 
 /** Runs `work` in `span`, and ends it. */
 export function carriedOut<T>(span: Span, work: (span: Span) => Promise<T>): Promise<T> {
-  return ended(span, () => active.run(span, () => work(span)));
+  return ended(
+    span,
+    active.run(span, () => work(span)),
+  );
 }
 
-async function ended<T>(span: Span, work: () => Promise<T>): Promise<T> {
-  try {
-    const value = await work();
-    span.end();
-    return value;
-  } catch (error) {
-    span.end(errorType(error));
-    throw error;
-  }
+/** Ends `span` with `done`, whose readers wait no longer for it. */
+function ended<T>(span: Span, done: Promise<T>): Promise<T> {
+  done.then(
+    () => span.end(),
+    (error: unknown) => span.end(errorType(error)),
+  );
+  return done;
 }
 
 /** The error's code or kind. Messages may quote what a user wrote. */
