@@ -33,7 +33,15 @@ place.env.PURSER_PAYMENTS = "sandbox";
 const nodes: Nodes = new Map();
 let phases: readonly Phase[] = [];
 try {
-  for (const name of ["one", "two"]) nodes.set(name, await startService(place));
+  for (const name of ["one", "two"]) {
+    const node = await startService(place);
+    nodes.set(name, node);
+    void node.exited.then(() => {
+      if (!nodes.delete(name)) return;
+      console.error(`the node ${name} ended by itself`);
+      process.exitCode = 1;
+    });
+  }
   const day = await startDay(nodes, { users: 3, per_user: 2, random });
   phases = day.phases;
   for (let nth = 1; nth <= kills; nth += 1) {
@@ -54,7 +62,10 @@ try {
   printPhases(`${kills} failovers under load, seed ${seed}`, phases);
   const longest_s = Math.max(...phases.map(({ longest_gap_ms }) => longest_gap_ms)) / 1_000;
   console.log(`\nlongest time without service: ${longest_s.toFixed(1)} s`);
-  for (const node of nodes.values()) await node.stop();
+  for (const [name, node] of nodes) {
+    nodes.delete(name);
+    await node.stop();
+  }
   await upstream.close();
   await place.drop();
   await cluster.stop();

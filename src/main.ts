@@ -75,7 +75,9 @@ async function main(): Promise<void> {
     const close_s = drain_seconds + SHUTDOWN_SECONDS.streams;
     // A stuck database, for example, must not keep the process.
     const exit = () => {
-      log.error("the process exits although not everything has ended: the drain is over");
+      log.error(
+        "the drain is over, and the process exits with work left: other nodes resume its runs, and its holds expire",
+      );
       process.exit(1);
     };
     setTimeout(exit, (close_s + SHUTDOWN_SECONDS.exit) * 1000).unref();

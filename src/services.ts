@@ -207,7 +207,7 @@ async function openBase(config: Config, log: Log) {
   metrics.watchDatabase(db.state, db.figures);
   const url = config.read_database_url;
   const standby = url === null ? null : openStandby({ url, db, log });
-  const keys = createDataKeys({ db, keyring, log });
+  const keys = createDataKeys({ db, keyring, log, onFailure: metrics.vaultFailed });
   const service_key = await keys
     .check()
     .then(keys.ofService)
@@ -252,7 +252,16 @@ function createAgentWork(deps: AgentWorkDeps) {
   const { db, clock, outbound, metrics, tracer } = deps.base;
   const sanitizer = createSanitizer({ threads: 2 });
   const { webhook_keys } = deps;
-  const tools = createTools({ clock, outbound, sanitizer, webhook_keys, vault, log, safety_off: config.safety_off });
+  const tools = createTools({
+    clock,
+    outbound,
+    sanitizer,
+    webhook_keys,
+    vault,
+    log,
+    safety_off: config.safety_off,
+    onFailure: metrics.toolFailed,
+  });
   const schedules = createSchedules({ db, clock, notify: notify.schedules });
   const schedule_keys = createScheduleKeys({
     ...{ clock, store: createAgentsStore(db), schedules, ledger, keysOf: accounts.keysOf, log },

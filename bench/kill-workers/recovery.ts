@@ -49,9 +49,11 @@ function callsOf(run: RunDetail, calls: readonly ModelCall[]): ModelCall[] {
   const answers = new Set(run.steps.map(({ result, type }) => (type === "model" ? answerOf(result as object) : null)));
   const last = calls.findLastIndex(({ answer }) => answers.has(answer));
   const first = calls.findIndex(({ answer }) => answers.has(answer));
-  // Unrecorded tries before the run's first answer follow the end of the previous run.
+  // Unrecorded tries before the run's first answer follow its queueing. Earlier ones belong to a run that was given up.
+  const created_ms = Date.parse(run.queued_at) - performance.timeOrigin;
+  const isTry = (call: ModelCall | undefined) => call?.previous === null && call.arrived_ms >= created_ms;
   let begin = first;
-  while (begin > 0 && calls[begin - 1]?.previous === null && calls[begin]?.previous === null) begin -= 1;
+  while (begin > 0 && isTry(calls[begin - 1]) && isTry(calls[begin])) begin -= 1;
   return calls.slice(Math.max(0, begin), last + 1);
 }
 

@@ -89,7 +89,9 @@ export async function startCluster(): Promise<Cluster> {
       await setTimeout(POLL_MS);
     }
   };
+  let is_stopped = false;
   const stop = async () => {
+    is_stopped = true;
     for (const child of children.toReversed()) child.kill("SIGTERM");
     const ended = children.map(
       (child) => (child.exitCode ?? child.signalCode) !== null || new Promise((resolve) => child.once("exit", resolve)),
@@ -130,7 +132,7 @@ export async function startCluster(): Promise<Cluster> {
     const deadline_ms = performance.now() + MACHINE_MS;
     while ([name, null].includes((await primaryOf(members)) as Member) && performance.now() < deadline_ms)
       await setTimeout(POLL_MS);
-    member.patroni = startPatroni(name);
+    if (!is_stopped) member.patroni = startPatroni(name);
   }
 }
 
@@ -149,10 +151,14 @@ function kill(pid: number | null, signal: NodeJS.Signals): void {
   }
 }
 
-/** The process id of a member's server, from the file that it wrote. */
+/**
+ * The process id of a member's server, from the file that it wrote. Null for an empty file: a kill of the process 0 would
+ * end this process and its group.
+ */
 function postmasterOf({ folder }: Pick<Running, "folder">): number | null {
   try {
-    return Number(readFileSync(join(folder, "data/postmaster.pid"), "utf8").split("\n", 1)[0]);
+    const pid = Number(readFileSync(join(folder, "data/postmaster.pid"), "utf8").split("\n", 1)[0]);
+    return pid > 0 ? pid : null;
   } catch {
     return null;
   }

@@ -63,7 +63,10 @@ export function startLoad(options: {
         continue;
       }
       in_flight += 1;
-      const status = await act(node, { user, seen: mine, lot: random() });
+      const status = await act(node, { user, seen: mine, lot: random() }).catch((error: unknown) => {
+        mine.surprises.push(String(error));
+        return "unreadable";
+      });
       in_flight -= 1;
       count(status);
       if (!status.startsWith("2")) {

@@ -9,6 +9,8 @@ import { type Load, startLoad } from "./load.ts";
 
 const REST_MS = 240_000;
 const REST_POLL_MS = 300;
+/** On a busy machine, a cluster may replace its primary once more after a phase. The checks wait for it this long. */
+const CHECK_MS = 120_000;
 
 /** One phase of an outage harness, for the table. */
 export interface Phase {
@@ -40,7 +42,7 @@ export async function startDay(
   const anyNode = () => {
     const [node] = nodes.values();
     if (node === undefined) throw new Error("no node is running");
-    return node;
+    return patient(node);
   };
   const users: CrashUser[] = [];
   for (let index = 0; index < options.users; index += 1) users.push(await newUser(anyNode()));
@@ -80,6 +82,20 @@ export async function startDay(
       });
     },
   };
+}
+
+/** The node with calls that are repeated while the service answers 503. */
+function patient(node: BenchService): BenchService {
+  const call = async <Body>(...asked: Parameters<BenchService["call"]>): Promise<Body> => {
+    for (const deadline_ms = performance.now() + CHECK_MS; ; await setTimeout(REST_POLL_MS)) {
+      try {
+        return await node.call<Body>(...asked);
+      } catch (error) {
+        if (!/: 503 /.test((error as Error).message) || performance.now() > deadline_ms) throw error;
+      }
+    }
+  };
+  return { ...node, call };
 }
 
 /** Otherwise the holds of dead processes would end only after two minutes. */

@@ -73,7 +73,7 @@ export async function createSignIn(options: SignInOptions) {
   /** Runs after the answer, so that its time does not show whether an address has an account. */
   const later = (work: () => Promise<void>) => {
     const done = work()
-      .catch((error: Error) => log.error({ error }, "a link was not sent"))
+      .catch((error: Error) => log.error({ error }, "a link was not sent: its user may ask for another one"))
       .finally(() => background.delete(done));
     background.add(done);
   };

@@ -57,7 +57,7 @@ export function createBackups({ db, clock, data_dir, log }: BackupDeps): () => R
     void write(out)
       .then(() => log.info("a backup was written"))
       .catch((error: Error) => {
-        log.error({ error }, "a backup failed");
+        log.error({ error }, "a backup failed: delete its file and make another one");
         out.destroy(error);
       })
       .finally(() => {

@@ -5,7 +5,7 @@ import { monotonicMs } from "../platform/clock.ts";
 import { newId } from "../platform/ids.ts";
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import { activeSpan, parentOf, type Span, type Tracer, unrecorded } from "../platform/tracing.ts";
+import { activeSpan, parentOf, type Span, type SpanStart, type Tracer, unrecorded } from "../platform/tracing.ts";
 
 /** Their lines are of the level debug: monitors call them every few seconds. */
 const PROBES = new Set(["/livez", "/readyz", "/metrics"]);
@@ -33,28 +33,42 @@ export interface LoggedRequest {
   started_ms: number;
 }
 
-const SPAN_NAME = "request";
+const REQUEST: SpanStart = { name: "request", kind: "server", attributes: {} };
 
 /** The span of a request to the API; null if it belongs to no trace. A node without a tracer logs the caller's trace id. */
 export function requestSpan(tracer: Tracer | null, path: string, traceparent: string | undefined): Span | null {
   if (!path.startsWith("/api/")) return null;
-  if (tracer !== null) return tracer.begin({ name: SPAN_NAME, kind: "server", attributes: {} }, { traceparent });
+  if (tracer !== null) return tracer.begin(REQUEST, { traceparent });
   const parent = parentOf(traceparent);
   return parent === null ? null : unrecorded(parent.trace_id);
 }
 
+/** The starts of answered requests, kept so that each is encoded once. There are as many as routes and statuses. */
+const starts = new Map<string, SpanStart>();
+
 /** Paths contain names that users chose, so the span has the route only. */
-function endSpan({ request_id, caller, method, route, status, facts }: LoggedRequest): void {
+function startOf({ method, route, status }: LoggedRequest): SpanStart {
+  const name = `${method} ${route}`;
+  const key = `${name} ${status}`;
+  let start = starts.get(key);
+  if (start === undefined) {
+    const attributes = {
+      "http.request.method": method,
+      "http.route": route,
+      "http.response.status_code": status,
+    };
+    start = { name, kind: "server", attributes };
+    starts.set(key, start);
+  }
+  return start;
+}
+
+function endSpan(request: LoggedRequest): void {
   const span = activeSpan();
   if (span === null || !span.is_recorded) return;
-  span.rename(`${method} ${route}`);
-  span.set({
-    "http.request.method": method,
-    "http.route": route,
-    "http.response.status_code": status,
-    "user.id": caller?.user_id,
-    "purser.request_id": request_id,
-  });
+  const { request_id, caller, status, facts } = request;
+  span.describe(startOf(request));
+  span.set({ "user.id": caller?.user_id, "purser.request_id": request_id });
   const is_failure = status >= 500 || (status < 400 && facts.code !== undefined);
   span.end(is_failure ? (facts.code ?? String(status)) : undefined);
 }

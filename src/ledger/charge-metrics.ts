@@ -1,18 +1,16 @@
 import type { Log } from "../platform/log.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import { type SpanStart, traced } from "../platform/tracing.ts";
+import { type SpanStart, tracedAlone } from "../platform/tracing.ts";
 import type { Charge, ChargingLedger } from "./ledger.types.ts";
 
 /** An operation of the ledger in a trace: the wait for its batch and the batch's statement. */
-function spanOf(operation: string): () => SpanStart {
+function spanOf(operation: string): SpanStart {
   const attributes = { "db.system.name": "postgresql", "db.operation.name": operation };
-  return () => ({ name: operation, kind: "client", attributes });
+  return { name: operation, kind: "client", attributes };
 }
-const [HOLD, SETTLE, RELEASE] = ["hold", "settle", "release"].map(spanOf) as [
-  () => SpanStart,
-  () => SpanStart,
-  () => SpanStart,
-];
+const HOLD = spanOf("hold");
+const SETTLE = spanOf("settle");
+const RELEASE = spanOf("release");
 
 /** Adds metrics and spans to holds, settles and releases, and counts tokens for the limits. Logs absorbed tokens as an error. */
 export function withChargeMetrics(
@@ -21,12 +19,12 @@ export function withChargeMetrics(
 ): ChargingLedger {
   return {
     async hold(request) {
-      const outcome = await traced(HOLD, () => ledger.hold(request));
+      const outcome = await tracedAlone(HOLD, () => ledger.hold(request));
       if (outcome.status === "refused") metrics.modelCall("refused", 0);
       return outcome;
     },
     async settle(request) {
-      const outcome = await traced(SETTLE, () => ledger.settle(request)).catch((error: Error) => {
+      const outcome = await tracedAlone(SETTLE, () => ledger.settle(request)).catch((error: Error) => {
         const { user_id, hold_id, cost_tokens } = request;
         log.error({ user_id, hold_id, cost_tokens, error }, "a charge could not be written; its hold will expire");
         throw error;
@@ -35,6 +33,7 @@ export function withChargeMetrics(
       countTokens(request, request.input_tokens + request.output_tokens);
       metrics.modelCall("settled", outcome.cost_tokens);
       metrics.modelOutput(request.model, request.output_tokens);
+      metrics.upstreamCost(request.model, request.upstream_cost_micro_usd);
       const { model, input_tokens, cached_input_tokens: cached, cache_write_tokens: written } = request;
       metrics.modelInput(model, { cached, written, plain: Math.max(0, input_tokens - cached - written) });
       if (outcome.absorbed_tokens > 0) {
@@ -42,13 +41,13 @@ export function withChargeMetrics(
         metrics.absorbed(outcome.absorbed_tokens);
         log.error(
           { user_id, hold_id, absorbed_tokens: outcome.absorbed_tokens },
-          "a charge exceeded what the account could bear",
+          "a charge exceeded what the account could bear: absorbed_tokens are not billed",
         );
       }
       return outcome;
     },
     async release(hold) {
-      await traced(RELEASE, () => ledger.release(hold));
+      await tracedAlone(RELEASE, () => ledger.release(hold));
       metrics.modelCall("released", 0);
     },
   };

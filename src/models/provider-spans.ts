@@ -25,7 +25,8 @@ export function withSpans(provider: Provider): Provider {
           span.set(settingsOf(request));
           const answer = await provider.complete(request, options);
           const finish_reasons = answer.response.choices.map(({ finish_reason }) => finish_reason ?? "");
-          span.set({ ...usageOf(answer.counts), "gen_ai.response.finish_reasons": finish_reasons });
+          span.set(usageOf(answer.counts));
+          span.set({ "gen_ai.response.finish_reasons": finish_reasons });
           return answer;
         },
       );
@@ -66,7 +67,7 @@ function tracedStream(stream: ProviderStream, span: Span): ProviderStream {
   };
   const next = async () => {
     try {
-      const step = await within(span, () => stream.blocks.next());
+      const step = await stream.blocks.next();
       if (step.done === true) end();
       return step;
     } catch (error) {
@@ -113,7 +114,7 @@ function usageOf({ input_tokens, output_tokens, cached_input_tokens, cache_write
   return {
     "gen_ai.usage.input_tokens": input_tokens,
     "gen_ai.usage.output_tokens": output_tokens,
-    "gen_ai.usage.cache_read.input_tokens": cached_input_tokens,
-    "gen_ai.usage.cache_creation.input_tokens": cache_write_tokens,
+    "gen_ai.usage.cache_read.input_tokens": cached_input_tokens || undefined,
+    "gen_ai.usage.cache_creation.input_tokens": cache_write_tokens || undefined,
   };
 }

@@ -71,7 +71,10 @@ export function createDeliveries(deps: DeliveriesDeps) {
     const done = carryOut(delivery)
       // The claim expires and the delivery is retried.
       .catch((error: Error) =>
-        log.error({ notice_id, endpoint_id, error }, "A delivery failed with an unexpected error."),
+        log.error(
+          { notice_id, endpoint_id, error },
+          "A delivery failed with an unexpected error; it is tried again when its claim expires.",
+        ),
       )
       .finally(() => {
         tries.delete(endpoint_id);
@@ -89,7 +92,7 @@ export function createDeliveries(deps: DeliveriesDeps) {
   const fill = () => {
     fill_again = filling !== null;
     filling ??= claim()
-      .catch((error: Error) => log.error({ error }, "Deliveries could not be claimed."))
+      .catch((error: Error) => log.error({ error }, "Deliveries could not be claimed; the next turn tries again."))
       .finally(() => {
         filling = null;
         if (fill_again) fill();

@@ -49,7 +49,7 @@ export async function startClockCheck(deps: { clocks: Clocks; log: Log; metrics:
     if (size > STOP_MS) {
       log.error(
         { skew_ms },
-        "this node's clock is wrong: it runs no schedules and expiries until the clock is corrected",
+        "this node's clock is wrong: correct it (NTP). Until then the node is not ready and runs no schedules and expiries",
       );
     } else if (size > WARN_MS) log.warn({ skew_ms }, "this node's clock differs from the database's: correct it (NTP)");
     else if (Math.abs(was_ms) > WARN_MS) log.warn({ skew_ms }, "this node's clock is right again");

@@ -23,6 +23,11 @@ export interface OperationMetrics {
   upstream(model: UpstreamModel, attempt: { ms: number; code: string | null; streamed: boolean }): void;
   /** Output tokens of a settled call. */
   modelOutput(model: string, tokens: number): void;
+  /** What the provider charges for a settled call. Null: unknown. */
+  upstreamCost(model: string, micro_usd: number | null): void;
+  /** A failed call of a tool, by Purser's name for the tool. */
+  toolFailed(tool: string, code: string): void;
+  vaultFailed(cause: string): void;
   statement(ms: number): void;
   /** A sweep of background work has succeeded. */
   swept(source: string): void;
@@ -63,13 +68,30 @@ export function createOperationMetrics(registers: Registry[]): OperationMetrics 
     httpError: (code) => http_errors.inc({ code }),
     modelOutput: (model, tokens) => output.inc({ model }, tokens),
     clockSkew: (seconds) => skew.set(seconds),
+    ...failureMetrics(registers),
     ...upstreamMetrics(registers),
     ...databaseMetrics(registers),
     ...sweepMetrics(registers),
   };
 }
 
-function upstreamMetrics(registers: Registry[]): Pick<OperationMetrics, "upstream"> {
+function failureMetrics(registers: Registry[]): Pick<OperationMetrics, "toolFailed" | "vaultFailed"> {
+  const tools = new Counter({
+    name: "purser_tool_failures_total",
+    help: "Failed calls of tools, by error code",
+    labelNames: ["tool", "code"],
+    registers,
+  });
+  const vault = new Counter({
+    name: "purser_vault_errors_total",
+    help: "Errors of the vault; cause: key_service, data_key (it does not open) or rows (changed outside Purser)",
+    labelNames: ["cause"],
+    registers,
+  });
+  return { toolFailed: (tool, code) => tools.inc({ tool, code }), vaultFailed: (cause) => vault.inc({ cause }) };
+}
+
+function upstreamMetrics(registers: Registry[]): Pick<OperationMetrics, "upstream" | "upstreamCost"> {
   const labelNames = ["provider", "model"];
   const duration = new Histogram({
     name: "purser_upstream_duration_seconds",
@@ -91,7 +113,16 @@ function upstreamMetrics(registers: Registry[]): Pick<OperationMetrics, "upstrea
     labelNames: [...labelNames, "code"],
     registers,
   });
+  const cost = new Counter({
+    name: "purser_upstream_cost_usd_total",
+    help: "What providers charge for settled calls, for models whose upstream prices are known",
+    labelNames: ["model"],
+    registers,
+  });
   return {
+    upstreamCost(model, micro_usd) {
+      if (micro_usd !== null && micro_usd > 0) cost.inc({ model }, micro_usd / 1_000_000);
+    },
     upstream({ provider, model }, { ms, code, streamed }) {
       if (code !== null) failures.inc({ provider, model, code });
       else (streamed ? first : duration).observe({ provider, model }, ms / 1_000);

@@ -1,15 +1,16 @@
 import type { SpanAttributes, SpanStart } from "./tracing.ts";
 
 /** A span that has ended. Times are milliseconds since 1970. */
-export interface FinishedSpan extends SpanStart {
+export interface FinishedSpan {
   trace_id: string;
   span_id: string;
   /** Null: the first span of its trace. */
   parent_id: string | null;
+  start: SpanStart;
   start_ms: number;
   end_ms: number;
-  /** Attributes that were set after the start. */
-  more: SpanAttributes | null;
+  /** Attributes that were set after the start (`encodeAttributes`). */
+  more: string;
   /** The code or the kind of the error. */
   error: string | null;
 }
@@ -22,71 +23,78 @@ const FAILED = 2;
  * OpenTelemetry's protocol in JSON (opentelemetry.io/docs/specs/otlp). The text is put together here, because objects
  * for JSON.stringify would cost three times as much.
  */
-export function encodeSpan(span: FinishedSpan): string {
-  const { trace_id, span_id, parent_id, name, kind, more, error } = span;
+export function encodeSpan({
+  trace_id,
+  span_id,
+  parent_id,
+  start,
+  start_ms,
+  end_ms,
+  more,
+  error,
+}: FinishedSpan): string {
   const parent = parent_id === null ? "" : `"parentSpanId":"${parent_id}",`;
-  let attributes = encodedStart(span.attributes);
-  if (more !== null) attributes = listed(attributes, encodedAttributes(more));
-  if (error !== null) attributes = listed(attributes, encodedAttribute("error.type", error));
-  const times = `"startTimeUnixNano":"${nanosOf(span.start_ms)}","endTimeUnixNano":"${nanosOf(span.end_ms)}"`;
+  const times = `"startTimeUnixNano":"${nanosOf(start_ms)}","endTimeUnixNano":"${nanosOf(end_ms)}"`;
+  const begun = encodedStart(start);
+  const late = error === null ? more : more + encodeAttribute("error.type", error);
+  const attributes = begun.endsWith("[") ? late.slice(1) : late;
   const status = error === null ? "{}" : `{"code":${FAILED}}`;
-  return `{"traceId":"${trace_id}","spanId":"${span_id}",${parent}"name":${JSON.stringify(name)},"kind":${KINDS[kind]},${times},"attributes":[${attributes}],"status":${status}}`;
+  return `{"traceId":"${trace_id}","spanId":"${span_id}",${parent}${times},${begun}${attributes}],"status":${status}}`;
 }
 
 /** The text before and after the spans of an export. */
 export function envelopeOf(resource: SpanAttributes, version: string): { head: string; tail: string } {
   const scope = JSON.stringify({ name: "purser", version });
-  const head = `{"resourceSpans":[{"resource":{"attributes":[${encodedAttributes(resource)}]},"scopeSpans":[{"scope":${scope},"spans":[`;
+  const attributes = encodeAttributes(resource).slice(1);
+  const head = `{"resourceSpans":[{"resource":{"attributes":[${attributes}]},"scopeSpans":[{"scope":${scope},"spans":[`;
   return { head, tail: "]}]}]}" };
 }
 
-/** Most spans begin with attributes that are constants of the code or of a model. */
-const encoded_starts = new WeakMap<SpanAttributes, string>();
+const encoded_starts = new WeakMap<SpanStart, string>();
 
-function encodedStart(attributes: SpanAttributes): string {
-  let text = encoded_starts.get(attributes);
+/** The name, the kind and the attributes, whose list is open for more. */
+function encodedStart(start: SpanStart): string {
+  let text = encoded_starts.get(start);
   if (text === undefined) {
-    text = encodedAttributes(attributes);
-    encoded_starts.set(attributes, text);
+    text = `"name":${JSON.stringify(start.name)},"kind":${KINDS[start.kind]},"attributes":[${encodeAttributes(start.attributes).slice(1)}`;
+    encoded_starts.set(start, text);
   }
   return text;
 }
 
-/** Names of attributes need no escapes: the code or the configuration chose them. */
-function encodedAttributes(attributes: SpanAttributes): string {
+/** Attributes as JSON, a comma before each. Names need no escapes: the code or the configuration chose them. */
+export function encodeAttributes(attributes: SpanAttributes): string {
   let text = "";
   for (const key in attributes) {
     const value = attributes[key];
-    if (value !== undefined) text = listed(text, encodedAttribute(key, value));
+    if (value !== undefined) text += encodeAttribute(key, value);
   }
   return text;
-}
-
-function listed(list: string, more: string): string {
-  if (list === "" || more === "") return list + more;
-  return `${list},${more}`;
 }
 
 type Value = Exclude<SpanAttributes[string], undefined>;
 
-function encodedAttribute(key: string, value: Value): string {
-  return isSendable(value) ? `{"key":"${key}","value":${encodedValue(value)}}` : "";
-}
-
-/** JSON has no infinite numbers, and a collector rejects a whole batch for one. */
-function isSendable(value: Value): boolean {
-  return typeof value !== "number" || Number.isFinite(value);
+/** Empty for infinite numbers: JSON has none, and a collector rejects a whole batch for one. */
+function encodeAttribute(key: string, value: Value): string {
+  return typeof value === "number" && !Number.isFinite(value)
+    ? ""
+    : `,{"key":"${key}","value":{${encodedValue(value)}}}`;
 }
 
 function encodedValue(value: Value): string {
-  if (typeof value === "string") return `{"stringValue":${JSON.stringify(value)}}`;
-  if (typeof value === "boolean") return `{"boolValue":${value}}`;
-  if (typeof value === "number") return `{"${Number.isSafeInteger(value) ? "intValue" : "doubleValue"}":${value}}`;
-  return `{"arrayValue":{"values":[${value.map(encodedValue).join(",")}]}}`;
+  if (typeof value === "string") return `"stringValue":${JSON.stringify(value)}`;
+  if (typeof value === "boolean") return `"boolValue":${value}`;
+  if (typeof value === "number") return `"${Number.isSafeInteger(value) ? "intValue" : "doubleValue"}":${value}`;
+  return `"arrayValue":{"values":[${value.map((each) => `{${encodedValue(each)}}`).join(",")}]}`;
 }
 
-/** Nanoseconds as decimal digits: they are too large for a number. */
+const MICROS = 1_000_000;
+let last_second = { s: 0, text: "0" };
+
+/** Nanoseconds as decimal digits, which are too many for a number. Small numbers become text much faster. */
 function nanosOf(ms: number): string {
-  const whole = Math.floor(ms);
-  return `${whole}${String(Math.floor((ms - whole) * 1e6)).padStart(6, "0")}`;
+  const s = Math.floor(ms / 1_000);
+  if (s !== last_second.s) last_second = { s, text: String(s) };
+  const micros = Math.floor((ms - s * 1_000) * 1_000);
+  return `${last_second.text}${String(MICROS + micros).slice(1)}000`;
 }

@@ -14,9 +14,14 @@ const PROBE_MS = 500;
 /** An outage ends after this time without a failure, so that one that comes and goes is reported once. */
 const QUIET_MS = 1_000;
 
+const LINES: Record<Exclude<DatabaseState, "up">, string> = {
+  away: "the database is unavailable: requests get 503 until it is back. Look at its server and the network",
+  disk_full: "the disk of the database is full: free space. Until then writes get 503, and reads go on",
+};
+
 /**
- * The state of the database as this node sees it. Logs one line when the database becomes unavailable and one when it
- * is back; failed statements are not logged. `probe` resolves when the database works again.
+ * The state of the database as this node sees it. Logs one line when the database becomes unavailable, one when its disk
+ * is the cause, and one when it is back; failed statements are not logged. `probe` resolves when the database works again.
  */
 export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseState): Promise<unknown> }) {
   let state: DatabaseState = "up";
@@ -24,6 +29,7 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
   let failed_ms = 0;
   let failures = 0;
   let timer: NodeJS.Timeout | undefined;
+  let is_disk_told = false;
 
   const end = () => {
     log.warn({ ms: Math.round(monotonicMs() - since_ms), failures }, "the database is back");
@@ -48,12 +54,16 @@ export function createOutage({ log, probe }: { log: Log; probe(state: DatabaseSt
       failures += 1;
       const was_up = state === "up";
       state = isDiskFull(error) ? "disk_full" : "away";
-      if (!was_up) return;
-      since_ms = failed_ms;
-      failures = 1;
+      if (was_up) {
+        since_ms = failed_ms;
+        failures = 1;
+        is_disk_told = false;
+        timer = setTimeout(check, PROBE_MS).unref();
+      }
+      if (!was_up && (state !== "disk_full" || is_disk_told)) return;
+      is_disk_told = state === "disk_full";
       const { code } = error as Error & { code?: string };
-      log.error({ state, code }, "the database is unavailable: requests get 503 until it is back");
-      timer = setTimeout(check, PROBE_MS).unref();
+      log.error({ state, code }, LINES[state]);
     },
     close(): void {
       clearTimeout(timer);

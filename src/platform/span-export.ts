@@ -13,6 +13,8 @@ const SPAN_CHARACTERS = 16 * 1_024;
 const BATCH_BYTES = FULL_BYTES + 3 * SPAN_CHARACTERS + 16;
 /** Full batches that wait for the collector: 8 MiB. Later spans are dropped. */
 const MOST_WAITING = 32;
+/** Sent batches whose memory is kept for the next ones. */
+const MOST_SPARE = 2;
 const DELAY_MS = 5_000;
 /** Pauses before the next attempts. Then the batch is dropped. */
 const RETRY_MS = backoff({ first: 1_000, max: 8_000, retries: 3 });
@@ -30,9 +32,11 @@ interface Options extends Pick<TracingSettings, "url" | "headers" | "timeout_ms"
 export function createSpanExport({ url, headers, timeout_ms, resource, log }: Options) {
   const { head, tail } = envelopeOf(resource, RELEASE);
   const closing = new AbortController();
-  const waiting: Buffer[] = [];
+  const waiting: { batch: Buffer; bytes: number }[] = [];
+  // New memory costs as much as its spans, because the system clears it.
+  const spare: Buffer[] = [];
   // Spans are copied out of the heap at once, because the garbage collector would move them several times.
-  let batch = Buffer.allocUnsafeSlow(BATCH_BYTES);
+  let batch: Buffer = Buffer.allocUnsafeSlow(BATCH_BYTES);
   let used = batch.write(head);
   let is_empty = true;
   let timer: NodeJS.Timeout | null = null;
@@ -74,7 +78,10 @@ export function createSpanExport({ url, headers, timeout_ms, resource, log }: Op
   }
 
   async function sendAll(): Promise<void> {
-    for (let body = waiting.shift(); body !== undefined; body = waiting.shift()) await send(body);
+    for (let full = waiting.shift(); full !== undefined; full = waiting.shift()) {
+      await send(full.batch.subarray(0, full.bytes));
+      if (spare.length < MOST_SPARE) spare.push(full.batch);
+    }
     sending = null;
   }
 
@@ -84,8 +91,8 @@ export function createSpanExport({ url, headers, timeout_ms, resource, log }: Op
     timer = null;
     if (is_empty) return;
     used += batch.write(tail, used);
-    waiting.push(batch.subarray(0, used));
-    batch = Buffer.allocUnsafeSlow(BATCH_BYTES);
+    waiting.push({ batch, bytes: used });
+    batch = spare.pop() ?? Buffer.allocUnsafeSlow(BATCH_BYTES);
     used = batch.write(head);
     is_empty = true;
     sending ??= sendAll();

@@ -1,7 +1,7 @@
 import { monotonicMs, realNowMs } from "./clock.ts";
 import { randomHex } from "./ids.ts";
 import type { Log } from "./log.ts";
-import { encodeSpan, type FinishedSpan } from "./otlp.ts";
+import { encodeAttributes, encodeSpan, type FinishedSpan } from "./otlp.ts";
 import { RELEASE } from "./release.ts";
 import { createSpanExport } from "./span-export.ts";
 import { parentOf, type Span, type SpanStart, type Tracer, type TracingSettings, unrecorded } from "./tracing.ts";
@@ -51,13 +51,11 @@ function nextSpanId(trace: Trace): string {
   return trace.spans > MOST_COUNTED ? randomHex(8) : trace.prefix + trace.spans.toString(16).padStart(4, "0");
 }
 
-function begin(trace: Trace, { name, kind, attributes }: SpanStart, parent_id: string | null): Span {
+function begin(trace: Trace, start: SpanStart, parent_id: string | null): Span {
   const { trace_id, epoch_ms } = trace;
   const span_id = nextSpanId(trace);
-  const span: FinishedSpan = {
-    ...{ trace_id, span_id, parent_id, name, kind, attributes },
-    ...{ start_ms: epoch_ms + monotonicMs(), end_ms: 0, more: null, error: null },
-  };
+  const start_ms = epoch_ms + monotonicMs();
+  const span: FinishedSpan = { trace_id, span_id, parent_id, start, start_ms, end_ms: 0, more: "", error: null };
   let is_open = true;
   return {
     trace_id,
@@ -65,10 +63,10 @@ function begin(trace: Trace, { name, kind, attributes }: SpanStart, parent_id: s
     is_recorded: true,
     begin: (start) => begin(trace, start, span_id),
     set(more) {
-      span.more = span.more === null ? more : { ...span.more, ...more };
+      if (is_open) span.more += encodeAttributes(more);
     },
-    rename(name) {
-      span.name = name;
+    describe(start) {
+      span.start = start;
     },
     end(error) {
       if (!is_open) return;

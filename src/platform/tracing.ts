@@ -2,7 +2,10 @@ import { AsyncLocalStorage } from "node:async_hooks";
 
 export type SpanAttributes = Readonly<Record<string, string | number | boolean | string[] | undefined>>;
 
-/** A span to begin. Its attributes contain ids, names on offer and figures, and no text of users or models. */
+/**
+ * A span to begin. Its attributes contain ids, names on offer and figures, and no text of users or models. A start that
+ * is a constant is encoded once.
+ */
 export interface SpanStart {
   name: string;
   kind: "server" | "client" | "internal";
@@ -17,8 +20,10 @@ export interface Span {
   /** False: its operations need no spans of their own. */
   readonly is_recorded: boolean;
   begin(start: SpanStart): Span;
+  /** Adds attributes. Each name may be set once. */
   set(attributes: SpanAttributes): void;
-  rename(name: string): void;
+  /** Replaces the start, for spans whose name is known at their end. */
+  describe(start: SpanStart): void;
   /** `error`: the code or the kind of the error, never its message. A second call does nothing. */
   end(error?: string): void;
 }
@@ -69,7 +74,15 @@ export function parentOf(traceparent: string | undefined) {
 
 /** A span that is not recorded. It gives its trace id to the log lines. */
 export function unrecorded(trace_id: string, traceparent: string | null = null): Span {
-  const span: Span = { trace_id, traceparent, is_recorded: false, begin: () => span, set() {}, rename() {}, end() {} };
+  const span: Span = {
+    trace_id,
+    traceparent,
+    is_recorded: false,
+    begin: () => span,
+    set() {},
+    describe() {},
+    end() {},
+  };
   return span;
 }
 
@@ -99,16 +112,28 @@ export function traced<T>(start: () => SpanStart, work: (span: Span) => Promise<
   return carriedOut(parent.begin(start()), work);
 }
 
+/** `traced` for work without operations of its own. Entering a span costs as much as recording it. */
+export function tracedAlone<T>(start: SpanStart, work: () => Promise<T>): Promise<T> {
+  const parent = active.getStore();
+  if (parent == null || !parent.is_recorded) return work();
+  return ended(parent.begin(start), work());
+}
+
 /** Runs `work` in `span`, and ends it. */
-export async function carriedOut<T>(span: Span, work: (span: Span) => Promise<T>): Promise<T> {
-  try {
-    const value = await active.run(span, () => work(span));
-    span.end();
-    return value;
-  } catch (error) {
-    span.end(errorType(error));
-    throw error;
-  }
+export function carriedOut<T>(span: Span, work: (span: Span) => Promise<T>): Promise<T> {
+  return ended(
+    span,
+    active.run(span, () => work(span)),
+  );
+}
+
+/** Ends `span` with `done`, whose readers wait no longer for it. */
+function ended<T>(span: Span, done: Promise<T>): Promise<T> {
+  done.then(
+    () => span.end(),
+    (error: unknown) => span.end(errorType(error)),
+  );
+  return done;
 }
 
 /** The error's code or kind. Messages may quote what a user wrote. */

@@ -59,7 +59,7 @@ export function createEngine(deps: EngineDeps) {
       // No other worker can answer a chat's caller.
       if (error instanceof DatabaseUnavailableError && work.run.trigger !== "chat") throw error;
       const fields = { run_id: work.run.lease.run_id, ...describeUnexpected(error as Error) };
-      deps.log.error(fields, "a run failed for an unexpected reason");
+      deps.log.error(fields, "a run failed because of a defect: report this line");
       work.result.thrown = error;
       return { status: "failed", error: internalError() };
     }

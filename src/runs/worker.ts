@@ -100,7 +100,7 @@ export function createWorker(deps: {
     filling = claim()
       .catch((error: Error) => {
         unsure = true;
-        log.error({ error }, "no runs could be claimed");
+        log.error({ error }, "no runs could be claimed; the worker tries again at its next turn");
       })
       .finally(() => {
         filling = null;
@@ -136,7 +136,10 @@ export function createWorker(deps: {
     for (const [index, state] of states.entries()) if (state !== "running") end(leases[index]?.run_id ?? "", state);
   };
   const repeat = (work: () => Promise<void>, every_ms: number) =>
-    setInterval(() => work().catch((error: Error) => log.error({ error }, "a worker's turn failed")), every_ms);
+    setInterval(
+      () => work().catch((error: Error) => log.error({ error }, "a worker's turn failed; the next one tries again")),
+      every_ms,
+    );
 
   return {
     /** Starts to claim runs. */

@@ -215,7 +215,10 @@ export async function reflected(
     try {
       await vault.setReflected({ user_id, id: secret.id, version: secret.version, run_id });
     } catch (error) {
-      log.error({ user_id, secret_id: secret.id, error }, "a secret that came back is in use");
+      log.error(
+        { user_id, secret_id: secret.id, error },
+        "a tool returned a secret, which could not be taken out of use: its owner must change its value",
+      );
       outcome = "the secret could not be taken out of use: change its value";
     }
   }

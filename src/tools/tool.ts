@@ -22,6 +22,8 @@ export interface ToolDeps extends CredentialsDeps, SafetyDeps {
   outbound: Outbound;
   webhook_keys: Pick<WebhookKeys, "keyOf">;
   log: Pick<Log, "error" | "warn">;
+  /** Called for each failed call, with the name of the contract's tool. Models choose other names, so they are "unknown". */
+  onFailure?(tool: string, code: string): void;
 }
 
 /** A tool: one file that exports an object of this type, and its line in `registry.ts`. */

@@ -52,6 +52,21 @@ export function createTools(deps: ToolDeps): Tools {
     return (await Promise.all(asked)).flat();
   }
 
+  async function carriedOut(call: ToolCall): Promise<ToolResult> {
+    const tool = toolOf(call.name);
+    const settings = tool === undefined ? null : settingsOf(tool, call.tools_config);
+    const called = tool === undefined ? undefined : running.get(tool);
+    if (tool === undefined || called === undefined || settings === null) return unknownTool(call.name);
+    const given = parsedArguments(call.arguments_json, tool.contract);
+    if ("problem" in given) return failedCall("invalid_arguments", given.problem);
+    const { name, default_max_calls } = tool.contract;
+    const max_calls = settings.max_calls ?? default_max_calls;
+    if (call.earlier_calls >= max_calls) {
+      return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
+    }
+    return strictly(settings.safety, await called.call(given.arguments, call, settings));
+  }
+
   return {
     definitions(tools_config, run, signal) {
       return ofEnabled(tools_config, (tool, settings) => tool.define(settings, run, signal));
@@ -60,18 +75,9 @@ export function createTools(deps: ToolDeps): Tools {
       return ofEnabled(tools_config, (tool, settings) => tool.unusableServers?.(settings, run, signal));
     },
     async call(call) {
-      const tool = toolOf(call.name);
-      const settings = tool === undefined ? null : settingsOf(tool, call.tools_config);
-      const called = tool === undefined ? undefined : running.get(tool);
-      if (tool === undefined || called === undefined || settings === null) return unknownTool(call.name);
-      const given = parsedArguments(call.arguments_json, tool.contract);
-      if ("problem" in given) return failedCall("invalid_arguments", given.problem);
-      const { name, default_max_calls } = tool.contract;
-      const max_calls = settings.max_calls ?? default_max_calls;
-      if (call.earlier_calls >= max_calls) {
-        return failedCall("max_calls_reached", `${name} may be called ${max_calls} times in a run; go on without it`);
-      }
-      return strictly(settings.safety, await called.call(given.arguments, call, settings));
+      const result = await carriedOut(call);
+      if (result.error != null) deps.onFailure?.(toolOf(call.name)?.contract.name ?? "unknown", result.error.code);
+      return result;
     },
     async serverTools(tools_config, server, owner) {
       for (const [tool, each] of running) {

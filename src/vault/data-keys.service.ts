@@ -8,7 +8,7 @@ import { KeyringError } from "./keyring.ts";
 import type { Keyring } from "./keyring.types.ts";
 import type { DataKey } from "./seal.ts";
 import { integrityMacOf } from "./seal.ts";
-import { type Kek, KekUnavailableError } from "./vault.types.ts";
+import { type Kek, KekUnavailableError, type VaultFailure } from "./vault.types.ts";
 
 /** The id of the service's own key, stored among the users' keys. No user has this id. */
 const SERVICE = "00000000-0000-0000-0000-000000000000";
@@ -28,22 +28,37 @@ export interface Rewrapped {
  * Creates and opens one data key per user, made with their first secret and wrapped by a master key. A plain key exists
  * only in memory; destroying it makes everything sealed with it unreadable. Owns `vault_key`.
  */
-export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
-  const { db, log } = deps;
+export function createDataKeys(deps: {
+  db: Db;
+  keyring: Keyring;
+  log: Log;
+  onFailure?: (cause: VaultFailure) => void;
+}) {
+  const { db, log, onFailure: failed = () => {} } = deps;
   const keks = createKeks(deps.keyring);
   const store = createDataKeysStore(db);
 
+  const unavailable = (error: unknown): never => {
+    if (!(error instanceof KekUnavailableError)) throw error;
+    failed("key_service");
+    log.error(
+      { error },
+      "The vault cannot be used until the key service works: check the service and this node's access to it.",
+    );
+    throw errors.vaultUnavailable();
+  };
   /** Returns null when no configured master key opens it. */
   const opened = async (key: WrappedKey): Promise<DataKey | null> => {
     const bytes = await keks.get(key.kek_id)?.unwrap(key.wrapped, contextOf(key, key.kek_id));
     return bytes?.length === KEY_BYTES ? { version: key.version, bytes } : null;
   };
   const unwrap = async (key: WrappedKey): Promise<DataKey> => {
-    const data_key = await opened(key).catch(unavailable(log));
+    const data_key = await opened(key).catch(unavailable);
     if (data_key !== null) return data_key;
+    failed("data_key");
     log.error(
       { user_id: key.user_id, kek_id: key.kek_id },
-      "A data key does not open. Its master key or its row was changed.",
+      "A data key does not open. Its master key or its row was changed: restore PURSER_KEK or the row.",
     );
     throw errors.vaultUnavailable();
   };
@@ -54,9 +69,7 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
   const make = async (user_id: string): Promise<void> => {
     const key = { version: FIRST_VERSION, bytes: randomBytes(KEY_BYTES) };
     const named = { user_id, version: key.version };
-    const wrapped = await wrapChecked(keks.current, key.bytes, contextOf(named, keks.current.id)).catch(
-      unavailable(log),
-    );
+    const wrapped = await wrapChecked(keks.current, key.bytes, contextOf(named, keks.current.id)).catch(unavailable);
     await store.insert(
       { ...named, kek_id: keks.current.id, wrapped },
       user_id === SERVICE ? null : integrityMacOf(key, []),
@@ -79,11 +92,13 @@ export function createDataKeys(deps: { db: Db; keyring: Keyring; log: Log }) {
     }
     if (row === undefined) throw new Error("A data key was created but is not stored.");
     const key = await unwrap(row);
-    if (row.kek_id !== keks.current.id) await rewrap(row, key).catch(unavailable(log));
+    if (row.kek_id !== keks.current.id) await rewrap(row, key).catch(unavailable);
     return key;
   };
 
   return {
+    /** Counts an error of the vault. */
+    failed,
     unwrap,
     toWrite,
     /** The service's own key, for sealed data that belongs to no user. */
@@ -144,12 +159,4 @@ async function wrapChecked(kek: Kek, bytes: Uint8Array, context: string): Promis
   const back = await kek.unwrap(wrapped, context);
   if (back === null || Buffer.compare(back, bytes) !== 0) throw new KekUnavailableError(kek.id, "it does not unwrap");
   return wrapped;
-}
-
-function unavailable(log: Log) {
-  return (error: unknown): never => {
-    if (!(error instanceof KekUnavailableError)) throw error;
-    log.error({ error }, "The vault cannot be used.");
-    throw errors.vaultUnavailable();
-  };
 }

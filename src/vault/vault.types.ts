@@ -69,6 +69,9 @@ export interface Kek {
   unwrap(wrapped: Uint8Array, context: string): Promise<Buffer | null>;
 }
 
+/** What an error of the vault is due to: the key service, a data key that does not open, or rows that were changed. */
+export type VaultFailure = "key_service" | "data_key" | "rows";
+
 /**
  * A key service did not answer, or answered with an error. The message names the master key and never contains key
  * material.

@@ -1,4 +1,6 @@
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { expect, inject, test } from "vitest";
 import { createLog } from "../../src/platform/log.ts";
 import { openPostgres } from "../../src/platform/postgres.adapter.ts";
@@ -136,7 +138,59 @@ onPostgres(
   },
 );
 
-onPostgres("a node that starts while the database is away waits for it and then serves", async () => {
+/** A port that forwards to the server of `url`, until it is frozen: then connections stay open without an answer. */
+async function openFreezer(url: string) {
+  const { hostname, port } = new URL(url);
+  const sockets = new Set<Socket>();
+  let is_frozen = false;
+  const server = createServer((client) => {
+    sockets.add(client.on("error", () => {}));
+    if (is_frozen) return;
+    const forward = connect(Number(port), hostname).on("error", () => {});
+    sockets.add(forward);
+    client.pipe(forward).pipe(client);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const through = new URL(url);
+  through.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url: through.href,
+    freeze() {
+      is_frozen = true;
+      for (const socket of sockets) socket.unpipe().pause();
+    },
+    close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+    },
+  };
+}
+
+/** They wait for real timeouts, so they run at the same time. */
+const waiting = test.skipIf(storage.kind === "embedded").concurrent;
+
+waiting(
+  "a database that never answers: /readyz says so within its 2 s, and SIGTERM ends the node all the same",
+  async () => {
+    const { url, env, drop } = await createSwitchedDatabase();
+    const freezer = await openFreezer(url);
+    const service = startProcess({ ...env, DATABASE_URL: freezer.url, PURSER_DRAIN_SECONDS: "1" });
+    const node = await service.listening;
+    expect((await fetch(`${node}/readyz`)).status).toBe(200);
+    freezer.freeze();
+    const asked = performance.now();
+    const ready = await fetch(`${node}/readyz`);
+    expect([ready.status, await ready.json()]).toEqual([503, { status: "not ready", reason: "database_away" }]);
+    expect(performance.now() - asked).toBeLessThan(4_000);
+    service.signal("SIGTERM");
+    expect((await service.ended).code).toBe(1);
+    expect(service.stderr()).toContain("the drain is over");
+    freezer.close();
+    await drop();
+  },
+);
+
+waiting("a node that starts while the database is away waits for it and then serves", async () => {
   const { env, goAway, comeBack, drop } = await createSwitchedDatabase();
   await goAway();
   const service = startProcess(env);
@@ -148,7 +202,7 @@ onPostgres("a node that starts while the database is away waits for it and then 
   await drop();
 });
 
-onPostgres("a node whose database stays away gives up after PURSER_DB_WAIT_SECONDS and says why", async () => {
+waiting("a node whose database stays away gives up after PURSER_DB_WAIT_SECONDS and says why", async () => {
   const { env, goAway, drop } = await createSwitchedDatabase();
   await goAway();
   const { code, stderr } = await startProcess({ ...env, PURSER_DB_WAIT_SECONDS: "1" }).ended;

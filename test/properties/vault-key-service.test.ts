@@ -37,8 +37,10 @@ function node(kek: string) {
     AWS_ENDPOINT_URL_KMS: kms.url,
   };
   const log = createLog("silent");
-  const keys = createDataKeys({ db, keyring: parseKeyring(kek, env), log });
-  return { keys, ...createVault({ db, clock: createSystemClock(), keys, log, oauth: OAUTH }) };
+  const failures: string[] = [];
+  const onFailure = (cause: string) => void failures.push(cause);
+  const keys = createDataKeys({ db, keyring: parseKeyring(kek, env), log, onFailure });
+  return { keys, failures, ...createVault({ db, clock: createSystemClock(), keys, log, oauth: OAUTH }) };
 }
 
 describe("a vault whose master key is with a key service", () => {
@@ -68,6 +70,7 @@ describe("a vault whose master key is with a key service", () => {
     await expect(cold.create(other, newSecret("TOKEN", "value"))).rejects.toMatchObject({ code: "vault_unavailable" });
     await expect(cold.keys.check()).rejects.toThrow("the master key cloud cannot be used: AWS KMS answered 503");
     expect((await warm.open(user, "TOKEN", AT)).status).toBe("opened");
+    expect([warm.failures, cold.failures]).toEqual([[], ["key_service", "key_service"]]);
     kms.fail(null);
     expect((await cold.open(user, "TOKEN", AT)).status).toBe("opened");
     expect(await cold.list(other, { limit: 5, before_id: null })).toEqual([]);

@@ -46,6 +46,7 @@ export function toolsWith(deps: {
   sanitizer?: Sanitizers;
   /** Methods that are used in place of the silent log's. */
   log?: object;
+  onFailure?(tool: string, code: string): void;
 }) {
   const { allow, resolve, scanner, secrets = {}, signing_key, safety_off = "refused" } = deps;
   const held = heldSecrets(secrets);
@@ -63,6 +64,7 @@ export function toolsWith(deps: {
     vault: deps.vault ?? held.vault,
     log: Object.assign(createLog("silent"), deps.log),
     safety_off,
+    ...(deps.onFailure === undefined ? {} : { onFailure: deps.onFailure }),
   });
   return { tools, ...held };
 }

@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { text } from "node:stream/consumers";
 import { expect, test } from "vitest";
 import { createLog } from "../../../src/platform/log.ts";
-import { encodeSpan, type FinishedSpan } from "../../../src/platform/otlp.ts";
+import { encodeAttributes, encodeSpan, type FinishedSpan } from "../../../src/platform/otlp.ts";
 import { createSpanExport } from "../../../src/platform/span-export.ts";
 import { isSampled } from "../../../src/platform/span-recorder.ts";
 import type { SAMPLERS } from "../../../src/platform/tracing.ts";
@@ -11,9 +11,12 @@ import type { SAMPLERS } from "../../../src/platform/tracing.ts";
 const LOW = "4bf92f3577b34da6a0000000000000ff";
 const HIGH = "4bf92f3577b34da6afffffffffffffff";
 const SPAN: FinishedSpan = {
-  ...{ trace_id: LOW, span_id: "00f067aa0ba902b7", parent_id: null, name: 'chat "x"', kind: "client" },
-  ...{ start_ms: 1_790_000_000_000, end_ms: 1_790_000_000_001.5, more: null, error: null },
-  attributes: { "gen_ai.request.model": 'a"\\\u2028ä', count: 3, share: 0.5, is_stream: true, none: undefined },
+  ...{ trace_id: LOW, span_id: "00f067aa0ba902b7", parent_id: null },
+  ...{ start_ms: 1_790_000_000_000, end_ms: 1_790_000_000_001.5, more: "", error: null },
+  start: {
+    ...{ name: 'chat "x"', kind: "client" },
+    attributes: { "gen_ai.request.model": 'a"\\\u2028ä', count: 3, share: 0.5, is_stream: true, none: undefined },
+  },
 };
 
 test.each<[(typeof SAMPLERS)[number], string, boolean | null, boolean]>([
@@ -33,10 +36,10 @@ test.each<[(typeof SAMPLERS)[number], string, boolean | null, boolean]>([
 
 test("a span is JSON as OTLP has it, whatever its names contain", () => {
   const span = JSON.parse(
-    encodeSpan({ ...SPAN, parent_id: "1".repeat(16), error: "timeout", more: { late: ["a", "b"] } }),
+    encodeSpan({ ...SPAN, parent_id: "1".repeat(16), error: "timeout", more: encodeAttributes({ late: ["a", "b"] }) }),
   );
   expect(span).toEqual({
-    ...{ traceId: LOW, spanId: SPAN.span_id, parentSpanId: "1".repeat(16), name: SPAN.name, kind: 3 },
+    ...{ traceId: LOW, spanId: SPAN.span_id, parentSpanId: "1".repeat(16), name: SPAN.start.name, kind: 3 },
     ...{ startTimeUnixNano: "1790000000000000000", endTimeUnixNano: "1790000000001500000", status: { code: 2 } },
     attributes: [
       { key: "gen_ai.request.model", value: { stringValue: 'a"\\\u2028ä' } },
@@ -49,6 +52,22 @@ test("a span is JSON as OTLP has it, whatever its names contain", () => {
   });
 });
 
+test("a span may have no attributes, or only ones that were set after its start", () => {
+  const start = { ...SPAN.start, attributes: {} };
+  const late = (more: string, error: string | null = null) =>
+    JSON.parse(encodeSpan({ ...SPAN, start, more, error })).attributes.map(({ key }: { key: string }) => key);
+  expect(late("")).toEqual([]);
+  expect(late(encodeAttributes({ a: 1, b: 2 }))).toEqual(["a", "b"]);
+  expect(late("", "timeout")).toEqual(["error.type"]);
+});
+
+test("times keep their microseconds, with all of their zeros", () => {
+  const { startTimeUnixNano, endTimeUnixNano } = JSON.parse(
+    encodeSpan({ ...SPAN, start_ms: 1_790_000_000_999.9375, end_ms: 1_790_000_001_000.0625 }),
+  );
+  expect([startTimeUnixNano, endTimeUnixNano]).toEqual(["1790000000999937000", "1790000001000062000"]);
+});
+
 test("only safe integers are integers, and a number that JSON does not have is left out", () => {
   const numbers = {
     safe: 2 ** 53 - 1,
@@ -57,7 +76,8 @@ test("only safe integers are integers, and a number that JSON does not have is l
     none: Number.NaN,
     endless: Number.POSITIVE_INFINITY,
   };
-  const span = JSON.parse(encodeSpan({ ...SPAN, attributes: numbers, more: { late: Number.NEGATIVE_INFINITY } }));
+  const more = encodeAttributes({ late: Number.NEGATIVE_INFINITY });
+  const span = JSON.parse(encodeSpan({ ...SPAN, start: { ...SPAN.start, attributes: numbers }, more }));
   expect(span.attributes).toEqual([
     { key: "safe", value: { intValue: 2 ** 53 - 1 } },
     { key: "unsafe", value: { doubleValue: 2 ** 53 } },

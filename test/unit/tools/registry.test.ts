@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { secretBindings, type ToolsConfig } from "../../../src/contract/tools.ts";
 import { countedAs, effectOf, TOOLS, usesServers } from "../../../src/tools/registry.ts";
+import { aCall, toolsWith } from "../../support/tools.ts";
 
 const server = { name: "shop", url: "https://mcp.shop.example/mcp" };
 const reading: ToolsConfig = { mcp: { enabled: true, servers: [{ ...server, effects: "none" }] } };
@@ -34,6 +35,18 @@ describe("what a call may do outside", () => {
 
 test("all tools of all servers count as one tool, and a name that no tool has counts for itself", () => {
   expect(["web_fetch", "a__x", "b__y", "teleport"].map(countedAs)).toEqual(["web_fetch", "mcp", "mcp", "teleport"]);
+});
+
+test("a failed call is counted for its tool and its code, and no name that a model invented is a label", async () => {
+  const counted: string[][] = [];
+  const { tools } = toolsWith({ allow: [], onFailure: (...labels) => void counted.push(labels) });
+  const tools_config: ToolsConfig = { web_fetch: { enabled: true } };
+  await tools.call(aCall("web_fetch", { url: "http://127.0.0.1:1/" }, { tools_config }));
+  await tools.call(aCall("teleport", {}, { tools_config }));
+  expect(counted).toEqual([
+    ["web_fetch", "egress_refused"],
+    ["unknown", "unknown_tool"],
+  ]);
 });
 
 test("only an enabled tool with servers has a run ask its servers first", () => {
