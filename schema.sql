@@ -875,6 +875,7 @@ create table usage_daily (
 ) with (fillfactor=50);
 alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
 CREATE INDEX usage_daily_by_key ON public.usage_daily USING btree (user_id, api_key_id, day);
+CREATE INDEX usage_daily_written ON public.usage_daily USING brin (day) WITH (autosummarize='on');
 
 create table usage_event (
   user_id uuid not null,

@@ -14,7 +14,7 @@ import { newDatabaseFolder } from "./support/folder.ts";
 import { runSql, startPostgres } from "./support/postgres-server.ts";
 import { type CommandResult, runPurser, startProcess, startPurser } from "./support/process.ts";
 
-// `npm run kill-commands -- [--users 5000] [--kills 10] [--seed 1]`: kill -9 of archive, move and restore at random moments, and
+// `npm run kill-commands -- [--users 5000] [--kills 10] [--seed 1] [--only archive|copies]`: kill -9 of archive, move and restore at random moments, and
 // of the service before the move. Each command is then run again to its end. Exits with 1 if rows differ or an audit fails.
 
 const { values } = parseArgs({
@@ -22,6 +22,7 @@ const { values } = parseArgs({
     users: { type: "string", default: "5000" },
     kills: { type: "string", default: "10" },
     seed: { type: "string", default: "1" },
+    only: { type: "string" },
   },
 });
 const [users, kills, seed] = [Number(values.users), Number(values.kills), Number(values.seed)];
@@ -148,9 +149,10 @@ async function archive(database_url: string, folder: string): Promise<void> {
 }
 
 async function statuses(database_url: string): Promise<string> {
-  const rows = await runSql(database_url, "select status, count(*)::integer as runs from run group by 1 order by 1");
-  const [row] = await runSql(database_url, "select count(*)::integer as users from users");
-  return `${row?.users} users, runs ${rows.map(({ status, runs }) => `${runs} ${status}`).join(", ")}`;
+  const text = `select (select count(*) from users)::integer || ' users, runs: ' || string_agg(runs || ' ' || status, ', ' order by status) as found
+    from (select status, count(*) as runs from run group by 1) as of_status`;
+  const [row] = (await runSql(database_url, text)) as { found: string }[];
+  return row?.found ?? "";
 }
 
 async function moveAndRestore(newDatabase: (name: string) => Promise<string>, folder: string): Promise<void> {
@@ -183,8 +185,8 @@ const newDatabase = async (name: string) => {
   await runSql(postgres.url("postgres"), `create database ${name}`);
   return postgres.url(name);
 };
-await archive(await newDatabase("archived"), folder);
-await moveAndRestore(newDatabase, folder);
+if (values.only !== "copies") await archive(await newDatabase("archived"), folder);
+if (values.only !== "archive") await moveAndRestore(newDatabase, folder);
 await postgres.stop();
 process.stdout.write(is_ok ? "every command was resumed, and nothing was lost\n" : "FAILED\n");
 process.exit(is_ok ? 0 : 1);
