@@ -11,20 +11,24 @@ declare
 begin
   if most < 1 then return; end if;
   loop
-    select array_agg(numbered.id order by numbered.priority, numbered.id) filter (where is_free),
-        array_agg(numbered.priority order by numbered.priority, numbered.id) filter (where is_free), count(*)
-      into free, priorities, considered from (
-        select *, limited_key is null or row_number() over (partition by limited_key order by first.priority, first.id) + (
-            select count(*) from run as busy
-              where busy.user_id = of_user and busy.limited_key = first.limited_key and busy.status in ('running', 'cancelling')
-          ) <= key_limit as is_free
-        from (
-          select run.id, run.priority, run.limited_key, run.key_limit from run
-            where run.user_id = of_user and run.status = 'queued'
-              and (run.worker_id = claimer or (run.worker_id is null and not reserved_only))
-            order by run.priority, run.id limit front
-        ) as first
-      ) as numbered;
+    with first as materialized (
+      select run.id, run.priority, run.limited_key, run.key_limit from run
+        where run.user_id = of_user and run.status = 'queued'
+          and (run.worker_id = claimer or (run.worker_id is null and not reserved_only))
+        order by run.priority, run.id limit front
+    ), busy as materialized (
+      select key.limited_key, (
+          select count(*) from run
+            where run.user_id = of_user and run.limited_key = key.limited_key and run.status in ('running', 'cancelling')
+        ) as runs
+        from (select distinct first.limited_key from first) as key
+    ), numbered as (
+      select first.*, row_number() over (partition by first.limited_key order by first.priority, first.id) + busy.runs as place
+        from first left join busy on busy.limited_key = first.limited_key
+    )
+    select array_agg(n.id order by n.priority, n.id) filter (where n.limited_key is null or n.place <= n.key_limit),
+        array_agg(n.priority order by n.priority, n.id) filter (where n.limited_key is null or n.place <= n.key_limit), count(*)
+      into free, priorities, considered from numbered as n;
     exit when front = 100 or considered < front or cardinality(free) >= most;
     front := 100;
   end loop;
