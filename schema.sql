@@ -139,7 +139,8 @@ create table archived_account (
   balance bigint default 0 not null,
   planned_seq bigint not null,
   planned_events bigint not null,
-  before timestamp(3) with time zone not null
+  before timestamp(3) with time zone not null,
+  sealed_before timestamp(3) with time zone
 );
 alter table archived_account add constraint archived_account_check CHECK ((planned_seq >= seq));
 alter table archived_account add constraint archived_account_pkey PRIMARY KEY (user_id);
@@ -292,6 +293,11 @@ CREATE INDEX entry_by_run ON public.entry USING btree (user_id, run_id, seq) WHE
 CREATE INDEX entry_by_time ON public.entry USING btree (user_id, created_at, seq);
 CREATE INDEX entry_by_type ON public.entry USING btree (user_id, type, seq) WHERE (type <> 'usage'::text);
 CREATE INDEX entry_written ON public.entry USING brin (created_at) WITH (autosummarize='on');
+
+create table erased_account (
+  user_id uuid not null
+);
+alter table erased_account add constraint erased_account_pkey PRIMARY KEY (user_id);
 
 create table hold (
   user_id uuid not null,
@@ -869,6 +875,7 @@ create table usage_daily (
 ) with (fillfactor=50);
 alter table usage_daily add constraint usage_daily_pkey PRIMARY KEY (user_id, day, model, agent_id, api_key_id);
 CREATE INDEX usage_daily_by_key ON public.usage_daily USING btree (user_id, api_key_id, day);
+CREATE INDEX usage_daily_written ON public.usage_daily USING brin (day) WITH (autosummarize='on');
 
 create table usage_event (
   user_id uuid not null,

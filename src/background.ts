@@ -55,6 +55,7 @@ export async function startBackground(services: Services) {
       notices.sweep,
       vault.sweep,
       signIn.sweep,
+      ledger.end_users.sweep,
     ])
       sweep().catch(() => {});
   }, HOUSEKEEPING_MS);

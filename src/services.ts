@@ -128,7 +128,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const acts = createActs({ db, clock });
   const operator_keys = await createOperatorKeys({ db, clock, acts, admin_key: config.admin_key });
   const { idempotency, response_items, envelopes } = createSealed(base);
-  const others = [billing, work.agents, idempotency, response_items, notices, webhook_keys, acts];
+  const others = [billing, ledger.end_users, work.agents, idempotency, response_items, notices, webhook_keys, acts];
   const eraseUser = createEraseUser({ db, accounts, others, signIn, vault });
   return {
     ...{ config, live, reload, log, metrics, tracer, db, clock, settable: base.settable, address, mailer, eraseUser },

@@ -163,7 +163,7 @@ process.stdout.write(`a user of cell b: ${answer}\n`);
 for (const problem of problems.filter((text) => text.startsWith("cell a")).slice(0, MOST_SHOWN))
   process.stdout.write(`${problem}\n`);
 process.stdout.write(is_ok ? "no call of cell a failed\n" : "FAILED\n");
-router.stop();
+await router.stop();
 a.service.signal("SIGTERM");
 await a.service.ended;
 await a.postgres.stop();

@@ -85,22 +85,36 @@ export async function findOldest(sql: Sql): Promise<Instant | null> {
 }
 
 /**
- * Decides which rows the month has; from then on they do not change. A charge made from progress may still be replaced by the
- * real one, so the accounts of such charges are locked while the plan is made: `ledger_is_archived` rejects it afterwards.
- * False: the month has no rows to move.
+ * Decides which rows the month has; from then on they do not change. False: the month has no rows to move.
+ * Only a call that was charged from progress could still change its row, so `sealLostCalls` comes first.
  */
 export async function planMonth(db: Db, before: Instant): Promise<boolean> {
-  return db.transaction(async (tx) => {
-    await tx.query({
-      text: `select from account where user_id in (
-          select user_id from usage_event where from_progress and created_at < $1
-        ) order by user_id for update`,
-      values: [before],
-      no_timeout: true,
-    });
-    const planned = await tx.query({ text: PLAN, values: [before], no_timeout: true });
-    return planned.length > 0;
+  await sealLostCalls(db, before);
+  const planned = await db.query({ text: PLAN, values: [before], no_timeout: true });
+  return planned.length > 0;
+}
+
+/**
+ * The charges of lost calls of before this instant become final: `ledger_is_archived` rejects their late settles. Each account
+ * is locked for a moment, so a settle comes before the plan or finds the seal.
+ */
+async function sealLostCalls(db: Db, before: Instant): Promise<void> {
+  const lost = await db.query<{ user_id: string }>({
+    text: "select distinct user_id from usage_event where from_progress and created_at < $1 order by user_id",
+    values: [before],
+    no_timeout: true,
   });
+  for (const { user_id } of lost) {
+    await db.transaction(async (tx) => {
+      await tx.query({ text: "select from account where user_id = $1 for update", values: [user_id] });
+      await tx.query({
+        text: `insert into archived_account as known (user_id, planned_seq, planned_events, before, sealed_before)
+          values ($1, 0, 0, 'epoch', $2)
+          on conflict (user_id) do update set sealed_before = greatest(known.sealed_before, excluded.sealed_before)`,
+        values: [user_id, before],
+      });
+    });
+  }
 }
 
 /** The planned entries in the order of accounts and numbers. */

@@ -1,5 +1,11 @@
-import type { Db, Instant } from "../platform/db.ts";
+import type { Db, Instant, Tx } from "../platform/db.ts";
+import { readStatement } from "../platform/sql-functions.ts";
 import type { EndUserBudget } from "./usage.types.ts";
+
+const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");
+/** Usage events per transaction that removes labels. It limits how long the account is locked. */
+const FORGOTTEN = 1_000;
+const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
 const BUDGETS = `select b.end_user as "user", b.budget_tokens, b.budget_interval, coalesce((
     select sum(cost) from usage_label_daily d where d.user_id = b.user_id and d.name = 'user' and d.value = b.end_user
@@ -36,7 +42,53 @@ export function createEndUsersStore(db: Db) {
       });
       return rows.length > 0;
     },
+    /** Deletes the budgets of an erased user. After the commit, the labels of the user's calls are removed. */
+    async forgetUser(tx: Tx, user_id: string): Promise<void> {
+      await tx.query({ text: "delete from end_user_budget where user_id = $1", values: [user_id] });
+      await tx.query({
+        text: "insert into erased_account (user_id) values ($1) on conflict do nothing",
+        values: [user_id],
+      });
+      // If it fails, the next sweep repeats it.
+      tx.afterCommit(() => void forgetLabels(db, user_id).catch(() => {}));
+    },
+    /** Removes labels that calls of erased users still wrote when they ended. Called periodically. */
+    async sweep(): Promise<void> {
+      const left = await db.query<{ user_id: string }>({
+        text: `select user_id from erased_account e
+          where exists (select from usage_label_daily d where d.user_id = e.user_id)
+            or exists (select from archived_label_daily d where d.user_id = e.user_id)`,
+      });
+      for (const { user_id } of left) await forgetLabels(db, user_id);
+    },
   };
+}
+
+/** Removes all labels of an erased user's calls. Their other sums stay. */
+async function forgetLabels(db: Db, user_id: string): Promise<void> {
+  let after = FIRST_ID;
+  for (;;) {
+    const last = await db.transaction((tx) => forgetSome(tx, user_id, after));
+    if (last === null) return;
+    after = last;
+  }
+}
+
+/** One step after the hold `after`. Returns the hold after which to continue; null: no call has labels. */
+async function forgetSome(tx: Tx, user_id: string, after: string): Promise<string | null> {
+  const values = [user_id];
+  await tx.query({ text: "select from account where user_id = $1 for update", values });
+  // An archive moves labelled rows to sums.
+  await tx.query({ text: "select from archived_account where user_id = $1 for update", values });
+  const [last] = await tx.query<{ hold_id: string }>({ text: FORGET_LABELS, values: [user_id, FORGOTTEN, after] });
+  if (last !== undefined) return last.hold_id;
+  // A call may have ended meanwhile with an older hold.
+  if (after !== FIRST_ID) return FIRST_ID;
+  // Only the sums of archived calls are left.
+  await tx.query({ text: "delete from usage_label_daily where user_id = $1", values });
+  await tx.query({ text: "delete from archived_label_daily where user_id = $1", values });
+  await tx.query({ text: "update hold set end_user = null where user_id = $1 and end_user is not null", values });
+  return null;
 }
 
 export type EndUsers = ReturnType<typeof createEndUsersStore>;

@@ -51,7 +51,7 @@ describe("API keys (contract 3)", () => {
   it.each([
     ["no header", {}, "missing_api_key"],
     ["another scheme", { Authorization: "Basic abc" }, "invalid_api_key"],
-    ["a wrong checksum", { Authorization: `Bearer purser_live_${"a".repeat(49)}` }, "invalid_api_key"],
+    ["a wrong checksum", { Authorization: `Bearer purser_live_${"A".repeat(49)}` }, "invalid_api_key"],
   ])("refuse %s with 401", async (_, headers, code) => {
     const response = await fetch(`${service.url}/api/v1/users/me`, { headers });
     expect(response.status).toBe(401);

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createEndUsersStore } from "../../src/ledger/end-users.store.ts";
 import { ask, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
-import { completion } from "../support/upstream.ts";
+import { completion, hanging } from "../support/upstream.ts";
 
 // contract 5.3.1 and 5.3.2: usage and budgets of a reseller's own customers.
 
@@ -102,5 +103,38 @@ describe("the budget of an end user", () => {
     expect(users).toContain("zoe");
     expect((await user.request("DELETE", path)).status).toBe(204);
     expect((await user.post(CHAT, ask("lab/plain", { user: "zoe" }))).status).toBe(200);
+  });
+});
+
+describe("erasing a user (8.2.1)", () => {
+  it("removes the names of their end users, those of a call in flight too, and keeps the sums", async () => {
+    const erased = await lab.service.newUser({ trial: false, tokens: 100_000 });
+    for (const name of ["gus", "ivy", "gus"]) {
+      const labels = { user: name, metadata: { project: "secret" } };
+      expect((await erased.post(CHAT, ask("lab/plain", labels))).status).toBe(200);
+    }
+    await erased.request("PUT", `${BUDGETS}/ivy`, { budget_tokens: 50_000 });
+    lab.upstream.answer(hanging());
+    const asked = lab.upstream.requests.length;
+    const in_flight = erased.post(CHAT, ask("lab/plain", { user: "ivy", stream: true })).catch(() => {});
+    await lab.upstream.until(() => lab.upstream.requests.length > asked);
+
+    const db = await lab.service.database.open();
+    const count = async (rows: string) =>
+      (await db.query({ text: `select from ${rows} user_id = $1`, values: [erased.user_id] })).length;
+    expect((await lab.service.admin.request("DELETE", `/api/v1/admin/users/${erased.user_id}`)).status).toBe(204);
+    expect(await count("end_user_budget where")).toBe(0);
+    await expect.poll(() => count("usage_label_daily where")).toBe(0);
+    await in_flight;
+    await expect.poll(() => count("hold where")).toBe(0);
+    await createEndUsersStore(db).sweep();
+    expect(await count("usage_label_daily where")).toBe(0);
+    expect(await count("usage_event where labels is not null and")).toBe(0);
+    expect(await count("usage_event where")).toBeGreaterThanOrEqual(3);
+    const { usage } = (await lab.service.admin.get("/api/v1/admin/usage?group_by=user")).body;
+    const row = usage.find(({ user_id }: { user_id: string }) => user_id === erased.user_id);
+    expect(row.requests).toBeGreaterThanOrEqual(3);
+    await db.close();
+    lab.upstream.answer(completion());
   });
 });

@@ -9,7 +9,7 @@ import { readEntries } from "../../src/ledger/entry.store.ts";
 import { createVerifier } from "../../src/ledger/verify-export.ts";
 import type { Db, Instant } from "../../src/platform/db.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createLedgerFixture } from "./ledger-fixture.ts";
+import { createLedgerFixture, settleOf } from "./ledger-fixture.ts";
 
 let database: TestDatabase;
 let db: Db;
@@ -69,5 +69,31 @@ describe("an archive of closed months", () => {
     const [cut, complete] = exports;
     await expect(cut?.next()).rejects.toThrow("repeat the export");
     expect(await complete?.next()).toMatchObject({ done: true });
+  });
+
+  test("makes the charges of lost calls final before it plans, and holds no lock while it plans", async () => {
+    const fixture = createLedgerFixture(db, "2025-01-10T00:00:00.000Z");
+    const user_id = await fixture.account(1_000);
+    const { hold_id } = (await fixture.hold(user_id, 100)) as { hold_id: string };
+    await fixture.ledger.progress([{ user_id, hold_id, charge: settleOf(user_id, hold_id, 10) }]);
+    await db.query({ text: "update hold set expires_at = clock_timestamp() where id = $1", values: [hold_id] });
+    await fixture.ledger.sweep();
+    fixture.clock.put("2025-03-10T00:00:00.000Z");
+    const before: Instant = "2025-02-01T00:00:00.000Z";
+    const sealed: string[] = [];
+    // Between the seal and the plan, no lock is held.
+    const watching: Db = {
+      ...db,
+      query: async <Row>(statement: Parameters<Db["query"]>[0]) => {
+        if (statement.text.startsWith("-- Plans")) sealed.push((await fixture.settle(user_id, hold_id, 90)).status);
+        return db.query<Row>(statement);
+      },
+    };
+    const status = await fixture.ledger.accountStatus(user_id);
+    expect(await planMonth(watching, before)).toBe(true);
+    expect(sealed).toEqual(["settled"]);
+    expect(await fixture.ledger.accountStatus(user_id)).toEqual(status);
+    await archive(db, before);
+    expect((await fixture.ledger.audit()).violations).toEqual([]);
   });
 });

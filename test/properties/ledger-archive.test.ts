@@ -111,6 +111,15 @@ async function figuresOf(ledger: Ledger, user_ids: readonly string[]) {
   return { users: await Promise.all(of_users), all: await Promise.all(groups) };
 }
 
+/** The usage by model as the rows of the calls say, while no archive has moved any. */
+const usageOfRows = () =>
+  db.query({
+    text: `select model as name, count(*) as requests, sum(input_tokens + output_tokens) as tokens, sum(cost) as cost_tokens,
+        count(*) - count(upstream_cost_micro_usd) as requests_of_unknown_cost
+      from usage_event where created_at >= $1 group by 1 order by 4 desc, 1`,
+    values: [START],
+  });
+
 interface Call {
   user_id: string;
   hold_id: string;
@@ -278,6 +287,7 @@ describe("an archive of closed months", () => {
       if (operation % 50 !== 49) continue;
       const until = `${fixture.clock.now().slice(0, 7)}-01T00:00:00.000Z`;
       const before = await figuresOf(fixture.ledger, user_ids);
+      if (operation === 49) expect(before.all[0]).toMatchObject(await usageOfRows());
       for (let left = world.random.below(4); left > 0; left -= 1) {
         await archive(dyingDb(1 + world.random.below(60)), until).catch((error: unknown) => {
           if (!(error instanceof KilledError)) throw error;
@@ -300,6 +310,16 @@ describe("an archive of closed months", () => {
     expect(new Set(all).size).toBe(all.length);
     expect([...world.settled].filter((hold_id) => !all.includes(hold_id))).toEqual([]);
     expect(kills).toBeGreaterThan(0);
+    const [erased = ""] = user_ids;
+    const figures = await fixture.ledger.usage(erased, 365);
+    await db.transaction((tx) => fixture.ledger.end_users.forgetUser(tx, erased));
+    await fixture.ledger.end_users.sweep();
+    for (const table of ["usage_label_daily", "archived_label_daily", "usage_event where labels is not null and"]) {
+      const text = `select from ${table} ${table.includes(" ") ? "" : "where"} user_id = $1`;
+      expect(await db.query({ text, values: [erased] }), table).toEqual([]);
+    }
+    expect(await fixture.ledger.usage(erased, 365)).toEqual(figures);
+    expect((await fixture.ledger.audit()).violations).toEqual([]);
     expect(manifests().length).toBeGreaterThan(2);
     expect(readdirSync(folder).filter((file) => file.endsWith(".partial"))).toEqual([]);
   });

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -33,7 +34,13 @@ export async function startRouter(cells: Readonly<Record<CellName, string>>, por
   for (;;) {
     if (router.exitCode !== null) throw new Error("haproxy ended at once");
     const answer = await fetch(`${url}${ready}`).catch(() => null);
-    if (answer?.ok) return { url, stop: () => void router.kill("SIGTERM") };
+    if (answer?.ok) return { url, stop: () => stopped(router) };
     await delay(50);
   }
+}
+
+async function stopped(router: ChildProcess): Promise<void> {
+  const exited = once(router, "exit");
+  router.kill("SIGTERM");
+  await exited;
 }

@@ -141,10 +141,10 @@ async function runOnce(env: Record<string, string>, kept: Kept, router_port: num
   // The other cell is down.
   const router = router_port === null ? null : await startRouter({ a: server.url, b: NOWHERE }, router_port);
   const stop = async () => {
-    router?.stop();
     app.beginStop();
     await server.stop();
     await app.stop();
+    await router?.stop();
   };
   return { url: router?.url ?? server.url, own_url: server.url, stop };
 }
