@@ -5,6 +5,7 @@ import { agentRuns } from "./agent-runs.ts";
 import { charges } from "./charges.ts";
 import { completions } from "./completions.ts";
 import { limits } from "./limits.ts";
+import { obedience } from "./obedience.ts";
 import { outbound } from "./outbound.ts";
 import { safety } from "./safety.ts";
 import { schedules } from "./schedules.ts";
@@ -29,6 +30,7 @@ const BENCHMARKS: Record<string, (effort: Effort) => Promise<Outcome>> = {
   vault,
   outbound,
   safety,
+  obedience,
   tracing,
 };
 

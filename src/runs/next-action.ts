@@ -83,13 +83,16 @@ function afterFailure({ limits, elapsed_ms }: Progress, steps: Progress["steps"]
 }
 
 function toolCall(call: ToolCall, steps: readonly PastStep[]): NextAction {
-  const wanted = callKey(call.function.name, argumentsOf(call));
-  const same = steps.filter((step) => step.type === "tool" && callKey(step.name, step.arguments) === wanted);
+  const { name } = call.function;
+  const wanted = argumentsKey(argumentsOf(call));
+  const same = steps.filter(
+    (step) => step.type === "tool" && step.name === name && argumentsKey(step.arguments) === wanted,
+  );
   if (same.length < SAME_CALL_MAX) return { do: "call_tool", call };
   if (same.at(-1)?.error?.code === REPEATED_CALL) {
-    return fail("tool_failed", `The model called ${call.function.name} with the same arguments over and over.`);
+    return fail("tool_failed", `The model called ${name} with the same arguments over and over.`);
   }
-  const message = `${call.function.name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
+  const message = `${name} was called with these arguments ${SAME_CALL_MAX} times already. Use what it answered, or do something else.`;
   return { do: "refuse_tool", call, error: { code: REPEATED_CALL, message } };
 }
 
@@ -108,8 +111,14 @@ function isRepeatable(step: Pick<PastStep, "name" | "arguments"> & { internal?: 
   return intent?.repeatable === true || effectOf(step, {}) !== "unknown";
 }
 
-function callKey(name: string, call_arguments: unknown): string {
-  return `${name} ${stableJson(call_arguments)}`;
+/** Keys by the arguments of a step, because each call of a run is compared with all calls before it. */
+const keys = new WeakMap<object, string>();
+
+function argumentsKey(call_arguments: unknown): string {
+  if (call_arguments === null || typeof call_arguments !== "object") return stableJson(call_arguments);
+  const known = keys.get(call_arguments) ?? stableJson(call_arguments);
+  keys.set(call_arguments, known);
+  return known;
 }
 
 /** A complete model answer, not a try that failed or was stopped. */

@@ -182,10 +182,13 @@ export function isIllegible(font_px: number): boolean {
 
 export type Direction = "ltr" | "rtl";
 
+/** Elements that browsers isolate from an override around them. */
+const ISOLATED = /^(?:bdi|output)$/;
+
 /** The element's direction, and whether it displays all letters in it (`bidi-override`) or ends that. Null: neither. */
 export function bidi(
   css: Declarations,
-  { is_bdo, dir }: { is_bdo: boolean; dir: string | undefined },
+  { name, dir }: { name: string; dir: string | undefined },
 ): { direction: Direction | null; overrides_bidi: boolean | null } {
   const wanted = declared(css, "direction") ?? dir;
   const mode = declared(css, "unicode-bidi") ?? "";
@@ -194,7 +197,8 @@ export function bidi(
   if (/(^|-)(embed|isolate|plaintext)$/.test(mode)) return { direction, overrides_bidi: false };
   if (/^(normal|initial|unset|inherit)$/.test(mode)) return { direction, overrides_bidi: null };
   // The `dir` attribute isolates an element from an override around it.
-  return { direction, overrides_bidi: is_bdo ? true : dir === undefined ? null : false };
+  if (name === "bdo") return { direction, overrides_bidi: true };
+  return { direction, overrides_bidi: dir === undefined && !ISOLATED.test(name) ? null : false };
 }
 
 export type Colour = readonly [red: number, green: number, blue: number];

@@ -42,6 +42,8 @@ const NEVER_SEEN = new Map<string, string>([
     (name) => [name, "fallback-content"] as const,
   ),
 ]);
+/** Elements whose look differs from their surroundings without any attribute. */
+const STYLED = new Set(["dialog", "bdi", "output"]);
 /** Attributes with prose that is not part of the page's text. */
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
@@ -178,7 +180,7 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
 
   return (token, outer) => {
     if (outer.hidden_by !== null) return outer;
-    if (sheet.is_empty && token.attributes.size === 0 && !NEVER_SEEN.has(token.name) && token.name !== "dialog")
+    if (sheet.is_empty && token.attributes.size === 0 && !NEVER_SEEN.has(token.name) && !STYLED.has(token.name))
       return outer;
     const own = ownLook(token);
     const last = merged.get(own);
@@ -210,7 +212,7 @@ function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet:
     font_px: css.fontSize(declared),
     colour,
     background,
-    ...css.bidi(declared, { is_bdo: name === "bdo", dir: attributes.get("dir")?.toLowerCase() }),
+    ...css.bidi(declared, { name, dir: attributes.get("dir")?.toLowerCase() }),
   };
   // Ignored for html and body: pages hide themselves until their scripts have run.
   if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };

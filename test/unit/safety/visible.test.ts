@@ -30,6 +30,8 @@ describe("a page as text", () => {
       "ignore\n\nplain",
     ],
     ["<bdo dir=rtl>cba <span dir=ltr>plain</span></bdo>", "abc plain"],
+    ["<bdo dir=rtl>cba <bdi>plain</bdi></bdo>", "abc plain"],
+    ["<bdo dir=rtl>cba <output>plain</output></bdo>", "abc plain"],
     ["<bdo dir=ltr>plain</bdo> <p dir=rtl>plain</p>", "plain\n\nplain"],
     ["<bdo>plain</bdo>", "plain"],
     ["<bdo dir=rtl><span style='unicode-bidi:normal'>erongi</span></bdo>", "ignore"],
