@@ -3,10 +3,10 @@ import { fileURLToPath } from "node:url";
 import { type PostgresServer, runSql, startPostgres } from "../test/support/postgres-server.ts";
 import { startLangGraph } from "./peers/langgraph.ts";
 import { type InstantModel, startInstantModel } from "./support/instant-model.ts";
-import { closedLoop, type LoadMeasure, type Target } from "./support/load.ts";
+import { checked, closedLoop, type LoadMeasure, type Target } from "./support/load.ts";
 import type { Effort, Outcome, Ratio } from "./support/outcome.ts";
 import { onLoadCore, type ServerProcess, startServer } from "./support/processes.ts";
-import { configure, createPlace, startService } from "./support/service.ts";
+import { type BenchService, configure, createPlace, startService } from "./support/service.ts";
 import { inTurn, medianOf, percentile } from "./support/statistics.ts";
 
 const CALLERS = [1, 32] as const;
@@ -67,11 +67,7 @@ async function startContenders(
     allowMany(place.env.PURSER_CONFIG ?? "");
     const service = keep(await startService(place, { core: "service" }));
     const { key } = await service.newUser();
-    const agent = { name: "bench", model_id: "bench/instant", run_prompt: "go" };
-    const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key, body: agent });
-    const headers = { authorization: `Bearer ${key}`, prefer: "wait=30" };
-    const target = { port: service.port, path: `/api/v1/agents/${id}/runs`, headers, body: {} };
-    contenders.set(name, { process: service, target });
+    contenders.set(name, { process: service, target: await agentRunTarget(service, key) });
   }
   if (effort.peers) {
     contenders.set(LANGGRAPH, plain(keep(await startLangGraph(model.url, await databaseOf(postgres, "langgraph")))));
@@ -84,17 +80,19 @@ async function databaseOf(server: PostgresServer, name: string): Promise<string>
   return server.url(name);
 }
 
+/** A run of a new agent, which makes one model call. The answer is the finished run. */
+export async function agentRunTarget(service: BenchService, key: string): Promise<Target> {
+  const agent = { name: "bench", model_id: "bench/instant", run_prompt: "go" };
+  const { id } = await service.call<{ id: string }>("POST", "/api/v1/agents", { key, body: agent });
+  const headers = { authorization: `Bearer ${key}`, prefer: "wait=30" };
+  return { port: service.port, path: `/api/v1/agents/${id}/runs`, headers, body: {} };
+}
+
 /** Allows as many concurrent runs as there are callers. */
-function allowMany(config_file: string): void {
+export function allowMany(config_file: string): void {
   const config = JSON.parse(readFileSync(config_file, "utf8"));
   Object.assign(config.limits, { concurrent_runs: 256, concurrent_runs_per_user: 256 });
   writeFileSync(config_file, JSON.stringify(config));
-}
-
-async function checked(name: string, measuring: Promise<LoadMeasure>): Promise<LoadMeasure> {
-  const measure = await measuring;
-  if (measure.failures > 0) throw new Error(`${name}: ${measure.failures} failures, the first: ${measure.failure}`);
-  return measure;
 }
 
 /** Milliseconds from each request to its model call, ascending. */

@@ -3,7 +3,7 @@ import { startPostgres } from "../test/support/postgres-server.ts";
 import { endpoints } from "./endpoints.ts";
 import { startNginx } from "./peers/nginx.ts";
 import { portkeyHeaders, startPortkey } from "./peers/portkey.ts";
-import { closedLoop, type LoadMeasure, openLoop, type Target } from "./support/load.ts";
+import { checked, closedLoop, type LoadMeasure, openLoop, type Target } from "./support/load.ts";
 import type { Effort, Outcome, Ratio, Table } from "./support/outcome.ts";
 import { onLoadCore, processorMs, residentMb, type ServerProcess, startServer } from "./support/processes.ts";
 import { type BenchService, configure, createPlace, startService } from "./support/service.ts";
@@ -24,7 +24,7 @@ const NGINX = "nginx";
 
 const UPSTREAM = fileURLToPath(import.meta.resolve("./peers/upstream.ts"));
 const BARE_PROXY = fileURLToPath(import.meta.resolve("./peers/bare-proxy.ts"));
-const MESSAGES = [
+export const MESSAGES = [
   { role: "system", content: "You are a helpful assistant." },
   { role: "user", content: "Tell me in one paragraph what a purser does on a ship." },
 ];
@@ -97,13 +97,6 @@ function targetOf({ process: { port }, path, headers, prefix }: Route, model: st
 
 /** The measure of a load, with the proxy's processor time per request. */
 type LoadSample = LoadMeasure & { processor_ms: number };
-
-/** Fails when requests failed, because their figures mean nothing. */
-async function checked<Measure extends LoadMeasure>(name: string, measuring: Promise<Measure>): Promise<Measure> {
-  const measure = await measuring;
-  if (measure.failures > 0) throw new Error(`${name}: ${measure.failures} failures, the first: ${measure.failure}`);
-  return measure;
-}
 
 async function underLoad(
   name: string,

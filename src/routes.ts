@@ -1,6 +1,6 @@
 import { accountsRoutes } from "./accounts/accounts.routes.ts";
 import { signInRoutes } from "./accounts/sign-in.routes.ts";
-import { agentsRoutes, serverToolsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
+import { agentsRoutes, runNowEndpoint, serverToolsRoutes, webhookKeyRoutes } from "./agents/agents.routes.ts";
 import { createBackups } from "./backup/backup.service.ts";
 import { billingRoutes } from "./billing/billing.routes.ts";
 import { endUserRoutes } from "./billing/end-users.routes.ts";
@@ -103,6 +103,7 @@ export function serveApi(
       completionEndpoint(completions),
       responseEndpoint({ completions, items: response_items, envelopes, log }),
       messageEndpoint({ completions, envelopes, log }),
+      runNowEndpoint(agents),
     ],
   );
   serveReference(http, sessionCookieName(address.secure));

@@ -47,8 +47,11 @@ function createCaller(
   let in_body = false;
   let tail: Buffer = Buffer.alloc(0);
   let text = "";
+  let is_waiting = false;
 
   const finish = (failure: string | null) => {
+    if (!is_waiting) return;
+    is_waiting = false;
     sample.end_ms = performance.now();
     const done = { ...sample };
     head = "";
@@ -87,10 +90,12 @@ function createCaller(
   const socket: Socket = connect({ port: target.port, host: "127.0.0.1", noDelay: true });
   socket.on("data", (chunk: Buffer) => (in_body ? readBody(chunk) : readHead(chunk)));
   socket.on("error", (error) => finish(String(error)));
+  socket.on("close", () => finish("the connection ended before the answer"));
   const caller: Caller = {
     send(start_ms) {
       sample.start_ms = start_ms;
       sample.first_byte_ms = 0;
+      is_waiting = true;
       socket.write(request);
     },
     close: () => socket.destroy(),
@@ -115,6 +120,18 @@ function requestText({ port, path, headers = {}, body }: Target): Buffer {
   return Buffer.from(`${lines.join("\r\n")}${HEAD_END}${json}`);
 }
 
+/** Fails with the contender's name when a request failed, because the figures would mean nothing. */
+export async function checked<Measure extends LoadMeasure>(
+  name: string,
+  measuring: Promise<Measure>,
+): Promise<Measure> {
+  const measure = await measuring.catch((error: Error) => {
+    throw new Error(`${name}: ${error.message}`);
+  });
+  if (measure.failures > 0) throw new Error(`${name}: ${measure.failures} failures, the first: ${measure.failure}`);
+  return measure;
+}
+
 /** Runs `callers` for `seconds`. Each sends its next request after the last answer. */
 export async function closedLoop(target: Target, load: { callers: number; seconds: number }): Promise<LoadMeasure> {
   const from_ms = performance.now();
@@ -122,7 +139,10 @@ export async function closedLoop(target: Target, load: { callers: number; second
   const recorder = createRecorder();
   let busy = load.callers;
   await new Promise<void>((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error("answers are missing")), to_ms - performance.now() + GRACE_MS);
+    const late = setTimeout(
+      () => reject(new Error(`${busy} of ${load.callers} callers got no answer within ${GRACE_MS} ms after the end`)),
+      to_ms - performance.now() + GRACE_MS,
+    );
     const answered = (caller: Caller, sample: Sample, failure: string | null) => {
       recorder.record(sample, failure);
       if (failure === null && sample.end_ms < to_ms) return caller.send(performance.now());
@@ -146,11 +166,15 @@ export async function openLoop(target: Target, load: { per_second: number; secon
   let sent = 0;
   let busy = 0;
   await new Promise<void>((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error("answers are missing")), load.seconds * 1000 + GRACE_MS);
+    const late = setTimeout(
+      () => reject(new Error(`${busy} of ${sent} requests got no answer within ${GRACE_MS} ms after the end`)),
+      load.seconds * 1000 + GRACE_MS,
+    );
     const answered = (caller: Caller, sample: Sample, failure: string | null) => {
       recorder.record(sample, failure);
       busy -= 1;
-      idle.push(caller);
+      if (failure === null) idle.push(caller);
+      else caller.close();
       if (sent < count || busy > 0) return;
       clearTimeout(late);
       clearInterval(ticks);

@@ -124,3 +124,8 @@ export function processorMs(pid: number): number {
     return Number.NaN;
   }
 }
+
+/** Processor time of a process and of all processes below it that still run, in ms. */
+export function processorMsBelow(pid: number): number {
+  return childrenOf(pid).reduce((sum, child) => sum + processorMsBelow(child), processorMs(pid));
+}

@@ -4,6 +4,7 @@ import { agentIdsIn, withAgentNames } from "../contract/agent-name.ts";
 import * as contract from "../contract/agents.ts";
 import { getWebhookKey, listServerTools } from "../contract/agents.ts";
 import { decodeCursor, encodeCursor, INSTANT_KEY, pageOf, UUID_KEY } from "../contract/common.ts";
+import type { HotEndpoint } from "../contract/hot-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import * as runContract from "../contract/runs.ts";
 import { listOccurrences } from "../contract/schedules.ts";
@@ -15,6 +16,9 @@ import type { Tools } from "../tools/tools.service.ts";
 import type { WebhookKeys } from "../tools/webhook-keys.service.ts";
 import type { Agents } from "./agents.service.ts";
 import { shownTo } from "./secret-bindings.ts";
+
+/** The body of a run-now is `{}`. */
+const RUN_NOW_BYTES = 64;
 
 /** Agents and their runs: contract 6. */
 export function agentsRoutes({ agents, allRuns }: { agents: Agents; allRuns: Runs["allRuns"] }): HttpRouter {
@@ -89,14 +93,22 @@ function nextRunIn(cursor: string | undefined) {
   return next_run_at === undefined || agent_id === undefined ? null : { next_run_at, agent_id };
 }
 
+/** POST /api/v1/agents/{id}/runs. */
+export function runNowEndpoint(agents: Pick<Agents, "runNow">): HotEndpoint {
+  return {
+    route: runContract.runNow,
+    ordinary_bytes: RUN_NOW_BYTES,
+    async answer({ caller, request_id, params, headerOf }) {
+      const wait_ms = waitSeconds(headerOf("prefer")) * 1000;
+      const run = await agents.runNow(caller, params.id ?? "", { request_id, wait_ms });
+      if ("steps" in run && run.finished_at !== null) return { kind: "json", body: run };
+      const headers = { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` };
+      return { kind: "json", status: 202, headers, body: run };
+    },
+  };
+}
+
 function addRuns(router: HttpRouter, agents: Agents): void {
-  router.openapi(runContract.runNow, async (c) => {
-    const caller = c.get("caller");
-    const wait_ms = waitSeconds(c.req.valid("header").prefer) * 1000;
-    const run = await agents.runNow(caller, c.req.valid("param").id, { request_id: c.get("request_id"), wait_ms });
-    if ("steps" in run && run.finished_at !== null) return c.json(run, 200);
-    return c.json(run, 202, { Location: `/api/v1/agents/${run.agent_id}/runs/${run.id}` });
-  });
   router.openapi(runContract.listRuns, async (c) => {
     const { limit, cursor, ...filter } = c.req.valid("query");
     const before_id = decodeCursor(cursor, UUID_KEY);

@@ -1,10 +1,10 @@
 import { type ChatRequest, createCompletionRoute } from "../contract/completions.ts";
-import type { ModelEndpoint } from "../contract/model-endpoint.ts";
+import type { HotEndpoint } from "../contract/hot-endpoint.ts";
 import type { Completions } from "./completions.types.ts";
 import { answerCall } from "./endpoint.ts";
 
 /** POST /api/v1/chat/completions. */
-export function completionEndpoint(completions: Completions): ModelEndpoint {
+export function completionEndpoint(completions: Completions): HotEndpoint {
   return {
     route: createCompletionRoute,
     answer: (http, request: ChatRequest) => answerCall(http, completions, { request, writer: null }),

@@ -1,7 +1,7 @@
 import type { LiveCaller, RequestFacts } from "../contract/caller.ts";
 import type { ChatRequest, ChatResponse } from "../contract/completions.ts";
+import type { EndpointAnswer, EndpointRequest } from "../contract/hot-endpoint.ts";
 import { payerOf } from "../contract/key-terms.ts";
-import type { EndpointAnswer, EndpointRequest } from "../contract/model-endpoint.ts";
 import { type ErrorShape, errors, PurserError } from "../errors.ts";
 import { isTurnUsed, untilTurn } from "../platform/event-loop-turn.ts";
 import type { EventFeed } from "../platform/event-stream.ts";

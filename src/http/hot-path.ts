@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Caller, LiveCaller, RequestFacts } from "../contract/caller.ts";
-import { CLIENT_CLOSED_REQUEST, type EndpointAnswer, type ModelEndpoint } from "../contract/model-endpoint.ts";
+import { CLIENT_CLOSED_REQUEST, type EndpointAnswer, type HotEndpoint } from "../contract/hot-endpoint.ts";
 import { validatedBody } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { monotonicMs } from "../platform/clock.ts";
@@ -18,7 +18,7 @@ import { type LoggedRequest, requestIdOf, requestSpan } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /**
- * Serves ordinary model calls directly on Node's HTTP server. Hono's middlewares, Request, Response and web streams cost
+ * Serves ordinary model calls and run-nows directly on Node's HTTP server. Hono's middlewares, Request, Response and web streams cost
  * as much as the rest of a call.
  *
  * A request is ordinary if no middleware of Hono has to work on it. Hono serves all other requests, and requests that are
@@ -52,9 +52,13 @@ const SPECIAL = ["content-encoding", "expect", "idempotency-key", "origin", "tra
 const PLAIN_HOST = /^[A-Za-z0-9.:[\]_-]+$/;
 const LENGTH = /^[1-9][0-9]{0,5}$/;
 
+interface Match {
+  endpoint: HotEndpoint;
+  params: Readonly<Record<string, string>>;
+}
+
 /** A request with a valid key of the right scope. */
-interface Admitted {
-  endpoint: ModelEndpoint;
+interface Admitted extends Match {
   caller: Caller;
   authorization: string | undefined;
   started_ms: number;
@@ -63,22 +67,22 @@ interface Admitted {
 }
 
 /** The hot path to `endpoints`. */
-export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[]): HotPath {
-  const by_path = new Map(endpoints.map((endpoint) => [endpoint.route.path, endpoint]));
+export function createHotPath(shared: Shared, endpoints: readonly HotEndpoint[]): HotPath {
+  const matchOf = createMatcher(endpoints);
 
   /** Null: not admitted. Hono repeats the check and answers with its error. */
-  async function admit(endpoint: ModelEndpoint, incoming: IncomingMessage): Promise<Admitted | null> {
+  async function admit(match: Match, incoming: IncomingMessage): Promise<Admitted | null> {
     const { headers, complete: is_whole } = incoming;
     const started_ms = monotonicMs();
     const authorization = keyOf(headers.authorization, headers["x-api-key"] as string | undefined);
     const caller = await shared.authenticate(authorization).catch(() => null);
-    if (caller === null || !hasScope(caller, endpoint)) return null;
-    return { endpoint, caller, authorization, started_ms, is_whole };
+    if (caller === null || !hasScope(caller, match.endpoint)) return null;
+    return { ...match, caller, authorization, started_ms, is_whole };
   }
 
   /** Reads, calls the endpoint and writes. */
   async function serve(incoming: IncomingMessage, outgoing: ServerResponse, admitted: Admitted): Promise<void> {
-    const { endpoint, caller: with_key, authorization, started_ms, is_whole } = admitted;
+    const { endpoint, params, caller: with_key, authorization, started_ms, is_whole } = admitted;
     const { path } = endpoint.route;
     const headerOf = (name: string) => incoming.headers[name] as string | undefined;
     const request_id = requestIdOf(headerOf("x-request-id"));
@@ -100,7 +104,8 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
       const { caller, limited } = await shared.limit(with_key);
       head = { ...head, ...limited.headers };
       if (limited.retry_after_s !== null) throw errors.rateLimited(limited.retry_after_s);
-      const http = { caller, request_id, facts, cut_off: shared.cut_off, headerOf, watchCaller: watch, hungUp };
+      const { cut_off } = shared;
+      const http = { caller, request_id, facts, params, cut_off, headerOf, watchCaller: watch, hungUp };
       const asked = await bodyOf(incoming, endpoint, share);
       // The key may have been revoked while the body arrived.
       if (!is_whole) await shared.authenticate(authorization);
@@ -119,13 +124,17 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
   }
 
   return async (incoming, outgoing) => {
-    const endpoint = by_path.get(incoming.url ?? "");
+    const match = matchOf(incoming.url ?? "");
     // A pipelined request has no socket yet: Node does not tell its answer when the connection ends.
-    if (endpoint === undefined || outgoing.socket === null) return false;
-    if (!isOrdinary(incoming) || !shared.isWritable()) return false;
-    const admitted = await admit(endpoint, incoming);
+    if (match === null || outgoing.socket === null) return false;
+    if (!isOrdinary(incoming, match.endpoint) || !shared.isWritable()) return false;
+    const admitted = await admit(match, incoming);
     if (admitted === null) return false;
-    const span = requestSpan(shared.tracer, endpoint.route.path, incoming.headers.traceparent as string | undefined);
+    const span = requestSpan(
+      shared.tracer,
+      match.endpoint.route.path,
+      incoming.headers.traceparent as string | undefined,
+    );
     await within(span, () => serve(incoming, outgoing, admitted)).catch((error: Error) => {
       shared.log.error(describeUnexpected(error), "an answer could not be written");
       outgoing.destroy();
@@ -134,22 +143,37 @@ export function createHotPath(shared: Shared, endpoints: readonly ModelEndpoint[
   };
 }
 
-function isOrdinary({ method, headers, rawHeaders }: IncomingMessage): boolean {
+/** Hono serves paths with other characters in a parameter. */
+function createMatcher(endpoints: readonly HotEndpoint[]): (path: string) => Match | null {
+  const patterns = endpoints.map((endpoint) => {
+    const path = endpoint.route.path.replaceAll(/\{(\w+)\}/g, "(?<$1>[A-Za-z0-9-]+)");
+    return { endpoint, pattern: new RegExp(`^${path}$`) };
+  });
+  return (path) => {
+    for (const { endpoint, pattern } of patterns) {
+      const found = pattern.exec(path);
+      if (found !== null) return { endpoint, params: found.groups ?? {} };
+    }
+    return null;
+  };
+}
+
+function isOrdinary({ method, headers, rawHeaders }: IncomingMessage, { ordinary_bytes }: HotEndpoint): boolean {
   const { authorization, host = "", "content-type": type = "", "content-length": length = "" } = headers;
   if (method !== "POST" || (authorization === undefined && headers["x-api-key"] === undefined)) return false;
   if (!PLAIN_HOST.test(host) || !JSON_TYPE.test(type)) return false;
-  if (!LENGTH.test(length) || Number(length) > ONE_PIECE_BYTES) return false;
+  if (!LENGTH.test(length) || Number(length) > (ordinary_bytes ?? ONE_PIECE_BYTES)) return false;
   // Node keeps only the first of some repeated headers, and Hono sees all.
   const is_repeated = Object.keys(headers).length * 2 !== rawHeaders.length;
   return !is_repeated && SPECIAL.every((name) => headers[name] === undefined);
 }
 
-function hasScope({ scopes }: Caller, { route }: ModelEndpoint): boolean {
+function hasScope({ scopes }: Caller, { route }: HotEndpoint): boolean {
   return scopes.includes((route as { "x-required-scope"?: never })["x-required-scope"] as never);
 }
 
 /** The validated body. Throws as Hono's middleware and validators do (body.ts). */
-async function bodyOf(incoming: IncomingMessage, { route }: ModelEndpoint, share: BodyShare): Promise<unknown> {
+async function bodyOf(incoming: IncomingMessage, { route }: HotEndpoint, share: BodyShare): Promise<unknown> {
   share.take(Number(incoming.headers["content-length"]));
   const bytes = await bytesOf(incoming);
   if (isTurnUsed()) await untilTurn();
@@ -185,8 +209,9 @@ function hangUpOf(outgoing: ServerResponse): AbortSignal {
 /** Writes the answer, or begins to write its events. Returns its status. */
 function send(outgoing: ServerResponse, head: Head, answer: EndpointAnswer): number {
   if (answer.kind === "json") {
-    sendJson(outgoing, 200, head, answer.body);
-    return 200;
+    const { status = 200, headers, body } = answer;
+    sendJson(outgoing, status, headers === undefined ? head : { ...head, ...headers }, body);
+    return status;
   }
   if (answer.kind === "hung_up") {
     outgoing.destroy();

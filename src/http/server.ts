@@ -1,6 +1,6 @@
 import type { Context, HonoRequest, MiddlewareHandler, Next } from "hono";
 import type { Caller, HttpEnv, Operator } from "../contract/caller.ts";
-import { endpointRoutes, type ModelEndpoint } from "../contract/model-endpoint.ts";
+import { endpointRoutes, type HotEndpoint } from "../contract/hot-endpoint.ts";
 import { OAUTH_CLIENT_METADATA } from "../contract/oauth-secrets.ts";
 import { includesRole, requiredRole } from "../contract/operators.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
@@ -89,7 +89,7 @@ export type HttpApp = HttpRouter & { hotPath?: HotPath };
  * The HTTP application: request ids, error bodies, authentication, limits, idempotency, then the modules' routers. It
  * authenticates the caller before it reads a body. Ordinary requests to `endpoints` take the hot path.
  */
-export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoints: ModelEndpoint[]): HttpApp {
+export function createHttp(options: HttpOptions, routers: HttpRouter[], endpoints: HotEndpoint[]): HttpApp {
   const { databaseState, cut_off, log } = options;
   const callers = createLiveCallers(cut_off);
   const shareOf = createBodyBudget();

@@ -1,8 +1,8 @@
 import type { Completions } from "../completions/completions.types.ts";
 import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
+import type { HotEndpoint } from "../contract/hot-endpoint.ts";
 import { countTokensRoute, createMessageRoute, type MessagesRequest } from "../contract/messages.ts";
-import type { ModelEndpoint } from "../contract/model-endpoint.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
 import { errors } from "../errors.ts";
 import { newId } from "../platform/ids.ts";
@@ -22,7 +22,7 @@ interface MessagesDeps {
 }
 
 /** POST /api/v1/messages: Anthropic's Messages API over chat completions. */
-export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): ModelEndpoint {
+export function messageEndpoint({ completions, envelopes, log }: MessagesDeps): HotEndpoint {
   return {
     route: createMessageRoute,
     async answer(http, asked: MessagesRequest) {

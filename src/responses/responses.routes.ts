@@ -1,7 +1,7 @@
 import type { Completions } from "../completions/completions.types.ts";
 import { answerCall, shownTypes } from "../completions/endpoint.ts";
 import type { Envelopes } from "../completions/reasoning-envelope.ts";
-import type { EndpointAnswer, EndpointRequest, ModelEndpoint } from "../contract/model-endpoint.ts";
+import type { EndpointAnswer, EndpointRequest, HotEndpoint } from "../contract/hot-endpoint.ts";
 import { createResponseRoute, type InputItem, type ResponseRequest } from "../contract/responses.ts";
 import { errors } from "../errors.ts";
 import { realNowMs } from "../platform/clock.ts";
@@ -17,7 +17,7 @@ export function responseEndpoint(deps: {
   items: ItemsStore;
   envelopes: Envelopes;
   log: Log;
-}): ModelEndpoint {
+}): HotEndpoint {
   const { completions, items, envelopes, log } = deps;
 
   async function answer(http: EndpointRequest, sent: ResponseRequest): Promise<EndpointAnswer> {

@@ -83,6 +83,8 @@ export function createLeases(deps: {
       });
       return rows.map(claimedOf);
     },
+    /** Whether any run is queued. */
+    hasQueued: () => runStore.hasQueued(db),
     /**
      * Claims again the runs of this worker that it does not know, because the answer to their claim was lost. `known`
      * are the runs that it executes.

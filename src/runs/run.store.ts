@@ -197,6 +197,14 @@ export async function claimRuns(sql: Sql, claim: Claiming): Promise<ClaimedRow[]
   });
 }
 
+export async function hasQueued(sql: Sql): Promise<boolean> {
+  const [found] = await sql.query<{ has_queued: boolean }>({
+    name: "run_has_queued",
+    text: "select exists (select from run where status = 'queued') as has_queued",
+  });
+  return found?.has_queued === true;
+}
+
 const GIVEN_LEASES = "jsonb_to_recordset($1::jsonb) as mine(user_id uuid, run_id uuid, epoch integer)";
 const OWNED = `run.user_id = mine.user_id and run.id = mine.run_id and run.epoch = mine.epoch
   and run.status in ${sqlList(CLAIMED)}`;

@@ -45,6 +45,8 @@ export function createWorker(deps: {
   let draining = false;
   /** A claim failed, possibly after its commit. */
   let unsure = false;
+  /** Otherwise a place that becomes free is of no use: new runs are notified. */
+  let has_queued = true;
   let filling: Promise<void> | null = null;
   let fill_again = false;
   let offered = Promise.resolve();
@@ -73,7 +75,7 @@ export function createWorker(deps: {
     const done = left.finally(() => {
       if (jobs.get(run_id)?.abort === abort) jobs.delete(run_id);
       inProgress(jobs.size);
-      fillSoon();
+      if (has_queued || unsure) fillSoon();
     });
     jobs.set(run_id, { run, abort, done });
     inProgress(jobs.size);
@@ -88,7 +90,9 @@ export function createWorker(deps: {
     if (unsure) await takeUp();
     const most = limits().concurrent_runs - jobs.size;
     if (most <= 0 || (chats_only && !isAwaited())) return;
-    for (const run of await runs.claim(worker_id, most, limits(), chats_only)) begin(run);
+    const claimed = await runs.claim(worker_id, most, limits(), chats_only);
+    for (const run of claimed) begin(run);
+    if (claimed.length === 0 && has_queued) has_queued = await runs.hasQueued();
   };
   /** Claims as many runs as possible. A call during a claim makes it claim again afterwards. */
   const fill = () => {
@@ -106,6 +110,11 @@ export function createWorker(deps: {
         filling = null;
         if (fill_again) fill();
       });
+  };
+  /** A notification during a claim is not lost: `fill` claims again. */
+  const noteQueued = (fillNow: () => void) => () => {
+    has_queued = true;
+    fillNow();
   };
   const fillSoon = () => {
     filling_soon ??= setTimeout(() => {
@@ -146,8 +155,8 @@ export function createWorker(deps: {
     async start(): Promise<void> {
       stopWatching = await runs.watch({
         offer,
-        queued: fill,
-        freed: fillSoon,
+        queued: noteQueued(fill),
+        freed: noteQueued(fillSoon),
         cancelling: (run_id) => end(run_id, "cancelling"),
       });
       const poll = async () => {

@@ -5,8 +5,8 @@ import { charges, type Lab, settledBalance, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { completion, json, type Reply } from "../support/upstream.ts";
 
-// http/hot-path.ts serves ordinary model calls, and Hono all others, such as those with a query string. No client can
-// tell them apart, except by the case of the headers' names.
+// http/hot-path.ts serves ordinary model calls and run-nows, and Hono all others, such as those with a query string. No
+// client can tell them apart, except by the case of the headers' names.
 const WAYS: [string, string, string][] = [
   ["the hot path", "", "X-Request-Id"],
   ["Hono", "?hono", "x-request-id"],
@@ -61,6 +61,7 @@ async function send(path: string, sent: Sent) {
   const same = text
     .replaceAll(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}/g, "ID")
     .replaceAll(/"(created|created_at|completed_at)":\d+/g, '"$1":0')
+    .replaceAll(/"\d{4}-\d\d-\d\dT[\d:.]+Z"/g, '"INSTANT"')
     .replaceAll(String(request_id), "ID");
   return { names: answer.rawHeaders, answer: { status: answer.statusCode, headers, text: same } };
 }
@@ -242,6 +243,54 @@ describe.each(ENDPOINTS)("%s", (path, fields) => {
         .toMatchObject({ status: 408 });
       expect(lab.upstream.requests.length).toBe(sent + 1);
     });
+  });
+});
+
+describe("/api/v1/agents/{id}/runs", () => {
+  let id: string;
+  let disabled: string;
+  const pathOf = (agent_id: string) => `/api/v1/agents/${agent_id}/runs`;
+  beforeAll(async () => {
+    const agent = { name: "a", model_id: "lab/plain", run_prompt: "hello" };
+    id = (await user.post("/api/v1/agents", agent)).body.id;
+    disabled = (await user.post("/api/v1/agents", { ...agent, name: "b", is_active: false })).body.id;
+  });
+  const WAIT = { prefer: "wait=30" };
+
+  it.each<[string, number, () => Sent & { agent_id?: string }]>([
+    ["a run", 202, () => ({ body: "{}" })],
+    ["a run that the caller waits for", 200, () => ({ body: "{}", headers: WAIT })],
+    ["an agent that does not exist", 404, () => ({ body: "{}", agent_id: "0190aaaa-0000-7000-8000-000000000000" })],
+    ["an id in another form", 404, () => ({ body: "{}", agent_id: "nonsense" })],
+    ["a disabled agent", 409, () => ({ body: "{}", agent_id: disabled })],
+    ["another user's agent", 404, () => ({ body: "{}", key: empty.key })],
+    ["a key without the scope", 403, () => ({ body: "{}", key: narrow })],
+    ["an unknown field", 400, () => ({ body: '{"a":1}' })],
+    ["no JSON", 400, () => ({ body: "{not json" })],
+    ["a long body", 400, () => ({ body: JSON.stringify({ a: "a".repeat(100) }) })],
+  ])("%s is answered %i, on the hot path as by Hono", async (_name, status, caseOf) => {
+    const { agent_id = id, ...sent } = caseOf();
+    const answers: Awaited<ReturnType<typeof send>>["answer"][] = [];
+    for (const [, query] of WAYS) {
+      const { answer } = await send(pathOf(agent_id) + query, sent);
+      if (answer.headers.location !== undefined) {
+        expect(answer.headers.location).toMatch(new RegExp(`^${pathOf(agent_id)}/[0-9a-f-]{36}$`));
+        answer.headers.location = "some";
+      }
+      answers.push(answer);
+    }
+    expect(answers[0]?.status).toBe(status);
+    expect(answers[0]).toEqual(answers[1]);
+  });
+
+  it("an ordinary run takes the hot path, and is logged with its route", async () => {
+    const headers = { ...WAIT, "x-request-id": "logged-run" };
+    const { names } = await send(pathOf(id), { body: "{}", headers });
+    expect(names).toContain("X-Request-Id");
+    const lines = lab.service.noted("request").filter(({ request_id }) => request_id === "logged-run");
+    expect(lines).toMatchObject([
+      { method: "POST", route: "/api/v1/agents/{id}/runs", status: 200, user_id: user.user_id },
+    ]);
   });
 });
 

@@ -1,9 +1,13 @@
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import type { ClaimedRun } from "../../../src/runs/runs.types.ts";
 import { createWorker, type WorkControl } from "../../../src/runs/worker.ts";
 
 type Deps = Parameters<typeof createWorker>[0];
 type Signals = Parameters<Deps["runs"]["watch"]>[0];
+
+afterEach(() => {
+  vi.useRealTimers();
+});
 
 // No database: what a stalled worker may see is put together here.
 
@@ -19,6 +23,7 @@ async function started(own: Partial<Deps["runs"]> = {}) {
         return async () => {};
       },
       claim: async () => [],
+      hasQueued: async () => false,
       reap: async () => {},
       heartbeat: async () => [],
       handBack: async () => {},
@@ -83,4 +88,39 @@ test("a worker stops while the database is away, too: whoever settles what is in
   const { worker, heard } = await started({ handBack: () => Promise.reject(new Error("connect ECONNREFUSED")) });
   await worker.stop();
   expect(heard).toMatchObject({ waits_ended: true, errors: [expect.stringContaining("not given back")] });
+});
+
+test("the end of a run is followed by a claim only if runs may be queued", async () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  let claims = 0;
+  let has_queued = false;
+  const { worker, attempts, heard } = await started({
+    claim: async () => {
+      claims += 1;
+      return [];
+    },
+    hasQueued: async () => has_queued,
+  });
+  /** Claims after the end of a run. */
+  const claimsAfterEnd = async () => {
+    const before = claims;
+    heard.signals?.offer()?.begin([{ lease: { run_id: "r", epoch: 1 } } as ClaimedRun]);
+    attempts.at(-1)?.end();
+    await vi.advanceTimersByTimeAsync(100);
+    return claims - before;
+  };
+  await vi.advanceTimersByTimeAsync(0);
+  expect(await claimsAfterEnd()).toBe(0);
+
+  // Another node has queued a run that is beyond a limit. The end of a run here may let it begin.
+  has_queued = true;
+  heard.signals?.queued();
+  await vi.advanceTimersByTimeAsync(0);
+  expect(await claimsAfterEnd()).toBe(1);
+  expect(await claimsAfterEnd()).toBe(1);
+
+  has_queued = false;
+  expect(await claimsAfterEnd()).toBe(1);
+  expect(await claimsAfterEnd()).toBe(0);
+  await worker.stop();
 });

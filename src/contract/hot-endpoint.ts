@@ -5,8 +5,8 @@ import type { Caller, HttpEnv, LiveCaller, RequestFacts } from "./caller.ts";
 import { createRouter, type HttpRouter } from "./router.ts";
 
 /**
- * The endpoints for model calls: chat completions, Responses and Messages. http/hot-path.ts serves their ordinary
- * requests, and Hono serves all others; both with the same `answer`.
+ * The endpoints that most requests call: chat completions, Responses, Messages and run-now. http/hot-path.ts serves their
+ * ordinary requests, and Hono serves all others; both with the same `answer`.
  */
 
 /** The status that proxies use after a caller has hung up; the caller does not receive it. */
@@ -17,6 +17,8 @@ export interface EndpointRequest {
   caller: Caller;
   request_id: string;
   facts: RequestFacts;
+  /** The parameters in the path. */
+  params: Readonly<Record<string, string>>;
   /** Aborted at the end of a shutdown's drain, with the error for the caller. */
   cut_off: AbortSignal;
   headerOf(name: string): string | undefined;
@@ -26,25 +28,27 @@ export interface EndpointRequest {
   hungUp(): AbortSignal;
 }
 
-/** The body of a 200, its events, or nothing for a caller that hung up. */
+/** The body of a 200 or 202, events, or nothing for a caller that hung up. */
 export type EndpointAnswer =
-  | { kind: "json"; body: object }
+  | { kind: "json"; body: object; status?: 202; headers?: Readonly<Record<string, string>> }
   | { kind: "events"; feed: EventFeed; listener: Listener }
   | { kind: "hung_up" };
 
-export interface ModelEndpoint {
+export interface HotEndpoint {
   /** The route with the schema of `asked` and the required scope. */
   route: RouteConfig;
+  /** Hono serves longer bodies. Absent: bodies that are read in one piece are ordinary. */
+  ordinary_bytes?: number;
   /** Throws PurserErrors. */
   answer(request: EndpointRequest, asked: never): Promise<EndpointAnswer>;
 }
 
 /** The endpoint as a route of Hono. */
-export function endpointRoutes({ route, answer }: ModelEndpoint): HttpRouter {
+export function endpointRoutes({ route, answer }: HotEndpoint): HttpRouter {
   const router = createRouter();
   router.openapi(route, async (c: Context<HttpEnv>) => {
     const answered = await answer(requestOf(c), c.req.valid("json" as never));
-    if (answered.kind === "json") return c.json(answered.body, 200) as never;
+    if (answered.kind === "json") return c.json(answered.body, answered.status ?? 200, answered.headers) as never;
     if (answered.kind === "events") return eventStream(answered.feed, answered.listener) as never;
     return new Response(null, { status: CLIENT_CLOSED_REQUEST }) as never;
   });
@@ -55,6 +59,7 @@ function requestOf(c: Context<HttpEnv>): EndpointRequest {
   const { caller, request_id, facts, cut_off, live_caller } = c.var;
   return {
     ...{ caller, request_id, facts, cut_off, watchCaller: live_caller },
+    params: c.req.param(),
     headerOf: (name) => c.req.header(name),
     hungUp: () => c.req.raw.signal,
   };
