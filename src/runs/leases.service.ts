@@ -1,6 +1,7 @@
 import type { RunError } from "../contract/runs.ts";
 import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
+import * as lostRunStore from "./lost-run.store.ts";
 import { handBackRuns, reclaimRuns, selectClock } from "./reclaim.store.ts";
 import * as runStore from "./run.store.ts";
 import type { RunEnds } from "./run-ends.ts";
@@ -42,19 +43,19 @@ export function createLeases(deps: {
     for (const run of await handBackRuns(db, { worker_id, lease }, clock.now())) onCancelled(run);
   };
   const judgedAt = createLeaseTime({ step_ms: HEARTBEAT_MS, lease_ms: LEASE_MS });
-  const reap = async (which: Pick<runStore.Reaping, "unexpired" | "at_work" | "judged_at_ms">) => {
+  const reap = async (which: Pick<lostRunStore.Reaping, "unexpired" | "at_work" | "judged_at_ms">) => {
     const reaping = { max_losses: MAX_LOSSES, lease_ms: LEASE_MS, ...which, now: clock.now() };
     for (let has_more = true; has_more; ) {
-      const reaped = await runStore.reapRuns(db, reaping);
+      const reaped = await lostRunStore.reapRuns(db, reaping);
       for (const run of reaped.cancelled) onCancelled(run);
       has_more = reaped.has_more;
     }
     const failures: Error[] = [];
     const given_up: LostRun[] = [];
-    for (const run of await runStore.selectGivenUp(db, reaping)) {
+    for (const run of await lostRunStore.selectGivenUp(db, reaping)) {
       await db
         .transaction((tx) =>
-          ends.endRuns(tx, [{ ...run, fails: true }], () => runStore.failLostRun(tx, run, reaping, WORKER_LOST)),
+          ends.endRuns(tx, [{ ...run, fails: true }], () => lostRunStore.failLostRun(tx, run, reaping, WORKER_LOST)),
         )
         .then(
           (ended) => {

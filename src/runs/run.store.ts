@@ -2,9 +2,8 @@ import type { RunError, RunStatus, RunTrigger } from "../contract/runs.ts";
 import type { Instant, Sql, Tx } from "../platform/db.ts";
 import { jsonbText } from "../platform/json.ts";
 import { readStatement } from "../platform/sql-functions.ts";
-import { CLAIMED, LEASABLE, sqlList, sqlNext } from "./run-state.ts";
+import { CLAIMED, sqlList, sqlNext } from "./run-state.ts";
 import type {
-  CancelledRun,
   ClaimLimits,
   EndedRun,
   EndingRun,
@@ -20,8 +19,6 @@ import type {
 /** Writes to runs and their steps. Every write under a lease names its epoch and changes nothing under an old one. */
 
 const BEGIN_RUNS = readStatement(import.meta.dirname, "begin-runs");
-/** Runs returned to the queue in one statement. */
-const REAP_BATCH = 500;
 /** A lower number is claimed first: a caller waits for a chat, and no caller waits for a scheduled run. */
 const PRIORITY: Record<RunTrigger, number> = { chat: 0, manual: 1, schedule: 2 };
 
@@ -227,91 +224,6 @@ export async function renewLeases(sql: Sql, leases: readonly RunLease[], lease_m
   });
 }
 
-/** Selects the leases that count as lost. */
-export interface Reaping {
-  /** A run fails after this many losses in a row without a finished step in between. */
-  max_losses: number;
-  lease_ms: number;
-  /** Also unexpired leases, because their worker is known to have ended. */
-  unexpired: boolean;
-  /** Runs that this node's worker executes. Its heartbeat may be late, but it is not lost. */
-  at_work: readonly string[];
-  /** A lease counts as expired only if it also ended before this time, in milliseconds; null for `unexpired`. */
-  judged_at_ms: number | null;
-  now: Instant;
-}
-
-/** The first condition is a range of the index on lease_until, so that valid leases are not read. */
-const LOST = `lease_until < coalesce(to_timestamp($2::float8 / 1000), 'infinity') and (lease_until < clock_timestamp() or $1)`;
-/** A run can only have caused its worker's loss while one of its steps is running. Other runs only waited beside it. */
-const AT_WORK = `exists (select from run_step step
-  where step.user_id = run.user_id and step.run_id = run.id and step.status = 'running')::integer`;
-/** The limit of a run's attempts, for any cause of loss. */
-const MAX_ATTEMPTS = 20;
-/**
- * Runs that fail instead of being retried. A chat fails at once because its caller was connected to the lost worker.
- */
-const GIVEN_UP = `status = 'running' and (trigger = 'chat' or losses + ${AT_WORK} >= $3 or attempt >= ${MAX_ATTEMPTS})`;
-
-/**
- * Takes runs from lost workers and queues them as the next attempt. A run that was being cancelled is cancelled, and so
- * is a run whose reserved worker did not claim it.
- *
- * `failLostRun` handles runs that must fail. Returns the cancelled runs, and whether there may be more to take.
- */
-export async function reapRuns(sql: Sql, reaping: Reaping): Promise<{ cancelled: CancelledRun[]; has_more: boolean }> {
-  const { max_losses, lease_ms, unexpired, at_work, judged_at_ms, now } = reaping;
-  const rows = await sql.query<CancelledRun & { status: RunStatus }>({
-    name: "run_reap",
-    text: `with lost as materialized (
-        select user_id, id, ${AT_WORK} as at_work, ${sqlNext("reap", "status")} as outcome
-        from run where status in ${sqlList(LEASABLE)} and ${LOST} and lease_until is not null and not (${GIVEN_UP})
-          and id not in (select value::uuid from jsonb_array_elements_text($6::jsonb))
-        order by lease_until limit ${REAP_BATCH} for update skip locked
-      ), ended as (
-        update run set status = outcome, worker_id = null, lease_until = null,
-          attempt = attempt + case outcome when 'queued' then 1 else 0 end,
-          losses = losses + case outcome when 'queued' then at_work else 0 end,
-          worked_ms = worked_ms + ${worked("lease_until - make_interval(secs => $4 / 1000.0)")},
-          finished_at = case when outcome <> 'queued' then $5::timestamptz end
-        from lost where run.user_id = lost.user_id and run.id = lost.id
-        returning run.*
-      ), steps as (${ENDED_STEPS})
-      select user_id, id as run_id, agent_id, trigger, status, error from ended`,
-    values: [unexpired, judged_at_ms, max_losses, lease_ms, now, JSON.stringify(at_work)],
-  });
-  return { cancelled: rows.filter(({ status }) => status === "cancelled"), has_more: rows.length === REAP_BATCH };
-}
-
-/** Lost runs that must fail because they may not be retried. */
-export async function selectGivenUp(sql: Sql, reaping: Reaping): Promise<OpenRow[]> {
-  const { unexpired, judged_at_ms, max_losses, at_work } = reaping;
-  return sql.query<OpenRow>({
-    name: "run_given_up",
-    text: `select user_id, id as run_id, agent_id, trigger, epoch from run
-      where status in ${sqlList(LEASABLE)} and ${LOST} and lease_until is not null and ${GIVEN_UP}
-        and id not in (select value::uuid from jsonb_array_elements_text($4::jsonb)) limit ${REAP_BATCH}`,
-    values: [unexpired, judged_at_ms, max_losses, JSON.stringify(at_work)],
-  });
-}
-
-/** Fails a lost run that may not be retried, unless it has ended or a worker holds a valid lease on it. */
-export async function failLostRun(
-  sql: Sql,
-  run: OpenRow,
-  { unexpired, judged_at_ms, now }: Reaping,
-  error: RunError,
-): Promise<EndedRow[]> {
-  return sql.query<EndedRow>({
-    text: `with ended as (
-        update run set status = ${sqlNext("give_up")}, worker_id = null, lease_until = null, error = $6::jsonb, finished_at = $7::timestamptz
-        where user_id = $3 and id = $4 and epoch = $5 and status = 'running' and ${LOST} returning run.*, ${DUE_INPUT}
-      ), steps as (${ENDED_STEPS})
-      select user_id, id as run_id, agent_id, trigger, status, error, epoch, due_input from ended`,
-    values: [unexpired, judged_at_ms, run.user_id, run.run_id, run.epoch, jsonbText(error), now],
-  });
-}
-
 /** The start of a step, under a lease. */
 export interface StartedStep {
   lease: RunLease;
@@ -376,7 +288,7 @@ export type EndedRow = EndedRun & { epoch: number };
  * The input of a due run, which decides how the run's end affects the schedule. Other inputs can be large and are not
  * read.
  */
-const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end as due_input";
+export const DUE_INPUT = "case when run.trigger = 'schedule' then run.input end as due_input";
 
 /**
  * Ends runs and their open steps. A run that was being cancelled ends `cancelled`, with any outcome. A run whose lease

@@ -92,7 +92,12 @@ export function createWorker(deps: {
     if (most <= 0 || (chats_only && !isAwaited())) return;
     const claimed = await runs.claim(worker_id, most, limits(), chats_only);
     for (const run of claimed) begin(run);
-    if (claimed.length === 0 && has_queued) has_queued = await runs.hasQueued();
+    if (claimed.length > 0) has_queued = true;
+    else if (has_queued) {
+      // A notification meanwhile sets it again.
+      has_queued = false;
+      if (await runs.hasQueued()) has_queued = true;
+    }
   };
   /** Claims as many runs as possible. A call during a claim makes it claim again afterwards. */
   const fill = () => {

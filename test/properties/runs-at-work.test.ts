@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { newId } from "../../src/platform/ids.ts";
-import { reapRuns } from "../../src/runs/run.store.ts";
+import { reapRuns } from "../../src/runs/lost-run.store.ts";
 import { FAILED, LIMITS, START, useQueue } from "./run-queue-fixture.ts";
 
 // What a claim and the search for lost runs cost beside runs of other workers.
