@@ -4,7 +4,6 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 const LONGEST = [
   "test/attacks/safety-obedient.test.ts",
   "test/attacks/safety-scaling.test.ts",
-  "test/unit/config/start-up.test.ts",
   "test/unit/models/large-vectors.test.ts",
   "test/journeys/bench.test.ts",
   "test/api/bad-input.test.ts",
