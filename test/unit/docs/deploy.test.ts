@@ -2,6 +2,9 @@ import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Deployment } from "kubernetes-models/apps/v1";
+import { PodDisruptionBudget } from "kubernetes-models/policy/v1";
+import { Service } from "kubernetes-models/v1";
 import { describe, expect, it } from "vitest";
 import { parse, parseAllDocuments } from "yaml";
 import { SHUTDOWN_SECONDS } from "../../../src/constants.ts";
@@ -67,6 +70,23 @@ describe("the container", () => {
     expect(pod.containers[0].ports).toEqual([{ name: "http", containerPort: 3000 }]);
     expect(text("Dockerfile")).toMatch(/ PORT=3000 /);
     expect(pod.enableServiceLinks).toBe(false);
+  });
+});
+
+describe("the Kubernetes manifest", () => {
+  const KINDS = { Deployment, Service, PodDisruptionBudget };
+
+  it.each(Object.entries(KINDS))("has a %s that Kubernetes' own schema accepts", (kind, Kind) => {
+    new Kind(manifest(kind)).validate();
+  });
+
+  it("would be rejected with a fault", () => {
+    const { spec, ...rest } = manifest("Deployment");
+    expect(() => new Deployment({ ...rest, spec: { ...spec, replicas: "two" } }).validate()).toThrow(/replicas/);
+  });
+
+  it("has no other kind", () => {
+    expect(manifests.map(({ kind }) => kind).sort()).toEqual(Object.keys(KINDS).sort());
   });
 });
 
