@@ -13,14 +13,14 @@ const inTheBrowser = "test/journeys/console*.test.ts";
  */
 const onEmbedded = [
   "test/{journeys,properties}/**/*.test.ts",
-  "test/api/{billing-audit,idempotency,notices-crash,run-lost,start-up}.test.ts",
+  "test/api/{billing-audit,start-up}.test.ts",
   "test/attacks/vault-plaintext.test.ts",
 ];
 const notOnEmbedded = [
-  "test/journeys/{drain,revoked-streams,vault-keys}.test.ts",
+  "test/journeys/{drain,keys-across-nodes,killed-reasoning,revoked-streams,upgrade,vault-keys}.test.ts",
   "test/properties/{ledger-reading,oauth-tokens,pricing-end-to-end,run-transitions}.test.ts",
   "test/properties/{unusable-servers,vault-key-service,vault-opening}.test.ts",
-  "test/properties/{archive-alongside,ledger-archive,pruning,vault-rotation,waiting-schedules}.test.ts",
+  "test/properties/{archive-alongside,ledger-archive,lost-answers,pruning,vault-rotation,waiting-schedules}.test.ts",
   // It uses both storages by itself.
   "test/journeys/migrations.test.ts",
 ];
@@ -50,8 +50,8 @@ const storage = (name: "embedded" | "postgres") => ({
 
 export default defineConfig({
   test: {
-    // The files wait for processes and browsers much of their time: two processors serve three of them.
-    maxWorkers: 3,
+    // The files wait for processes and browsers much of their time: two processors serve four of them.
+    maxWorkers: 4,
     sequence: { sequencer: LongestFirst },
     reporters: ["default", closingLine],
     projects: [

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, inject, it } from "vitest";
 import { dumpSchema } from "../../migrations/schema.ts";
 import type { Db } from "../../src/platform/db.ts";
 import { readDefinitions } from "../../src/platform/sql-functions.ts";
@@ -28,7 +28,7 @@ it("schema.sql is the schema of a database on this storage (npm run schema write
   expect(await dumpSchema(db)).toBe(readFileSync(join(import.meta.dirname, "../../schema.sql"), "utf8"));
 });
 
-describe("the SQL functions of a database", () => {
+describe.runIf(inject("storage").kind === "postgres")("the SQL functions of a database", () => {
   const OTHER = "create or replace function ledger_used_percent(granted bigint, posted bigint) returns integer";
   const bodyOf = async (name: string) => {
     const [row] = await db.query<{ body: string }>({
