@@ -105,7 +105,7 @@ describe("starting (contract 1)", () => {
     expect(await ids()).toEqual(["lab/a", "lab/b"]);
   });
 
-  it.runIf(!is_embedded)("keeps a password at the full cost of scrypt", async () => {
+  it.runIf(is_embedded)("keeps a password at the full cost of scrypt", async () => {
     const child = start(place());
     const url = await child.listening;
     const signed_up = await fetch(`${url}/api/v1/auth/sign-up/email`, {
