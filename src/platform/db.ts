@@ -3,10 +3,7 @@ import type { Kysely } from "kysely";
 /** An instant of the domain: ISO 8601, UTC, always three decimals and `Z`, so that text order is time order. */
 export type Instant = string;
 
-/**
- * One SQL statement. A `name` makes it a prepared statement on PostgreSQL; name the statements that run on every
- * request.
- */
+/** One SQL statement. A `name` makes it a prepared statement; name the statements that run on every request. */
 export interface Statement {
   readonly name?: string;
   readonly text: string;

@@ -10,9 +10,10 @@ import { createOutage, PROBES } from "./outage.ts";
 import { runTransaction, type SqlConnection, type SqlSource, sqlOver } from "./sql-connection.ts";
 import { asDatabaseError } from "./sql-state.ts";
 
-/** A question to the database thread; `values` are the parameters of a query. */
+/** A question to the database thread; `values` are the parameters of a query, `name` makes it a prepared statement. */
 export interface EmbeddedQuestion {
   kind: "query" | "script" | "listen" | "snapshot" | "close";
+  name?: string | undefined;
   text: string;
   values?: readonly unknown[] | undefined;
   /** The statement may take longer than STUCK_MS. */
@@ -95,8 +96,8 @@ async function openLocked(
     }
   };
   const connection: SqlConnection = {
-    query: async <Row>({ text, values, no_timeout }: Statement) => {
-      const result = await guarded(() => thread.ask({ kind: "query", text, values, no_timeout }));
+    query: async <Row>({ name, text, values, no_timeout }: Statement) => {
+      const result = await guarded(() => thread.ask({ kind: "query", name, text, values, no_timeout }));
       return result as Rows & { rows: Row[] };
     },
     // Migrations of a large database may take longer than STUCK_MS.

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import { join } from "node:path";
 import { parentPort, workerData } from "node:worker_threads";
-import { PGlite } from "@electric-sql/pglite";
+import { PGlite, parse, protocol, type Results } from "@electric-sql/pglite";
 import { NodeFS } from "@electric-sql/pglite/nodefs";
 import type { EmbeddedAnswer, EmbeddedRequest } from "./embedded.adapter.ts";
 import { ROW_PARSERS } from "./row-parsers.ts";
@@ -80,8 +80,41 @@ async function run(request: EmbeddedRequest): Promise<void> {
   }
   if (request.text === "begin") in_transaction = true;
   if (request.text === "commit" || request.text === "rollback") in_transaction = false;
-  const result = await pglite.query(request.text, [...(request.values ?? [])]);
+  const values = [...(request.values ?? [])];
+  const result =
+    request.name === undefined
+      ? await pglite.query(request.text, values)
+      : await queryPrepared(request.name, values, request.text);
   answer({ kind: "rows", id: request.id, rows: result.rows, row_count: result.affectedRows ?? 0 });
+}
+
+/** The types of each prepared statement's parameters, by its name. */
+const prepared = new Map<string, readonly number[]>();
+
+/** PGlite's `query` parses and plans each statement at each call, which can take as long as the statement. */
+async function queryPrepared(name: string, values: readonly unknown[], text: string): Promise<Results> {
+  const { serialize } = protocol;
+  const send = (message: Uint8Array) => pglite.execProtocolStream(message, { syncToFs: false });
+  const prepare = async () => {
+    await send(serialize.parse({ name, text }));
+    const types = parse.parseDescribeStatementResults(await send(serialize.describe({ type: "S", name })));
+    prepared.set(name, types);
+    return types;
+  };
+  const execute = async () => {
+    const types = prepared.get(name) ?? (await prepare());
+    const given = values.map((value, nth) => {
+      if (value === null || value === undefined) return null;
+      return (pglite.serializers[types[nth] ?? 0] ?? String)(value);
+    });
+    return [
+      ...(await send(serialize.bind({ statement: name, values: given }))),
+      ...(await send(serialize.describe({ type: "P" }))),
+      ...(await send(serialize.execute({}))),
+    ];
+  };
+  const messages = await execute().finally(() => send(serialize.sync()));
+  return parse.parseResults(messages, pglite.parsers)[0] as Results;
 }
 
 /** No statement runs in this thread meanwhile, so the files fit together. After a checkpoint the copy opens quickly. */
