@@ -81,28 +81,29 @@ async function run(request: EmbeddedRequest): Promise<void> {
   if (request.text === "begin") in_transaction = true;
   if (request.text === "commit" || request.text === "rollback") in_transaction = false;
   const values = [...(request.values ?? [])];
-  const result =
-    request.name === undefined
-      ? await pglite.query(request.text, values)
-      : await queryPrepared(request.name, values, request.text);
+  const result = await (request.name === undefined
+    ? pglite.query(request.text, values)
+    : queryPrepared(request.name, request.text, values));
   answer({ kind: "rows", id: request.id, rows: result.rows, row_count: result.affectedRows ?? 0 });
 }
 
-/** The types of each prepared statement's parameters, by its name. */
-const prepared = new Map<string, readonly number[]>();
+/** The prepared statements, by their names. `types` are those of the parameters, as PostgreSQL numbers them. */
+const prepared = new Map<string, { text: string; types: readonly number[] }>();
 
-/** PGlite's `query` parses and plans each statement at each call, which can take as long as the statement. */
-async function queryPrepared(name: string, values: readonly unknown[], text: string): Promise<Results> {
+/** PGlite's `query` parses and plans a statement at each call, which can take as long as the statement. */
+async function queryPrepared(name: string, text: string, values: readonly unknown[]): Promise<Results> {
   const { serialize } = protocol;
   const send = (message: Uint8Array) => pglite.execProtocolStream(message, { syncToFs: false });
   const prepare = async () => {
+    await send(serialize.close({ type: "S", name }));
     await send(serialize.parse({ name, text }));
     const types = parse.parseDescribeStatementResults(await send(serialize.describe({ type: "S", name })));
-    prepared.set(name, types);
+    prepared.set(name, { text, types });
     return types;
   };
   const execute = async () => {
-    const types = prepared.get(name) ?? (await prepare());
+    const known = prepared.get(name);
+    const types = known?.text === text ? known.types : await prepare();
     const given = values.map((value, nth) => {
       if (value === null || value === undefined) return null;
       return (pglite.serializers[types[nth] ?? 0] ?? String)(value);
