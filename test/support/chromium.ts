@@ -25,7 +25,7 @@ export async function startChromium(): Promise<Browser> {
   const executablePath = chromiumBinary();
   if (executablePath === null) throw new Error("no Chromium on this machine: apt-get install chromium-headless-shell");
   // Its sandbox needs rights that containers do not have, and it only visits the service under test.
-  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  return chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu", "--disable-software-rasterizer"] });
 }
 
 /** What the page says in its main part, once it contains `text`. */
