@@ -5,7 +5,7 @@ import { COSTLY, repeated } from "../support/costly-contents.ts";
 // Eight times as much of anything takes about eight times as long. Measured as this thread's own time, so that a machine
 // with other work does not count; a step that grows with the square would take 64 times as long.
 
-const SHORT = 25_000;
+const SHORT = 12_500;
 const TIMES = 8;
 /** Room for garbage collection and caches between 8 and 64. */
 const BOUND = 24;
