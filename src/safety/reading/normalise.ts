@@ -1,3 +1,4 @@
+import { withoutOverridden } from "./bidi-override.ts";
 /**
  * The output view of a text: the same words, without invisible characters and without chat-template tokens. It does not
  * judge meaning.
@@ -61,8 +62,7 @@ const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
 
 /** Removes invisible characters, composes (NFC), and rewrites chat-template tokens. Linear. */
 export function normalise(original: string): Normalised {
-  const turned = original.includes("\u202e") ? (original.match(TURNED) ?? []).map(overridden).filter(isBackwards) : [];
-  const text = turned.length === 0 ? original : original.replace(TURNED, withoutTurned);
+  const { rest: text, backwards } = withoutOverridden(original);
   const has_unseen = SPECIAL.unseen.test(text);
   const seen = has_unseen ? withoutUnseen(text) : text;
   const marked = SPECIAL.marks.test(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
@@ -71,31 +71,11 @@ export function normalise(original: string): Normalised {
   return {
     text: defused,
     smuggled: has_unseen ? spelledOut(text) : [],
-    turned,
+    turned: backwards === "" ? [] : [backwards],
     split_words: has_unseen ? (text.match(SPLIT_WORD) ?? []).length : 0,
     unseen: has_unseen ? steeringIn(text) - steeringIn(seen) : 0,
     defused: defused === composed ? [] : framesIn(composed),
   };
-}
-
-/** A text between a right-to-left override and its end. Readers see it backwards, except isolates in it. */
-const TURNED = /\u202e(?:[^\u202c\u2066-\u2069\n]|[\u2066-\u2068][^\u2066-\u2069\n]*\u2069)*/g;
-const ISOLATE = /[\u2066-\u2068][^\u2066-\u2069\n]*\u2069/g;
-const LEFT_TO_RIGHT = /[\p{Script=Latin}\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Han}\p{Script=Hangul}]/gu;
-/** Fewer letters than this may be an editor's error. */
-const MIN_TURNED = 16;
-
-function overridden(run: string): string {
-  return run.replace(ISOLATE, " ");
-}
-
-/** Isolates are displayed as written, so they stay. */
-function withoutTurned(run: string): string {
-  return isBackwards(overridden(run)) ? ` ${(run.match(ISOLATE) ?? []).join(" ")} ` : run;
-}
-
-function isBackwards(run: string): boolean {
-  return (run.match(LEFT_TO_RIGHT)?.length ?? 0) >= MIN_TURNED;
 }
 
 /** Zero width, bidi and tag characters, without the byte order marks, soft hyphens and controls of honest pages. */
