@@ -294,11 +294,6 @@ CREATE INDEX entry_by_time ON public.entry USING btree (user_id, created_at, seq
 CREATE INDEX entry_by_type ON public.entry USING btree (user_id, type, seq) WHERE (type <> 'usage'::text);
 CREATE INDEX entry_written ON public.entry USING brin (created_at) WITH (autosummarize='on');
 
-create table erased_account (
-  user_id uuid not null
-);
-alter table erased_account add constraint erased_account_pkey PRIMARY KEY (user_id);
-
 create table hold (
   user_id uuid not null,
   id uuid not null,

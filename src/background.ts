@@ -57,7 +57,7 @@ export async function startBackground(services: Services) {
       signIn.sweep,
       ledger.end_users.sweep,
     ])
-      sweep().catch(() => {});
+      sweep().catch((error: Error) => log.warn({ error }, "old data could not be deleted; the next turn tries again"));
   }, HOUSEKEEPING_MS);
 
   let runner_stopped: Promise<void> | undefined;

@@ -18,8 +18,8 @@ import { type LoggedRequest, requestIdOf, requestSpan } from "./request-log.ts";
 import { SECURITY_HEADERS } from "./security-headers.ts";
 
 /**
- * Serves ordinary model calls and run-nows directly on Node's HTTP server. Hono's middlewares, Request, Response and web streams cost
- * as much as the rest of a call.
+ * Serves ordinary model calls and run-nows directly on Node's HTTP server. Hono's middlewares, Request, Response and web
+ * streams cost as much as the rest of a call.
  *
  * A request is ordinary if no middleware of Hono has to work on it. Hono serves all other requests, and requests that are
  * not admitted. Both share the limits, the budgets, the errors, the log and the endpoints.

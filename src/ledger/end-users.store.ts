@@ -3,7 +3,7 @@ import { readStatement } from "../platform/sql-functions.ts";
 import type { EndUserBudget } from "./usage.types.ts";
 
 const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");
-/** Usage events per transaction that removes labels. It limits how long the account is locked. */
+/** Usage events that one transaction changes. */
 const FORGOTTEN = 1_000;
 const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 
@@ -45,21 +45,33 @@ export function createEndUsersStore(db: Db) {
     /** Deletes the budgets of an erased user. After the commit, the labels of the user's calls are removed. */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       await tx.query({ text: "delete from end_user_budget where user_id = $1", values: [user_id] });
-      await tx.query({
-        text: "insert into erased_account (user_id) values ($1) on conflict do nothing",
-        values: [user_id],
-      });
       // If it fails, the next sweep repeats it.
       tx.afterCommit(() => void forgetLabels(db, user_id).catch(() => {}));
     },
-    /** Removes labels that calls of erased users still wrote when they ended. Called periodically. */
+    /**
+     * Removes labels that calls of erased users still wrote when they ended, and those of users whom an earlier version
+     * erased. Called periodically. A failure does not stop it, and is reported by an error at the end.
+     */
     async sweep(): Promise<void> {
       const left = await db.query<{ user_id: string }>({
-        text: `select user_id from erased_account e
-          where exists (select from usage_label_daily d where d.user_id = e.user_id)
-            or exists (select from archived_label_daily d where d.user_id = e.user_id)`,
+        text: `select id as user_id from users where erased_at is not null and (
+            exists (select from usage_label_daily d where d.user_id = users.id)
+            or exists (select from archived_label_daily d where d.user_id = users.id)
+            or exists (select from end_user_budget b where b.user_id = users.id)
+          ) order by id`,
       });
-      for (const { user_id } of left) await forgetLabels(db, user_id);
+      const failures: Error[] = [];
+      for (const { user_id } of left) {
+        await forgetLabels(db, user_id).catch((error: Error) =>
+          failures.push(new Error(`${user_id}: ${error.message}`, { cause: error })),
+        );
+      }
+      if (failures.length > 0) {
+        throw new AggregateError(
+          failures,
+          `labels of ${failures.length} erased users stay, first of ${failures[0]?.message}`,
+        );
+      }
     },
   };
 }
@@ -87,6 +99,7 @@ async function forgetSome(tx: Tx, user_id: string, after: string): Promise<strin
   // Only the sums of archived calls are left.
   await tx.query({ text: "delete from usage_label_daily where user_id = $1", values });
   await tx.query({ text: "delete from archived_label_daily where user_id = $1", values });
+  await tx.query({ text: "delete from end_user_budget where user_id = $1", values });
   await tx.query({ text: "update hold set end_user = null where user_id = $1 and end_user is not null", values });
   return null;
 }

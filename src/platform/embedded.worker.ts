@@ -95,6 +95,7 @@ async function queryPrepared(name: string, text: string, values: readonly unknow
   const { serialize } = protocol;
   const send = (message: Uint8Array) => pglite.execProtocolStream(message, { syncToFs: false });
   const prepare = async () => {
+    prepared.delete(name);
     await send(serialize.close({ type: "S", name }));
     await send(serialize.parse({ name, text }));
     const types = parse.parseDescribeStatementResults(await send(serialize.describe({ type: "S", name })));

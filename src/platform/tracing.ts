@@ -109,7 +109,7 @@ export function bound<T>(work: () => T): () => T {
 export function traced<T>(start: () => SpanStart, work: (span: Span) => Promise<T>): Promise<T> {
   const parent = active.getStore();
   if (parent == null || !parent.is_recorded) return work(NO_SPAN);
-  return carriedOut(parent.begin(start()), work);
+  return inSpan(parent.begin(start()), work);
 }
 
 /** `traced` for work without operations of its own. Entering a span costs as much as recording it. */
@@ -120,14 +120,14 @@ export function tracedAlone<T>(start: SpanStart, work: () => Promise<T>): Promis
 }
 
 /** Runs `work` in `span`, and ends it. */
-export function carriedOut<T>(span: Span, work: (span: Span) => Promise<T>): Promise<T> {
+export function inSpan<T>(span: Span, work: (span: Span) => Promise<T>): Promise<T> {
   return ended(
     span,
     active.run(span, () => work(span)),
   );
 }
 
-/** Ends `span` with `done`, whose readers wait no longer for it. */
+/** Ends the span when `done` settles, without delaying its readers. */
 function ended<T>(span: Span, done: Promise<T>): Promise<T> {
   done.then(
     () => span.end(),

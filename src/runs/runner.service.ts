@@ -1,6 +1,6 @@
 import type { Usage } from "../contract/completions.ts";
 import type { Metrics } from "../platform/metrics.ts";
-import { activeSpan, carriedOut, type Span, type SpanStart, type Tracer, within } from "../platform/tracing.ts";
+import { activeSpan, inSpan, type Span, type SpanStart, type Tracer, within } from "../platform/tracing.ts";
 import { createEngine } from "./engine.ts";
 import type { RunFollowers } from "./run-followers.ts";
 import type { EngineDeps, RunResult } from "./run-work.ts";
@@ -87,7 +87,7 @@ export function createRunner(deps: RunnerDeps) {
     const start = spanOfRun(claimed);
     const span = listener?.span?.begin(start) ?? deps.tracer?.begin(start, { trace_id }) ?? null;
     if (span === null) return within(null, () => executed(claimed, control, listener));
-    return carriedOut(span, () => executed(claimed, control, listener));
+    return inSpan(span, () => executed(claimed, control, listener));
   }
   async function executed(claimed: ClaimedRun, control: WorkControl, listener: RunListener | null): Promise<void> {
     const { user_id, run_id } = claimed.lease;

@@ -45,7 +45,7 @@ export function createWorker(deps: {
   let draining = false;
   /** A claim failed, possibly after its commit. */
   let unsure = false;
-  /** Otherwise a place that becomes free is of no use: new runs are notified. */
+  /** Runs may be queued. If not, the end of a run needs no claim. */
   let has_queued = true;
   let filling: Promise<void> | null = null;
   let fill_again = false;
@@ -92,12 +92,9 @@ export function createWorker(deps: {
     if (most <= 0 || (chats_only && !isAwaited())) return;
     const claimed = await runs.claim(worker_id, most, limits(), chats_only);
     for (const run of claimed) begin(run);
-    if (claimed.length > 0) has_queued = true;
-    else if (has_queued) {
-      // A notification meanwhile sets it again.
-      has_queued = false;
-      if (await runs.hasQueued()) has_queued = true;
-    }
+    has_queued = claimed.length > 0;
+    // A notification meanwhile sets it, too. After a failure the next claim looks again.
+    if (!has_queued && (await runs.hasQueued())) has_queued = true;
   };
   /** Claims as many runs as possible. A call during a claim makes it claim again afterwards. */
   const fill = () => {

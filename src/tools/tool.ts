@@ -22,7 +22,7 @@ export interface ToolDeps extends CredentialsDeps, SafetyDeps {
   outbound: Outbound;
   webhook_keys: Pick<WebhookKeys, "keyOf">;
   log: Pick<Log, "error" | "warn">;
-  /** Called for each failed call, with the name of the contract's tool. Models choose other names, so they are "unknown". */
+  /** Called for each failed call, with the tool's name. Names that no tool has are counted as "unknown". */
   onFailure?(tool: string, code: string): void;
 }
 

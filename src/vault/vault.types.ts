@@ -69,7 +69,7 @@ export interface Kek {
   unwrap(wrapped: Uint8Array, context: string): Promise<Buffer | null>;
 }
 
-/** What an error of the vault is due to: the key service, a data key that does not open, or rows that were changed. */
+/** The cause of a vault error: the key service, a data key that does not open, or rows that were changed. */
 export type VaultFailure = "key_service" | "data_key" | "rows";
 
 /**

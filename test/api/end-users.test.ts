@@ -138,4 +138,19 @@ describe("erasing a user (8.2.1)", () => {
     await db.close();
     lab.upstream.answer(completion());
   });
+
+  it("removes those of a user whom an earlier version erased, too", async () => {
+    const erased = await lab.service.newUser({ trial: false, tokens: 100_000 });
+    expect((await erased.post(CHAT, ask("lab/plain", { user: "gus" }))).status).toBe(200);
+    await erased.request("PUT", `${BUDGETS}/gus`, { budget_tokens: 50_000 });
+    const db = await lab.service.database.open();
+    const values = [erased.user_id];
+    await db.query({ text: "update users set email = null, erased_at = now() where id = $1", values });
+    await createEndUsersStore(db).sweep();
+    for (const table of ["usage_label_daily", "end_user_budget", "usage_event"]) {
+      const labelled = table === "usage_event" ? "and labels is not null" : "";
+      expect(await db.query({ text: `select from ${table} where user_id = $1 ${labelled}`, values })).toEqual([]);
+    }
+    await db.close();
+  });
 });

@@ -131,6 +131,7 @@ const TEXT_UNITS = [
   "a\u0301\u0316",
   "\u200b",
   "\u202eabc \u05d0\u05d1 ",
+  "\u202e\u2066a",
   "\ufdfa",
   ".",
   ". ",

@@ -4,14 +4,13 @@ interface Sides {
   readonly backwards: string;
 }
 
-const OVERRIDE = "\u202e";
-const POP = "\u202c";
-const POP_ISOLATE = "\u2069";
-/** Other embeddings and overrides, which display their text as it is written. */
-const EMBEDDINGS = "\u202a\u202b\u202d";
-const ISOLATES = "\u2066\u2067\u2068";
 /** The controls of the bidirectional algorithm (UAX 9), and the line feed, which ends them all. */
-const CONTROL = /([\u202a-\u202e\u2066-\u2069\n])/;
+const LINE_FEED = 0x0a;
+const EMBEDDING = 0x202a;
+const POP = 0x202c;
+const OVERRIDE = 0x202e;
+const ISOLATE = 0x2066;
+const POP_ISOLATE = 0x2069;
 const LEFT_TO_RIGHT = /[\p{Script=Latin}\p{Script=Cyrillic}\p{Script=Greek}\p{Script=Han}\p{Script=Hangul}]/gu;
 /** Fewer letters than this may be an editor's error. */
 const MIN_LETTERS = 16;
@@ -23,35 +22,51 @@ const MOST_NESTED = 125;
  * decides how a letter is displayed. Linear in the text.
  */
 export function withoutOverridden(text: string): Sides {
-  if (!text.includes(OVERRIDE)) return { rest: text, backwards: "" };
-  const [rest, backwards]: [string[], string[]] = [[], []];
-  const nested: ("override" | "embedding" | "isolate")[] = [];
-  let isolates = 0;
-  for (const part of text.split(CONTROL)) {
-    if (part === OVERRIDE) nested.push("override");
-    else if (part === POP) popUnless(nested, "isolate");
-    else if (part === POP_ISOLATE) {
-      if (isolates === 0) continue;
-      isolates--;
-      while (nested.pop() !== "isolate");
-    } else if (part !== "" && EMBEDDINGS.includes(part)) nested.push("embedding");
-    else if (part !== "" && ISOLATES.includes(part)) {
-      isolates++;
-      nested.push("isolate");
-    } else if (part === "\n") {
-      nested.length = 0;
-      isolates = 0;
-      rest.push(part);
-    } else if (nested.at(-1) === "override" || nested.length > MOST_NESTED) {
-      backwards.push(part);
-      rest.push(" ");
-    } else rest.push(part);
+  const unchanged = { rest: text, backwards: "" };
+  if (!text.includes(String.fromCharCode(OVERRIDE))) return unchanged;
+  const nesting = createNesting();
+  let rest = "";
+  let backwards = "";
+  let from = 0;
+  for (let at = 0; at <= text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (at < text.length && !isControl(code)) continue;
+    if (at > from && nesting.isBackwards()) {
+      backwards += `${text.slice(from, at)} `;
+      rest += " ";
+    } else if (at > from) rest += text.slice(from, at);
+    if (code === LINE_FEED) rest += "\n";
+    nesting.read(code);
+    from = at + 1;
   }
-  const taken = backwards.join(" ");
-  const letters = taken.match(LEFT_TO_RIGHT)?.length ?? 0;
-  return letters < MIN_LETTERS ? { rest: text, backwards: "" } : { rest: rest.join(""), backwards: taken };
+  const letters = backwards.match(LEFT_TO_RIGHT)?.length ?? 0;
+  return letters < MIN_LETTERS ? unchanged : { rest, backwards };
 }
 
-function popUnless<T>(stack: T[], kept: T): void {
-  if (stack.at(-1) !== kept) stack.pop();
+function isControl(code: number): boolean {
+  return code === LINE_FEED || (code >= EMBEDDING && code <= POP_ISOLATE && (code <= OVERRIDE || code >= ISOLATE));
+}
+
+/** The controls that are open at a place of the text. An override from left to right is like an embedding here. */
+function createNesting() {
+  const open: number[] = [];
+  let isolates = 0;
+  return {
+    isBackwards: () => open.at(-1) === OVERRIDE || open.length > MOST_NESTED,
+    read(control: number): void {
+      if (control === LINE_FEED) {
+        open.length = 0;
+        isolates = 0;
+      } else if (control === POP) {
+        if (open.at(-1) !== ISOLATE) open.pop();
+      } else if (control === POP_ISOLATE) {
+        if (isolates === 0) return;
+        isolates--;
+        while (open.pop() !== ISOLATE);
+      } else if (control >= ISOLATE) {
+        isolates++;
+        open.push(ISOLATE);
+      } else open.push(control === OVERRIDE ? OVERRIDE : EMBEDDING);
+    },
+  };
 }
