@@ -49,8 +49,8 @@ export function createEndUsersStore(db: Db) {
       tx.afterCommit(() => void forgetLabels(db, user_id).catch(() => {}));
     },
     /**
-     * Removes labels that calls of erased users still wrote when they ended, and those of users whom an earlier version
-     * erased. Called periodically. A failure does not stop it, and is reported by an error at the end.
+     * Removes the labels that are left of erased users: calls wrote them when they ended after the erasure, or an earlier
+     * version erased the user. Called periodically. A failure does not stop it, and is reported by an error at the end.
      */
     async sweep(): Promise<void> {
       const left = await db.query<{ user_id: string }>({

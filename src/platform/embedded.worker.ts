@@ -87,7 +87,7 @@ async function run(request: EmbeddedRequest): Promise<void> {
   answer({ kind: "rows", id: request.id, rows: result.rows, row_count: result.affectedRows ?? 0 });
 }
 
-/** The prepared statements, by their names. `types` are those of the parameters, as PostgreSQL numbers them. */
+/** The prepared statements, by their names. `types` has the types of the parameters, as PostgreSQL numbers them. */
 const prepared = new Map<string, { text: string; types: readonly number[] }>();
 
 /** PGlite's `query` parses and plans a statement at each call, which can take as long as the statement. */

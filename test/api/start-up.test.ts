@@ -10,7 +10,7 @@ import { type RunningProcess, startProcess } from "../support/process.ts";
 import { ADMIN_KEY } from "../support/service.ts";
 import { completion, startUpstream } from "../support/upstream.ts";
 
-/** A process takes seconds to start on embedded storage: what is the same on both is tried on PostgreSQL. */
+/** A process takes seconds to start on embedded storage. So PostgreSQL alone tries behaviour that both storages share. */
 const is_embedded = inject("storage").kind === "embedded";
 const KEK = `test:${Buffer.alloc(32, 7).toString("base64")}`;
 

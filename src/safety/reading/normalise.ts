@@ -1,4 +1,5 @@
 import { withoutOverridden } from "./bidi-override.ts";
+
 /**
  * The output view of a text: the same words, without invisible characters and without chat-template tokens. It does not
  * judge meaning.
