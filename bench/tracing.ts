@@ -2,13 +2,13 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { startPostgres } from "../test/support/postgres-server.ts";
 import { startInstantModel } from "./support/instant-model.ts";
-import { closedLoop, type Target } from "./support/load.ts";
+import type { Target } from "./support/load.ts";
 import type { Effort, Outcome } from "./support/outcome.ts";
-import { onLoadCore, processorMs } from "./support/processes.ts";
+import { onLoadCore } from "./support/processes.ts";
+import { completionTarget, type ProcessorMeasure, processorLoad, processorTable } from "./support/processor-load.ts";
 import { type BenchService, configure, createPlace, startService } from "./support/service.ts";
-import { inTurn, median, medianOf } from "./support/statistics.ts";
+import { inTurn, pairedRatio } from "./support/statistics.ts";
 
-const CALLERS = 8;
 /** Short rounds, because a shared machine changes its speed within seconds. */
 const LOAD_SECONDS = 0.4;
 const ROUNDS = 30;
@@ -34,7 +34,7 @@ export async function tracing({ rounds, scale }: Effort): Promise<Outcome> {
     Object.assign(place.env, env);
     const service = await startService(place, { core: "service" });
     services.push(service);
-    return { service, target: await targetOf(service) };
+    return { service, target: completionTarget(service, (await service.newUser()).key) };
   };
   try {
     const off = await started({ LOG_LEVEL: "warn" });
@@ -47,7 +47,12 @@ export async function tracing({ rounds, scale }: Effort): Promise<Outcome> {
       [ALL, { ...on, target: inTrace(on.target, `00-${TRACE}-01`) }],
     ]);
     const load = (seconds: number) =>
-      new Map([...contenders].map(([name, { service, target }]) => [name, () => loaded(service, target, seconds)]));
+      new Map(
+        [...contenders].map(([name, { service, target }]) => [
+          name,
+          () => processorLoad(name, service, { target, seconds }),
+        ]),
+      );
     const found = await onLoadCore(async () => {
       await inTurn(load(WARM_SECONDS * scale), 1);
       return inTurn(load(LOAD_SECONDS), Math.ceil(rounds * ROUNDS * scale));
@@ -61,15 +66,10 @@ export async function tracing({ rounds, scale }: Effort): Promise<Outcome> {
   }
 }
 
-interface Measure {
-  processor_ms: number;
-  per_second: number;
-}
-
-function outcomeOf(found: ReadonlyMap<string, Measure[]>, received_bytes: number): Outcome {
+function outcomeOf(found: ReadonlyMap<string, ProcessorMeasure[]>, received_bytes: number): Outcome {
   if (received_bytes === 0) throw new Error("the collector got no traces");
-  const ratio = (of: string, to: string, figure: keyof Measure) =>
-    median((found.get(of) ?? []).map((each, round) => each[figure] / (found.get(to)?.[round]?.[figure] ?? Number.NaN)));
+  const ratio = (of: string, to: string, figure: keyof ProcessorMeasure) =>
+    pairedRatio(found.get(of), found.get(to), (each) => each[figure]);
   const pairs: [of: string, to: string][] = [
     [OFF_AGAIN, OFF],
     [NOT_SAMPLED, OFF],
@@ -79,16 +79,7 @@ function outcomeOf(found: ReadonlyMap<string, Measure[]>, received_bytes: number
   return {
     name: "tracing",
     title: "Access logs and traces",
-    tables: [
-      {
-        caption: `Completions by ${CALLERS} callers on PostgreSQL`,
-        columns: ["processor, ms", "requests/s"],
-        rows: [...found].map(([name, measures]) => ({
-          name,
-          values: [medianOf(measures, (each) => each.processor_ms), medianOf(measures, (each) => each.per_second)],
-        })),
-      },
-    ],
+    tables: [processorTable(found)],
     ratios: pairs.flatMap(([of, to]) => [
       { of: `${of}, processor time`, to, value: ratio(of, to, "processor_ms"), goal: "≤ 1.05" },
       { of: `${of}, requests/s`, to, value: ratio(of, to, "per_second"), goal: "≥ 0.95" },
@@ -98,19 +89,6 @@ function outcomeOf(found: ReadonlyMap<string, Measure[]>, received_bytes: number
 
 function inTrace(target: Target, traceparent: string): Target {
   return { ...target, headers: { ...target.headers, traceparent } };
-}
-
-async function targetOf(service: BenchService): Promise<Target> {
-  const { key } = await service.newUser();
-  const body = { model: "bench/instant", messages: [{ role: "user", content: "What does a purser do on a ship?" }] };
-  return { port: service.port, path: "/api/v1/chat/completions", headers: { authorization: `Bearer ${key}` }, body };
-}
-
-async function loaded(service: BenchService, target: Target, seconds: number): Promise<Measure> {
-  const before_ms = processorMs(service.pid);
-  const measure = await closedLoop(target, { callers: CALLERS, seconds });
-  if (measure.failures > 0) throw new Error(`${measure.failures} failures, the first: ${measure.failure}`);
-  return { per_second: measure.per_second, processor_ms: (processorMs(service.pid) - before_ms) / measure.answers };
 }
 
 /** A collector that accepts every span. */

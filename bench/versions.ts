@@ -11,7 +11,7 @@ import { checked, closedLoop, type LoadMeasure, type Target } from "./support/lo
 import { printOutcome } from "./support/print.ts";
 import { onLoadCore, processorMs, processorMsBelow, startServer } from "./support/processes.ts";
 import { type BenchService, configure, createFolderPlace, startService } from "./support/service.ts";
-import { inTurn, median, medianOf } from "./support/statistics.ts";
+import { inTurn, medianOf, pairedRatio } from "./support/statistics.ts";
 
 // `npm run versions -- --base DIR [--load runs|chat|streams] [--callers 1,32] [--embedded] [--rounds 11] [--seconds 1]`:
 // this version beside another checkout, with its packages installed, in many short rounds. Single runs of the
@@ -98,9 +98,7 @@ async function compare(versions: ReadonlyMap<string, Version>, callers: number):
     ["processor of the service, ms each", (round) => round.service_ms],
     ["processor of PostgreSQL, ms each", (round) => round.postgres_ms],
   ];
-  /** Of the rounds beside each other, because the machine's speed changes within a run. */
-  const ratio = (pick: (round: Round) => number) =>
-    median(now.map((round, nth) => pick(round) / pick(base[nth] ?? round)));
+  const ratio = (pick: (round: Round) => number) => pairedRatio(now, base, pick);
   printOutcome({
     name: `versions-${options.load}-${options.embedded ? "embedded" : "postgres"}-${callers}`,
     title: `${options.load}, ${options.embedded ? "embedded" : "PostgreSQL"}, ${callers} callers, ${rounds} rounds`,

@@ -40,6 +40,16 @@ export function medianOf<Measure>(
   return median((rounds ?? []).map(figure));
 }
 
+/** The median of a figure's ratios, of the rounds beside each other, because a machine's speed changes within a run. */
+export function pairedRatio<Measure>(
+  of: readonly Measure[] | undefined,
+  to: readonly Measure[] | undefined,
+  figure: (measure: Measure) => number,
+): number {
+  const base = (to ?? []).map(figure);
+  return median((of ?? []).map((measure, round) => figure(measure) / (base[round] ?? Number.NaN)));
+}
+
 /** Numbers from 0 to 1 that are the same for the same seed (a 32-bit xorshift). */
 export function seededRandom(seed: number): () => number {
   let state = (seed * 2_654_435_761 + 88_675_123) >>> 0 || 1;
