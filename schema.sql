@@ -991,7 +991,6 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_adjust_up(of_user uuid, bucket_id uuid, amount bigint, of_reason text, instant timestamp with time zone, expires timestamp with time zone) returns void
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void
--- function ledger_apply_batch(operations json, instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_balance_crossings(of_user uuid, seq bigint, of_hold uuid, told integer, reached integer, granted bigint, posted bigint) returns crossing[]
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
@@ -1004,7 +1003,6 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_is_archived(of_user uuid, of_hold uuid, last_entry bigint) returns boolean
 -- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
--- function ledger_lock_hooks(operations json, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
 -- function ledger_post(of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint, of_description text, instant timestamp with time zone) returns void
 -- function ledger_progress(calls json, hold_seconds integer) returns void

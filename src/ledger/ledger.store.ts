@@ -32,11 +32,12 @@ export type Superseded = { status: "superseded"; hook: TransactionHookAnswer };
 
 export type Outcome = HoldOutcome | Superseded | SettleOutcome | { status: "released" };
 
-const APPLY = "select ledger_apply_batch($1, $2, $3, null) as outcomes";
+const APPLY = "select ledger_apply_batch($1, $2, $3, $4, null) as outcomes";
 
 /**
  * Does all `operations` or none, in one round trip; returns the outcomes in the same order. `with_hooks` is the
- * statement for a batch with hooks: it takes the same values, carries the hooks out and returns `outcomes`.
+ * statement for a batch with hooks: it takes the values of `APPLY` and then the hooks, carries the hooks out and returns
+ * `outcomes`.
  */
 export async function applyOperations(
   sql: Sql,
@@ -44,13 +45,18 @@ export async function applyOperations(
   now: Instant,
   with_hooks: string | null = null,
 ): Promise<Outcome[]> {
-  const has_hooks = operations.some((operation) => "hook" in operation && operation.hook !== undefined);
+  const hooks = operations.map((operation) => ("hook" in operation ? (operation.hook ?? null) : null));
+  const has_hooks = hooks.some((hook) => hook !== null);
   if (has_hooks && with_hooks === null) throw new Error("the ledger was given no statement for hooks");
+  const user_ids = [...new Set(operations.map(({ user_id }) => user_id))];
+  // The hooks are apart, because each reader of the operations reads the whole of their text.
+  const bare = has_hooks ? operations.map((operation) => ({ ...operation, hook: undefined })) : operations;
+  const values = [jsonbText(bare), user_ids, now, HOLD_SECONDS];
   const [row] = await sql.query<{ outcomes: Outcome[] }>({
-    name: has_hooks ? "ledger_apply_with_hooks" : "ledger_apply_batch",
     hot_path: true,
-    text: has_hooks ? (with_hooks ?? APPLY) : APPLY,
-    values: [jsonbText(operations), now, HOLD_SECONDS],
+    ...(has_hooks
+      ? { name: "ledger_apply_with_hooks", text: with_hooks ?? APPLY, values: [...values, jsonbText(hooks)] }
+      : { name: "ledger_apply_batch", text: APPLY, values }),
   });
   return row?.outcomes ?? [];
 }

@@ -93,12 +93,12 @@ export function settleOf(
 
 /** The statement for a batch whose hooks are all carried out by one SQL function, jsonb array to jsonb array. */
 export function applyWithHooks(procedure: string): string {
-  return `with hooks as materialized (select ledger_lock_hooks($1::json, $2) as list),
+  return `with hooks as materialized (select ledger_lock_hooks($1::json, $2, $5::jsonb, $3) as list),
     carried_out as materialized (
       select array_agg(place order by place) as places,
           case when count(*) > 0 then ${procedure}(jsonb_agg(argument order by place)) end as answers
         from hooks cross join jsonb_to_recordset(hooks.list) as hook(place integer, argument jsonb)
     ),
     verdict as (select unnest(places) as place, jsonb_array_elements(answers) as answer from carried_out)
-    select ledger_apply_batch($1::json, $2, $3, (select jsonb_object_agg(place, answer) from verdict)) as outcomes`;
+    select ledger_apply_batch($1::json, $2, $3, $4, (select jsonb_object_agg(place, answer) from verdict)) as outcomes`;
 }

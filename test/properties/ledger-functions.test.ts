@@ -102,15 +102,16 @@ test("ledger_lock_hooks answers the hooks of operations that were not done befor
   const user_id = await fixture.account(1_000);
   const done = await fixture.hold(user_id, 10);
   if (done.status !== "held") throw new Error(done.code);
-  const hook = (argument: number) => ({ hook: { kind: "step", argument } });
+  const hook = (argument: number) => ({ kind: "step", argument });
   const operations = [
-    { kind: "hold", ...holdOf(user_id, 10, { hold_id: done.hold_id }), ...hook(1) },
+    { kind: "hold", ...holdOf(user_id, 10, { hold_id: done.hold_id }) },
     { kind: "hold", ...holdOf(user_id, 10) },
-    { kind: "settle", ...settleOf(user_id, newId(), 5), ...hook(3) },
+    { kind: "settle", ...settleOf(user_id, newId(), 5) },
   ];
-  const text = "ledger_lock_hooks($1::json, $2)";
-  const hooks = await call(text, JSON.stringify(operations), "2026-03-01T12:00:00.000Z");
-  expect(hooks).toEqual([{ place: 3, kind: "step", argument: 3 }]);
+  const hooks = JSON.stringify([hook(1), null, hook(3)]);
+  const text = "ledger_lock_hooks($1::json, $2, $3::jsonb, $4)";
+  const open = await call(text, JSON.stringify(operations), [user_id], hooks, "2026-03-01T12:00:00.000Z");
+  expect(open).toEqual([{ place: 3, kind: "step", argument: 3 }]);
 });
 
 test("a batch of many calls with one key holds no more than the key's budget, and tells of each threshold once", async () => {

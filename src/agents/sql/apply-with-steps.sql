@@ -6,7 +6,7 @@
 --
 -- Functions of two modules meet only in a statement like this one. A function never calls a function of another module.
 with hooks as materialized (
-  select ledger_lock_hooks($1::json, $2) as list
+  select ledger_lock_hooks($1::json, $2, $5::jsonb, $3) as list
 ), finished as materialized (
   select array_agg(place order by place) as places,
       case when count(*) > 0 then finish_steps(leave_failing_ends(jsonb_agg(argument order by place))) end as answers
@@ -22,4 +22,4 @@ with hooks as materialized (
   union all
   select unnest(places), jsonb_array_elements(answers) from started
 )
-select ledger_apply_batch($1::json, $2, $3, (select jsonb_object_agg(place, answer) from verdict)) as outcomes
+select ledger_apply_batch($1::json, $2, $3, $4, (select jsonb_object_agg(place, answer) from verdict)) as outcomes

@@ -1,6 +1,6 @@
 -- Does a batch of holds, settles, releases and expiries of holds. Each operation is done whole; the function returns
--- one JSON outcome per operation, in order. `verdicts` has the hooks' answers by the place of the operation, such as
--- {"1": {"done": true}}; null: no operation has a hook.
+-- one JSON outcome per operation, in order. `user_ids` has the user of each operation, once. `verdicts` has the hooks'
+-- answers by the place of the operation, such as {"1": {"done": true}}; null: no operation has a hook.
 --
 -- It locks the accounts, reads their rows, decides the operations one by one in memory, and writes each table once. The
 -- order matters: an operation can take only tokens that earlier operations left. A batch with two operations on one
@@ -18,8 +18,9 @@
 --
 -- The planner settings make each join look up rows by primary key, independent of the table sizes at planning time.
 -- They also prevent a new plan for every batch.
-create or replace function ledger_apply_batch(operations json, instant timestamptz, hold_seconds integer, verdicts jsonb)
-returns json language plpgsql
+create or replace function ledger_apply_batch(
+  operations json, user_ids uuid[], instant timestamptz, hold_seconds integer, verdicts jsonb
+) returns json language plpgsql
 set plan_cache_mode = force_generic_plan
 set enable_hashjoin = off set enable_mergejoin = off set enable_seqscan = off set enable_bitmapscan = off set jit = off
 as $$
@@ -28,7 +29,6 @@ declare
   outcomes json[];
   -- the accounts of the batch, and the account of the current operation: a = accounts[a_place]
   account_ids uuid[];
-  is_twice boolean;
   accounts account[];
   a account;
   a_place integer := 0;
@@ -77,6 +77,8 @@ declare
   calling text;
   reached integer;
   spent_before bigint;
+  -- the holds of the operations so far
+  hold_ids uuid[];
   -- rows to write
   new_holds hold[];
   ended_users uuid[];
@@ -97,19 +99,15 @@ declare
   key_use record;
   changed bigint;
 begin
-  -- LOAD: lock the accounts in the order of their ids, and read their open buckets, oldest first.
-  select array_agg(distinct o.user_id), count(*) > count(distinct o.hold_id) into account_ids, is_twice
-    from json_to_recordset(operations) as o(user_id uuid, hold_id uuid);
-  if is_twice then
-    raise exception 'two operations on one hold in one batch';
-  end if;
-  accounts := ledger_lock(account_ids, instant);
+  -- LOAD: lock the accounts in the order of their ids, and read their open buckets, oldest first. The buckets are read
+  -- account by account: with a list of accounts the planner read the open buckets of all users (768 us for 1,000).
+  accounts := ledger_lock(user_ids, instant);
   account_ids := array(select user_id from unnest(accounts));
   select array_agg(user_id), array_agg(id), array_agg(source), array_agg(remaining), array_agg(held),
       array_agg(recalled), array_agg(expires_at > instant), array_agg(case when expires_at > instant then 'spent' else 'expired' end)
     into bucket_owners, bucket_ids, bucket_sources, bucket_remaining, bucket_held, bucket_recalled, bucket_live, bucket_ends
-    from (
-      select * from bucket where user_id = any (account_ids) and closed_reason is null order by user_id, granted_at, id
+    from unnest(account_ids) as of_batch(account_id) cross join lateral (
+      select * from bucket where user_id = account_id and closed_reason is null order by granted_at, id
     ) as open_ones;
 
   for op in
@@ -132,6 +130,7 @@ begin
       left join usage_event e on e.user_id = o.user_id and e.hold_id = o.hold_id
       order by o.ordinality
   loop
+    hold_ids := hold_ids || op.hold_id;
     -- ACCOUNT: the account of this operation is in a, its buckets are first to last.
     if op.user_id is distinct from a.user_id then
       if a_place > 0 then
@@ -461,6 +460,9 @@ begin
     end if;
   end loop;
   accounts[a_place] := a;
+  if cardinality(hold_ids) > (select count(distinct id) from unnest(hold_ids) as id) then
+    raise exception 'two operations on one hold in one batch';
+  end if;
 
   -- WRITE: each table once.
   perform ledger_write_accounts(accounts, bucket_owners, bucket_ids, bucket_remaining, bucket_held, bucket_recalled,
