@@ -982,6 +982,8 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 
 -- function act_hash(previous bytea, seq bigint, id uuid, operator_id uuid, operator_name text, what text, target_type text, target_id text, user_id uuid, before json, after json, reason text, request_id text, created_at timestamp with time zone) returns bytea
 -- function append_act(of_id uuid, of_operator uuid, of_name text, of_what text, of_type text, of_target text, of_user uuid, of_before json, of_after json, of_reason text, of_request text, instant timestamp with time zone) returns bigint
+-- function begin_runs(runs jsonb, refusals text[], domain_now timestamp with time zone, claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, of_plans jsonb) returns json
+-- function claim_runs(claimer text, most integer, total_limit integer, user_limit integer, lease_ms integer, domain_now timestamp with time zone, reserved_only boolean, of_plans jsonb) returns SETOF run
 -- function count_runs_at_work() returns integer
 -- function entry_hash(previous bytea, user_id uuid, seq bigint, type text, amount bigint, balance_after bigint, bucket_id uuid, source text, hold_id uuid, model text, agent_id uuid, run_id uuid, request_id text, api_key_id uuid, description text, created_at timestamp with time zone) returns bytea
 -- function finish_steps(steps jsonb) returns jsonb
@@ -991,6 +993,8 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_adjust_up(of_user uuid, bucket_id uuid, amount bigint, of_reason text, instant timestamp with time zone, expires timestamp with time zone) returns void
 -- function ledger_agent_use(of_user uuid, of_agent uuid, from_day date, charges usage_event[], holds hold[], ended uuid[], OUT spent bigint, OUT held bigint) returns record
 -- function ledger_amend(rest usage_event) returns void
+-- function ledger_apply_batch(operations json, instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
+-- function ledger_apply_batch(operations json, user_ids uuid[], instant timestamp with time zone, hold_seconds integer, verdicts jsonb) returns json
 -- function ledger_balance_crossings(of_user uuid, seq bigint, of_hold uuid, told integer, reached integer, granted bigint, posted bigint) returns crossing[]
 -- function ledger_charge_crossings(of_user uuid, seq bigint, of_kind text, of_hold uuid, before bigint, after bigint, whole bigint, detail jsonb) returns crossing[]
 -- function ledger_claw_back(of_user uuid, of_bucket uuid, asked bigint, of_reason text, of_key text, instant timestamp with time zone) returns SETOF reversal
@@ -1003,6 +1007,7 @@ CREATE TRIGGER endpoint_of_erased BEFORE INSERT ON public.webhook_endpoint FOR E
 -- function ledger_is_archived(of_user uuid, of_hold uuid, last_entry bigint) returns boolean
 -- function ledger_key_budget_use(of_user uuid, of_key uuid, budget_interval text, instant timestamp with time zone, OUT spent bigint, OUT held bigint) returns record
 -- function ledger_lock(user_ids uuid[], instant timestamp with time zone) returns account[]
+-- function ledger_lock_hooks(operations json, user_ids uuid[], hooks jsonb, instant timestamp with time zone) returns jsonb
 -- function ledger_note_balance(of_user uuid) returns void
 -- function ledger_post(of_user uuid, of_type text, of_amount bigint, of_bucket uuid, posted_change bigint, debt_change bigint, of_description text, instant timestamp with time zone) returns void
 -- function ledger_progress(calls json, hold_seconds integer) returns void

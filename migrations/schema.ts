@@ -29,23 +29,22 @@ const TABLES = `select relname as name, concat_ws(E'\\n',
   ) as text
   from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r' order by relname collate "C"`;
 
-/** All functions, without their bodies: these are in src/<module>/sql. */
-const FUNCTIONS = `select format('%s(%s)', proname, pg_get_function_identity_arguments(oid)) as name, proname as short,
+/** All functions but the retired ones ($1), without their bodies: these are in src/<module>/sql. */
+const FUNCTIONS = `select
     format('-- function %s(%s) returns %s', proname, pg_get_function_arguments(oid), pg_get_function_result(oid)) as text
-  from pg_proc where pronamespace = 'public'::regnamespace order by proname collate "C", 1`;
+  from pg_proc where pronamespace = 'public'::regnamespace
+    and not exists (select from unnest($1::text[]) as retired where to_regprocedure(retired) = oid)
+  order by proname collate "C", pg_get_function_identity_arguments(oid)`;
 
 /** The schema of a database as text. Retired functions, which only databases of earlier releases have, are left out. */
 export async function dumpSchema(sql: Pick<Sql, "query">): Promise<string> {
-  const retired = new Set(RETIRED_FUNCTIONS.map(({ signature }) => signature.split("(")[0]));
+  const retired = RETIRED_FUNCTIONS.map(({ signature }) => signature);
   const tables = await sql.query<{ text: string }>({ text: TABLES });
-  const functions = await sql.query<{ short: string; text: string }>({ text: FUNCTIONS });
+  const functions = await sql.query<{ text: string }>({ text: FUNCTIONS, values: [retired] });
   return [
     "-- Written by `npm run schema`. The schema of a database: its tables; its functions are in src/<module>/sql.",
     ...tables.map(({ text }) => text),
-    functions
-      .filter(({ short }) => !retired.has(short))
-      .map(({ text }) => text)
-      .join("\n"),
+    functions.map(({ text }) => text).join("\n"),
     "",
   ]
     .join("\n\n")

@@ -159,6 +159,5 @@ export const RETIRED_FUNCTIONS: readonly RetiredFunction[] = [
     signature: "begin_runs(jsonb, text[], timestamptz, text, integer, integer, integer, integer)",
     dropped_in: "1.1.0",
   },
-  { signature: "ledger_apply_batch(json, timestamptz, integer, jsonb)", dropped_in: "1.1.0" },
   { signature: "ledger_lock_hooks(json, timestamptz)", dropped_in: "1.1.0" },
 ];

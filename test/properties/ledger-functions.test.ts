@@ -128,6 +128,14 @@ test("a batch of many calls with one key holds no more than the key's budget, an
   expect(crossed).toEqual([{ percent: 50 }, { percent: 80 }, { percent: 100 }]);
 });
 
+test("ledger_apply_batch takes the four values that nodes of 1.0 send, until they are replaced", async () => {
+  const users = [await fixture.account(1_000), await fixture.account(5)];
+  const holds = [...users, users[0] ?? ""].map((user_id) => ({ kind: "hold", ...holdOf(user_id, 10) }));
+  const values = [JSON.stringify(holds), fixture.clock.now(), 60];
+  const outcomes = await call("ledger_apply_batch($1::json, $2, $3, null)", ...values);
+  expect(outcomes).toMatchObject([{ status: "held" }, { status: "refused" }, { status: "held" }]);
+});
+
 test("ledger_write_charges takes a batch that began before a migration added columns", async () => {
   const user_id = await fixture.account(100);
   const { hold_id } = (await fixture.hold(user_id, 40)) as { hold_id: string };
