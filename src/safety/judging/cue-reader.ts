@@ -59,7 +59,15 @@ export function createCueReader(pieces: readonly Piece[]): CueReader {
 const LETTER_A = 97;
 const LETTER_Z = 122;
 const FIRST_ABROAD = ABROAD.charCodeAt(0);
+/** The signs between the letters of European and of East Asian scripts. */
+const FIRST_SIGN = 0x2000;
+const LAST_SIGN = 0x2bff;
 const BASIS = hashOf("");
+
+/** Whether it is a letter from Greek on. Dashes, quotation marks and other signs of all languages are not. */
+function isAbroad(code: number): boolean {
+  return code >= FIRST_ABROAD && (code < FIRST_SIGN || code > LAST_SIGN);
+}
 
 /** The cues whose patterns may match the text, from the beginnings of its words and from its signs. */
 export function possibleCues(folded: string): Cues {
@@ -68,7 +76,7 @@ export function possibleCues(folded: string): Cues {
   for (let at = 0; at < folded.length; at++) {
     const code = folded.charCodeAt(at);
     const isLetter = code >= LETTER_A && code <= LETTER_Z;
-    hash = hashed(isLetter ? hash : BASIS, Math.min(code, FIRST_ABROAD));
+    hash = hashed(isLetter ? hash : BASIS, isAbroad(code) ? FIRST_ABROAD : code);
     cues |= NEEDING[hash & (NEEDING.length - 1)] as number;
     if (!isLetter) hash = BASIS;
   }

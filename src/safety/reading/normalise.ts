@@ -44,6 +44,8 @@ const SPECIAL = {
     "\\0-\\x08\\v-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e",
     "\\u2060-\\u206f\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\uffff",
   ),
+  /** Without these, no text is spelled out, no word is split and nothing steers the display. */
+  carriers: anyOf("\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufe00-\\ufe0f\\ufeff\\udb40"),
   marks: new RegExp(
     `${
       anyOf(
@@ -57,24 +59,31 @@ function anyOf(...ranges: readonly string[]): RegExp {
   return new RegExp(`[${ranges.join("")}]`);
 }
 
+/** A text of printable ASCII without a frame's bracket or a label's colon, as most hidden texts are. It stays as it is. */
+const PLAIN = /^[\t\n -9;=-Z\\-~]*$/;
+
 /** UAX 15 allows 30 marks on one letter. Composing sorts them in quadratic time, so more are removed. */
 const TOO_MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
 const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
 
+const NOTHING_FOUND = { smuggled: [], turned: [], split_words: 0, unseen: 0, defused: [] } as const;
+
 /** Removes invisible characters, composes (NFC), and rewrites chat-template tokens. Linear. */
 export function normalise(original: string): Normalised {
+  if (PLAIN.test(original)) return { ...NOTHING_FOUND, text: original };
   const { rest: text, backwards } = withoutOverridden(original);
   const has_unseen = SPECIAL.unseen.test(text);
   const seen = has_unseen ? withoutUnseen(text) : text;
+  const has_carriers = has_unseen && SPECIAL.carriers.test(text);
   const marked = SPECIAL.marks.test(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
   const composed = marked.replace(/\u2800/g, " ").normalize("NFC");
   const defused = defuseTemplates(composed);
   return {
     text: defused,
-    smuggled: has_unseen ? spelledOut(text) : [],
+    smuggled: has_carriers ? spelledOut(text) : [],
     turned: backwards === "" ? [] : [backwards],
-    split_words: has_unseen ? (text.match(SPLIT_WORD) ?? []).length : 0,
-    unseen: has_unseen ? steeringIn(text) - steeringIn(seen) : 0,
+    split_words: has_carriers ? (text.match(SPLIT_WORD) ?? []).length : 0,
+    unseen: has_carriers ? steeringIn(text) - steeringIn(seen) : 0,
     defused: defused === composed ? [] : framesIn(composed),
   };
 }
@@ -128,7 +137,7 @@ const FRAME_TAG =
  * A speaker's label after a blank line starts a turn for models trained on such transcripts. Assumes a line before the
  * text.
  */
-const TURN_LABEL = /(^(?:[ \t]*\n)?|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
+const TURN_LABEL = /(?<=(?:^(?:[ \t]*\n)?|\n[ \t]*\n)[ \t]*)(?:Human|Assistant|System|H|A)(?=[ \t]*:)/g;
 
 /** The most frames of each kind that are reported. */
 const MAX_FRAMES_TOLD = 3;
@@ -151,5 +160,5 @@ function defuseTemplates(text: string): string {
         .replace(DOUBLE_ANGLE, "($1)")
         .replace(FRAME_TAG, "($1)")
     : text;
-  return framed.replace(TURN_LABEL, "$1$2> $3");
+  return framed.replace(TURN_LABEL, "> $&");
 }
