@@ -1,3 +1,4 @@
+import { codeAt } from "./letters.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
 
@@ -187,10 +188,12 @@ function votesOf(folded: string): Float32Array {
   votes.fill(0);
   let word = 0;
   let length = 0;
-  for (let at = 0; at <= folded.length; at++) {
-    const kind = at < folded.length ? (KINDS[folded.charCodeAt(at)] as number) : 0;
+  const end = folded.length;
+  for (let at = 0; at <= end; at++) {
+    const code = at < end ? codeAt(folded, at) : 0;
+    const kind = KINDS[code] as number;
     if (kind === 1) {
-      if (++length <= LONGEST) word = lengthened(word, folded.charCodeAt(at));
+      if (++length <= LONGEST) word = lengthened(word, code);
       continue;
     }
     if (length > 0 && length <= LONGEST) vote(word);

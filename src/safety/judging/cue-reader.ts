@@ -1,4 +1,5 @@
 import { ABROAD, CUES } from "./cues.ts";
+import { codeAt } from "./letters.ts";
 import { hashed, hashOf } from "./lexicon.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
@@ -73,8 +74,9 @@ function isAbroad(code: number): boolean {
 export function possibleCues(folded: string): Cues {
   let cues = EVERYWHERE;
   let hash = BASIS;
-  for (let at = 0; at < folded.length; at++) {
-    const code = folded.charCodeAt(at);
+  const { length } = folded;
+  for (let at = 0; at < length; at++) {
+    const code = codeAt(folded, at);
     const isLetter = code >= LETTER_A && code <= LETTER_Z;
     hash = hashed(isLetter ? hash : BASIS, isAbroad(code) ? FIRST_ABROAD : code);
     cues |= NEEDING[hash & (NEEDING.length - 1)] as number;
