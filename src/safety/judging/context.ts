@@ -1,3 +1,4 @@
+import { codeAt } from "./letters.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
 
@@ -146,16 +147,12 @@ type Foreignness = (first: number, last: number) => number;
 /** Reads a sample of the page on the first call; a few words are enough to recognise a language. */
 function createForeignness(pieces: readonly Piece[]): Foreignness {
   let page: { shares: Float64Array; home: number } | undefined;
-  /** Votes by piece, cached because windows overlap. */
-  const votes: (Float32Array | undefined)[] = [];
-  const sum = new Float32Array(LANGUAGE_COUNT);
   return (first, last) => {
     page ??= languagesOf(pieces);
     if (page.home < 0) return 0;
     sum.fill(0);
     for (let at = first; at <= last; at++) {
-      votes[at] ??= votesOf(pieces[at]?.folded ?? "");
-      const own = votes[at] as Float32Array;
+      const own = votesOf(pieces[at]?.folded ?? "");
       for (let language = 0; language < LANGUAGE_COUNT; language++)
         sum[language] = (sum[language] as number) + (own[language] as number);
     }
@@ -180,20 +177,26 @@ function languagesOf(pieces: readonly Piece[]): { shares: Float64Array; home: nu
   return { shares: shares.map((length) => length / known), home };
 }
 
+/** Buffers that each call uses again, because allocating them would cost more than reading a short piece. */
+const votes = new Float32Array(LANGUAGE_COUNT);
+const sum = new Float32Array(LANGUAGE_COUNT);
 /** The letters of each script in the piece that is read. All zero between calls. */
 const letters = new Uint32Array(SCRIPTS.length);
 
+/** The votes of a piece, in a buffer that the next call overwrites. */
 function votesOf(folded: string): Float32Array {
-  const votes = new Float32Array(LANGUAGE_COUNT);
+  votes.fill(0);
   let word = 0;
   let length = 0;
-  for (let at = 0; at <= folded.length; at++) {
-    const kind = at < folded.length ? (KINDS[folded.charCodeAt(at)] as number) : 0;
+  const end = folded.length;
+  for (let at = 0; at <= end; at++) {
+    const code = at < end ? codeAt(folded, at) : 0;
+    const kind = KINDS[code] as number;
     if (kind === 1) {
-      if (++length <= LONGEST) word = lengthened(word, folded.charCodeAt(at));
+      if (++length <= LONGEST) word = lengthened(word, code);
       continue;
     }
-    if (length > 0 && length <= LONGEST) vote(votes, word);
+    if (length > 0 && length <= LONGEST) vote(word);
     word = 0;
     length = 0;
     if (kind > 1) letters[kind - 2] = (letters[kind - 2] as number) + 1;
@@ -204,7 +207,7 @@ function votesOf(folded: string): Float32Array {
   return votes;
 }
 
-function vote(votes: Float32Array, word: number): void {
+function vote(word: number): void {
   const languages = speakers.get(word);
   if (languages !== undefined) for (const language of languages) votes[language] = (votes[language] as number) + 1;
 }

@@ -1,4 +1,5 @@
 import { ABROAD, CUES } from "./cues.ts";
+import { codeAt } from "./letters.ts";
 import { hashed, hashOf } from "./lexicon.ts";
 import type { Piece } from "./pieces.ts";
 import type { Window } from "./windows.ts";
@@ -59,16 +60,25 @@ export function createCueReader(pieces: readonly Piece[]): CueReader {
 const LETTER_A = 97;
 const LETTER_Z = 122;
 const FIRST_ABROAD = ABROAD.charCodeAt(0);
+/** The signs between the letters of European and of East Asian scripts. */
+const FIRST_SIGN = 0x2000;
+const LAST_SIGN = 0x2bff;
 const BASIS = hashOf("");
+
+/** Whether it is a letter from Greek on. Dashes, quotation marks and other signs of all languages are not. */
+function isAbroad(code: number): boolean {
+  return code >= FIRST_ABROAD && (code < FIRST_SIGN || code > LAST_SIGN);
+}
 
 /** The cues whose patterns may match the text, from the beginnings of its words and from its signs. */
 export function possibleCues(folded: string): Cues {
   let cues = EVERYWHERE;
   let hash = BASIS;
-  for (let at = 0; at < folded.length; at++) {
-    const code = folded.charCodeAt(at);
+  const { length } = folded;
+  for (let at = 0; at < length; at++) {
+    const code = codeAt(folded, at);
     const isLetter = code >= LETTER_A && code <= LETTER_Z;
-    hash = hashed(isLetter ? hash : BASIS, Math.min(code, FIRST_ABROAD));
+    hash = hashed(isLetter ? hash : BASIS, isAbroad(code) ? FIRST_ABROAD : code);
     cues |= NEEDING[hash & (NEEDING.length - 1)] as number;
     if (!isLetter) hash = BASIS;
   }

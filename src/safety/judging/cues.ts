@@ -160,9 +160,18 @@ export const CUES: readonly Cue[] = [
   },
   {
     name: "image-exfiltration",
-    begins: ": = http img",
-    pattern:
-      /!? ?\[[^\]]{0,60}\]\(https?:[^)\s]{0,200}[?=][^)\s]{0,100}(?:\[|\{|query|data|conversation|secret|key)|<img\b[^>]{0,200}(?:\[|\{|onerror|base64)|javascript:|onload=/g,
+    begins: "]",
+    pattern: /\[[^\]]{0,60}\]\(https?:[^)\s]{0,200}[?=][^)\s]{0,100}(?:\[|\{|query|data|conversation|secret|key)/g,
+  },
+  {
+    name: "image-exfiltration",
+    begins: "img",
+    pattern: /<img\b[^>]{0,200}(?:\[|\{|onerror|base64)/g,
+  },
+  {
+    name: "image-exfiltration",
+    begins: ": =",
+    pattern: /javascript:|onload=/g,
   },
   {
     name: "override",

@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { UPRIGHT } from "./letters.ts";
+import { codeAt, UPRIGHT } from "./letters.ts";
 
 /** Decodes runs of code in a text: base64, numbers for letters, escapes, references, Morse, upside-down letters. */
 
@@ -80,11 +80,12 @@ function oneOf(chars: string): Uint8Array {
  */
 function longRuns(text: string, isPart: Uint8Array): { index: number; 0: string }[] {
   const runs: { index: number; 0: string }[] = [];
-  for (let at = MIN_RUN - 1; at < text.length; at += MIN_RUN) {
-    if (isPart[text.charCodeAt(at)] === 0) continue;
+  const { length } = text;
+  for (let at = MIN_RUN - 1; at < length; at += MIN_RUN) {
+    if (isPart[codeAt(text, at)] === 0) continue;
     let index = at;
-    while (index > 0 && isPart[text.charCodeAt(index - 1)] === 1) index--;
-    while (at < text.length && isPart[text.charCodeAt(at)] === 1) at++;
+    while (index > 0 && isPart[codeAt(text, index - 1)] === 1) index--;
+    while (at < length && isPart[codeAt(text, at)] === 1) at++;
     if (at - index >= MIN_RUN) runs.push({ index, 0: text.slice(index, at) });
   }
   return runs;

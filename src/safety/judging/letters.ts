@@ -57,6 +57,16 @@ export const LEET: Record<string, string> = {
   "£": "l",
 };
 
+const { charCodeAt } = String.prototype;
+
+/**
+ * The code unit of a text at a place, as `text.charCodeAt(at)`, several times as fast in loops over many texts: V8 stores
+ * texts in many ways and looks the method up for each.
+ */
+export function codeAt(text: string, at: number): number {
+  return charCodeAt.call(text, at);
+}
+
 /** Every code unit, in order. */
 let every = "";
 for (let from = 0; from < 0x10000; from += 0x1000) {

@@ -1,3 +1,5 @@
+import { codeAt } from "./letters.ts";
+
 /**
  * The words of orders to a model, and how to recognise them when they are misspelt on purpose. They only decide which
  * text is read again (respell.ts); the detector judges the result like any other text.
@@ -144,8 +146,7 @@ function readBackwards(forms: readonly string[]): Int32Array {
 }
 
 /** @param letters a to z, `l` as `i` */
-const childOf = (node: number, letters: string, at: number): number =>
-  tree[node + letters.charCodeAt(at) - 97] as number;
+const childOf = (node: number, letters: string, at: number): number => tree[node + codeAt(letters, at) - 97] as number;
 
 /** Cuts letters into order words with as few letters left over as possible. Leftover letters stay together. */
 export function cutIntoWords(letters: string): string {

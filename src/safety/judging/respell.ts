@@ -1,4 +1,4 @@
-import { LEET, LOOKALIKES } from "./letters.ts";
+import { codeAt, LEET, LOOKALIKES } from "./letters.ts";
 import { cutIntoWords, mayHoldOrder, meant } from "./order-words.ts";
 import { rotated, shiftedBack } from "./shifted.ts";
 import { mayMean, type Signs, survey } from "./survey.ts";
@@ -62,9 +62,10 @@ function unpacked(folded: string, { short_run, longest, joints, disguised, maske
 function asMeant(text: string): string {
   let meaning = "";
   let copied = 0;
-  for (let at = 0; at < text.length; at++) {
+  const { length } = text;
+  for (let at = 0; at < length; at++) {
     const start = at;
-    while (isSmallLetter(text.charCodeAt(at))) at++;
+    while (isSmallLetter(codeAt(text, at))) at++;
     if (at === start || !mayMean(text, start, at)) continue;
     const word = text.slice(start, at);
     const other = meant(word) ?? word;

@@ -1,3 +1,4 @@
+import { codeAt } from "./letters.ts";
 import { ORDER_WORDS } from "./order-words.ts";
 
 /** Decodes texts in a shifted or reversed alphabet. */
@@ -46,8 +47,9 @@ export function rotated(folded: string): string {
 
 function rewritten(text: string, alphabet: number): string {
   let result = "";
-  for (let at = 0; at < text.length; at++) {
-    const letter = text.charCodeAt(at) - A;
+  const { length } = text;
+  for (let at = 0; at < length; at++) {
+    const letter = codeAt(text, at) - A;
     if (letter < 0 || letter >= LETTERS) result += text[at];
     else {
       const moved = (letter + alphabet) % LETTERS;

@@ -1,4 +1,4 @@
-import { fillWhere, LEET, LOOKALIKES } from "./letters.ts";
+import { codeAt, fillWhere, LEET, LOOKALIKES } from "./letters.ts";
 import { keyForms, ORDER_WORDS, ROLE } from "./order-words.ts";
 
 /** Facts about the words of a folded text, from one fast pass. They decide whether the text is read again. */
@@ -88,7 +88,7 @@ function read(text: string, from: number, to: number): void {
   let raw = 0;
   for (let at = from; at < to; at++) {
     const before = raw;
-    raw = (CLASSES[text.charCodeAt(at)] as number) & LETTER;
+    raw = (CLASSES[codeAt(text, at)] as number) & LETTER;
     const letter = raw === L ? I : raw;
     exact = Math.imul(exact ^ raw, BASE);
     if (at > from) shifted = Math.imul(shifted ^ (raw < before ? raw - before + 26 : raw - before), BASE);
@@ -102,7 +102,7 @@ function read(text: string, from: number, to: number): void {
     sum = (sum + (SCATTERED[letter] as number)) | 0;
     last = letter;
   }
-  const initial = (CLASSES[text.charCodeAt(from)] as number) & LETTER;
+  const initial = (CLASSES[codeAt(text, from)] as number) & LETTER;
   word.first = initial === L ? I : initial;
   word.length = to - from;
   word.exact = exact;
@@ -239,11 +239,12 @@ export function survey(folded: string): Signs {
   let from = -1;
   let kinds = 0;
   let isLettered = false;
-  for (let at = 0; at <= folded.length; at++) {
-    const code = at < folded.length ? folded.charCodeAt(at) : SPACE;
+  const { length } = folded;
+  for (let at = 0; at <= length; at++) {
+    const code = at < length ? codeAt(folded, at) : SPACE;
     let entry = CLASSES[code] as number;
     // At the end of a word these are punctuation.
-    if ((code === BANG || code === PLUS) && (CLASSES[folded.charCodeAt(at + 1)] ?? 0) === 0) entry = 0;
+    if ((code === BANG || code === PLUS) && (CLASSES[codeAt(folded, at + 1)] ?? 0) === 0) entry = 0;
     if (entry !== 0) {
       if (from < 0) from = at;
       kinds |= entry;
@@ -254,7 +255,7 @@ export function survey(folded: string): Signs {
     count(signs, folded, from, at, kinds, isLettered);
     run = at - from <= MAX_SHORT ? run + 1 : 0;
     if (run > signs.short_run) signs.short_run = run;
-    if (MARKS.has(code) && folded.charCodeAt(at + 1) !== SPACE) signs.joints++;
+    if (MARKS.has(code) && codeAt(folded, at + 1) !== SPACE) signs.joints++;
     from = -1;
     kinds = 0;
     isLettered = false;

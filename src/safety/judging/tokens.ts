@@ -1,4 +1,4 @@
-import { fillWhere } from "./letters.ts";
+import { codeAt, fillWhere } from "./letters.ts";
 import {
   ENTRY,
   hashed,
@@ -63,8 +63,9 @@ export function tokensOf(folded: string, lexicon: Lexicon): Readonly<typeof toke
     tokens.stems = new Int32Array(text.length * 2);
   }
   tokens.count = 0;
-  for (let at = 0; at < text.length; ) {
-    const code = text.charCodeAt(at);
+  const { length } = text;
+  for (let at = 0; at < length; ) {
+    const code = codeAt(text, at);
     const unit = unitAt(text, at, code);
     if (unit >= UNIT.letter) at = readWord(text, at, lexicon);
     else if (unit === UNIT.digit) at = readNumber(text, at);
@@ -87,7 +88,7 @@ function withoutMails(text: string): string {
   let copied = 0;
   for (let at = text.indexOf("@"); at >= 0; at = text.indexOf("@", at + 1)) {
     let start = at;
-    while (start > copied && at - start < MAX_MAILBOX && IS_MAILBOX[text.charCodeAt(start - 1)] === 1) start--;
+    while (start > copied && at - start < MAX_MAILBOX && IS_MAILBOX[codeAt(text, start - 1)] === 1) start--;
     MAIL_HOST.lastIndex = at + 1;
     if (start === at || !MAIL_HOST.test(text)) continue;
     plain += `${text.slice(copied, start)} xmail `;
@@ -111,8 +112,9 @@ function readWord(text: string, start: number, lexicon: Lexicon): number {
   let isUnspaced = false;
   let meaning: Meaning | undefined;
   let at = start;
-  for (; at < text.length; at++) {
-    const code = text.charCodeAt(at);
+  const { length } = text;
+  for (; at < length; at++) {
+    const code = codeAt(text, at);
     const unit = unitAt(text, at, code);
     if (unit < UNIT.letter) break;
     if (unit === UNIT.unspaced) isUnspaced = true;
@@ -134,7 +136,7 @@ function readUnspaced(run: string, lexicon: Lexicon): void {
     let meaning: Meaning | undefined;
     let hash = BASIS;
     for (let to = at; to < run.length && to - at < LONGEST_UNSPACED; to++) {
-      hash = hashed(hash, run.charCodeAt(to));
+      hash = hashed(hash, codeAt(run, to));
       if ((kindsOf(lexicon, hash) & ENTRY.word) === 0) continue;
       const known = lexicon.words.get(hash);
       if (known === undefined) continue;
@@ -149,7 +151,7 @@ function readUnspaced(run: string, lexicon: Lexicon): void {
 /** Gives all numbers the same hash. @returns the end of the number */
 function readNumber(text: string, start: number): number {
   let at = start + 1;
-  while (UNITS[text.charCodeAt(at)] === UNIT.digit) at++;
+  while (UNITS[codeAt(text, at)] === UNIT.digit) at++;
   put(NUMBER, NO_WORD);
   return at;
 }

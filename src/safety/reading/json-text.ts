@@ -27,7 +27,7 @@ function rewritten(text: string): string {
   const parts: string[] = [];
   let depth = 0;
   let before = "";
-  for (const [token] of text.matchAll(TOKEN)) {
+  for (const token of text.match(TOKEN) ?? []) {
     if (token === "]" || token === "}") depth--;
     if (beginsLine(token, before)) parts.push("\n", " ".repeat(Math.min(Math.max(depth, 0), MAX_INDENT)));
     else if (before === "," || before === ":") parts.push(" ");

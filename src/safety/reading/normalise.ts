@@ -44,12 +44,10 @@ const SPECIAL = {
     "\\0-\\x08\\v-\\x1f\\x7f-\\x9f\\xad\\u034f\\u0600-\\u070f\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u2028-\\u202e",
     "\\u2060-\\u206f\\u3164\\ud800-\\uf8ff\\ufdd0-\\ufdef\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\uffff",
   ),
-  marks: new RegExp(
-    `${
-      anyOf(
-        "\\u0300-\\u036f\\u0483-\\u1fff\\u20d0-\\u20ff\\u2cef-\\u2dff\\u302a-\\u309a\\ua66f-\\uabff\\ud800-\\udfff\\ufb1e\\ufe00-\\ufe2f",
-      ).source
-    }{31}`,
+  /** Without these, no text is spelled out, no word is split and nothing steers the display. */
+  carriers: anyOf("\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufe00-\\ufe0f\\ufeff\\udb40"),
+  mark: anyOf(
+    "\\u0300-\\u036f\\u0483-\\u1fff\\u20d0-\\u20ff\\u2cef-\\u2dff\\u302a-\\u309a\\ua66f-\\uabff\\ud800-\\udfff\\ufb1e\\ufe00-\\ufe2f",
   ),
 } as const;
 
@@ -57,24 +55,38 @@ function anyOf(...ranges: readonly string[]): RegExp {
   return new RegExp(`[${ranges.join("")}]`);
 }
 
+/** A text of printable ASCII without a frame's bracket or a label's colon, as most hidden texts are. It stays as it is. */
+const PLAIN = /^[\t\n -9;=-Z\\-~]*$/;
+
 /** UAX 15 allows 30 marks on one letter. Composing sorts them in quadratic time, so more are removed. */
+const MOST_MARKS = 30;
 const TOO_MANY_MARKS = /(\p{M}{30})\p{M}+/gu;
+
+/** Reads one character in 31: of as many in a row it meets one. */
+function mayHaveTooManyMarks(text: string): boolean {
+  for (let at = 0; at < text.length; at += MOST_MARKS + 1) if (SPECIAL.mark.test(text.charAt(at))) return true;
+  return false;
+}
 const LINE_ENDS = /\r\n?|[\v\f\u0085\u2028\u2029]/g;
+
+const NOTHING_FOUND = { smuggled: [], turned: [], split_words: 0, unseen: 0, defused: [] } as const;
 
 /** Removes invisible characters, composes (NFC), and rewrites chat-template tokens. Linear. */
 export function normalise(original: string): Normalised {
+  if (PLAIN.test(original)) return { ...NOTHING_FOUND, text: original };
   const { rest: text, backwards } = withoutOverridden(original);
   const has_unseen = SPECIAL.unseen.test(text);
   const seen = has_unseen ? withoutUnseen(text) : text;
-  const marked = SPECIAL.marks.test(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
+  const has_carriers = has_unseen && SPECIAL.carriers.test(text);
+  const marked = mayHaveTooManyMarks(seen) ? seen.replace(TOO_MANY_MARKS, "$1") : seen;
   const composed = marked.replace(/\u2800/g, " ").normalize("NFC");
   const defused = defuseTemplates(composed);
   return {
     text: defused,
-    smuggled: has_unseen ? spelledOut(text) : [],
+    smuggled: has_carriers ? spelledOut(text) : [],
     turned: backwards === "" ? [] : [backwards],
-    split_words: has_unseen ? (text.match(SPLIT_WORD) ?? []).length : 0,
-    unseen: has_unseen ? steeringIn(text) - steeringIn(seen) : 0,
+    split_words: has_carriers ? (text.match(SPLIT_WORD) ?? []).length : 0,
+    unseen: has_carriers ? steeringIn(text) - steeringIn(seen) : 0,
     defused: defused === composed ? [] : framesIn(composed),
   };
 }
@@ -128,7 +140,7 @@ const FRAME_TAG =
  * A speaker's label after a blank line starts a turn for models trained on such transcripts. Assumes a line before the
  * text.
  */
-const TURN_LABEL = /(^(?:[ \t]*\n)?|\n[ \t]*\n)([ \t]*)(Human|Assistant|System|H|A)(?=[ \t]*:)/g;
+const TURN_LABEL = /(?<=(?:^(?:[ \t]*\n)?|\n[ \t]*\n)[ \t]*)(?:Human|Assistant|System|H|A)(?=[ \t]*:)/g;
 
 /** The most frames of each kind that are reported. */
 const MAX_FRAMES_TOLD = 3;
@@ -151,5 +163,5 @@ function defuseTemplates(text: string): string {
         .replace(DOUBLE_ANGLE, "($1)")
         .replace(FRAME_TAG, "($1)")
     : text;
-  return framed.replace(TURN_LABEL, "$1$2> $3");
+  return framed.replace(TURN_LABEL, "> $&");
 }

@@ -53,12 +53,19 @@ function matching(
   { name, id, classes }: { name: string; id: string; classes: readonly string[] },
   isTogether: boolean,
 ): Declarations {
+  const matched: Declarations[] = [];
+  const add = (selector: string): void => {
+    const rule = rules.get(selector);
+    if (rule !== undefined) matched.push(rule);
+  };
   const some = classes.slice(0, MAX_CLASSES);
-  const keys = ["*", name, ...some.map((c) => `.${c}`)];
-  if (isTogether) keys.push(...some.map((c) => `${name}.${c}`));
-  if (id !== "") keys.push(`#${id}`);
-  if (id !== "" && isTogether) keys.push(`${name}#${id}`);
-  return cascade(keys.map((key) => rules.get(key)).filter((rule) => rule !== undefined));
+  add("*");
+  add(name);
+  for (const each of some) add(`.${each}`);
+  if (isTogether) for (const each of some) add(`${name}.${each}`);
+  if (id !== "") add(`#${id}`);
+  if (id !== "" && isTogether) add(`${name}#${id}`);
+  return cascade(matched);
 }
 
 /** Yields the rules in order, including those inside a screen's at-rule. */

@@ -23,6 +23,10 @@ export function breaksLine(name: string): boolean {
   return BLOCKS.has(name) || name === "br" || name === "td" || name === "th";
 }
 
+/** White space that browsers collapse. */
+const isSpace = (code: number): boolean =>
+  code === 0x20 || code === 0x0a || code === 0x09 || code === 0x0d || code === 0x0c;
+
 /** The most links kept per page. */
 const MAX_LINKS = 500;
 const MAX_URL_LENGTH = 2_000;
@@ -62,13 +66,11 @@ export function createTextWriter({ keep_lines }: { keep_lines: boolean }) {
   }
 
   function collapsed(text: string): void {
-    const words = /[\t\r\n\f]| {2}/.test(text) ? text.replace(/[ \t\r\n\f]+/g, " ") : text;
-    const leading = words.startsWith(" ");
-    const core = words.trim();
-    if (leading) pendingSpace = true;
+    const core = text.trim();
+    if (isSpace(text.charCodeAt(0))) pendingSpace = true;
     if (core === "") return;
-    put(core);
-    pendingSpace = words.length > 1 && words.endsWith(" ");
+    put(/[\t\r\n\f]| {2}/.test(core) ? core.replace(/[ \t\r\n\f]+/g, " ") : core);
+    pendingSpace = isSpace(text.charCodeAt(text.length - 1));
   }
 
   function prefix(name: string): void {

@@ -24,6 +24,22 @@ describe("the output view", () => {
     expect(normalise(text).text).toBe(text);
   });
 
+  it("leaves no letter more than 30 marks, wherever they begin", () => {
+    for (let before = 0; before <= 31; before++) {
+      const start = `${"x".repeat(before)}q`;
+      expect(normalise(start + "\u0301".repeat(31)).text).toBe(start + "\u0301".repeat(30));
+    }
+  });
+
+  it.each([
+    ["Human: a", "> Human: a"],
+    [" \nA : a", " \n> A : a"],
+    ["a\n \t\n\tSystem: b\n\nAssistant: c", "a\n \t\n\t> System: b\n\n> Assistant: c"],
+    ["a\nHuman: b\n\nAn A: c", "a\nHuman: b\n\nAn A: c"],
+  ])("rewrites a speaker's label after a blank line only: %j", (text, rewritten) => {
+    expect(normalise(text).text).toBe(rewritten);
+  });
+
   it("keeps what stands in a tag that frames a conversation", () => {
     expect(normalise("Act-As: <user id>\n<system>").text).toBe("Act-As: (user id)\n(system)");
   });

@@ -24,6 +24,10 @@ describe("a window's weight", () => {
 });
 
 describe("folding", () => {
+  test("replaces look-alikes beside dashes and quotation marks", () => {
+    expect(fold("—1gn0re “аll”…prev1ous—")).toBe('—ignore "all"...previous—');
+  });
+
   test.each([
     "Café “naïve” – it’s ½ ‼…",
     "1gn0r\u00e9 \u00a0\u2003the  r\u00fcles",
