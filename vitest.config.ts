@@ -1,6 +1,10 @@
 import { defineConfig } from "vitest/config";
 import { closingLine } from "./test/support/closing-line.ts";
 import { LongestFirst } from "./test/support/longest-first.ts";
+import { COMPILE_CACHE, FLAGS } from "./test/support/process.ts";
+
+// What one process of the tests compiles serves the next one, as it serves the services that tests start.
+process.env.NODE_COMPILE_CACHE = COMPILE_CACHE;
 
 const attacksOnRows = "test/attacks/vault-*.test.ts";
 const docsTests = "test/unit/docs/*.test.ts";
@@ -37,11 +41,10 @@ const storage = (name: "embedded" | "postgres") => ({
     exclude: [inTheBrowser, ...(name === "embedded" ? notOnEmbedded : notOnPostgres)],
     globalSetup: ["test/support/global-setup.ts"],
     env: { TEST_STORAGE: name },
-    // Not isolated, a file's modules serve the next one: half of what a file costs, and nothing gained on embedded storage.
-    // No test mocks a module or keeps state in one.
-    isolate: name === "embedded",
+    // Not isolated, a file's modules serve the next one: half of what a file costs. No test mocks a module or keeps state in one.
+    isolate: false,
     // PGlite is WebAssembly. Compiling it a second time, better optimized, costs a short life more than it gains.
-    execArgv: name === "embedded" ? ["--liftoff-only"] : [],
+    execArgv: name === "embedded" ? FLAGS : [],
     expect: expecting,
     testTimeout: PATIENCE_MS,
     hookTimeout: PATIENCE_MS,
@@ -50,6 +53,8 @@ const storage = (name: "embedded" | "postgres") => ({
 
 export default defineConfig({
   test: {
+    // Node runs the files by itself, as it runs the service: Vite's transform costs a tenth of the processor time.
+    experimental: { viteModuleRunner: false, nodeLoader: false },
     // The files wait for processes and browsers much of their time: two processors serve four of them.
     maxWorkers: 4,
     sequence: { sequencer: LongestFirst },

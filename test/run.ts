@@ -1,8 +1,9 @@
 import { spawnSync } from "node:child_process";
+import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { chromiumBinary } from "./support/chromium.ts";
 import { postgresBinaries } from "./support/postgres-server.ts";
-import { FLAGS } from "./support/process.ts";
+import { COMPILE_CACHE, FLAGS } from "./support/process.ts";
 
 // `npm test`: the whole suite, on embedded storage and, where its server binaries are, on
 // PostgreSQL; and, where Chromium is, the console's journeys in it. Arguments go on
@@ -26,6 +27,8 @@ if (chromiumBinary() !== null) {
 } else {
   process.stderr.write("No Chromium here: the console's journeys are left out.\n");
 }
+// Vitest loads each test file by a name of its own in each run, so that the cache would grow.
+rmSync(COMPILE_CACHE, { recursive: true, force: true });
 const vitest = join(import.meta.dirname, "../node_modules/vitest/vitest.mjs");
 const args = [...FLAGS, vitest, "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];
 const { status } = spawnSync(process.execPath, args, { stdio: "inherit" });

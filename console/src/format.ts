@@ -93,3 +93,6 @@ export function words(name: string): string {
 
 export const count = (amount: number, singular: string, plural = `${singular}s`): string =>
   `${number(amount)} ${amount === 1 ? singular : plural}`;
+
+/** Splits text at commas, spaces and line breaks. */
+export const toList = (text: string): string[] => text.split(/[\s,]+/).filter((entry) => entry !== "");

@@ -5,8 +5,8 @@ import { createInterface } from "node:readline";
 const ROOT = join(import.meta.dirname, "../..");
 /** Node as the repository pins it, which is what `npm start` finds. */
 const NODE = join(ROOT, "node_modules/.bin/node");
-/** Compiled modules, kept where `npm start` keeps them: a process of ours starts in half the time. */
-export const COMPILE_CACHE = join(ROOT, "node_modules/.cache/purser");
+/** Compiled modules, for all processes of a run of the suite: they start in half the time. */
+export const COMPILE_CACHE = join(ROOT, "node_modules/.cache/tests");
 /** As in vitest.config.ts: a process that opens PGlite takes half the processor time to start. */
 export const FLAGS = ["--liftoff-only"];
 

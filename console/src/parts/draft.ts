@@ -1,7 +1,7 @@
 import type { Body } from "../api/client.ts";
 import type { Agent } from "../api/queries.ts";
+import { toList } from "../format.ts";
 import { OWN_ZONE, type ScheduleFields } from "../schedule-words.ts";
-import { toList } from "../ui/fields.tsx";
 
 /** An agent in the editor. Typed fields are text, because a half-typed number is not yet a number. */
 

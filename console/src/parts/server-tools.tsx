@@ -1,8 +1,8 @@
 import { useMutation } from "@tanstack/react-query";
 import { type Answer, call } from "../api/client.ts";
-import { count } from "../format.ts";
+import { count, toList } from "../format.ts";
 import { Badge, Button } from "../ui/basics.tsx";
-import { Toggle, toList } from "../ui/fields.tsx";
+import { Toggle } from "../ui/fields.tsx";
 import { ProblemNotice } from "../ui/problem.tsx";
 import { isReading, type McpServer, withReading } from "./draft.ts";
 

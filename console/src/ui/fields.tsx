@@ -165,9 +165,6 @@ export function Toggle({ label, hint, checked, onChecked, disabled = false }: To
   );
 }
 
-/** Splits text at commas, spaces and line breaks. */
-export const toList = (text: string): string[] => text.split(/[\s,]+/).filter((entry) => entry !== "");
-
 /** Handles a form's submit event by `submit` instead of the browser. */
 export const onSubmit = (submit: () => void) => (event: FormEvent) => {
   event.preventDefault();

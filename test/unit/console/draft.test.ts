@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-// By a name that the compiler does not follow: the form's fields are JSX, which only the console's own project compiles.
+// By a name that the compiler does not follow: its types lead to JSX, which only the console's own project compiles.
 const path = "../../../console/src/parts/draft.ts";
 const { bodyOf, draftOf, EMPTY_DRAFT, isReading, NO_SERVER, withReading } = await import(path);
 
