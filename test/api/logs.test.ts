@@ -80,11 +80,12 @@ const lineOf = async (request_id: string | null) => {
 };
 
 test("every line names its node, its role and the version, and the first of them is the start's", async () => {
-  const found = lines();
-  for (const line of found) {
+  const started = () => lines().find(({ msg }) => msg === "started");
+  await expect.poll(started).toBeDefined();
+  for (const line of lines()) {
     expect(line).toMatchObject({ node: expect.any(String), role: "all", version: expect.stringMatching(/^\d+\.\d+/) });
   }
-  expect(found.find(({ msg }) => msg === "started")).toMatchObject({
+  expect(started()).toMatchObject({
     storage: database.kind,
     models: expect.any(Number),
     url,
