@@ -9,6 +9,7 @@ import { type Reservation, release, settle } from "./reservation.ts";
 const DONE = { done: true, value: undefined } as const;
 /** A quote inside a JSON string is escaped, so this matches only the field. */
 const FINISH_REASON = /"finish_reason"\s*:\s*"/;
+const EVENT_END = "\n\n";
 
 /** A reserved call whose first events have arrived. */
 export interface OpenStream {
@@ -142,16 +143,18 @@ function createLastChunk(has_own_chunk: boolean) {
   return {
     /** The events of a block that can be written now. */
     pass(block: string): string {
-      if (has_own_chunk || !FINISH_REASON.test(block)) return block;
+      if (has_own_chunk) return block;
       let out = "";
-      for (const event of block.split(/(?<=\n\n)/)) {
-        if (!FINISH_REASON.test(event)) out += event;
-        else {
-          out += held;
-          held = event;
-        }
+      let rest = block;
+      for (let at = rest.search(FINISH_REASON); at !== -1; at = rest.search(FINISH_REASON)) {
+        const before = rest.lastIndexOf(EVENT_END, at);
+        const start = before === -1 ? 0 : before + EVENT_END.length;
+        const end = rest.indexOf(EVENT_END, at);
+        out += rest.slice(0, start) + held;
+        held = end === -1 ? rest.slice(start) : rest.slice(start, end + EVENT_END.length);
+        rest = rest.slice(start + held.length);
       }
-      return out;
+      return out + rest;
     },
     held: () => held,
     withUsage(outcome: CompletionOutcome | null, identity: { id: string; created: number; model: string }): string {
