@@ -128,7 +128,7 @@ test("a batch of many calls with one key holds no more than the key's budget, an
   expect(crossed).toEqual([{ percent: 50 }, { percent: 80 }, { percent: 100 }]);
 });
 
-test("ledger_apply_batch takes the four values that nodes of 1.0 send, until they are replaced", async () => {
+test("ledger_apply_batch takes the four values that nodes of the version before send", async () => {
   const users = [await fixture.account(1_000), await fixture.account(5)];
   const holds = [...users, users[0] ?? ""].map((user_id) => ({ kind: "hold", ...holdOf(user_id, 10) }));
   const values = [JSON.stringify(holds), fixture.clock.now(), 60];

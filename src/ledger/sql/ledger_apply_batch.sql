@@ -494,8 +494,8 @@ begin
   return array_to_json(outcomes);
 end $$;
 
--- The same as nodes of 1.0 call it while they run beside nodes of this release: their own function would write rows of
--- the tables of before. The release after removes it, and adds it to RETIRED_FUNCTIONS.
+-- The same as nodes of the version before call it while they run beside nodes of this one: their own function would write
+-- rows of the tables of before. The release after removes it, and adds it to RETIRED_FUNCTIONS.
 create or replace function ledger_apply_batch(operations json, instant timestamptz, hold_seconds integer, verdicts jsonb)
 returns json language sql as $$
   select ledger_apply_batch(

@@ -1,4 +1,4 @@
-import { codeAt, fillWhere, LEET, LOOKALIKES, unframed } from "./letters.ts";
+import { codeAt, LEET, LOOKALIKES, unframed } from "./letters.ts";
 
 /**
  * The detection view of a text: one spelling for many disguised spellings. Only the cues read it; it never goes to a
@@ -8,33 +8,15 @@ import { codeAt, fillWhere, LEET, LOOKALIKES, unframed } from "./letters.ts";
 const MIXED_WORD = /[\p{L}\p{N}@$]{2,40}/gu;
 const FRAMED = /[\u20d0-\u20ff\u249c-\u24b5\ud83c]/;
 
-/**
- * Kinds of code unit for `lookAt`. Capitals are letters, because they become lower case. Foreign ones may be part of a mixed
- * word; other characters beyond ASCII, such as dashes, are not.
- */
-const UNIT = {
-  plain: 0,
-  letter: 1,
-  leet: 2,
-  space: 3,
-  gap: 4,
-  control: 5,
-  foreign: 6,
-  foreign_gap: 7,
-  foreign_sign: 8,
-} as const;
-const UNIT_BITS = 4;
+/** Kinds of code unit for `lookAt`. Capitals are letters, because they become lower case. */
+const UNIT = { plain: 0, letter: 1, leet: 2, space: 3, gap: 4, control: 5, foreign: 6, foreign_gap: 7 } as const;
 const UNITS = units();
 /** Facts about a text, found from pairs of code units. */
 const SAID = { spaced: 1, masked: 2, not_ascii: 4 } as const;
-const PAIRS = Uint8Array.from({ length: 1 << (2 * UNIT_BITS) }, (_said, pair) =>
-  saidBy(pair >> UNIT_BITS, pair & ((1 << UNIT_BITS) - 1)),
-);
+const PAIRS = Uint8Array.from({ length: 64 }, (_said, pair) => saidBy(pair >> 3, pair & 7));
 
 function units(): Uint8Array {
-  const table = new Uint8Array(1 << 16).fill(UNIT.foreign_sign, 0x80);
-  fillWhere(table, /[\p{L}\p{N}]+/gu, UNIT.foreign);
-  table.fill(UNIT.foreign, 0xd800, 0xe000).fill(UNIT.plain, 0, 0x80);
+  const table = new Uint8Array(1 << 16).fill(UNIT.foreign, 0x80);
   table.fill(UNIT.control, 0, 0x20);
   table[0x7f] = UNIT.control;
   table.fill(UNIT.letter, 0x41, 0x5b).fill(UNIT.letter, 0x61, 0x7b);
@@ -64,7 +46,7 @@ function lookAt(text: string): number {
   const { length } = text;
   for (let at = 0; at < length; at++) {
     const unit = UNITS[codeAt(text, at)] as number;
-    said |= PAIRS[(before << UNIT_BITS) | unit] as number;
+    said |= PAIRS[(before << 3) | unit] as number;
     before = unit;
   }
   return said;
