@@ -44,7 +44,6 @@ const NEVER_SEEN = new Map<string, string>([
 ]);
 /** Elements whose look differs from their surroundings without any attribute. */
 const STYLED = new Set(["dialog", "bdi", "output"]);
-const COLOURED_OR_TURNED = new Set(["font", "bdo", "bdi", "output"]);
 /** Attributes with prose that is not part of the page's text. */
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
@@ -204,13 +203,11 @@ function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads_id
 
 function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): OwnLook {
   const declared = declarationsOf(name, attributes, sheet);
-  const hidden_by = hiddenByAttributes(name, attributes, declared);
-  if (declared === css.NOTHING_DECLARED && hidden_by === null && !hasOwnLook(name, attributes)) return PLAIN;
   const visibility = css.declared(declared, "visibility");
   const background = css.backgroundColour(declared) ?? attributeColour(attributes.get("bgcolor"));
   const colour = css.textColour(declared) ?? attributeColour(name === "font" ? attributes.get("color") : undefined);
   const own: OwnLook = {
-    hidden_by: hidden_by ?? css.hidesSubtree(declared),
+    hidden_by: hiddenByAttributes(name, attributes, declared) ?? css.hidesSubtree(declared),
     invisible: visibility === undefined ? null : visibility === "hidden" || visibility === "collapse",
     font_px: css.fontSize(declared),
     colour,
@@ -220,11 +217,6 @@ function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet:
   // Ignored for html and body: pages hide themselves until their scripts have run.
   if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
   return Object.values(own).every((each) => each === null) ? PLAIN : own;
-}
-
-/** Whether an element may have a look of its own that is neither declared nor hiding: a colour or a direction. */
-function hasOwnLook(name: string, attributes: ReadonlyMap<string, string>): boolean {
-  return COLOURED_OR_TURNED.has(name) || attributes.has("bgcolor") || attributes.has("dir");
 }
 
 function within(own: OwnLook, outer: Look): Look {
