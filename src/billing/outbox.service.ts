@@ -1,5 +1,5 @@
 import { PurserError } from "../errors.ts";
-import type { DueSource } from "../platform/timeline.ts";
+import { createSweepFailures, type DueSource } from "../platform/timeline.ts";
 import type { BillingContext } from "./context.ts";
 import type { PaymentRow } from "./payments.store.ts";
 import type { Payer, PaymentEvent, Payments, Started } from "./payments.types.ts";
@@ -80,8 +80,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
     name: "orders",
     nextDueAt: async () => null,
     async carryOut() {
-      const failures: unknown[] = [];
-      const attempt = (work: Promise<void>) => work.catch((error) => failures.push(error));
+      const { attempt, throwAny } = createSweepFailures("orders");
       for (const payment of await orders.claimUnsent({ limit: BATCH, retry_seconds: RETRY_SECONDS })) {
         await attempt(send(payment));
       }
@@ -92,7 +91,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
         const ending = payments.endSubscription({ subscription_id, subscription_reference, checkout_reference });
         await attempt(ending.then(async () => void (await subscriptions.update(db, row, { end_at_provider: false }))));
       }
-      if (failures.length > 0) throw new AggregateError(failures, `${failures.length} orders failed: ${failures[0]}`);
+      throwAny();
     },
   };
 

@@ -1,7 +1,7 @@
 import { addMonths } from "../platform/clock.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
-import type { DueSource } from "../platform/timeline.ts";
+import { createSweepFailures, type DueSource } from "../platform/timeline.ts";
 import type { BillingContext } from "./context.ts";
 import { mismatchColumns, mismatchOver } from "./mismatch.ts";
 import type { Overage } from "./overage.service.ts";
@@ -165,17 +165,15 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
     name: "renewals",
     nextDueAt: async (until) => (await subscriptions.due(until, null))?.current_period_end ?? null,
     async carryOut() {
-      const failures: unknown[] = [];
+      const { attempt, throwAny } = createSweepFailures("renewals");
       let last: DuePosition | null = null;
       for (;;) {
         const due: (DuePosition & { user_id: string }) | undefined = await subscriptions.due(clock.now(), last);
         if (due === undefined) break;
-        await advanceOne(due)
-          .then(() => ledger.notifyGrant(due.user_id))
-          .catch((error) => failures.push(error));
+        await attempt(advanceOne(due).then(() => ledger.notifyGrant(due.user_id)));
         last = due;
       }
-      if (failures.length > 0) throw new AggregateError(failures, `${failures.length} renewals failed: ${failures[0]}`);
+      throwAny();
     },
   };
 

@@ -1,5 +1,6 @@
 import type { Db, Instant, Tx } from "../platform/db.ts";
 import { readStatement } from "../platform/sql-functions.ts";
+import { createSweepFailures } from "../platform/timeline.ts";
 import type { EndUserBudget } from "./usage.types.ts";
 
 const FORGET_LABELS = readStatement(import.meta.dirname, "forget-labels");
@@ -60,18 +61,13 @@ export function createEndUsersStore(db: Db) {
             or exists (select from end_user_budget b where b.user_id = users.id)
           ) order by id`,
       });
-      const failures: Error[] = [];
-      for (const { user_id } of left) {
-        await forgetLabels(db, user_id).catch((error: Error) =>
-          failures.push(new Error(`${user_id}: ${error.message}`, { cause: error })),
-        );
-      }
-      if (failures.length > 0) {
-        throw new AggregateError(
-          failures,
-          `labels of ${failures.length} erased users stay, first of ${failures[0]?.message}`,
-        );
-      }
+      const { attempt, throwAny } = createSweepFailures("removals of an erased user's labels");
+      const forget = (user_id: string) =>
+        forgetLabels(db, user_id).catch((cause: Error) => {
+          throw new Error(`user ${user_id}: ${cause.message}`, { cause });
+        });
+      for (const { user_id } of left) await attempt(forget(user_id));
+      throwAny();
     },
   };
 }

@@ -16,6 +16,22 @@ export interface DueSource {
   carryOut(): Promise<void>;
 }
 
+/**
+ * The failures of a sweep that goes on after each. `attempt` does one part of the work and keeps its failure, and
+ * `throwAny` reports what was kept, as `2 renewals failed: Error: …`.
+ */
+export function createSweepFailures(what: string) {
+  const failures: unknown[] = [];
+  return {
+    async attempt(work: Promise<unknown>): Promise<void> {
+      await work.catch((error: unknown) => failures.push(error));
+    },
+    throwAny(): void {
+      if (failures.length > 0) throw new AggregateError(failures, `${failures.length} ${what} failed: ${failures[0]}`);
+    },
+  };
+}
+
 const SWEEP_MS = 1_000;
 /** A timer may fire slightly early, so it aims slightly late. */
 const TIMER_MARGIN_MS = 5;
