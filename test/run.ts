@@ -27,7 +27,7 @@ if (chromiumBinary() !== null) {
 } else {
   process.stderr.write("No Chromium here: the console's journeys are left out.\n");
 }
-// Vitest loads each test file by a new name in each run, so the cache grows until a whole run begins anew.
+// Vitest loads each test file by a new name in each run. Without this, the cache would grow with each run.
 rmSync(COMPILE_CACHE, { recursive: true, force: true });
 const vitest = join(import.meta.dirname, "../node_modules/vitest/vitest.mjs");
 const args = [...FLAGS, vitest, "run", ...projects.map((name) => `--project=${name}`), ...process.argv.slice(2)];

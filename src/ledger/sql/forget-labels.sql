@@ -1,5 +1,5 @@
--- Removes the labels of the first $2 labelled usage events after the hold $3 of an erased user ($1), and subtracts these events from the sums
--- of their labels, so that the audit finds both sides equal after each step.
+-- Removes the labels of the first $2 labelled usage events after the hold $3 of an erased user ($1), and subtracts these
+-- events from the sums of their labels, so that the audit finds both sides equal after each step.
 with due as (
   select hold_id, labels, (created_at at time zone 'UTC')::date as day, input_tokens, output_tokens, cost
     from usage_event where user_id = $1 and hold_id > $3 and labels is not null order by hold_id limit $2
