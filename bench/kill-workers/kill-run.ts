@@ -99,7 +99,7 @@ async function loadAndKill(place: Place, plan: KillPlan, stage: Stage) {
     : onPostgres(place, plan, stage, agents));
   await nodes.allUp();
   const service = apiOf(nodes);
-  const open = await untilEnded(service, agents, performance.now() + END_MS);
+  const open = await untilEnded(service, agents, stage.asked.due, performance.now() + END_MS);
   const told = await readAll(service, agents);
   const audit = await service.call<{ ok: boolean; violations: unknown[] }>("GET", "/api/v1/admin/audit");
   return { told, problems: [...open, ...audit.violations.map((problem) => `audit: ${JSON.stringify(problem)}`)] };

@@ -1,7 +1,7 @@
 import type { RunDetail } from "../../src/contract/runs.ts";
 import { FINISHED } from "../../src/runs/run-state.ts";
 import type { BenchService } from "../support/service.ts";
-import { inParallel, type LoadedAgent } from "./load.ts";
+import { type Asked, inParallel, type LoadedAgent } from "./load.ts";
 
 export interface Occurrence {
   at: string;
@@ -22,26 +22,46 @@ export interface Told {
 
 const POLL_MS = 250;
 
-/** Waits until no run of these agents is open. Returns the runs still open at the deadline. */
+/**
+ * Waits until each due instant has its occurrence and no run of these agents is open. Returns what is still missing or open
+ * at the deadline.
+ */
 export async function untilEnded(
   service: BenchService,
   agents: readonly LoadedAgent[],
+  due: Asked["due"],
   deadline_ms: number,
 ): Promise<string[]> {
-  const open: string[] = [];
-  await inParallel(agents, async ({ user, id, label }) => {
+  const left_over: string[] = [];
+  await inParallel(agents, async (agent) => {
     for (;;) {
-      const runs = await listed<RunDetail>(service, user.key, `/api/v1/agents/${id}/runs`, "runs");
-      const left = runs.filter(({ status }) => !FINISHED.includes(status));
+      const left = await openWork(service, agent, due.get(agent.id) ?? new Set());
       if (left.length === 0) return;
       if (performance.now() > deadline_ms) {
-        open.push(...left.map((run) => `run ${run.id} of ${label} is still ${run.status}`));
+        left_over.push(...left);
         return;
       }
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
   });
-  return open;
+  return left_over;
+}
+
+/** Due instants without an occurrence, and open runs. The occurrences are read first, because they begin the runs. */
+async function openWork(
+  service: BenchService,
+  { user, id, label }: LoadedAgent,
+  due: ReadonlySet<string>,
+): Promise<string[]> {
+  const occurrences = await listed<Occurrence>(service, user.key, `/api/v1/agents/${id}/occurrences`, "occurrences");
+  const written = new Set(occurrences.map(({ at }) => at));
+  const runs = await listed<RunDetail>(service, user.key, `/api/v1/agents/${id}/runs`, "runs");
+  return [
+    ...[...due].filter((at) => !written.has(at)).map((at) => `${label} was due at ${at}, and nothing happened`),
+    ...runs
+      .filter(({ status }) => !FINISHED.includes(status))
+      .map((run) => `run ${run.id} of ${label} is still ${run.status}`),
+  ];
 }
 
 /** Reads everything about the agents through the API, as their owners would. */
