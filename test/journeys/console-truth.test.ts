@@ -303,7 +303,8 @@ describe("too many requests", () => {
       for (;;) {
         await again.or(heading).first().waitFor();
         if (await heading.isVisible()) break;
-        await again.click();
+        // The page may load by itself at this moment, and then the button is gone.
+        await again.click({ timeout: 1_000 }).catch(() => {});
         await page.waitForLoadState("networkidle");
       }
     } finally {
