@@ -7,15 +7,15 @@ const LEAST_BYTES = 1024;
 /** Costs as little time as gzip and compresses JSON better. */
 const BROTLI_QUALITY = 4;
 
-const compressors = {
+/** They work on zlib's threads. */
+export const compressors = {
   br: (body: Uint8Array) =>
     promisify(brotliCompress)(body, { params: { [constants.BROTLI_PARAM_QUALITY]: BROTLI_QUALITY } }),
   gzip: (body: Uint8Array) => promisify(gzip)(body),
 };
 
 /**
- * Compresses JSON answers to GET on zlib's threads. Event streams, CSV and completions (POST) are sent unchanged, without
- * a copy.
+ * Compresses JSON answers to GET. Event streams, CSV and completions (POST) are sent unchanged, without a copy.
  */
 export function compressJson(): MiddlewareHandler {
   return async (c, next) => {

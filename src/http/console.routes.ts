@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { join, sep } from "node:path";
-import { gzipSync } from "node:zlib";
 import type { Context } from "hono";
 import { html } from "hono/html";
 import type { HttpEnv } from "../contract/caller.ts";
 import { createRouter, type HttpRouter } from "../contract/router.ts";
+import { compressors } from "./compress.ts";
 
 /** The output folder of `console/build.ts`. */
 const BUILT = join(import.meta.dirname, "../../console/dist");
@@ -37,8 +37,10 @@ const HEADERS = {
 interface Asset {
   type: string;
   plain: Uint8Array<ArrayBuffer>;
-  /** Null if compression gains nothing. */
-  gzip: Uint8Array<ArrayBuffer> | null;
+  /** False if compression gains nothing. */
+  is_compressible: boolean;
+  /** Made at the first request, because all files would take 30 ms of each start. */
+  gzip: Promise<Uint8Array<ArrayBuffer>> | null;
   etag: string;
 }
 
@@ -66,7 +68,7 @@ function isPage({ req }: Context<HttpEnv>): boolean {
   return !is_file && !req.path.startsWith("/api/") && (req.header("Accept") ?? "").includes("text/html");
 }
 
-function serve(c: Context<HttpEnv>, asset: Asset, forever: boolean): Response {
+async function serve(c: Context<HttpEnv>, asset: Asset, forever: boolean): Promise<Response> {
   const headers: Record<string, string> = {
     ...HEADERS,
     "Content-Type": asset.type,
@@ -76,8 +78,9 @@ function serve(c: Context<HttpEnv>, asset: Asset, forever: boolean): Response {
   };
   if (c.req.header("If-None-Match") === asset.etag) return c.body(null, 304, headers);
   const accepts_gzip = /\bgzip\b/.test(c.req.header("Accept-Encoding") ?? "");
-  if (asset.gzip === null || !accepts_gzip) return c.body(asset.plain, 200, headers);
-  return c.body(asset.gzip, 200, { ...headers, "Content-Encoding": "gzip" });
+  if (!asset.is_compressible || !accepts_gzip) return c.body(asset.plain, 200, headers);
+  asset.gzip ??= compressors.gzip(asset.plain);
+  return c.body(await asset.gzip, 200, { ...headers, "Content-Encoding": "gzip" });
 }
 
 function load(folder: string): Map<string, Asset> {
@@ -86,9 +89,14 @@ function load(folder: string): Map<string, Asset> {
     const type = TYPES[file.slice(file.lastIndexOf(".") + 1)];
     if (type === undefined) continue;
     const plain = new Uint8Array(readFileSync(join(folder, file)));
-    const gzip = COMPRESSIBLE.test(type) ? new Uint8Array(gzipSync(plain)) : null;
     const etag = `"${createHash("sha256").update(plain).digest("base64url").slice(0, 22)}"`;
-    assets.set(`/${file.split(sep).join("/")}`, { type, plain, gzip, etag });
+    assets.set(`/${file.split(sep).join("/")}`, {
+      type,
+      plain,
+      etag,
+      is_compressible: COMPRESSIBLE.test(type),
+      gzip: null,
+    });
   }
   return assets;
 }
