@@ -34,20 +34,23 @@ const notOnPostgres = ["test/journeys/{docs,denial-of-service,behind-a-proxy,mov
 const expecting = { poll: { timeout: 10_000 } };
 /** A busy machine starts processes and draws pages slowly, so only a test that hangs takes this long. */
 const PATIENCE_MS = 180_000;
+const common = {
+  // Not isolated, a file's modules serve the next one: half of what a file costs. No test mocks a module or keeps state in one.
+  isolate: false,
+  // The same for all, because compiled modules serve only processes with the same flags.
+  execArgv: FLAGS,
+  expect: expecting,
+  testTimeout: PATIENCE_MS,
+  hookTimeout: PATIENCE_MS,
+};
 const storage = (name: "embedded" | "postgres") => ({
   test: {
+    ...common,
     name,
     include: name === "embedded" ? onEmbedded : onPostgres,
     exclude: [inTheBrowser, ...(name === "embedded" ? notOnEmbedded : notOnPostgres)],
     globalSetup: ["test/support/global-setup.ts"],
     env: { TEST_STORAGE: name },
-    // Not isolated, a file's modules serve the next one: half of what a file costs. No test mocks a module or keeps state in one.
-    isolate: false,
-    // PGlite is WebAssembly. Compiling it a second time, better optimized, costs a short life more than it gains.
-    execArgv: name === "embedded" ? FLAGS : [],
-    expect: expecting,
-    testTimeout: PATIENCE_MS,
-    hookTimeout: PATIENCE_MS,
   },
 });
 
@@ -62,16 +65,14 @@ export default defineConfig({
     projects: [
       {
         test: {
+          ...common,
           name: "unit",
           include: ["test/{unit,attacks}/**/*.test.ts"],
           exclude: [attacksOnRows, docsTests],
-          isolate: false,
-          expect: expecting,
-          testTimeout: PATIENCE_MS,
         },
       },
       // What `npm run check` runs: the rules of the code, and documents that are generated or repeat a list of the code.
-      { test: { name: "tidy", include: ["test/tidy.test.ts", docsTests], testTimeout: PATIENCE_MS } },
+      { test: { ...common, name: "tidy", include: ["test/tidy.test.ts", docsTests] } },
       storage("embedded"),
       storage("postgres"),
       {

@@ -1,3 +1,4 @@
+import { flushCompileCache } from "node:module";
 import { hostname } from "node:os";
 import type { App } from "./app.ts";
 import { type Config, ConfigError, listeningError, metricsListeningError, readConfig } from "./config.ts";
@@ -64,6 +65,9 @@ async function main(): Promise<void> {
   process.stdout.write(`listening on ${server.url}\n`);
   log.info({ ...app.about, url: server.url, metrics_url: metrics_server?.url }, "started");
   if (metrics_server !== null) process.stdout.write(`metrics on ${metrics_server.url}\n`);
+
+  // Node writes its compile cache when a process ends, and not if it is killed. Without it, a start takes twice as long.
+  flushCompileCache();
 
   let stopping = false;
   const { drain_seconds } = config;
