@@ -1,6 +1,6 @@
 import type { LoadMeasure, Target } from "./support/load.ts";
 import type { Ratio, Table } from "./support/outcome.ts";
-import { inTurn, medianOf } from "./support/statistics.ts";
+import { inTurn, medianOf, pairedRatio } from "./support/statistics.ts";
 
 /** One model call by each of the endpoints for model calls. They share everything but their shape. */
 
@@ -48,6 +48,8 @@ export async function endpoints(
   const [whole, streams] = [await measured({}), await measured({ stream: true })];
   const rate = (found: Map<string, LoadMeasure[]>, name: string) =>
     medianOf(found.get(name), (each) => each.per_second);
+  const ratio = (found: Map<string, LoadMeasure[]>, name: string) =>
+    pairedRatio(found.get(name), found.get(CHAT), (each) => each.per_second);
   const table: Table = {
     caption: "The endpoints for model calls, Purser on PostgreSQL, 32 callers",
     columns: ["requests/s", "p50, ms", "p99, ms", "streams/s"],
@@ -64,8 +66,8 @@ export async function endpoints(
   const ratios = names
     .filter((name) => name !== CHAT)
     .flatMap((name) => [
-      { of: `${name}, requests`, to: CHAT, value: rate(whole, name) / rate(whole, CHAT), goal: "" },
-      { of: `${name}, streams`, to: CHAT, value: rate(streams, name) / rate(streams, CHAT), goal: "" },
+      { of: `${name}, requests`, to: CHAT, value: ratio(whole, name), goal: "" },
+      { of: `${name}, streams`, to: CHAT, value: ratio(streams, name), goal: "" },
     ]);
   return { table, ratios };
 }
