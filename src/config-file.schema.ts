@@ -378,8 +378,8 @@ function list<Item extends z.ZodType>(item: Item) {
   return z.array(item, "must be a list").default([]);
 }
 
-/** The seed's table of plans: data, never computed from the token rate. */
-const SEED_PLANS = [
+/** The default plans (contract 5.4): data, never computed from the token rate. */
+const DEFAULT_PLANS = [
   { id: "starter", name: "Starter", price_cents: 2_900, included_tokens: 18_000_000 },
   { id: "professional", name: "Professional", price_cents: 4_900, included_tokens: 30_000_000 },
   { id: "pro", name: "Pro", price_cents: 8_900, included_tokens: 55_000_000 },
@@ -389,7 +389,7 @@ const SEED_PLANS = [
 /** The whole file. An empty list of plans keeps the seed's table. */
 export const configFileSchema = settings.transform(({ plans, ...rest }) => ({
   ...rest,
-  plans: (plans.length > 0 ? plans : SEED_PLANS).map((row) => ({
+  plans: (plans.length > 0 ? plans : DEFAULT_PLANS).map((row) => ({
     ...row,
     rollover_months: row.rollover_months ?? rest.rollover_months,
   })),

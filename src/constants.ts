@@ -1,17 +1,16 @@
 /**
- * The mission's numbers, each with its source. "seed" is the interface the service was asked for, "contract" its
- * elaboration (docs/reference).
+ * Numbers that the contract promises, each with its clause (docs/contract.md).
  */
 
-/** seed, Limits: $1 = 625,000 tokens. */
+/** $1 = 625,000 tokens: contract 4.2. */
 export const TOKENS_PER_USD = 625_000;
-/** seed, Limits: 1 US cent = 6,250 tokens. */
+/** 1 US cent = 6,250 tokens: contract 5.6. */
 export const TOKENS_PER_CENT = 6_250;
-/** seed, Limits: length of the free trial. */
+/** The length of the free trial: contract 5.9. */
 export const TRIAL_DAYS = 14;
 /** contract 5: what a trial starts with; the price of one dollar. */
 export const TRIAL_TOKENS = 625_000;
-/** seed, States rule 2: unused plan tokens roll over for up to 3 months. */
+/** Unused plan tokens roll over for up to 3 months: contract 9 (`rollover_months`). */
 export const ROLLOVER_MONTHS = 3;
 /** contract 5: top-up buckets, and grants without an expiry of their own, last 12 months. */
 export const TOP_UP_MONTHS = 12;
@@ -21,7 +20,7 @@ export const PURCHASE_CENTS = { min: 100, max: 99_999_999 } as const;
 export const OVERAGE_INVOICE_CENTS = 10_000;
 /** contract 4: rates are kept in millionths of a billed token per raw token. */
 export const RATE_SCALE = 1_000_000;
-/** seed, Limits: default of `days` in the usage query; contract 5: its bounds. */
+/** `days` of the usage query: contract 5.3. */
 export const USAGE_DAYS = { default: 30, min: 1, max: 365 } as const;
 /** contract 5.13: the used share of a balance, an overage cap or a key's budget that gives an alert, in per cent. */
 export const ALERT_PERCENTS = [50, 80, 100] as const;

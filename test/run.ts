@@ -17,7 +17,7 @@ if (postgresBinaries() !== null) {
   );
   process.exit(1);
 } else {
-  process.stderr.write("No PostgreSQL server binaries here: testing on embedded storage only.\n");
+  process.stderr.write("No PostgreSQL server binaries here: most tests of test/api are left out.\n");
 }
 if (chromiumBinary() !== null) {
   projects.push("console");

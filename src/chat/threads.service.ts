@@ -198,7 +198,7 @@ function messagesOf({ run, messages }: DoneTurn): ThreadDetail["messages"] {
   })) as ThreadDetail["messages"];
 }
 
-/** The part of a thread's earlier turns that the model receives. Pure. */
+// The part of a thread's earlier turns that the model receives; pure.
 
 /** Bytes per token. Holds use the same ratio, and natural text has at least as many bytes per token. */
 const BYTES_PER_TOKEN = 2;

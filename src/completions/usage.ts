@@ -2,7 +2,7 @@ import type { Usage } from "../contract/completions.ts";
 import type { Counts, Rates } from "../models/models.types.ts";
 import { costTokens } from "../models/pricing.ts";
 
-/** The usage object of an answer: the seed's four fields and OpenAI's names. Pure. */
+/** The usage object of an answer: the four fields of contract 4.4 and OpenAI's names. Pure. */
 export function usageOf(rates: Rates, counts: Counts): Usage {
   const { input_tokens, output_tokens, cached_input_tokens, reasoning_tokens, estimated } = counts;
   const { cache_write_tokens, cache_write_1h_tokens } = counts;

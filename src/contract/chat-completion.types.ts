@@ -150,7 +150,7 @@ export interface ChatRequest {
   [field: string]: unknown;
 }
 
-/** seed, Usage object, and OpenAI's own names beside it. */
+/** contract 4.4: four fields, and OpenAI's own names beside them. */
 export interface Usage {
   input_tokens: number;
   output_tokens: number;

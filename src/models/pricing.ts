@@ -132,8 +132,8 @@ export function affordableOutputTokens(rates: Rates, budget: InputBound & { amou
 }
 
 /**
- * The rates that are billed. `flat`: every class of input at the input rate, which is the seed's formula. `provider`:
- * each class at its own rate, but the seed's formula for rates without one for cached input.
+ * The rates that are billed. `flat`: every class of input at the input rate, the formula of contract 4.5. `provider`:
+ * each class at its own rate, but that formula for rates without one for cached input.
  */
 export function billedRates(rates: Rates, cache_pricing: CachePricing): Rates {
   const none = { cached_input_rate_micro: null, cache_write_rate_micro: null, cache_write_1h_rate_micro: null };

@@ -1,7 +1,7 @@
 import { LRUCache } from "lru-cache";
 import type { Db } from "./db.ts";
 
-/** Cache TTL (design 6). A notification of a change evicts the row earlier. */
+/** Cache TTL. A notification of a change evicts the row earlier. */
 const CACHE_MS = 30_000;
 const CACHE_MAX = 10_000;
 

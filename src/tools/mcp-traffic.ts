@@ -1,15 +1,13 @@
 import type { Outbound, OutboundStream } from "../platform/outbound.ts";
 import { type OutboundCode, OutboundError } from "../platform/outbound-errors.ts";
 import type { OpenedCredential } from "./credentials.ts";
-import { oddityOf } from "./mcp-answer.ts";
+import { MAX_MESSAGES, oddityOf } from "./mcp-answer.ts";
 import type { RunRef } from "./tools.types.ts";
 
 /** The requests of one session with an MCP server. Limits hold per operation: one listing, one call. */
 
 /** A server's own request, such as a ping, costs one message too. An operation itself takes about a dozen. */
 const MAX_SENT = 50;
-/** Messages that a server may send in the streams of one operation. Progress for ten minutes needs 600. */
-const MAX_RECEIVED = 1_000;
 const MAX_REDIRECTS = 3;
 /** No run lasts longer, so no request does (contract 6: max_run_seconds). */
 const MAX_MS = 3_600_000;
@@ -248,8 +246,8 @@ async function noteEvent(event: Buffer, turn: Turn): Promise<void> {
   turn.left_bytes -= event.length;
   turn.received += 1;
   if (turn.left_bytes < 0) throw new OutboundError("too_large", "");
-  if (turn.received > MAX_RECEIVED) {
-    throw new OutboundError("limit_exceeded", `it sends more than ${MAX_RECEIVED} messages in one operation`);
+  if (turn.received > MAX_MESSAGES) {
+    throw new OutboundError("limit_exceeded", `it sends more than ${MAX_MESSAGES} messages in one operation`);
   }
   await check(event, "text/event-stream");
 }

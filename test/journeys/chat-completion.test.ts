@@ -20,7 +20,7 @@ afterAll(() => lab.stop());
 const setClock = (now: string) => lab.service.admin.request("PUT", "/api/v1/admin/clock", { now });
 const profile = async () => (await user.get("/api/v1/users/me")).body;
 
-describe("the journey of a chat completion (design 2)", () => {
+describe("the journey of a chat completion", () => {
   it("a trial account sees the models, completes, and finds the charge everywhere", async () => {
     const { data } = (await user.get("/api/v1/models")).body;
     expect(data.filter((model: { trial_eligible: boolean }) => model.trial_eligible).length).toBeGreaterThan(1);

@@ -1,0 +1,49 @@
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { COMMANDS } from "../../../src/commands/commands.ts";
+import { readConfig } from "../../../src/config.ts";
+
+const text = (file: string) => readFileSync(file, "utf8");
+const clause = (number: string) =>
+  new RegExp(`^${number.replaceAll(".", "\\.")} .*$`, "m").exec(text("docs/contract.md"))?.[0] ?? "";
+
+/** The names of all settings are the ones that are read. */
+function settings(): string[] {
+  const names = new Set<string>();
+  readConfig(new Proxy({}, { get: (_, name) => void names.add(String(name)) }));
+  return [...names].filter((name) => !/^OTEL_|_API_KEY$/.test(name));
+}
+
+it("contract 1.2 has each setting, and so has the operator's guide", () => {
+  const rows = text("docs/contract.md").match(/^\| `.*$/gm) ?? [];
+  const named = new Set(rows.flatMap((row) => row.split(" | ")[0]?.match(/\b[A-Z][A-Z_]+\b/g) ?? []));
+  expect(settings().filter((name) => !named.has(name))).toEqual([]);
+  const guide = text("docs/operating/README.md");
+  expect(settings().filter((name) => !guide.includes(name))).toEqual([]);
+});
+
+it("contract 1.4.3 names each command", () => {
+  const named = /: ([a-z, -]+)\. Each/.exec(clause("1.4.3"))?.[1]?.split(", ");
+  expect(named).toEqual(Object.keys(COMMANDS));
+});
+
+it("contract 2.11 has each error code of the catalogue", () => {
+  const made = [
+    ...text("src/errors.ts").matchAll(/\b(?:invalid|unauthenticated|forbidden|conflict)\(\s*"(\w+)"/g),
+    ...text("src/errors.ts").matchAll(/\bcode: "(\w+)"/g),
+  ];
+  const table = (text("docs/contract.md").split("2.11 Statuses:")[1] ?? "").split("\n\n2.12")[0] ?? "";
+  const named = new Set(table.match(/\b[a-z_]+\b/g));
+  expect(made.length).toBeGreaterThan(60);
+  expect(made.map(([, code]) => code ?? "").filter((code) => !named.has(code))).toEqual([]);
+});
+
+it("contract 6.6 and the developers' guide list the same error codes of a run", () => {
+  const contract = /error\.code: ([a-z_, ]+)\./.exec(clause("6.6"))?.[1]?.split(", ");
+  const guide = /^A run's `error\.code` is one of .*$/m.exec(text("docs/guides/developers.md"))?.[0] ?? "";
+  const codes = guide.replace(/\([^()]*(\([^()]*\)[^()]*)*\)/g, "").match(/`[a-z_]+`/g) ?? [];
+  expect(codes.map((code) => code.slice(1, -1)).filter((code) => code !== "message")).toEqual(
+    expect.arrayContaining(contract ?? ["none"]),
+  );
+  expect(contract).toEqual(expect.arrayContaining(["timeout", "internal"]));
+});
