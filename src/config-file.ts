@@ -42,7 +42,7 @@ export function parseConfigFile(text: string, path: string): FileSettings {
   return parsed.data as FileSettings;
 }
 
-/** What no single field can tell: duplicates, references that lead nowhere, numbers that do not fit one another. */
+/** Problems between fields: duplicates, unknown references, inconsistent numbers. */
 function contradictions(settings: FileSettings): Problem[] {
   const provider_names = settings.providers.map((provider) => provider.name);
   return [

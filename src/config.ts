@@ -196,7 +196,7 @@ export function listeningError(error: NodeJS.ErrnoException, { host, port }: Pic
   return error;
 }
 
-/** Does the same for PURSER_METRICS_ADDRESS. */
+/** Names PURSER_METRICS_ADDRESS in an error of listening there. */
 export function metricsListeningError(
   error: NodeJS.ErrnoException,
   { host, port }: NonNullable<Config["metrics_address"]>,

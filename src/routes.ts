@@ -20,7 +20,7 @@ import { countTokensRoutes, messageEndpoint } from "./messages/messages.routes.t
 import { modelRoutes } from "./models/models.routes.ts";
 import { noticesRoutes } from "./notices/notices.routes.ts";
 import { type OperatorOptions, operatorRoutes } from "./operator/operator.routes.ts";
-import { operatorsRoutes } from "./operator/operators.routes.ts";
+import { operatorsRoutes } from "./operator/operator-keys.routes.ts";
 import { usageRoutes } from "./operator/usage.routes.ts";
 import { userCorrectionsRoutes } from "./operator/user-corrections.routes.ts";
 import type { DueSource } from "./platform/timeline.ts";

@@ -97,13 +97,7 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
   const limits = await createLimits({ db, plans: () => live.plans, modelId });
   const charges = withChargeMetrics(ledger, { metrics, log, countTokens: limits.countTokens });
   const address = createPublicAddress(config);
-  const mailer = createMailer(config.mail, log);
-  const trials = await createTrials({ db, cipher: cipherFor("trials") });
-  const signIn = await createSignIn({
-    ...{ db, clock, log, mailer, passwords, url: address.url },
-    ...{ signup: config.signup, verification: config.verification, routing_buckets },
-    openAccount: trialGiver({ trials, clock, ledger, live }),
-  });
+  const { mailer, trials, signIn } = await openSignIn({ config, live, log, base, address, ledger, passwords });
   const reload = createReload({ config, live, models, log });
   const meansOf = (user_id: string) => billing.means(user_id);
   const completions = createCompletions({
@@ -137,6 +131,29 @@ export async function createServices(config: Config, log: Log, passwords: Passwo
     ...{ accounts, signIn, trials, ledger, models, completions, notices, vault, webhook_keys, stripe, billing },
     ...{ schedules: work.schedules, runs: work.runs, runner: work.runner, agents: work.agents, chat: work.chat },
   };
+}
+
+/** Sign-in with its mails, and the trials that sign-ups get. */
+async function openSignIn(parts: {
+  config: Config;
+  live: LiveSettings;
+  log: Log;
+  base: Base;
+  address: PublicAddress;
+  ledger: Ledger;
+  passwords: Passwords;
+}) {
+  const { config, live, log, base, address, ledger, passwords } = parts;
+  const { db, clock } = base;
+  const { routing_buckets, signup, verification } = config;
+  const mailer = createMailer(config.mail, log);
+  const trials = await createTrials({ db, cipher: base.cipherFor("trials") });
+  const signIn = await createSignIn({
+    ...{ db, clock, log, mailer, passwords, signup, verification, routing_buckets },
+    url: address.url,
+    openAccount: trialGiver({ trials, clock, ledger, live }),
+  });
+  return { mailer, trials, signIn };
 }
 
 /** What callers sent or got and is kept encrypted. */

@@ -29,7 +29,7 @@ const ARROWS: Record<string, string[]> = {
   limits: BASE,
   "user-export": [...BASE, "ledger"],
   billing: [...BASE, "ledger", "accounts"],
-  completions: [...BASE, "models", "ledger", "accounts"],
+  completions: [...BASE, "models", "ledger"],
   messages: [...BASE, "completions"],
   responses: [...BASE, "completions"],
   tools: [...BASE, "vault", "safety"],

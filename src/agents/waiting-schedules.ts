@@ -46,7 +46,7 @@ export function createWaitingSchedules(deps: {
       try {
         await resume(await schedules.waitingForTokens({ user_id, after: null, limit: SWEEP_LIMIT }));
       } catch (error) {
-        log.warn({ user_id, error }, "schedules that waited for tokens go on a little later");
+        log.warn({ user_id, error }, "schedules that waited for tokens resume at the next sweep");
       }
     },
     /**

@@ -92,13 +92,14 @@ function checkSchema(directory: string): Findings {
   if (!existsSync(join(directory, "pgdata"))) return note("there is no database yet; the first start creates it");
   const known = knownMigrations();
   const noted = notedSchema(directory);
-  if (noted === null) return note("its schema is checked at the start");
+  if (noted === null) return note("its schema is checked at the start; it is not opened now");
   if (!known.includes(noted)) {
     const problem = `DATA_DIR: the database in ${directory} has the migration ${noted}, which this version does not know: run the version that made it, or a newer one`;
     return { problems: [problem], notes: [] };
   }
   const missing = known.length - known.indexOf(noted) - 1;
-  return note(schemaNote({ applied: known.length - missing, missing, is_before_baseline: false }));
+  const schema = schemaNote({ applied: known.length - missing, missing, is_before_baseline: false });
+  return note(`${schema}; it is not opened now, so a database that was moved away is found at the start only`);
 }
 
 function keyringProblems(data_dir: string): string[] {

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { nearestNames } from "../models/nearest.ts";
+import { nearestNames } from "../platform/nearest.ts";
 
 /** One option of a command. `value` names its value in the help; without it, the option is a switch. */
 interface Option {

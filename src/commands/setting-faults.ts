@@ -1,5 +1,5 @@
 import { type Config, ConfigError, readConfig } from "../config.ts";
-import { nearestNames } from "../models/nearest.ts";
+import { nearestNames } from "../platform/nearest.ts";
 
 type Env = Readonly<Record<string, string | undefined>>;
 

@@ -95,7 +95,7 @@ export type HoldOutcome =
 export class HoldSupersededError extends Error {
   readonly answer: TransactionHookAnswer;
   constructor(answer: TransactionHookAnswer) {
-    super("what was to be done with a hold was refused, and so nothing is held");
+    super("the transaction hook rejected the hold; no tokens are held");
     this.answer = answer;
   }
 }

@@ -130,7 +130,7 @@ export const CATALOGUE: readonly CatalogueEntry[] = parseCatalogue(
   readFileSync(new URL("models.json", import.meta.url), "utf8"),
 );
 
-/** What no single field can tell. */
+/** Problems between fields: duplicates, unknown references, inconsistent numbers. */
 function checkEntry({ id, model_kind, context_window, max_output_tokens, prices: dated }: CatalogueEntry): void {
   if (max_output_tokens > context_window) {
     throw new CatalogueError(`${id}: max_output_tokens is above context_window`);

@@ -1,9 +1,9 @@
 import { type Clock, createSystemClock } from "../platform/clock.ts";
+import { nearestNames } from "../platform/nearest.ts";
 import { createProvider } from "./adapters.ts";
 import { createModelHealth, type ModelHealth } from "./model-health.ts";
 import { modelsByRoute, routeOrder } from "./model-routes.ts";
 import type { Model, ModelKind, ModelsConfig, Provider } from "./models.types.ts";
-import { nearestNames } from "./nearest.ts";
 import { type Offer, offerAt } from "./offer.ts";
 import { costMultiplier } from "./pricing.ts";
 import { withSpans } from "./provider-spans.ts";

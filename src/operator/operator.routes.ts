@@ -13,7 +13,7 @@ import type { Ledger } from "../ledger/ledger.types.ts";
 import { addDays, type Clock } from "../platform/clock.ts";
 import type { Db, InSameTx, Instant, Tx } from "../platform/db.ts";
 import type { Act, Acts } from "./acts.service.ts";
-import { actorOf } from "./operators.routes.ts";
+import { actorOf } from "./operator-keys.routes.ts";
 
 export interface OperatorOptions {
   db: Db;

@@ -11,7 +11,7 @@ import { addMonths, type Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import { isUuid } from "../platform/ids.ts";
 import type { Acts } from "./acts.service.ts";
-import { actorOf } from "./operators.routes.ts";
+import { actorOf } from "./operator-keys.routes.ts";
 
 interface CorrectionsDeps {
   db: Db;

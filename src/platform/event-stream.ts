@@ -77,7 +77,7 @@ export function eventStream(source: EventFeed, { live, request_id, named = false
   return new Response(body, { headers: EVENT_STREAM_HEADERS });
 }
 
-/** Does the same on Node's own response, whose head is written. */
+/** Writes the events to a Node response whose headers are sent, as `eventStream` does for a web Response. */
 export async function writeEvents(
   outgoing: ServerResponse,
   source: EventFeed,

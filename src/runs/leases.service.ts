@@ -27,7 +27,7 @@ export const HEARTBEAT_MS = LEASE_MS / 4;
 const MAX_LOSSES = 3;
 const WORKER_LOST: RunError = {
   code: "worker_lost",
-  message: "The process that carried out this run was lost and the run was not taken up again. Run it again.",
+  message: "The worker of this run was lost and no other worker resumed it. Run it again.",
 };
 
 /** Claims of runs by workers, and runs of lost workers. Leases use the database's real time. */

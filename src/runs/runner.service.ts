@@ -112,8 +112,10 @@ export function createRunner(deps: RunnerDeps) {
       if (is_ours) countEnd(run, result);
       listener?.onEnd(is_ours ? result : null);
     } catch (error) {
-      // The lease expires and another worker resumes the run.
-      log.error({ run_id, error }, "a run was left, it is resumed when its lease expires");
+      log.error(
+        { run_id, error },
+        "the worker stopped executing a run; another worker resumes it when its lease expires",
+      );
       listener?.onEnd(null);
     } finally {
       void deps.tools.endRun(run_id);

@@ -73,9 +73,7 @@ export function upcomingRuns(
 function decideEarlier({ paused }: DueSchedule, at: Instant, latest: DueInstant | null): DueInstant {
   if (paused !== null && (paused.since === null || paused.since <= at)) return skippedFor(paused, at);
   const why =
-    latest?.state === "run"
-      ? `of a downtime only the latest instant is run, ${latest.at}`
-      : "a later instant had come when it was back";
+    latest?.state === "run" ? `only the latest missed time runs: ${latest.at}` : "a later due time had already passed";
   return { at, state: "missed", reason: `the service was down; ${why}` };
 }
 
@@ -83,7 +81,7 @@ function decideLatest({ paused, busy_run_id }: DueSchedule, at: Instant, now: In
   if (paused !== null) return skippedFor(paused, at);
   const late_ms = Date.parse(now) - Date.parse(at);
   if (late_ms >= CATCH_UP_HOURS * 3_600_000) {
-    const reason = `the service was down for ${CATCH_UP_HOURS} hours or more: what is so old is not run any more`;
+    const reason = `the service was down for ${CATCH_UP_HOURS} hours or more: runs missed for so long are not started`;
     return { at, state: "missed", reason };
   }
   if (busy_run_id !== null) return { at, state: "skipped", reason: `previous run still going: ${busy_run_id}` };

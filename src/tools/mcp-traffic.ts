@@ -159,7 +159,7 @@ export function isReflection(error: unknown): error is OutboundError {
 function asksTooMuch(): OutboundError {
   return new OutboundError(
     "limit_exceeded",
-    `it asks back so much that a session takes more than ${MAX_SENT} messages`,
+    `it sends so many requests that one operation needs more than ${MAX_SENT} messages`,
   );
 }
 

@@ -183,7 +183,7 @@ async function resultOf({ answer, tries, asked_s }: Delivery, call: ToolCall, us
   const result = `HTTP ${answer.status}, ${id}${text === "" ? "" : `\n${text}`}`;
   const status = answer.status ?? 0;
   if (status >= 200 && status < 300) return { status: "succeeded", result, safety, links: [] };
-  const asked = asked_s === undefined ? "" : `; it wants to be left alone for ${asked_s} s`;
+  const asked = asked_s === undefined ? "" : `; retry after ${asked_s} s`;
   const message = `the receiver answered ${status}${after} (${id})${asked}`;
   return { status: "failed", result, error: { code: "http_error", message }, safety, links: [] };
 }

@@ -75,7 +75,7 @@ export function loadKeyring(data_dir: string): LoadedKeyring {
   mkdirSync(data_dir, { recursive: true, mode: 0o700 });
   try {
     writeFileSync(path, made, { mode: 0o600, flag: "wx", flush: true });
-    const warning = `PURSER_KEK is not set: a vault key was created at ${path}. Back it up, or set PURSER_KEK. Without it no stored secret can be read.`;
+    const warning = `PURSER_KEK is not set: a master key was created at ${path}. Back it up, or set PURSER_KEK. Without it no stored secret can be read.`;
     return { keyring: parseKeyring(made.trim()), warning };
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;

@@ -168,7 +168,7 @@ describe("--check of a broken configuration exits with 2 and says what to do", (
 
   it("finds no problem after purser migrate in an empty DATA_DIR, which makes the first master key but replaces no lost one", async () => {
     const DATA_DIR = join(folder, "migrated");
-    expect(createFirstKey(DATA_DIR)).toContain("a vault key was created at");
+    expect(createFirstKey(DATA_DIR)).toContain("a master key was created at");
     mkdirSync(join(DATA_DIR, "database/pgdata"), { recursive: true });
     expect(await problemsOf({ DATA_DIR })).toEqual([]);
     rmSync(join(DATA_DIR, "keyring"));

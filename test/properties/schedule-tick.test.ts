@@ -281,7 +281,7 @@ test("what is due when a schedule is changed or turned off, before a tick has lo
   now = "2026-03-03T09:00:00.500Z";
   await setSchedule({ ...DAILY, time: "08:00" });
   const changed = "the schedule was changed or turned off at that moment";
-  const missed = "the service was down; of a downtime only the latest instant is run, 2026-03-03T09:00:00.000Z";
+  const missed = "the service was down; only the latest missed time runs: 2026-03-03T09:00:00.000Z";
   const first = [
     ["03-01", "missed", missed],
     ["03-02", "missed", missed],

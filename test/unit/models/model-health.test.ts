@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createModelHealth } from "../../../src/models/model-health.ts";
-import { nearestNames } from "../../../src/models/nearest.ts";
 import { realNowMs } from "../../../src/platform/clock.ts";
+import { nearestNames } from "../../../src/platform/nearest.ts";
 import { retryAfterSeconds } from "../../../src/platform/retry.ts";
 
 const A = { id: "a", route: "first" };

@@ -77,8 +77,8 @@ test.each([
 });
 
 const DOWN = "the service was down; ";
-const OVERTAKEN = `${DOWN}a later instant had come when it was back`;
-const TOO_OLD = "the service was down for 12 hours or more: what is so old is not run any more";
+const OVERTAKEN = `${DOWN}a later due time had already passed`;
+const TOO_OLD = "the service was down for 12 hours or more: runs missed for so long are not started";
 const OUT_OF_TOKENS = { reason: "out of tokens", since: "2026-01-02T08:00:00.000Z" };
 
 // "Why didn't it run?", as its owner reads it
@@ -89,7 +89,7 @@ test.each<[string, Partial<DueSchedule>, string, (string | null)[]]>([
     "what was run instead",
     {},
     "2026-01-02T09:00:01.000Z",
-    [`${DOWN}of a downtime only the latest instant is run, 2026-01-02T09:00:00.000Z`, null],
+    [`${DOWN}only the latest missed time runs: 2026-01-02T09:00:00.000Z`, null],
   ],
   ["that nothing was", {}, "2026-01-02T21:00:00.000Z", [OVERTAKEN, TOO_OLD]],
   ["which run was still going", { busy_run_id: "r1" }, "2026-01-01T09:00:00.000Z", ["previous run still going: r1"]],

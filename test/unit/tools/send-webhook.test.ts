@@ -117,9 +117,7 @@ describe("send_webhook", () => {
   ])("is not waited for %s: the model reads how long that would be", async (_what, retry_after, left_ms) => {
     receiver.treat(busy(retry_after));
     const { error } = await send({ url: url(), payload }, {}, { until_ms: performance.now() + left_ms });
-    expect(error?.message).toBe(
-      `the receiver answered 429 (webhook-id msg_run_1); it wants to be left alone for ${retry_after} s`,
-    );
+    expect(error?.message).toBe(`the receiver answered 429 (webhook-id msg_run_1); retry after ${retry_after} s`);
     expect(receiver.received).toHaveLength(1);
   });
 
