@@ -13,6 +13,8 @@ const MAX_REDIRECTS = 3;
 const MAX_MS = 3_600_000;
 /** After an operation, its answers to pings and its cancellation may still be on their way for this long. */
 const LINGER_MS = 1_000;
+/** The beginning of a notification. The arguments of a call may contain the same text further on. */
+const NOTICE = /^\{("jsonrpc":"2\.0",)?"method":"notifications\//;
 /** Answers without a body (Fetch standard, "null body status"), and 202, with which servers accept a notification. */
 const BODILESS = new Set([202, 204, 205, 304]);
 
@@ -56,7 +58,7 @@ export function createTraffic(outbound: Outbound, url: URL) {
   async function fetch(input: string | URL, init: RequestInit = {}): Promise<Response> {
     const turn = current;
     if (turn === null) throw new OutboundError("aborted", "the session is idle");
-    const is_notice = typeof init.body === "string" && init.body.includes('"method":"notifications/');
+    const is_notice = typeof init.body === "string" && NOTICE.test(init.body);
     if (is_notice) notifying += 1;
     try {
       turn.sent += 1;
