@@ -1,19 +1,10 @@
+import { readLines } from "./platform/json-lines.ts";
 import { newMark } from "./safety/fence.ts";
 import { type ContentKind, sanitize } from "./safety/sanitize.ts";
 
 /** `npm run -s sanitize`: the safety layer on JSON lines, one answer per line, in order. */
 
 const KINDS: readonly string[] = ["html", "markdown", "text"] satisfies ContentKind[];
-
-async function* linesOf(input: AsyncIterable<string>): AsyncGenerator<string> {
-  let rest = "";
-  for await (const chunk of input) {
-    const lines = (rest + chunk).split("\n");
-    rest = lines.pop() ?? "";
-    yield* lines;
-  }
-  if (rest !== "") yield rest;
-}
 
 function answer(line: string): object {
   const request = parsed(line);
@@ -40,9 +31,7 @@ function parsed(line: string): unknown {
 
 // Who reads the answers may have enough of them.
 process.stdout.on("error", () => process.exit(0));
-process.stdin.setEncoding("utf8");
-// Split on line feeds only: a line may contain U+2028.
-for await (const line of linesOf(process.stdin)) {
+for await (const line of readLines(process.stdin)) {
   // Without the mark of byte order that some editors put first.
   const trimmed = line.trim();
   if (trimmed !== "") process.stdout.write(`${JSON.stringify(answer(trimmed))}\n`);

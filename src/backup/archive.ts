@@ -1,10 +1,10 @@
 import { createReadStream } from "node:fs";
-import { createInterface } from "node:readline";
 import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
 import type { Db, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import { readLines } from "../platform/json-lines.ts";
 import { type AppliedMigration, readMigrationHistory } from "../platform/migrate.ts";
 import { RELEASE } from "../platform/release.ts";
 import { type Digest, digestOf, freeze, listTables, readRows, type Table } from "./tables.store.ts";
@@ -57,8 +57,10 @@ async function* linesOf(path: string): AsyncGenerator<string, undefined> {
   const unzipped = createGunzip();
   const ended = pipeline(file, unzipped);
   ended.catch(() => {});
+  // A reader that stops early closes the file. The error of that has no listener left, and would end the process.
+  for (const source of [file, unzipped]) source.on("error", () => {});
   try {
-    yield* createInterface({ input: unzipped, crlfDelay: Number.POSITIVE_INFINITY });
+    yield* readLines(unzipped);
     await ended;
   } catch (error) {
     throw unreadable(path, error as NodeJS.ErrnoException);

@@ -1,5 +1,6 @@
+import { once } from "node:events";
 import { createWriteStream, existsSync, renameSync, rmSync, statSync } from "node:fs";
-import { Readable } from "node:stream";
+import { Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { openArchive, writeArchive } from "../backup/archive.ts";
 import { createSystemClock } from "../platform/clock.ts";
@@ -19,7 +20,7 @@ export async function backup({ argument: file = "", options }: Call): Promise<nu
   const storage = readStorage();
   const partial = `${file}.partial`;
   rmSync(partial, { force: true });
-  const out = () => createWriteStream(partial, { mode: PRIVATE, flush: true });
+  const out = () => openedFile(partial);
   const written = async () => {
     await writeDirectly(storage, out).catch(async (error: Error) => {
       if (error.name !== "EmbeddedInUseError") throw error;
@@ -40,9 +41,20 @@ export async function backup({ argument: file = "", options }: Call): Promise<nu
   return 0;
 }
 
+/** Opened before anything is read: until a pipeline listens, an error of the stream would end the process. */
+async function openedFile(path: string): Promise<Writable> {
+  const file = createWriteStream(path, { mode: PRIVATE, flush: true });
+  await once(file, "open").catch(({ code }: NodeJS.ErrnoException) => {
+    throw new Error(
+      `${path} cannot be written (${code}): name a file in a folder that exists and that you may write to`,
+    );
+  });
+  return file;
+}
+
 async function writeDirectly(
   { database_url, data_dir }: { database_url: string | null; data_dir: string },
-  out: () => NodeJS.WritableStream,
+  out: () => Promise<Writable>,
 ): Promise<void> {
   if (database_url === null && !existsSync(data_dir)) throw new Error(`there is no database in ${data_dir}`);
   const prepare = async (source: SqlSource) => {
@@ -53,7 +65,7 @@ async function writeDirectly(
   };
   const db = await openDb({ database_url, data_dir, log: createLog("warn"), prepare });
   try {
-    await writeArchive(db, createSystemClock().now(), out() as never);
+    await writeArchive(db, createSystemClock().now(), await out());
   } finally {
     await db.close();
   }
@@ -62,7 +74,7 @@ async function writeDirectly(
 /** The running service has the embedded database, so it makes the backup. */
 async function download(
   { url, admin_key, host, port }: { url: string | undefined; admin_key: string | null; host: string; port: number },
-  out: () => NodeJS.WritableStream,
+  out: () => Promise<Writable>,
 ): Promise<void> {
   const base = url ?? `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   if (admin_key === null) {
@@ -79,7 +91,7 @@ async function download(
     throw new Error(`the service at ${base} answered ${response.status}: ${(await response.text()).slice(0, 300)}`);
   }
   say(`the service at ${base} makes the backup`);
-  await pipeline(Readable.fromWeb(response.body as never), out());
+  await pipeline(Readable.fromWeb(response.body as never), await out());
 }
 
 /** `purser restore FILE`: fills the empty database of the settings, compares the rows and audits the ledger. */

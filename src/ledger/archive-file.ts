@@ -2,13 +2,13 @@ import { createHash } from "node:crypto";
 import { createReadStream, createWriteStream, existsSync } from "node:fs";
 import { mkdir, open, rename, rm } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
-import { createInterface } from "node:readline";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip, createGzip } from "node:zlib";
 import { RATE_SCALE } from "../constants.ts";
 import type { Instant } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
+import { readLines } from "../platform/json-lines.ts";
 import type { ExportedEntry } from "./export-file.ts";
 import type { ChainEnd, Verifier } from "./verify-export.ts";
 
@@ -138,11 +138,10 @@ async function* linesOf<Line>(path: string): AsyncGenerator<Line, undefined> {
   const read = input === null ? file : input;
   const ended = input === null ? null : pipeline(file, input);
   ended?.catch(() => {});
-  const lines = createInterface({ input: read });
   // A reader that stops early closes the file. The error of that has no listener left, and would end the process.
-  for (const source of [read, lines]) source.on("error", () => {});
+  for (const source of [file, read]) source.on("error", () => {});
   try {
-    for await (const line of lines) yield JSON.parse(line) as Line;
+    for await (const line of readLines(read)) yield JSON.parse(line) as Line;
     await ended;
   } catch (error) {
     throw new Error(`${path} cannot be read: ${(error as Error).message}`);
