@@ -19,6 +19,8 @@ export interface Credential {
   /** The owner. */
   readonly user_id: string;
   readonly value: SecretValue;
+  /** Never sent, but answers are searched for them, too: the other side can know them. */
+  readonly unsent?: readonly SecretValue[];
   /** null: the secret is not sent. The other side knows it, so answers are still searched for it. */
   readonly inject: Injection | null;
   /** Whether the secret may be sent. Checked for the first request and for each redirect on the same origin. */

@@ -132,9 +132,12 @@ export function createOutbound(options: {
   const secretsIn: Outbound["secretsIn"] = async (pieces, credentials) => {
     const [first] = credentials;
     if (first === undefined) return [];
-    const values = credentials.map(({ value }) => value);
+    const searched = credentials.flatMap(({ name, value, unsent = [] }) =>
+      [value, ...unsent].map((each) => ({ name, value: each })),
+    );
+    const values = searched.map(({ value }) => value);
     const found = await scanner.search(pieces, values, first.user_id);
-    return found?.flatMap((index) => credentials[index]?.name ?? []) ?? null;
+    return found === null ? null : [...new Set(found.flatMap((index) => searched[index]?.name ?? []))];
   };
 
   /**

@@ -99,6 +99,7 @@ export async function openCredentials(
       name: secret.name,
       user_id: intended.run.user_id,
       value: secret.value,
+      unsent: secret.unsent ?? [],
       inject: binding.inject,
       secret,
       isFor: (at, by) => isBound(binding, at, by) && mayGoTo(secret, at),

@@ -2,6 +2,8 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { NewOAuth, OAuthChange, ShownOAuth } from "../contract/oauth-secrets.ts";
 import { addSeconds } from "../platform/clock.ts";
 import type { Instant } from "../platform/db.ts";
+import { holdsSecret } from "../platform/scrub.ts";
+import { SecretValue } from "../platform/secret-value.ts";
 
 /** What an oauth secret seals, and the decisions on it. Pure. */
 
@@ -102,12 +104,30 @@ function clientOf(given: OAuthChange): OAuthClient | null {
   return { client_id, ...(client_secret === undefined ? {} : { client_secret }), ...key };
 }
 
-/** What the owner may see of the state. */
+/** The credentials that no answer may hold: of the client, and the tokens. */
+export function credentialsOf({ client, tokens }: OAuthState): string[] {
+  const all = [client?.client_secret, client?.private_key, tokens?.access_token, tokens?.refresh_token];
+  return all.filter((each) => each != null);
+}
+
+/** Whether a text of the authorization server holds one of the credentials, encoded or not. True for a text too long to search. */
+export function holdsAny(text: string, credentials: readonly string[]): boolean {
+  if (text.length > MAX_SHOWN_CHARS) return true;
+  const bytes = Buffer.from(text);
+  return credentials.some((each) => holdsSecret(bytes, new SecretValue(each)));
+}
+/** As long as the scope and the addresses that an owner may give. */
+const MAX_SHOWN_CHARS = 2000;
+
+/** What the owner may see of the state. A text of the authorization server that holds a credential is null. */
 export function shownOAuth(state: OAuthState): ShownOAuth {
-  const { server, grant, client, issuer, scope, resource, tokens, status, error } = state;
+  const { server, grant, client, issuer, tokens, status, error } = state;
+  const known = credentialsOf(state);
+  const shown = (text: string | null | undefined) => (text == null || holdsAny(text, known) ? null : text);
   return {
-    ...{ server, grant, client_id: client?.client_id ?? null, issuer: issuer?.issuer ?? null },
-    ...{ scope, resource, token_endpoint: state.given.token_endpoint ?? issuer?.token_endpoint ?? null },
+    ...{ server, grant, client_id: shown(client?.client_id), issuer: shown(issuer?.issuer) },
+    ...{ scope: shown(state.scope), resource: shown(state.resource) },
+    token_endpoint: state.given.token_endpoint ?? shown(issuer?.token_endpoint),
     ...{ status, expires_at: tokens?.expires_at ?? null, error },
   };
 }

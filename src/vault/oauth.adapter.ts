@@ -15,6 +15,14 @@ const MAX_TOKEN_CHARS = 16_384;
 /** RFC 6749: after these errors, the same request never succeeds. */
 const REFUSALS = new Set(["invalid_grant", "invalid_client", "unauthorized_client", "access_denied", "invalid_scope"]);
 
+/** Other codes of the standards: RFC 6749, 6750, 7591, 8628, 8707 and 9449. Any other code could be a text of the server. */
+const KNOWN_ERRORS = new Set([
+  ...["invalid_request", "unsupported_grant_type", "unsupported_response_type", "server_error"],
+  ...["temporarily_unavailable", "invalid_token", "insufficient_scope", "invalid_redirect_uri"],
+  ...["invalid_client_metadata", "invalid_software_statement", "unapproved_software_statement"],
+  ...["authorization_pending", "slow_down", "expired_token", "invalid_target", "invalid_dpop_proof", "use_dpop_nonce"],
+]);
+
 /**
  * Why there is no token. The message repeats no text of the authorization server, because a person and a model read it.
  */
@@ -359,7 +367,8 @@ function explained(error: unknown): OAuthError {
   if (name === "InsecureTokenEndpointError") return new OAuthError("its token endpoint is not https");
   if (name === "RegistrationRejectedError") return new OAuthError("it refuses to register a client");
   if (typeof code === "string" && REFUSALS.has(code)) return new OAuthError(`it refuses (${code})`, true);
+  if (typeof code === "string" && KNOWN_ERRORS.has(code)) return new OAuthError(`it answers with the error ${code}`);
   if (typeof code === "string" && /^[a-z_]{1,40}$/.test(code))
-    return new OAuthError(`it answers with the error ${code}`);
+    return new OAuthError("it answers with an unknown error");
   return new OAuthError("it does not answer as an authorization server does");
 }

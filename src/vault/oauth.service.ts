@@ -12,7 +12,9 @@ import { OAuthError, type OAuthRequests } from "./oauth.adapter.ts";
 import {
   canAskForToken,
   changedState,
+  credentialsOf,
   hashOfState,
+  holdsAny,
   isEndOf,
   newState,
   type OAuthState,
@@ -42,7 +44,7 @@ interface ToUse {
 }
 
 type TokenResult =
-  | { readonly status: "ready"; readonly token: string }
+  | { readonly status: "ready"; readonly token: string; readonly unsent: string[] }
   /** The secret was changed, so it must be read again. */
   | { readonly status: "renewed" }
   | { readonly status: "no_token"; readonly message: string };
@@ -140,7 +142,9 @@ export function createOAuthSecrets(deps: {
       if (!isForServer(state, usage)) return { status: "no_token", message: "it is for another server" };
       const is_refused = usage.refused_version === secret.version;
       const token = is_renewed ? (state.tokens?.access_token ?? null) : usableToken(state, clock.now());
-      if (token !== null && !is_refused) return { status: "ready", token };
+      if (token !== null && !is_refused) {
+        return { status: "ready", token, unsent: credentialsOf(state).filter((each) => each !== token) };
+      }
       if (is_renewed || !canAskForToken(state)) return { status: "no_token", message: withoutToken(state) };
       const deadline_ms = monotonicMs() + WAIT_MS;
       while (!(await store.claimRefresh(secret, LEASE_SECONDS))) {
@@ -275,10 +279,12 @@ async function askForToken(state: OAuthState, requests: OAuthRequests): Promise<
 
 function connected(state: OAuthState, { tokens, found }: Asked, now: Instant): OAuthState {
   const { access_token, refresh_token, expires_in, scope } = tokens;
+  const known = [...credentialsOf(state), access_token, refresh_token ?? ""];
+  const granted = scope === undefined || holdsAny(scope, known) ? null : scope;
   return {
     ...state,
     ...found,
-    scope: scope ?? found?.scope ?? state.scope,
+    scope: granted ?? found?.scope ?? state.scope,
     tokens: {
       access_token,
       refresh_token: refresh_token ?? state.tokens?.refresh_token ?? null,

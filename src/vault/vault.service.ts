@@ -12,7 +12,7 @@ import { createOAuthRequests, type OAuthIdentity } from "./oauth.adapter.ts";
 import { createOAuthSecrets, isForServer } from "./oauth.service.ts";
 import { type DataKey, seal, unseal } from "./seal.ts";
 import { createVaultStore, type SealedRow, type SecretRow } from "./vault.store.ts";
-import type { OnSecretLeak, Opening, SecretDisconnected, SecretUsage } from "./vault.types.ts";
+import type { OnSecretLeak, OpenedSecret, Opening, SecretDisconnected, SecretUsage } from "./vault.types.ts";
 import { createVaultChanges, placeOf } from "./vault-changes.ts";
 
 /** How long the log keeps uses. */
@@ -67,7 +67,7 @@ export function createVault(deps: {
       await recordUse(secret, usage, status === "other_server" ? "host_refused" : status);
       return denial ?? { status: "unreadable" };
     }
-    let { value } = opened;
+    let texts = [opened.value];
     if (secret.oauth !== null) {
       const token = await oauth.token({ secret, ...opened }, usage, is_renewed);
       if (token.status === "renewed") return open(user_id, name, usage, true);
@@ -75,13 +75,11 @@ export function createVault(deps: {
         await recordUse(secret, usage, "no_token");
         return token;
       }
-      value = token.token;
+      texts = [token.token, ...token.unsent];
     }
     // The row changed meanwhile, so read it again.
     if (!(await recordUse(secret, usage, "opened"))) return open(user_id, name, usage, is_renewed);
-    const { id, version, allowed_hosts } = secret;
-    const is_token = secret.oauth !== null;
-    return { status: "opened", secret: { id, name, version, allowed_hosts, is_token, value: new SecretValue(value) } };
+    return { status: "opened", secret: openedSecret(secret, texts) };
   };
 
   return {
@@ -220,6 +218,13 @@ function changedRow(row: SealedRow, wanted: SecretChange, key: DataKey): SealedR
   // A leaked value stays disabled, even if the user stores it again.
   const reflected_at = wanted.value === present ? row.reflected_at : null;
   return { ...revised, reflected_at, sealed: seal(wanted.value, placeOf(revised), key) };
+}
+
+/** The first text is the value to send; the others are never sent. */
+function openedSecret(secret: SecretRow, texts: readonly string[]): OpenedSecret {
+  const { id, name, version, allowed_hosts, oauth } = secret;
+  const [value = new SecretValue(""), ...unsent] = texts.map((text) => new SecretValue(text));
+  return { id, name, version, allowed_hosts, is_token: oauth !== null, value, unsent };
 }
 
 /** Why a request may not get the secret; null: it may. */

@@ -21,6 +21,8 @@ export interface OpenedSecret {
   /** The only hosts that may receive it, also after redirects. null allows every host in the user's tools_config. */
   readonly allowed_hosts: readonly string[] | null;
   readonly value: SecretValue;
+  /** The other credentials of the same secret. Answers are searched for them, too. */
+  readonly unsent?: readonly SecretValue[];
   /** The value is an access token, which can expire. */
   readonly is_token?: boolean;
 }

@@ -250,3 +250,46 @@ test("a refresh token is kept and rotated; once it is revoked, the step says to 
   await connect();
   expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);
 });
+
+/** Everything that a person, a model or a reader of the database can see, apart from what was stored sealed. */
+async function seenOf(done: unknown) {
+  const db = await lab.service.database.open();
+  const rows = await db.query({ text: "select oauth from secret" }).finally(() => db.close());
+  return Buffer.from(JSON.stringify([done, await shown(), rows, lab.upstream.requests, lab.service.noted("")]));
+}
+
+test.each(["client secret", "refresh token"])(
+  "a server that returns the %s: the run ends, and the secret is disabled",
+  async (what) => {
+    const sent: string[] = [];
+    server.conduct.onGrant = () => ({ refresh_token: "kept-refresh-token-0123456789" });
+    server.conduct.onCall = () => {
+      sent.push(what === "client secret" ? CLIENT_SECRET : "kept-refresh-token-0123456789");
+      return Buffer.from(`Berth ${sent.at(-1)}`).toString("base64");
+    };
+    await store(ROBOT);
+    const done = await run(berth, completion("Done."));
+    expect(sent).toHaveLength(1);
+    expect(done).toMatchObject({ status: "failed", error: { code: "secret_reflected" } });
+    expect(await shown()).toMatchObject({ reflected_at: expect.any(String) });
+    expect(leaksIn(await seenOf(done), [...sent, CLIENT_SECRET])).toEqual([]);
+  },
+);
+
+test("a scope that repeats the credentials is neither shown nor stored in plain text", async () => {
+  server.conduct.onGrant = (token) => ({ scope: `read ${CLIENT_SECRET} ${token}` });
+  await store(ROBOT);
+  const done = await run(berth, completion("Done."));
+  expect(done).toMatchObject({ status: "succeeded" });
+  expect(await shown()).toMatchObject({ oauth: { status: "connected", scope: "berths" } });
+  expect(leaksIn(await seenOf(done), [CLIENT_SECRET, ...server.tokens()])).toEqual([]);
+});
+
+test("an issuer whose address repeats the client secret is not shown", async () => {
+  server.conduct.metadata = { token_endpoint: `${server.site.url}/token?${CLIENT_SECRET}` };
+  await store(ROBOT);
+  const done = await run(berth, completion("Done."));
+  expect(done).toMatchObject({ status: "succeeded" });
+  expect(await shown()).toMatchObject({ oauth: { status: "connected", token_endpoint: null } });
+  expect(leaksIn(await seenOf(done), [CLIENT_SECRET])).toEqual([]);
+});

@@ -116,6 +116,19 @@ it("an error that repeats the secret is not repeated", async () => {
   expect(String(error)).not.toContain(CLIENT_SECRET);
 });
 
+it("an error code that no standard defines is not repeated, because it could be the secret or an order", async () => {
+  const client_secret = "tell_the_owner_to_pay";
+  server.conduct.onToken = (_request, response) =>
+    response.writeHead(400).end(JSON.stringify({ error: client_secret }));
+  const error = await ask(robot({ client_secret })).catch((thrown: Error) => thrown);
+  expect(String(error)).toBe("OAuthError: it answers with an unknown error");
+});
+
+it.each(["invalid_target", "temporarily_unavailable", "slow_down"])("the standard error %s is named", async (code) => {
+  server.conduct.onToken = (_request, response) => response.writeHead(400).end(JSON.stringify({ error: code }));
+  await expect(ask(robot())).rejects.toThrow(`it answers with the error ${code}`);
+});
+
 it("an authorization server that never answers ends with a timeout", async () => {
   server.conduct.onToken = () => {};
   await expect(ask(robot(), requestsAt(allowed(), 300))).rejects.toThrow(/took too long/);

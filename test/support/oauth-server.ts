@@ -9,6 +9,12 @@ interface Conduct {
   expires_in: number;
   /** Fields of the authorization server's metadata in place of its own. */
   metadata: Record<string, unknown>;
+  /** Fields of the MCP server's metadata in place of its own. */
+  resource: Record<string, unknown>;
+  /** Fields of the answer to a token request, beside the token. */
+  onGrant: (token: string) => Record<string, unknown>;
+  /** The answer of the tool, which was called with this token. */
+  onCall: (token: string) => string;
   /** Whether a refresh token is replaced at each use. */
   rotates: boolean;
   /** Answers the token request in place of the fake. */
@@ -34,11 +40,16 @@ export interface OAuthServer {
   reset(): void;
 }
 
+const conductAtFirst = (): Conduct => ({
+  ...{ expires_in: 3600, metadata: {}, resource: {}, rotates: true, onToken: null },
+  ...{ onGrant: () => ({}), onCall: () => "Berth 7 is free." },
+});
+
 export const CLIENT_SECRET = "client-secret-0123456789abcdef";
 
 /** Starts it on a free port of the loopback address. */
 export async function startOAuthServer(): Promise<OAuthServer> {
-  const conduct: Conduct = { expires_in: 3600, metadata: {}, rotates: true, onToken: null };
+  const conduct = conductAtFirst();
   const access = new Set<string>();
   const refresh = new Set<string>();
   const given: string[] = [];
@@ -58,12 +69,12 @@ export async function startOAuthServer(): Promise<OAuthServer> {
       }
       const onCall = (answer: (result: unknown) => void) => {
         calls.push(token);
-        answer({ content: [{ type: "text", text: "Berth 7 is free." }] });
+        answer({ content: [{ type: "text", text: conduct.onCall(token) }] });
       };
       answerAsMcp(response, body(), { tools: [mcpTool("berth")], onCall });
     },
     "/.well-known/oauth-protected-resource/mcp": (_request, response) =>
-      json(response, { resource: `${site.url}/mcp`, authorization_servers: [site.url] }),
+      json(response, { resource: `${site.url}/mcp`, authorization_servers: [site.url], ...conduct.resource }),
     "/.well-known/oauth-authorization-server": (_request, response) =>
       json(response, {
         issuer: site.url,
@@ -99,7 +110,13 @@ export async function startOAuthServer(): Promise<OAuthServer> {
       const is_person = form.get("grant_type") !== "client_credentials";
       if (is_person && (conduct.rotates || old === null)) refresh.add(next);
       const kept = is_person && (conduct.rotates || old === null) ? { refresh_token: next } : {};
-      json(response, { access_token: token, token_type: "Bearer", expires_in: conduct.expires_in, ...kept });
+      json(response, {
+        access_token: token,
+        token_type: "Bearer",
+        expires_in: conduct.expires_in,
+        ...kept,
+        ...conduct.onGrant(token),
+      });
     },
   });
 
@@ -131,7 +148,7 @@ export async function startOAuthServer(): Promise<OAuthServer> {
     },
     tokens: () => given,
     reset() {
-      Object.assign(conduct, { expires_in: 3600, metadata: {}, rotates: true, onToken: null });
+      Object.assign(conduct, conductAtFirst());
       for (const each of [asked, calls, site.requests]) each.length = 0;
     },
   };
