@@ -69,8 +69,12 @@ export function createOAuthRequests({
   timeout_ms?: number;
 }) {
   /** Does `work` with a `fetch` that ends after some seconds. */
-  async function within<T>(work: (library: Library, fetch: Fetch) => Promise<T>): Promise<T> {
-    const guarded = guardedFetch(outbound, AbortSignal.timeout(timeout_ms));
+  async function within<T>(
+    owner: Partial<Pick<OAuthState, "server" | "given">>,
+    work: (library: Library, fetch: Fetch) => Promise<T>,
+  ): Promise<T> {
+    const named = namesOf(owner);
+    const guarded = guardedFetch(outbound, AbortSignal.timeout(timeout_ms), named);
     let failure: unknown;
     const fetch: Fetch = (input, init) =>
       guarded(input, init).catch((error: unknown) => {
@@ -83,16 +87,16 @@ export function createOAuthRequests({
       if (failure !== undefined) throw failure;
       return result;
     } catch (error) {
-      throw explained(failure ?? error);
+      throw explained(failure ?? error, named);
     }
   }
 
   return {
-    discover: (state: OAuthState) => within((library, fetch) => discover(state, { library, fetch, outbound })),
+    discover: (state: OAuthState) => within(state, (library, fetch) => discover(state, { library, fetch, outbound })),
 
     /** The client for this authorization server: the owner's, the one that is known, or a new one. */
     client: (state: OAuthState, discovered: Discovered) =>
-      within(async (library, fetch): Promise<OAuthClient> => {
+      within(state, async (library, fetch): Promise<OAuthClient> => {
         if (state.given.client !== null) return state.given.client;
         const url = identity.client_metadata_url();
         if (discovered.takes_metadata_url && url !== null) return { client_id: url };
@@ -105,7 +109,7 @@ export function createOAuthRequests({
 
     /** Where the owner signs in. */
     authorization: (given: Pick<Pending, "client" | "issuer" | "scope" | "resource"> & { state: string }) =>
-      within(async ({ startAuthorization }) => {
+      within({}, async ({ startAuthorization }) => {
         const { client, issuer, scope, resource, state } = given;
         return await startAuthorization(issuer.issuer, {
           metadata: issuer as AuthorizationServerMetadata,
@@ -118,7 +122,7 @@ export function createOAuthRequests({
       }),
 
     exchange: (pending: Pending, { code, iss }: { code: string; iss: string | undefined }) =>
-      within(async (library, fetch) =>
+      within({}, async (library, fetch) =>
         checkedTokens(
           await library.exchangeAuthorization(pending.issuer.issuer, {
             ...given(library, pending, fetch),
@@ -132,7 +136,7 @@ export function createOAuthRequests({
 
     /** Another token without the owner: by the refresh token, or by the client's credentials. */
     renew: (state: OAuthState & { client: OAuthClient; issuer: Issuer }) =>
-      within(async (library, fetch) => {
+      within(state, async (library, fetch) => {
         const { issuer, tokens, scope } = state;
         const common = given(library, state, fetch);
         if (state.grant === "authorization_code") {
@@ -331,11 +335,19 @@ function checkedTokens(tokens: OAuthTokens): OAuthTokens {
   return tokens;
 }
 
-function guardedFetch(outbound: Outbound, signal: AbortSignal): Fetch {
+/** Names a host in a message. A model reads the message, so a host that only the server gave is not repeated. */
+type HostNames = (host: string) => string;
+
+function namesOf({ server, given }: Partial<Pick<OAuthState, "server" | "given">>): HostNames {
+  const own = [server, given?.token_endpoint].flatMap((url) => (url === undefined ? [] : [new URL(url).host]));
+  return (host) => (own.includes(host) ? host : "its authorization server");
+}
+
+function guardedFetch(outbound: Outbound, signal: AbortSignal, named: HostNames): Fetch {
   return async (input, init = {}) => {
     const url = new URL(input);
     if (!outbound.isConfidential(url)) {
-      throw new OAuthError(`${url.host} is to be asked over http; tokens are asked for over https only`);
+      throw new OAuthError(`${named(url.host)} is to be asked over http; tokens are asked for over https only`);
     }
     const { status, headers, body } = await outbound.request({
       url: url.href,
@@ -353,10 +365,10 @@ function guardedFetch(outbound: Outbound, signal: AbortSignal): Fetch {
 }
 
 /** The error in a sentence of our own. The library's errors are known by their fields, as it is loaded on first use. */
-function explained(error: unknown): OAuthError {
+function explained(error: unknown, named: HostNames): OAuthError {
   if (error instanceof OAuthError) return error;
   if (error instanceof OutboundError) {
-    const at = error.host === null ? "" : ` (${error.host})`;
+    const at = error.host === null ? "" : ` (${named(error.host)})`;
     if (error.code === "too_many_redirects")
       return new OAuthError(`it answers with a redirect, which is not followed${at}`);
     if (error.code === "too_large") return new OAuthError(`its answer is larger than ${MAX_BYTES} bytes${at}`);
