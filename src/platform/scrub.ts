@@ -3,8 +3,8 @@ import type { SecretValue } from "./secret-value.ts";
 
 /**
  * Whether an answer from outside holds a secret, in plain text or as services echo their input: URL-, JSON- and
- * HTML-escaped, hex, base64 and base64url at any alignment, reversed, in the other case, UTF-16, and one of these
- * within another.
+ * HTML-escaped, hex, base64 and base64url at any alignment, reversed, in the other case, UTF-16, its UTF-8 read as
+ * latin1, and one of these within another.
  *
  * An answer that holds a secret is discarded as a whole. So there is nothing to cut out, and no limit on matches to
  * exhaust.
@@ -79,7 +79,12 @@ function passageAt(value: string, at: number): string {
 }
 
 /** The spellings of a text that decoding does not reveal. */
-function spellingsOf(text: string): Buffer[] {
+function spellingsOf(told: string): Buffer[] {
+  // Headers carry UTF-8 as latin1. A server that answers their text in UTF-8 writes "Ã¼" for "ü".
+  return [...new Set([told, Buffer.from(told).toString("latin1")])].flatMap(writtenAs);
+}
+
+function writtenAs(text: string): Buffer[] {
   const texts = new Set([
     text,
     // Hex and host names mean the same in either case.

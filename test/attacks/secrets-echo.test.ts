@@ -1,4 +1,4 @@
-import type { RequestListener } from "node:http";
+import type { IncomingHttpHeaders, RequestListener } from "node:http";
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync, zstdCompressSync } from "node:zlib";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { AuthSettings } from "../../src/contract/tools.ts";
@@ -57,6 +57,10 @@ async function attack(listener: RequestListener, inject: AuthSettings["inject"] 
 }
 const STOPPED = { code: "secret_reflected", out_of_use: true };
 const page = (text: string) => `<html><p>You sent ${text} to us, thank you.</p></html>`;
+/** Encodings that write each byte as a character: beyond ASCII, they say another text. */
+const ONE_BYTE_EACH = /every other byte|JSON, all|\\|HTML, /;
+/** What a server of Node does with a header: it reads latin1, and writes UTF-8. */
+const written = ({ authorization = "" }: IncomingHttpHeaders) => authorization.replace("Bearer ", "");
 const body =
   (text: string, headers: Record<string, string> = {}): RequestListener =>
   (_request, response) => {
@@ -66,6 +70,22 @@ const body =
 const headerSafe = (text: string) => text.replaceAll(/[^\t\x20-\x7e]/g, "");
 
 describe("an echo stops the run and takes the secret out of use", () => {
+  it("of letters beyond ASCII, as an ordinary server writes the header that it got, in every encoding", async () => {
+    for (const secret of ["Schlüssel-für-Grüße", "ключ-от-порта", "鍵は第七バースの扉に"]) {
+      for (const [name, encode] of [...PLAIN, ...CASED].filter((each) => !ONE_BYTE_EACH.test(each[0]))) {
+        answer = ({ headers }, response) => response.end(JSON.stringify({ you_sent: encode(written(headers)) }));
+        const { tools } = toolsWith({ allow: [site.host], secrets: { KEY: secret } });
+        const auth = [{ secret: "KEY", hosts: [site.host], inject: { type: "bearer" as const } }];
+        const call = aCall(
+          "web_fetch",
+          { url: `${site.url}/` },
+          { tools_config: { web_fetch: { enabled: true, auth } } },
+        );
+        expect((await tools.call(call)).error?.code, `${secret} ${name}`).toBe("secret_reflected");
+      }
+    }
+  });
+
   it.each(SLOTS)("in the body, in every encoding and encodings of encodings, sent by $type", async (inject) => {
     for (const [name, encode] of inject.type === "bearer" ? ALL : [...PLAIN, ...CASED, WRAPPED]) {
       expect(await attack(body(page(encode(SECRET))), inject), name).toMatchObject(STOPPED);

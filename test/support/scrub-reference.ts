@@ -5,11 +5,8 @@ import { unescaped } from "../../src/platform/escapes.ts";
  * up to two encodings, each searched whole. Slow.
  */
 export function holdsByReference(bytes: Buffer, told: string): boolean {
-  const breaks = [told.replaceAll(/\r?\n/g, "\r\n"), told.replaceAll("\r\n", "\n")];
-  const cases = [told.toLowerCase(), told.toUpperCase()];
-  const spellings = [told, ...cases, ...breaks].flatMap((text) => [text, text.replaceAll(" ", "+")]);
-  const texts = spellings.flatMap((text) => [text, [...text].reverse().join("")]);
-  const needles = [...texts.map((text) => Buffer.from(text)), Buffer.from(told, "utf16le").subarray(0, -1)];
+  // the text, and its UTF-8 read as latin1
+  const needles = [...new Set([told, Buffer.from(told).toString("latin1")])].flatMap(needlesOf);
   const least_bytes = Math.min(...needles.map(({ length }) => length));
   const levels = [[bytes], ...[0, 0].map((): Buffer[] => [])];
   for (const depth of [0, 1]) {
@@ -18,6 +15,14 @@ export function holdsByReference(bytes: Buffer, told: string): boolean {
     }
   }
   return levels.flat().some((each) => needles.some((needle) => each.includes(needle)));
+}
+
+function needlesOf(told: string): Buffer[] {
+  const breaks = [told.replaceAll(/\r?\n/g, "\r\n"), told.replaceAll("\r\n", "\n")];
+  const cases = [told.toLowerCase(), told.toUpperCase()];
+  const spellings = [told, ...cases, ...breaks].flatMap((text) => [text, text.replaceAll(" ", "+")]);
+  const texts = spellings.flatMap((text) => [text, [...text].reverse().join("")]);
+  return [...texts.map((text) => Buffer.from(text)), Buffer.from(told, "utf16le").subarray(0, -1)];
 }
 
 const turned = (bytes: Buffer) => Buffer.from(bytes).reverse();

@@ -30,6 +30,7 @@ const ENCODINGS: ((text: string) => string)[] = [
   (text) => [...text].reverse().join(""),
   (text) => text.replaceAll(" ", "+"),
   (text) => text.toUpperCase(),
+  (text) => Buffer.from(text).toString("latin1"),
   (text) => text.replaceAll("\n", "\r\n"),
 ];
 const encoding = fc.constantFrom(...ENCODINGS);
