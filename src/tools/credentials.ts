@@ -102,7 +102,8 @@ export async function openCredentials(
       unsent: secret.unsent ?? [],
       inject: binding.inject,
       secret,
-      isFor: (at, by) => isBound(binding, at, by) && mayGoTo(secret, at),
+      isFor: (at, by) =>
+        isBound(binding, at, by) && mayGoTo(secret, at) && (secret.is_token !== true || isSame(at, url)),
     });
   }
   return credentials;
@@ -177,6 +178,11 @@ function unusable(name: string, opening: Exclude<Opening, { status: "opened" }>)
     case "unreadable":
       return failedCall("secret_refused", `the secret ${name} cannot be opened: the vault's rows were changed`);
   }
+}
+
+/** Without the fragment, which is never sent. A token is for exactly one address, also after redirects. */
+function isSame(a: URL, b: URL): boolean {
+  return a.origin === b.origin && a.pathname === b.pathname && a.search === b.search;
 }
 
 function mayGoTo({ allowed_hosts }: OpenedSecret, url: URL): boolean {

@@ -135,6 +135,19 @@ test("no other tool, server or path gets the token", async () => {
   expect(server.site.requests).toEqual([]);
 });
 
+test("the token does not follow a redirect to another path or query of the same server", async () => {
+  await store(ROBOT);
+  expect(toolSteps(await run(berth, completion("Done.")))).toMatchObject([{ status: "succeeded" }]);
+  for (const redirect of ["/logs", "/mcp?as=another"]) {
+    server.conduct.redirect = redirect;
+    server.site.requests.length = 0;
+    await run(berth, completion("Without."));
+    const landed = server.site.requests.filter(({ path }) => path === redirect);
+    expect(landed.length).toBeGreaterThan(0);
+    expect(landed.filter(({ headers }) => headers.authorization !== undefined)).toEqual([]);
+  }
+});
+
 test("an oauth secret takes no value and no hosts, and a value no credentials", async () => {
   const { id } = (await store(ROBOT)).body;
   const oauth = { server: server.mcp };

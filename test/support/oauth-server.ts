@@ -15,6 +15,8 @@ interface Conduct {
   onGrant: (token: string) => Record<string, unknown>;
   /** The answer of the tool, which was called with this token. */
   onCall: (token: string) => string;
+  /** Where the MCP server redirects its requests to; null: it answers them. */
+  redirect: string | null;
   /** Whether a refresh token is replaced at each use. */
   rotates: boolean;
   /** Answers the token request in place of the fake. */
@@ -41,7 +43,7 @@ export interface OAuthServer {
 }
 
 const conductAtFirst = (): Conduct => ({
-  ...{ expires_in: 3600, metadata: {}, resource: {}, rotates: true, onToken: null },
+  ...{ expires_in: 3600, metadata: {}, resource: {}, redirect: null, rotates: true, onToken: null },
   ...{ onGrant: () => ({}), onCall: () => "Berth 7 is free." },
 });
 
@@ -63,6 +65,7 @@ export async function startOAuthServer(): Promise<OAuthServer> {
   const site = await startSite({
     "/mcp": (request, response) => {
       const token = request.headers.authorization?.replace("Bearer ", "") ?? "";
+      if (conduct.redirect !== null) return response.writeHead(307, { location: conduct.redirect }).end();
       if (!access.has(token)) {
         const challenge = `Bearer resource_metadata="${site.url}/.well-known/oauth-protected-resource/mcp", scope="berths"`;
         return response.writeHead(401, { "www-authenticate": challenge }).end();
