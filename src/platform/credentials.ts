@@ -9,7 +9,7 @@ export type Injection =
   | { readonly type: "basic"; readonly username: string }
   | { readonly type: "header"; readonly name: string }
   | { readonly type: "query"; readonly name: string }
-  /** HMAC-SHA256 in hex, over the body. Without a body, over the path and query. */
+  /** HMAC-SHA256 in hex, over the body. Without a body, over the path and query as sent. */
   | { readonly type: "hmac"; readonly header: string };
 
 /** A secret that may go along with a request. */
@@ -56,7 +56,9 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
   const headers: Record<string, string> = {};
   let url = request.url;
   const taken = new Set<string>();
-  for (const credential of credentials) {
+  // Parameters first: a signature is for the address that is sent.
+  const parameters_first = Map.groupBy(credentials, ({ inject }) => inject?.type === "query");
+  for (const credential of [true, false].flatMap((is_query) => parameters_first.get(is_query) ?? [])) {
     const { inject, value } = credential;
     if (inject === null) continue;
     if (!isScrubbed(value) && inject.type !== "basic" && inject.type !== "hmac") {
@@ -67,7 +69,8 @@ export function withCredentials(request: Sending, credentials: readonly Credenti
     if (taken.has(place)) continue;
     taken.add(place);
     if (inject.type === "query") url = withParameter(url, inject.name, value.reveal());
-    else headers[headerOf(inject)] = headerText(headerValue(inject, value.reveal(), request), credential.name);
+    else
+      headers[headerOf(inject)] = headerText(headerValue(inject, value.reveal(), { ...request, url }), credential.name);
   }
   return { ...request, url, headers: { ...request.headers, ...headers } };
 }

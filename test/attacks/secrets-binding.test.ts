@@ -111,6 +111,24 @@ describe("of a secret that signs, the other side gets HMAC-SHA256 in hex", () =>
     await fetching(`${site.url}/v1/a?b=%7E&c=%20`, { auth: { ...auth, methods } });
     expect(site.requests[0]?.headers["x-signature"]).toBe(signature("/v1/a?b=%7E&c=%20"));
   });
+  it.each(["before", "after"])(
+    "of the address that is sent, with a secret parameter that is bound %s it",
+    async (order) => {
+      const { tools } = toolsWith({ allow: [site.host], secrets: { SIGN: SECRET, KEY: "parameter-0123456789" } });
+      const hosts = [site.host];
+      const bindings = [
+        { secret: "KEY", hosts, inject: { type: "query" as const, name: "key" } },
+        { secret: "SIGN", hosts, inject: auth.inject },
+      ];
+      const tools_config = {
+        web_fetch: { enabled: true, auth: order === "before" ? bindings : bindings.toReversed() },
+      };
+      const result = await tools.call(aCall("web_fetch", { url: `${site.url}/v1/a?b=1` }, { tools_config }));
+      expect(site.requests[0]?.path).toBe("/v1/a?b=1&key=parameter-0123456789");
+      expect(site.requests[0]?.headers["x-signature"]).toBe(signature("/v1/a?b=1&key=parameter-0123456789"));
+      expect(JSON.stringify(result)).not.toContain("parameter-0123456789");
+    },
+  );
 });
 
 describe("redirects", () => {
