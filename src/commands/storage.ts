@@ -96,7 +96,8 @@ async function checkKeys(db: Db, keyring: Keyring | null): Promise<boolean> {
 /** Names a database without its password. */
 export function nameOf({ database_url, data_dir }: Target): string {
   if (database_url === null) return `the embedded database in ${data_dir}`;
-  const url = /^(\w+:\/\/)(?:[^@/]*@)?([^?]*)/.exec(database_url);
+  // Up to the last @: a password may contain one.
+  const url = /^(\w+:\/\/)(?:[^/?]*@)?([^?]*)/.exec(database_url);
   if (url === null)
     throw new ConfigError("DATABASE_URL", "it is not a URL", "postgres://user:password@host:port/database");
   return `${url[1]}${url[2]}`;

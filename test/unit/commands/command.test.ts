@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { helpOf, helpOfCommand, readCall } from "../../../src/commands/command.ts";
 import { COMMANDS } from "../../../src/commands/commands.ts";
+import { nameOf } from "../../../src/commands/storage.ts";
 import { runPurser } from "../../support/process.ts";
 
 const commandOf = (name: string) => {
@@ -56,4 +57,14 @@ describe("a command that is called wrongly", () => {
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toContain("did you mean --check?");
   });
+});
+
+it.each([
+  ["postgres://ada:secret@db.example:5432/purser?sslmode=require", "postgres://db.example:5432/purser"],
+  ["postgres://ada:p@ss@wo@rd@db.example/purser", "postgres://db.example/purser"],
+  ["postgresql://ada:p@:ss@one:5432,two:5432/purser?user=a@b", "postgresql://one:5432,two:5432/purser"],
+  ["postgres://db.example/purser?password=se@cret", "postgres://db.example/purser"],
+  ["postgres://ada@localhost", "postgres://localhost"],
+])("the name of a database has no part of its password: %s", (database_url, name) => {
+  expect(nameOf({ database_url, data_dir: "" })).toBe(name);
 });
