@@ -23,7 +23,10 @@ interface Row {
   body: Uint8Array | null;
 }
 
-/** After this real time the same request may run again, because the node of its claim has died. */
+/**
+ * After this real time the same request may run again, because the node of its claim has died. A living node renews its
+ * claims.
+ */
 const LOCK_SECONDS = 960;
 
 /** Answers are sealed, because one may show a new API key. Their day is counted in the domain's time. */
@@ -59,6 +62,17 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       const body = cipher.open(row.body ?? new Uint8Array(), contextOf(key));
       if (body === null) throw new Error("a kept answer does not open: was its row changed?");
       return { state: "answered", answer: { status: row.status, headers: row.headers ?? {}, body } };
+    },
+
+    /** Extends the claim of a running request. False: it was answered, released or swept. */
+    async renew(key: { user_id: string; key: string }): Promise<boolean> {
+      const renewed = await db.query<{ key: string }>({
+        name: "idempotency_renew",
+        text: `update idempotency_key set locked_until = now() + make_interval(secs => $3)
+          where user_id = $1 and key = $2 and status is null returning key`,
+        values: [key.user_id, key.key, LOCK_SECONDS],
+      });
+      return renewed.length > 0;
     },
 
     async answer(key: { user_id: string; key: string }, answer: StoredAnswer): Promise<void> {

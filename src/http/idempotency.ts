@@ -12,8 +12,11 @@ const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
 /** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
 const PASSING = new Set([401, 402, 403, 409, 429, 499]);
 
+/** Interval between two renewals of a claim, a quarter of its lease. A request may run for an hour and more. */
+const RENEW_MS = 240_000;
+
 /** contract 2: the same key and body within a day replays the first answer, streams included. */
-export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandler<HttpEnv> {
+export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_MS): MiddlewareHandler<HttpEnv> {
   return async (c, next) => {
     const header = c.req.header("Idempotency-Key");
     const caller: Caller | undefined = c.get("caller");
@@ -26,14 +29,33 @@ export function idempotency(store: IdempotencyStore, log: Log): MiddlewareHandle
     if (claim.state === "in_flight") throw errors.idempotencyInFlight();
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
     if (claim.state === "answered") return replay(claim.answer);
-    await next();
-    const { status, headers } = c.res;
-    const did_nothing = headers.get(SHOULD_RETRY) !== "false";
-    // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
-    const is_file = headers.has("Content-Disposition");
-    if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) await store.release(key);
-    else await keep(c, (answer) => store.answer(key, answer), log);
+    const stopRenewing = renewEvery(renew_ms, () => store.renew(key), log);
+    let is_streamed = false;
+    try {
+      await next();
+      const { status, headers } = c.res;
+      const did_nothing = headers.get(SHOULD_RETRY) !== "false";
+      // A backup or an export changes nothing and can be larger than the memory, so a retry makes a new one.
+      const is_file = headers.has("Content-Disposition");
+      if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
+      is_streamed = isStream(c.res);
+      if (is_streamed) keepStream(c, { store: (answer) => store.answer(key, answer), over: stopRenewing, log });
+      else await store.answer(key, await answerOf(c.res));
+    } finally {
+      if (!is_streamed) stopRenewing();
+    }
   };
+}
+
+/** Renews a claim until the returned function is called. A failed renewal is tried again after the interval. */
+function renewEvery(renew_ms: number, renew: () => Promise<boolean>, log: Log): () => void {
+  const timer = setInterval(() => {
+    renew().then(
+      (is_running) => is_running || clearInterval(timer),
+      (error: Error) => log.warn({ error }, "the claim of an Idempotency-Key was not renewed"),
+    );
+  }, renew_ms).unref();
+  return () => clearInterval(timer);
 }
 
 /**
@@ -54,34 +76,58 @@ function replay(answer: StoredAnswer): Response {
   return new Response(Buffer.from(answer.body), { status: answer.status, headers });
 }
 
-/** Stores the answer: JSON before it is sent, a stream while it is sent. */
-async function keep(c: Context, store: (answer: StoredAnswer) => Promise<void>, log: Log): Promise<void> {
-  const { status } = c.res;
-  const headers = Object.fromEntries(
+function isStream(response: Response): boolean {
+  const type = response.headers.get("content-type") ?? "";
+  return response.body !== null && type.startsWith("text/event-stream");
+}
+
+function keptHeaders(response: Response): Record<string, string> {
+  return Object.fromEntries(
     KEPT_HEADERS.flatMap((name) => {
-      const value = c.res.headers.get(name);
+      const value = response.headers.get(name);
       return value === null ? [] : [[name, value]];
     }),
   );
-  if (c.res.body === null || !(headers["content-type"] ?? "").startsWith("text/event-stream")) {
-    const body = new Uint8Array(await c.res.clone().arrayBuffer());
-    await store({ status, headers, body });
-    return;
-  }
-  const chunks: Uint8Array[] = [];
-  const finish = () =>
-    store({ status, headers, body: Buffer.concat(chunks) }).catch((error: Error) =>
-      log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"),
-    );
-  c.res = new Response(copying(c.res.body, chunks, finish), c.res);
 }
 
-/** Passes a stream on and keeps a copy. `finish` runs at its end, also when the caller disconnects. */
-function copying(source: ReadableStream<Uint8Array>, chunks: Uint8Array[], finish: () => Promise<void>) {
+async function answerOf(response: Response): Promise<StoredAnswer> {
+  const body = new Uint8Array(await response.clone().arrayBuffer());
+  return { status: response.status, headers: keptHeaders(response), body };
+}
+
+interface StreamKeeping {
+  store(answer: StoredAnswer): Promise<void>;
+  /** Called once the stream has ended in any way. */
+  over(): void;
+  log: Log;
+}
+
+/** Stores a streamed answer while it is sent. */
+function keepStream(c: Context, { store, over, log }: StreamKeeping): void {
+  const { status, body } = c.res;
+  if (body === null) throw new Error("a stream without a body");
+  const headers = keptHeaders(c.res);
+  const chunks: Uint8Array[] = [];
+  const finish = () =>
+    store({ status, headers, body: Buffer.concat(chunks) })
+      .catch((error: Error) => log.error({ error }, "a streamed answer was not kept for its Idempotency-Key"))
+      .finally(over);
+  c.res = new Response(copying(body, chunks, { finish, over }), c.res);
+}
+
+/** Passes a stream on and keeps a copy. `finish` runs at its end, also when the caller disconnects; `over` if it fails. */
+function copying(
+  source: ReadableStream<Uint8Array>,
+  chunks: Uint8Array[],
+  { finish, over }: { finish(): Promise<void>; over(): void },
+) {
   const reader = source.getReader();
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error: unknown) => {
+        over();
+        throw error;
+      });
       if (done) {
         await finish();
         controller.close();
