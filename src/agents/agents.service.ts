@@ -95,9 +95,10 @@ export function createAgents(deps: AgentsDeps) {
       return runs.getRun({ user_id, agent_id: id }, run_id);
     },
     unfinishedRun: runs.unfinishedRun,
-    /** The latest runs of all of the user's agents, newest first. */
+    /** The latest runs of all of the user's agents, newest first. Deleted agents have no records. */
     async latestRuns(user_id: string, filter: { status?: RunRecord["status"] }, limit: number): Promise<RunRecord[]> {
-      const found = await runs.allRuns({ ...filter, user_id }, { limit, before_id: null });
+      const agent_ids = await store.ids(user_id);
+      const found = await runs.allRuns({ ...filter, user_id, agent_ids }, { limit, before_id: null });
       return found.map(({ user_id: _user, ...run }) => run);
     },
     /** The events of a run after number `after`; null when no more will come. 404. */

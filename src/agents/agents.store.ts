@@ -80,6 +80,8 @@ export function createAgentsStore(db: Db) {
         );
       return query.execute();
     },
+    ids: async (user_id: string): Promise<string[]> =>
+      (await live(db, user_id).clearSelect().select("id").execute()).map(({ id }) => id),
     /** The newest active agents, without their settings. */
     active: (user_id: string, limit: number) =>
       live(db, user_id)

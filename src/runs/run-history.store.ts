@@ -33,10 +33,10 @@ export async function selectRuns(
   });
 }
 
-/** Runs of one user or of all users, newest first. */
+/** Runs of one user or of all users, newest first; with `agent_ids` of these agents only. */
 export async function selectAllRuns(
   sql: Sql,
-  filter: RunFilter & { user_id?: string | undefined; agent_id?: string | undefined },
+  filter: RunFilter & { user_id?: string | undefined; agent_id?: string | undefined; agent_ids?: readonly string[] },
   page: { limit: number; before_id: string | null },
 ): Promise<RunRow[]> {
   const values: unknown[] = [page.limit];
@@ -47,6 +47,7 @@ export async function selectAllRuns(
   only("id <", page.before_id);
   only("user_id =", filter.user_id);
   only("agent_id =", filter.agent_id);
+  if (filter.agent_ids !== undefined) conditions.push(`agent_id = any($${values.push(filter.agent_ids)}::uuid[])`);
   only("trigger =", filter.trigger);
   only("queued_at >=", filter.from);
   only("queued_at <", filter.to);

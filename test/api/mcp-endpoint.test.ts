@@ -155,6 +155,23 @@ describe("a call that cannot be carried out", () => {
     await client.close();
   });
 
+  test("lists no run of a deleted agent, and the runs before it fill the list", async () => {
+    const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+    const [kept, deleted] = [await agentOf(user), await agentOf(user, { name: "Deleted" })];
+    lab.upstream.answer(completion("The report."), completion("Gone."));
+    const runOf = async (id: string) =>
+      (await user.post(`/api/v1/agents/${id}/runs`, undefined, { Prefer: "wait=30" })).body.id;
+    const run = await runOf(kept.id);
+    const gone = await runOf(deleted.id);
+    await user.request("DELETE", `/api/v1/agents/${deleted.id}`);
+    const client = await connected(user.key);
+    const listed = await client.callTool({ name: "list_runs", arguments: { limit: 1 } });
+    expect(listed.structuredContent).toMatchObject({ runs: [{ id: run }] });
+    const single = await client.callTool({ name: "get_run", arguments: { run_id: gone } });
+    expect(single.isError).toBe(true);
+    await client.close();
+  });
+
   test("has one line in the request log, written when its stream ends", async () => {
     const user = await lab.service.newUser();
     await agentOf(user);
