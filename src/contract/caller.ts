@@ -70,6 +70,8 @@ export interface HttpEnv {
     operator: Operator;
     /** Under /api/v1/admin/ only: the user's id. Throws 404 for unknown and erased users. */
     findUser: (id: string) => Promise<string>;
+    /** The user that an operator's request created. Its kept answer is erased with the user. */
+    created_user_id?: string | undefined;
     /** The `stableDigest` of a large body that was parsed in a thread. */
     body_digest?: string | undefined;
     /** Aborted at the end of a shutdown's drain, with the error for the caller. */

@@ -14,6 +14,8 @@ export type Claim =
   | { state: "first" }
   | { state: "in_flight" }
   | { state: "mismatch" }
+  /** The answer was about a user who was erased since. */
+  | { state: "erased" }
   | { state: "answered"; answer: StoredAnswer };
 
 interface Row {
@@ -28,6 +30,11 @@ interface Row {
  * claims.
  */
 const LOCK_SECONDS = 960;
+
+/** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
+export const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
+/** Beside the stored headers, never sent: the user whom an operator's answer is about. */
+const ABOUT_USER = "about-user";
 
 /** Answers are sealed, because one may show a new API key. Their day is counted in the domain's time. */
 export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: Clock; cipher: Cipher }) {
@@ -59,9 +66,11 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       if (row === undefined) return { state: "in_flight" }; // released in between: the caller's retry will claim it
       if (!row.same_request) return { state: "mismatch" };
       if (row.status === null) return { state: "in_flight" };
-      const body = cipher.open(row.body ?? new Uint8Array(), contextOf(key));
+      if (row.body === null) return { state: "erased" };
+      const body = cipher.open(row.body, contextOf(key));
       if (body === null) throw new Error("a kept answer does not open: was its row changed?");
-      return { state: "answered", answer: { status: row.status, headers: row.headers ?? {}, body } };
+      const { [ABOUT_USER]: _, ...headers } = row.headers ?? {};
+      return { state: "answered", answer: { status: row.status, headers, body } };
     },
 
     /** Extends the claim of a running request. False: it was answered, released or swept. */
@@ -75,15 +84,25 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       return renewed.length > 0;
     },
 
-    async answer(key: { user_id: string; key: string }, answer: StoredAnswer): Promise<void> {
+    /** Stores the answer. One that is about a user who was erased meanwhile is stored without its body. */
+    async answer(
+      key: { user_id: string; key: string },
+      answer: StoredAnswer,
+      about_user_id: string | null = null,
+    ): Promise<void> {
+      const about = about_user_id === null ? {} : { [ABOUT_USER]: about_user_id };
       await db.query({
-        text: "update idempotency_key set status = $3, headers = $4::jsonb, body = $5 where user_id = $1 and key = $2",
+        text: `with erased as (select erased_at from users where id = $6 for share)
+          update idempotency_key set status = $3, headers = $4::jsonb,
+            body = case when exists (select from erased where erased_at is not null) then null else $5::bytea end
+          where user_id = $1 and key = $2`,
         values: [
           key.user_id,
           key.key,
           answer.status,
-          JSON.stringify(answer.headers),
+          JSON.stringify({ ...answer.headers, ...about }),
           cipher.seal(answer.body, contextOf(key)),
+          about_user_id,
         ],
       });
     },
@@ -96,9 +115,17 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       });
     },
 
-    /** Deletes all stored answers of a user. */
+    /**
+     * Deletes all stored answers of a user, and the bodies of operators' answers about them. The operators' keys stay, so
+     * that a late retry does not create the user again.
+     */
     async forgetUser(tx: Tx, user_id: string): Promise<void> {
       await tx.query({ text: "delete from idempotency_key where user_id = $1", values: [user_id] });
+      await tx.query({
+        text: `update idempotency_key set headers = null, body = null
+          where user_id in (select id from operator_key union all select $2::uuid) and headers ->> '${ABOUT_USER}' = $1`,
+        values: [user_id, OPERATOR_ID],
+      });
     },
 
     /** Deletes keys older than a day. Called periodically. */

@@ -7,6 +7,7 @@ import { SHOULD_RETRY } from "./error-response.ts";
 import type { IdempotencyStore, StoredAnswer } from "./idempotency.store.ts";
 
 const PRINTABLE = /^[\x20-\x7e]{1,255}$/;
+const USER_IN_PATH = /^\/api\/v1\/admin\/users\/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:\/|$)/i;
 /** Headers that belong to the answer, not to one exchange. */
 const KEPT_HEADERS = ["content-type", "location", SHOULD_RETRY];
 /** Statuses that are not stored if the request did nothing, so a retry runs. 499: the caller disconnected early. */
@@ -28,6 +29,7 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
     const claim = await store.claim({ ...key, request: await requestOf(c, caller) });
     if (claim.state === "in_flight") throw errors.idempotencyInFlight();
     if (claim.state === "mismatch") throw errors.idempotencyMismatch();
+    if (claim.state === "erased") throw errors.notFound("This user");
     if (claim.state === "answered") return replay(claim.answer);
     const stopRenewing = renewEvery(renew_ms, () => store.renew(key), log);
     let is_streamed = false;
@@ -40,11 +42,16 @@ export function idempotency(store: IdempotencyStore, log: Log, renew_ms = RENEW_
       if (is_file || (did_nothing && (status >= 500 || PASSING.has(status)))) return await store.release(key);
       is_streamed = isStream(c.res);
       if (is_streamed) keepStream(c, { store: (answer) => store.answer(key, answer), over: stopRenewing, log });
-      else await store.answer(key, await answerOf(c.res));
+      else await store.answer(key, await answerOf(c.res), aboutUser(c));
     } finally {
       if (!is_streamed) stopRenewing();
     }
   };
+}
+
+/** The user whom an operator's answer is about: the one that it created, or the one in its path. */
+function aboutUser(c: Context<HttpEnv>): string | null {
+  return c.get("created_user_id") ?? USER_IN_PATH.exec(c.req.path)?.[1]?.toLowerCase() ?? null;
 }
 
 /** Renews a claim until the returned function is called. A failed renewal is tried again after the interval. */

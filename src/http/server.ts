@@ -18,7 +18,7 @@ import { compressJson } from "./compress.ts";
 import { type Authentication, credentialOf, keyHeader } from "./credential.ts";
 import { errorResponse } from "./error-response.ts";
 import { createHotPath, type HotPath } from "./hot-path.ts";
-import type { IdempotencyStore } from "./idempotency.store.ts";
+import { type IdempotencyStore, OPERATOR_ID } from "./idempotency.store.ts";
 import { idempotency } from "./idempotency.ts";
 import { createLiveCallers, watchCallers } from "./live-callers.ts";
 import { allowOrigins, rejectOtherOrigins, sessionToken } from "./origins.ts";
@@ -54,8 +54,6 @@ const READS = new Set(["GET", "HEAD", "OPTIONS"]);
 const READING_POSTS = new Set(["/api/v1/messages/count_tokens", "/api/v1/safety/sanitize"]);
 const FIXED_HEADERS = Object.entries(SECURITY_HEADERS);
 const OPERATOR = "/api/v1/admin/";
-/** The user id of the idempotency keys of PURSER_ADMIN_KEY. No user has it. A named operator key has its own id. */
-const OPERATOR_ID = "00000000-0000-0000-0000-000000000000";
 
 export interface HttpOptions extends Authentication {
   /** CIDRs whose X-Forwarded-For is trusted. */

@@ -73,6 +73,7 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       await acts.record(tx, actorOf(c), { what: "user.create", ...aboutUser(user_id), after });
       return made;
     });
+    c.set("created_user_id", created.user.id);
     const api_key = withSpend(created.api_key, undefined, clock.now());
     return c.json({ user: await userRecord(created.user), api_key }, 201);
   });

@@ -279,6 +279,44 @@ describe("the day for which an answer is kept", () => {
   });
 });
 
+describe("an operator's answer about a user", () => {
+  it("is erased with the user: a retry reads neither address nor key, and creates no user", async () => {
+    const named = (await lab.service.admin.post("/api/v1/admin/keys", { name: "support desk", role: "admin" })).body
+      .key;
+    const desk = lab.service.as(named);
+    const create = (email: string) => desk.post("/api/v1/admin/users", { email }, withKey(email));
+    const erased = await create("to-be-erased@example.com");
+    const kept = await create("kept@example.com");
+    const { id } = erased.body.user;
+    const suspend = () =>
+      lab.service.admin.post(`/api/v1/admin/users/${id.toUpperCase()}/suspend`, {}, withKey("suspend"));
+    expect((await suspend()).body.email).toBe("to-be-erased@example.com");
+    expect((await create("to-be-erased@example.com")).body, "until the user is erased").toEqual(erased.body);
+    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${id}`);
+    for (const retry of [() => create("to-be-erased@example.com"), suspend]) {
+      const { status, body } = await retry();
+      expect([status, body.error.code]).toEqual([404, "not_found"]);
+    }
+    expect((await lab.service.admin.get("/api/v1/admin/users?search=to-be-erased")).body.users).toEqual([]);
+    const again = await create("kept@example.com");
+    expect([again.headers.get("idempotent-replayed"), again.body]).toEqual(["true", kept.body]);
+    expect(again.headers.has("about-user")).toBe(false);
+  });
+
+  it("is stored without its body if the user was erased before it was stored", async () => {
+    const db = await lab.service.database.open();
+    const clock = { now: () => new Date().toISOString() };
+    const store = createIdempotencyStore({ db, clock, cipher: createCipher(randomBytes(32), "idempotency") });
+    const other = await lab.service.newUser();
+    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${other.user_id}`);
+    const keyed = { user_id: newId(), key: "late", request: Buffer.from("a") };
+    await store.claim(keyed);
+    await store.answer(keyed, { status: 201, headers: {}, body: Buffer.from("{}") }, other.user_id);
+    expect(await store.claim(keyed)).toEqual({ state: "erased" });
+    await db.close();
+  });
+});
+
 describe("the claim of a running request", () => {
   it("is renewed until the answer is stored, so the same request never runs twice on living nodes", async () => {
     const database = await createTestDatabase();
