@@ -12,7 +12,7 @@ import {
   textSchema,
   uuidSchema,
 } from "./common.ts";
-import { reasonQuery, reasonSchema } from "./operators.ts";
+import { reasonQuery, reasonSchema, withReason } from "./operators.ts";
 import { INVOICE_STATUSES, invoiceSchema, purchaseSchema, subscriptionSchema } from "./payments.ts";
 
 /** The operator's API: contract 8. */
@@ -39,6 +39,7 @@ export const createUser = createRoute({
     z.strictObject({
       email: z.email().max(254),
       trial: z.boolean().default(true).openapi({ description: "false: no trial, no bonus, an empty account" }),
+      reason: reasonSchema,
     }),
   ),
   responses: {
@@ -74,10 +75,6 @@ export const getUser = createRoute({
   request: { params: idParams },
   responses: { 200: userAnswer, ...failures(404) },
 });
-
-const withReason = {
-  body: { required: false, content: { "application/json": { schema: z.strictObject({ reason: reasonSchema }) } } },
-};
 
 export const updateUser = createRoute({
   method: "patch",
@@ -270,13 +267,14 @@ export const createBackup = createRoute({
   tags,
   summary: "Back up the database",
   security,
+  request: withReason,
   responses: {
     200: {
       description:
         "one consistent state of all tables, as `purser restore` reads it: JSON lines, compressed with gzip. An error after the beginning ends the connection; purser restore rejects such a file",
       content: { "application/gzip": { schema: z.string().openapi({ format: "binary" }) } },
     },
-    ...failures(404, 409, 503),
+    ...failures(400, 404, 409, 503),
   },
 });
 
@@ -286,6 +284,7 @@ export const reload = createRoute({
   tags,
   summary: "Reload PURSER_CONFIG and the catalogue on this node, all or nothing",
   security,
+  request: withReason,
   responses: {
     200: json(
       z.object({
@@ -316,6 +315,6 @@ export const putClock = createRoute({
   tags,
   summary: "Set the test clock; answers when all that fell due on the way is done",
   security,
-  request: jsonBody(z.strictObject({ now: clockInput })),
+  request: jsonBody(z.strictObject({ now: clockInput, reason: reasonSchema })),
   responses: { 200: clockAnswer, ...failures(400, 404) },
 });

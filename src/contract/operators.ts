@@ -21,6 +21,10 @@ const security = [{ operator_key: [] as string[] }];
 
 /** Why an operator does something. */
 export const reasonSchema = textSchema(500).optional().openapi({ description: "for the log of acts" });
+/** The optional body of a request that needs none. */
+export const withReason = {
+  body: { required: false, content: { "application/json": { schema: z.strictObject({ reason: reasonSchema }) } } },
+};
 export const reasonQuery = z.object({ reason: reasonSchema });
 
 /** contract 8.1.1: the requests of each role. A request that is not here needs the role `admin`. */

@@ -1,6 +1,7 @@
 import { createRoute, z } from "@hono/zod-openapi";
 import { needs } from "./caller.ts";
 import { failures } from "./common.ts";
+import { withReason } from "./operators.ts";
 
 /** A user's data as a file: contract 3.9. */
 
@@ -24,6 +25,6 @@ export const exportUserData = createRoute({
   tags: ["Operator"],
   summary: "Everything that the service keeps of a user, except secret values, as a ZIP",
   security: [{ operator_key: [] as string[] }],
-  request: { params: z.object({ id: z.string() }) },
-  responses: { 200: zip, ...failures(404, 503) },
+  request: { params: z.object({ id: z.string() }), ...withReason },
+  responses: { 200: zip, ...failures(400, 404, 503) },
 });

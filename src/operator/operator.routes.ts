@@ -60,7 +60,7 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
   };
 
   router.openapi(contract.createUser, async (c) => {
-    const { email, trial } = c.req.valid("json");
+    const { email, trial, reason } = c.req.valid("json");
     const created = await db.transaction(async (tx) => {
       const made = await accounts.createUser(tx, { email, key_name: "first key" });
       // The operator may grant a second trial. The grant counts against a later sign-up.
@@ -70,7 +70,7 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       await ledger.openAccount(tx, { user_id: made.user.id, trial: trial ? granted : null });
       const { id: user_id } = made.user;
       const after = { email: made.user.email, trial, api_key_id: made.api_key.id };
-      await acts.record(tx, actorOf(c), { what: "user.create", ...aboutUser(user_id), after });
+      await acts.record(tx, actorOf(c), { what: "user.create", ...aboutUser(user_id), after, reason });
       return made;
     });
     c.set("created_user_id", created.user.id);
@@ -115,7 +115,8 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
   });
   router.openapi(exportUserData, async (c) => {
     const user = await accounts.user(c.req.valid("param").id);
-    return sendRecorded(c, options, options.exportOf(user.id), { what: "user.export", ...aboutUser(user.id) });
+    const { reason } = reasonIn(c.req.valid("json"));
+    return sendRecorded(c, options, options.exportOf(user.id), { what: "user.export", ...aboutUser(user.id), reason });
   });
   router.openapi(contract.deleteUser, async (c) => {
     const { id } = c.req.valid("param");
@@ -135,12 +136,12 @@ function userRoutes(router: HttpRouter, options: OperatorOptions): void {
       return after;
     });
   router.openapi(contract.suspendUser, async (c) => {
-    const user = await suspend(c, { ...c.req.valid("param"), ...withReason(c.req.valid("json")), suspended: true });
+    const user = await suspend(c, { ...c.req.valid("param"), ...reasonIn(c.req.valid("json")), suspended: true });
     await options.suspendAlso(user.id);
     return c.json(await userRecord(user), 200);
   });
   router.openapi(contract.resumeUser, async (c) => {
-    const user = await suspend(c, { ...c.req.valid("param"), ...withReason(c.req.valid("json")), suspended: false });
+    const user = await suspend(c, { ...c.req.valid("param"), ...reasonIn(c.req.valid("json")), suspended: false });
     return c.json(await userRecord(user), 200);
   });
 }
@@ -205,26 +206,30 @@ function serviceRoutes(router: HttpRouter, options: OperatorOptions): void {
   const { db, clock, acts, ledger } = options;
   router.openapi(contract.getAudit, async (c) => c.json(await ledger.audit(), 200));
   router.openapi(contract.reload, async (c) => {
+    const { reason } = reasonIn(c.req.valid("json"));
     const reloaded = await db.transaction(async (tx) => {
       // Written first: without its act, nothing is reloaded.
-      await acts.record(tx, actorOf(c), { what: "configuration.reload", target: SERVICE });
+      await acts.record(tx, actorOf(c), { what: "configuration.reload", target: SERVICE, reason });
       return options.reload();
     });
     return c.json(reloaded, 200);
   });
-  router.openapi(contract.createBackup, (c) =>
-    sendRecorded(c, options, options.backUp(), { what: "backup.create", target: SERVICE }),
-  );
+  router.openapi(contract.createBackup, (c) => {
+    const { reason } = reasonIn(c.req.valid("json"));
+    return sendRecorded(c, options, options.backUp(), { what: "backup.create", target: SERVICE, reason });
+  });
   router.openapi(contract.getClock, (c) => {
     if (options.advanceClock === null) throw errors.noTestClock();
     return c.json({ now: clock.now() }, 200);
   });
   router.openapi(contract.putClock, async (c) => {
     if (options.advanceClock === null) throw errors.noTestClock();
-    const { now } = c.req.valid("json");
+    const { now, reason } = c.req.valid("json");
     const change = { before: { now: clock.now() }, after: { now } };
     await options.advanceClock(now);
-    await db.transaction((tx) => acts.record(tx, actorOf(c), { what: "clock.set", target: SERVICE, ...change }));
+    await db.transaction((tx) =>
+      acts.record(tx, actorOf(c), { what: "clock.set", target: SERVICE, ...change, reason }),
+    );
     return c.json({ now: clock.now() }, 200);
   });
 }
@@ -248,4 +253,4 @@ async function sendRecorded(
 const SERVICE = { type: "service", id: null };
 const aboutUser = (id: string) => ({ target: { type: "user", id }, user_id: id });
 /** A body that is absent has no reason. */
-const withReason = (body: { reason?: string | undefined } | undefined) => ({ reason: body?.reason });
+const reasonIn = (body: { reason?: string | undefined } | undefined) => ({ reason: body?.reason });

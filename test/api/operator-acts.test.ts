@@ -8,7 +8,7 @@ import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 let service: Service;
 let db: Db;
 beforeAll(async () => {
-  service = await startService();
+  service = await startService({ env: { PURSER_TEST_CLOCK: "2026-01-01T00:00:00Z" } });
   db = await service.database.open();
 });
 afterAll(async () => {
@@ -51,6 +51,47 @@ it("every act of an operator is in the log once, with who, what, target, before,
   });
   expect(created).toMatchObject({ what: "user.create", user_id });
   expect(reload.seq - created.seq, "one act for each").toBe(6);
+});
+
+it("every operator's request that changes something takes a reason, and the log has it (contract 8.9.3)", async () => {
+  interface Schema {
+    $ref?: string;
+    properties?: object;
+    allOf?: Schema[];
+  }
+  interface Operation {
+    parameters?: { name: string }[];
+    requestBody?: { content: { "application/json": { schema: Schema } } };
+  }
+  const { paths, components } = await (await fetch(`${service.url}/openapi.json`)).json();
+  const changing = Object.entries<Record<string, Operation>>(paths).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([method]) => path.startsWith("/api/v1/admin/") && method !== "get")
+      .map(([method, operation]) => ({ name: `${method} ${path}`, operation })),
+  );
+  const bodyFields = ({ $ref, properties = {}, allOf = [] }: Schema): string[] => [
+    ...($ref === undefined ? [] : bodyFields(components.schemas[$ref.split("/").at(-1) ?? ""])),
+    ...Object.keys(properties),
+    ...allOf.flatMap(bodyFields),
+  ];
+  const fieldsOf = ({ parameters = [], requestBody }: Operation) => [
+    ...parameters.map(({ name }) => name),
+    ...bodyFields(requestBody?.content["application/json"].schema ?? {}),
+  ];
+  expect(changing.length).toBeGreaterThan(15);
+  const without = changing.filter(({ operation }) => !fieldsOf(operation).includes("reason"));
+  expect(without.map(({ name }) => name)).toEqual([]);
+
+  const reason = "ticket 8";
+  const { id } = (await service.admin.post("/api/v1/admin/users", { email: "reasoned@example.com", reason })).body.user;
+  for (const path of [`users/${id}/export`, "reload", "backup"]) {
+    expect((await service.admin.post(`/api/v1/admin/${path}`, { reason })).status, path).toBe(200);
+  }
+  const moved = await service.admin.request("PUT", "/api/v1/admin/clock", { now: "2026-01-01T00:01:00Z", reason });
+  expect(moved.status).toBe(200);
+  expect((await acts("?limit=5")).map((act: { what: string; reason: string }) => [act.what, act.reason])).toEqual(
+    ["clock.set", "backup.create", "configuration.reload", "user.export", "user.create"].map((what) => [what, reason]),
+  );
 });
 
 it("an act that fails leaves nothing in the log, and a replayed request no second act", async () => {

@@ -15,8 +15,16 @@ export const OPERATOR_BODIES: Record<string, BodyRow> = {
   },
   "POST /api/v1/admin/users": {
     valid: { email: "new@example.com" },
-    bad: [...missing("email"), ...invalid("email", 5, "nobody", `${text(250)}@example.com`), ...invalid("trial", "no")],
+    bad: [
+      ...missing("email"),
+      ...invalid("email", 5, "nobody", `${text(250)}@example.com`),
+      ...invalid("trial", "no"),
+      ...invalid_reason,
+    ],
   },
+  "POST /api/v1/admin/users/{id}/export": { valid: {}, bad: invalid_reason },
+  "POST /api/v1/admin/reload": { valid: {}, bad: invalid_reason },
+  "POST /api/v1/admin/backup": { valid: {}, bad: invalid_reason },
   "POST /api/v1/admin/users/{id}/suspend": { valid: {}, bad: [] },
   "POST /api/v1/admin/users/{id}/resume": { valid: {}, bad: [] },
   "POST /api/v1/admin/users/{id}/grants": {
@@ -42,6 +50,7 @@ export const OPERATOR_BODIES: Record<string, BodyRow> = {
     bad: [
       ...missing("now"),
       ...invalid("now", "later", 5, "2025-12-31T23:59:59Z", "2200-01-01T00:00:00Z", ...UNSTORABLE),
+      ...invalid_reason,
     ],
   },
   "POST /api/v1/admin/users/{id}/adjustments": {
