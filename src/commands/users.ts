@@ -47,6 +47,23 @@ export function createUser({ argument: email, options }: Call): Promise<number> 
   });
 }
 
+interface FoundUsers {
+  users: { id: string; email: string }[];
+  next_cursor: string | null;
+}
+
+/** The user with this address or id. The search also finds addresses that contain it, which may fill several pages. */
+async function findUser(ask: Ask, named: string): Promise<FoundUsers["users"][number]> {
+  const query = new URLSearchParams({ search: named, limit: "100" });
+  for (;;) {
+    const { users, next_cursor } = (await ask("GET", `users?${query}`)) as unknown as FoundUsers;
+    const user = users.find(({ id, email }) => id === named || email.toLowerCase() === named.toLowerCase());
+    if (user !== undefined) return user;
+    if (next_cursor === null) throw new Error(`there is no user ${named}: give the whole e-mail address or the id`);
+    query.set("cursor", next_cursor);
+  }
+}
+
 /** `purser grant EMAIL_OR_ID --tokens N`. */
 export function grant({ argument: named = "", options }: Call): Promise<number> {
   const amount_tokens = Number(options.tokens);
@@ -54,11 +71,7 @@ export function grant({ argument: named = "", options }: Call): Promise<number> 
     throw new MisuseError("--tokens needs a whole number above 0: purser grant ada@example.com --tokens 625000");
   }
   return asOperator(async (ask) => {
-    const { users } = (await ask("GET", `users?search=${encodeURIComponent(named)}`)) as {
-      users: { id: string; email: string }[];
-    };
-    const user = users.find(({ id, email }) => id === named || email.toLowerCase() === named.toLowerCase());
-    if (user === undefined) throw new Error(`there is no user ${named}: give the whole e-mail address or the id`);
+    const user = await findUser(ask, named);
     const { source = "bonus", note } = options;
     const expires_at = options["expires-at"];
     const body = { amount_tokens, source, ...(note && { note }), ...(expires_at && { expires_at }) };

@@ -237,4 +237,19 @@ describe("commands for users", () => {
       "there is no user bob@example.com: give the whole e-mail address or the id\n",
     ]);
   });
+
+  it("grant finds its user behind two hundred newer ones whose addresses contain theirs", async () => {
+    const env = { ...onPostgres(database.database_url ?? ""), DATA_DIR: join(folder, "users") };
+    await runPurser(["create-user", "ann@example.com", "--no-trial"], env);
+    await runSql(
+      env.DATABASE_URL,
+      `with newer as (
+          insert into users (id, email, created_at)
+          select ('ffffffff-0000-7000-8000-' || lpad(n::text, 12, '0'))::uuid, 'j' || n || 'ann@example.com', now()
+          from generate_series(1, 200) as n returning id
+        ) insert into account (user_id, opened_at) select id, now() from newer`,
+    );
+    const { code, stdout } = await runPurser(["grant", "Ann@example.com", "--tokens", "5"], env);
+    expect([code, stdout]).toEqual([0, expect.stringContaining("granted 5 tokens to ann@example.com")]);
+  });
 });
