@@ -138,13 +138,14 @@ export async function createAccounts(deps: {
       return new Set(await store.suspendedIds(sql, user_ids));
     },
     /**
-     * Erases the user's personal data and revokes their keys in the caller's transaction. Returns the erased address.
+     * Erases the user's personal data with the names of their keys, and revokes the keys, in the caller's transaction. Returns the erased address.
      * Throws 404 when the user does not exist.
      */
     async eraseUser(tx: Tx, id: string): Promise<string> {
       const erased = isUuid(id) ? await store.eraseUser(tx, id, clock.now()) : undefined;
       if (erased === undefined) throw errors.notFound("This user");
       await store.revokeKeysOf(tx, id, clock.now());
+      await store.forgetKeyNames(tx, id);
       tx.afterCommit(() => forgetKeysOf(id.toLowerCase()));
       return erased.email;
     },

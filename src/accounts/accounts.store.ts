@@ -234,6 +234,9 @@ export function createAccountsStore(db: Db) {
         .where("user_id", "=", user_id)
         .where("revoked_at", "is", null)
         .execute(),
+    /** Removes the names of all keys, because people write names and addresses into them. */
+    forgetKeyNames: (tx: Tx, user_id: string) =>
+      tables(tx).updateTable("api_key").set({ name: "" }).where("user_id", "=", user_id).execute(),
     rotateKey: (
       key: Pick<
         ApiKeyRow,

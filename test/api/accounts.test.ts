@@ -296,6 +296,20 @@ describe("the operator API (contract 8)", () => {
   });
 });
 
+describe("an erased user's API keys", () => {
+  it("keep no name, revoked ones neither, and another user's keys keep theirs", async () => {
+    const [user, other] = [await service.newUser(), await service.newUser()];
+    const revoked = await user.post("/api/v1/api-keys", { name: "old laptop of Ada Example" });
+    await user.request("DELETE", `/api/v1/api-keys/${revoked.body.id}`);
+    for (const { post } of [user, other]) await post("/api/v1/api-keys", { name: "phone of Ada Example" });
+    await service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`);
+    const db = await service.database.open();
+    const named = await db.query({ text: "select user_id from api_key where name like '%Ada Example%'" });
+    expect(named).toEqual([{ user_id: other.user_id }]);
+    await db.close();
+  });
+});
+
 describe("the test clock (contract 8)", () => {
   it("stands still, goes forward only, and survives a restart", async () => {
     await setClock("2026-02-01T00:00:00Z");
