@@ -1,5 +1,4 @@
 import { makeZip } from "client-zip";
-import { USAGE_DAYS } from "../constants.ts";
 import { errors } from "../errors.ts";
 import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export-file.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
@@ -11,6 +10,8 @@ import { exportFiles } from "./user-export.store.ts";
 const MOST_EXPORTS = 4;
 const MOST_OF_USER = 1;
 const RETRY_S = 30;
+/** Usage is kept as long as the account, so this is longer than any account exists. */
+const ALL_DAYS = 36_500;
 /** An export that its caller has not read from for this long ends, because it occupies one of these places. */
 const STALLED_MS = 60_000;
 
@@ -29,7 +30,7 @@ export function createUserExport({ db, clock, ledger, stalled_ms = STALLED_MS }:
     const lastModified = clock.now();
     for (const { name, parts } of exportFiles(db, user_id)) yield { name, input: parts, lastModified };
     const entries = ledger.allEntries(user_id, {});
-    const lines = ledger.usageLines(user_id, USAGE_DAYS.max);
+    const lines = ledger.usageLines(user_id, ALL_DAYS);
     yield {
       name: "transactions.csv",
       input: csv(entriesHead, entries, (part) => entryLines(user_id, part)),

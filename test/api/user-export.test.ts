@@ -30,7 +30,9 @@ async function filesIn(answer: Response): Promise<{ names: string[]; text(name: 
   writeFileSync(file, Buffer.from(await answer.arrayBuffer()));
   const read =
     "import zipfile,json,sys\nz=zipfile.ZipFile(sys.argv[1])\nprint(json.dumps({n:z.read(n).decode() for n in z.namelist()}))";
-  const files: Record<string, string> = JSON.parse(execFileSync("python3", ["-c", read, file]).toString());
+  const files: Record<string, string> = JSON.parse(
+    execFileSync("python3", ["-c", read, file], { maxBuffer: 64 * 2 ** 20 }).toString(),
+  );
   const names = Object.keys(files);
   const text = (name: string) => files[name] ?? "";
   return { names, text, all: names.map(text).join("\n") };
@@ -60,6 +62,146 @@ it("is a valid ZIP with the user's own rows, and without any secret value or key
   expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject({ name: "github" });
   expect(text("transactions.csv").trim().split("\n")).toHaveLength(3);
   for (const absent of ["hunter2", user.key, "Stranger", "sealed", "key_hash"]) expect(all).not.toContain(absent);
+});
+
+/** The tables with a column `user_id` whose rows are in the export, and their files. */
+const EXPORTED: Record<string, string> = {
+  account: "account.jsonl",
+  agent: "agents.jsonl",
+  agent_version: "agent_versions.jsonl",
+  api_key: "api_keys.jsonl",
+  archived_account: "archived.jsonl",
+  auto_topup: "auto_topup.jsonl",
+  billing_account: "account.jsonl",
+  bucket: "buckets.jsonl",
+  end_user_budget: "end_user_budgets.jsonl",
+  entry: "transactions.csv",
+  notice: "notices.jsonl",
+  notice_delivery: "notice_deliveries.jsonl",
+  occurrence: "occurrences.jsonl",
+  payment: "payments.jsonl",
+  payment_dispute: "disputes.jsonl",
+  reversal: "reversals.jsonl",
+  run: "runs.jsonl",
+  run_step: "run_steps.jsonl",
+  schedule: "schedules.jsonl",
+  secret: "secrets_without_values.jsonl",
+  secret_use: "secret_uses.jsonl",
+  subscription: "subscriptions.jsonl",
+  thread: "threads.jsonl",
+  thread_turn: "thread_turns.jsonl",
+  usage_daily: "usage.csv",
+  usage_event: "usage_events.jsonl",
+  usage_label_daily: "usage_by_label.jsonl",
+  webhook_endpoint: "webhook_endpoints.jsonl",
+};
+/** The others, each with the reason why its rows are not in the export. */
+const LEFT_OUT: Record<string, string> = {
+  agent_webhook_key: "a key",
+  archived_entry_daily: "sums of entries in the operator's archive, for the audit",
+  archived_label_daily: "the archived part of usage_by_label, for the audit",
+  archived_usage_daily: "the archived part of usage.csv, for the audit",
+  crossing: "a threshold alert until the next sweep makes it a notice",
+  hold: "an open call: it becomes a usage event",
+  idempotency_key: "a copy of an answer for a day, sealed; it may show a new key",
+  key_spend: "sums of usage.csv by key",
+  operator_act: "the operator's own log",
+  operator_act_email: "the operator's own log",
+  password: "a hash of the password",
+  password_reset: "a hash of a mailed link",
+  response_item: "a copy of an answer for a day, sealed",
+  run_turn: "the queue's cursor",
+  runs_at_work: "the queue's counter",
+  runs_at_work_change: "the queue's counter",
+  session: "a hash of the session's token",
+  trial_backlog: "a list of an upgrade",
+  vault_key: "a key",
+};
+
+it("has each table with users' rows, except those that are left out for a reason", async () => {
+  const user = await lab.service.newUser();
+  const { names } = await filesIn(await download("/api/v1/users/me/export", user.key));
+  expect(names).toEqual(expect.arrayContaining(Object.values(EXPORTED)));
+  const db = await lab.service.database.open();
+  const found = await db.query<{ name: string }>({
+    text: `select table_name as name from information_schema.columns
+      where table_schema = 'public' and column_name = 'user_id' order by table_name`,
+  });
+  await db.close();
+  expect(found.map(({ name }) => name)).toEqual([...Object.keys(EXPORTED), ...Object.keys(LEFT_OUT)].sort());
+});
+
+it("has schedules, turns, oauth servers, overage and usage of before a year, without any credential", async () => {
+  const user = await lab.service.newUser({ trial: false, tokens: 1_000_000 });
+  const daily = { schedule_enabled: true, schedule_interval: "daily", schedule_time: "08:30" };
+  const scout = { name: "Scout", model_id: "lab/plain", run_prompt: "Go.", ...daily };
+  const { id: agent_id } = (await user.post("/api/v1/agents", scout)).body;
+  const turn = { thread_id: "plans", messages: [{ role: "user", content: "Hello" }] };
+  const { run_id } = (await user.post(`/api/v1/agents/${agent_id}/chat`, turn)).body;
+  const server = "https://berths.example.com/mcp";
+  const oauth = { server, grant: "client_credentials", client_id: "robot", client_secret: "hunter3-client-secret" };
+  expect((await user.post("/api/v1/secrets", { name: "BERTHS", type: "oauth", oauth })).status).toBe(201);
+  const db = await lab.service.database.open();
+  for (const text of [
+    "insert into billing_account (user_id, customer_provider, customer_reference, overage_enabled, overage_cap_tokens) values ($1, 'stripe', 'cus_hidden', true, 70000)",
+    "update usage_daily set day = day - 400 where user_id = $1",
+  ]) {
+    await db.query({ text, values: [user.user_id] });
+  }
+  await db.close();
+  const { text, all } = await filesIn(await download("/api/v1/users/me/export", user.key));
+  expect(JSON.parse(text("schedules.jsonl"))).toMatchObject({ agent_id, interval: "daily", time: "08:30" });
+  expect(JSON.parse(text("thread_turns.jsonl"))).toEqual({ agent_id, thread_id: "plans", turn: 1, run_id });
+  const secret = { type: "oauth", server, grant: "client_credentials", status: "not_connected" };
+  expect(JSON.parse(text("secrets_without_values.jsonl"))).toMatchObject(secret);
+  expect(JSON.parse(text("account.jsonl"))).toMatchObject({ overage_enabled: true, overage_cap_tokens: 70_000 });
+  expect(text("usage.csv").trim().split("\n")).toHaveLength(2);
+  for (const absent of ["hunter3", "robot", "cus_hidden", "sealed", user.key]) expect(all).not.toContain(absent);
+});
+
+it("has every row once, also of lists of several pages", async () => {
+  const user = await lab.service.newUser();
+  const other = await lab.service.newUser();
+  const ROWS = 1_001;
+  const numbered = (n: string) => `('01900000-0000-7000-8000-' || lpad((${n})::text, 12, '0'))::uuid`;
+  const FILES: Record<string, string> = {
+    "occurrences.jsonl": `insert into occurrence (user_id, agent_id, at, state, recorded_at)
+      select $1, ${numbered("n % 3")}, timestamptz '2026-01-01' + make_interval(secs => n / 1000.0), 'missed', now()`,
+    "notice_deliveries.jsonl": `insert into notice_delivery (user_id, notice_id, endpoint_id, status, next_attempt_at)
+      select $1, ${numbered("n % 3")}, ${numbered("n")}, 'failed', null`,
+    "disputes.jsonl": `insert into payment_dispute (provider, reference, user_id, payment_id, disputed_cents, state)
+      select 'stripe', $1 || ':' || n, $1, ${numbered("n")}, 0, 'won'`,
+    "reversals.jsonl": `insert into reversal (user_id, key, amount, debt, reason, created_at)
+      select $1, 'refund:' || n, 0, 0, 'refund ' || n, now()`,
+    "usage_by_label.jsonl": `insert into usage_label_daily (user_id, name, value, day, requests, input_tokens, output_tokens, cost)
+      select $1, 'user', E'a "b": ' || n % 3, date '2020-01-01' + n::integer, 1, 1, 1, 1`,
+    "schedules.jsonl": `insert into schedule (user_id, agent_id, "interval", "time", timezone, active)
+      select $1, ${numbered("n")}, 'daily', '08:00', 'UTC', false`,
+    "thread_turns.jsonl": `insert into thread_turn (user_id, thread_uid, turn, run_id)
+      select $1, ${numbered("n % 3")}, n, ${numbered("n")}`,
+  };
+  const PARENTS = [
+    `insert into thread (user_id, uid, agent_id, id, created_at, updated_at)
+      select $1, ${numbered("n")}, ${numbered("0")}, 't' || n, now(), now()`,
+    `insert into notice (user_id, id, event, dedupe_key, data, created_at)
+      select $1, ${numbered("n")}, 'run.failed', n::text, '{}', now()`,
+    `insert into webhook_endpoint (user_id, id, url, events, secret, created_at)
+      select $1, ${numbered("n")}, 'https://example.com', '{run.failed}', '', now()`,
+  ].map((insert) => `${insert} from generate_series(0, ${ROWS}) as n`);
+  const db = await lab.service.database.open();
+  for (const owner of [user, other]) {
+    for (const text of PARENTS) await db.query({ text: text.replace("$1", "$1::uuid"), values: [owner.user_id] });
+    for (const insert of Object.values(FILES)) {
+      const text = `${insert.replaceAll("$1", "$1::uuid")} from generate_series(1, ${ROWS}) as n`;
+      await db.query({ text, values: [owner.user_id] });
+    }
+  }
+  await db.close();
+  const { text } = await filesIn(await download("/api/v1/users/me/export", user.key));
+  for (const name of Object.keys(FILES)) {
+    const lines = text(name).trim().split("\n");
+    expect([name, lines.length, new Set(lines).size]).toEqual([name, ROWS, ROWS]);
+  }
 });
 
 it("needs every right to read, and the operator's export is in the log of acts", async () => {
