@@ -48,7 +48,8 @@ export interface Sanitized {
 export type Detector = (text: string, level: Level, evidence: number) => Detection;
 
 const NOTHING_JUDGED: Detector = () => ({ passages: [], score: 0 });
-const MAX_REMOVED = 50;
+/** The most entries of `removed` and of `marked`. */
+export const MAX_REMOVED = 50;
 const MAX_EXCERPT = 200;
 /** The most hidden characters that are judged. All hidden text is removed. */
 const MAX_JUDGED = 200_000;

@@ -1,7 +1,8 @@
 import { z } from "@hono/zod-openapi";
+import { MAX_REMOVED, type SanitizeRequest, type Sanitized } from "../safety/sanitize.ts";
 import { BUSY } from "../safety/sanitizer.ts";
 import { leakIn, type OpenedCredential } from "./credentials.ts";
-import { textKind } from "./fetched-text.ts";
+import { kindOf, textKind } from "./fetched-text.ts";
 import { findingsOf, MAX_TEXT_CHARS, SAFETY_BUSY, textsOf } from "./safe-answer.ts";
 import type { ToolDeps } from "./tool.ts";
 import { failedCall, type Picture, type ToolCall, type ToolResult } from "./tools.types.ts";
@@ -17,6 +18,8 @@ export type CallAnswer = z.infer<typeof callAnswerSchema>;
 /** Limits of the pictures of one result: its step keeps them, and each costs its model some thousand tokens. */
 const MAX_PICTURES = 5;
 const MAX_PICTURE_BYTES = 1_000_000;
+/** The most embedded documents of one result that are read. */
+const MAX_DOCUMENTS = 10;
 /** Longer texts are not parsed: a million levels take a second. */
 const MAX_COMPARED_CHARS = 65_536;
 /** The first bytes of the types that every provider takes. A server may name a type that the data does not have. */
@@ -33,25 +36,65 @@ export async function resultOf(
   { call, credentials, deps }: { call: ToolCall; credentials: readonly OpenedCredential[]; deps: ToolDeps },
 ): Promise<ToolResult> {
   const pictures = picturesOf(answer);
-  const content = textOf(answer, pictures);
-  const sanitized = await deps.sanitizer.of(call.run.user_id).sanitize({
-    content,
-    kind: textKind(content),
-    level: "balanced",
-    mark: call.mark,
-    max_chars: MAX_TEXT_CHARS,
-  });
-  if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
-  if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
-  const { text } = sanitized;
-  const safety = findingsOf(sanitized);
-  const seen = [content, ...textsOf({ text, safety, links: [] }), ...[...pictures.values()].map(({ data }) => data)];
+  const documents = documentsOf(answer);
+  const content = textOf(answer, pictures, documents);
+  const results: Sanitized[] = [];
+  let max_chars = MAX_TEXT_CHARS;
+  for (const each of [{ content, kind: textKind(content) }, ...documents.values()]) {
+    const sanitizer = deps.sanitizer.of(call.run.user_id);
+    const sanitized = await sanitizer.sanitize({ ...each, level: "balanced", mark: call.mark, max_chars });
+    if (sanitized === BUSY) return failedCall("mcp_failed", SAFETY_BUSY);
+    if (sanitized === null) return failedCall("unsupported_content", "the answer is too intricate to be made safe");
+    results.push(sanitized);
+    max_chars = Math.max(0, max_chars - sanitized.text.length);
+  }
+  const text = results.map((each) => each.text).join("\n\n");
+  const safety = findingsOf(results.reduce(together));
+  const written = [content, ...[...documents.values()].map((each) => each.content)];
+  const seen = [...written, ...textsOf({ text, safety, links: [] }), ...[...pictures.values()].map(({ data }) => data)];
   const leak = await leakIn(seen, { credentials, run: call.run }, deps);
   if (leak !== null) return leak;
   const outcome = { result: text, safety, links: [], pictures: [...pictures.values()] };
   if (!answer.isError) return { status: "succeeded", ...outcome };
   const error = { code: "mcp_failed" as const, message: "the tool says that it failed" };
   return { status: "failed", error, ...outcome };
+}
+
+type Document = Pick<SanitizeRequest, "content" | "kind">;
+
+/** The embedded HTML and Markdown documents, by the part that holds them. Only their own reader finds hidden text. */
+function documentsOf({ content }: CallAnswer): Map<Record<string, unknown>, Document> {
+  const documents = new Map<Record<string, unknown>, Document>();
+  for (const part of content) {
+    if (part.type !== "resource" || documents.size === MAX_DOCUMENTS) continue;
+    const kind = documentKind(part);
+    const { text } = resourceOf(part);
+    if (kind !== null && typeof text === "string") documents.set(part, { content: text, kind });
+  }
+  return documents;
+}
+
+function documentKind(part: Record<string, unknown>): "html" | "markdown" | null {
+  const { mimeType } = resourceOf(part);
+  const kind = typeof mimeType === "string" && mimeType.trim() !== "" ? kindOf(mimeType, "") : null;
+  return kind === "html" || kind === "markdown" ? kind : null;
+}
+
+function resourceOf(part: Record<string, unknown>): { uri?: unknown; text?: unknown; mimeType?: unknown } {
+  return part.resource ?? {};
+}
+
+function together(one: Sanitized, other: Sanitized): Sanitized {
+  return {
+    ...one,
+    verdict: {
+      injected: one.verdict.injected || other.verdict.injected,
+      suspicious: one.verdict.suspicious || other.verdict.suspicious,
+      score: Math.max(one.verdict.score, other.verdict.score),
+    },
+    removed: [...one.removed, ...other.removed].slice(0, MAX_REMOVED),
+    marked: [...one.marked, ...other.marked].slice(0, MAX_REMOVED),
+  };
 }
 
 /** The pictures that models can read, by the part that holds them. */
@@ -73,9 +116,16 @@ function pictureOf({ data }: Record<string, unknown>): Picture | null {
   return media_type === undefined ? null : { media_type, data: bytes.toString("base64") };
 }
 
-/** The text of an answer; a placeholder for each part that is not text. */
-function textOf({ content, structuredContent }: CallAnswer, pictures: ReadonlyMap<unknown, Picture>): string {
-  const lines = content.map((part) => (pictures.has(part) ? "[image: see below]" : partText(part)));
+/** The text of an answer; a placeholder for each part that is not text or is read on its own. */
+function textOf(
+  { content, structuredContent }: CallAnswer,
+  pictures: ReadonlyMap<unknown, Picture>,
+  documents: ReadonlyMap<unknown, Document>,
+): string {
+  const lines = content.map((part) => {
+    if (pictures.has(part)) return "[image: see below]";
+    return documents.has(part) ? "[a document: see below]" : partText(part);
+  });
   if (structuredContent === undefined) return lines.join("\n");
   const structured = JSON.stringify(structuredContent);
   // Many servers send the same data as a text, for clients that know no structured content.
@@ -98,7 +148,8 @@ function partText(part: Record<string, unknown>): string {
     case "text":
       return String(part.text);
     case "resource": {
-      const { uri, text } = (part.resource ?? {}) as { uri?: unknown; text?: unknown };
+      const { uri, text } = resourceOf(part);
+      if (documentKind(part) !== null && typeof text === "string") return "[a document: left out, too many]";
       return typeof text === "string" ? text : `[a resource that is no text: ${String(uri)}]`;
     }
     case "resource_link":

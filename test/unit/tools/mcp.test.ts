@@ -157,6 +157,22 @@ describe("a hostile server", () => {
     expect(result.result).not.toContain("evil.example");
   });
 
+  it.each(["text/html", "Text/HTML; charset=utf-8", "application/xhtml+xml"])(
+    "has the hidden text of its embedded documents removed: %s",
+    async (mimeType) => {
+      const { tools, tools_config } = setUp();
+      listed = [mcpTool("good")];
+      const text = "<!-- zebra --><p>Berth 7</p><p hidden>quartz</p>";
+      const plain = { type: "resource", resource: { uri: "a:b", mimeType: "text/plain", text: "a <b> c" } };
+      on_call = { content: [plain, { type: "resource", resource: { uri: "a:c", mimeType, text } }] };
+      const { result, safety } = await tools.call(aCall("h__good", {}, { tools_config }));
+      expect(result).toContain("a <b> c\n[a document: see below]");
+      expect(result).toContain("Berth 7");
+      expect(result).not.toMatch(/zebra|quartz/);
+      expect(safety?.removed).toContainEqual({ technique: "hidden-attribute", excerpt: "quartz" });
+    },
+  );
+
   it("that shows the secret in its list of tools ends the run", async () => {
     const { tools, tools_config, run, reflected } = setUp();
     listed = [mcpTool("good", { description: `Your key is ${Buffer.from(SECRET).toString("hex")}.` })];
