@@ -65,6 +65,15 @@ const HTML_SHAPES: readonly Shape[] = [
   ["selectors without end", following("<style>", ".a,", `b{${DECLARATIONS}}`)],
   ["media in media", following("<style>", "@media screen{")],
   ["comments in a style", following("<style>", "/*")],
+  ["comments between semicolons in a style", following("<style>", "a/**/;")],
+  ["quotes in a style", following("<style>", "a{b:'\n")],
+  ["brackets in a style", following("<style>.a{b:", "url( ([{")],
+  ["rules in rules", following("<style>.a{", "&.b{color:red;")],
+  [
+    "selectors of several parts, all of which may match",
+    (length) =>
+      `<style>${numbered((at) => `.k${at}.y,[a${at}]{color:red}`)(length / 2)}</style>${numbered((at) => `<b class="y z${at}" a${at}>`)(length / 2)}`,
+  ],
   ["escapes in a style", following("<b style='", "\\64 ", "'>x")],
   ["one attribute of all the length", following('<b title="', "some words ", '">x')],
   ["attributes without end", numbered((at) => (at === 0 ? "<b " : `a${at}=1 `))],

@@ -1,41 +1,9 @@
+import { type Declarations, declared, NOTHING_DECLARED } from "./declarations.ts";
+
 /**
  * The part of CSS that decides whether a reader sees text. Approximate on purpose: text counts as visible when the
  * answer needs layout (media queries, external sheets, selectors with combinators).
  */
-
-/** The properties that can hide text. A property's index here is its index in `Declarations`. */
-const PROPERTIES = (
-  "display visibility opacity font font-size color background background-color background-image position left top right " +
-  "bottom text-indent transform scale margin-left margin-top clip clip-path width height max-width max-height overflow " +
-  "overflow-x overflow-y content-visibility filter -webkit-text-fill-color background-clip -webkit-background-clip " +
-  "unicode-bidi direction"
-).split(" ");
-const PLACE_OF: ReadonlyMap<string, number> = new Map(PROPERTIES.map((name, place) => [name, place]));
-
-/**
- * The declarations of an element, lower case, without `!important`. An array by index, because a hostile page may have
- * a million copies.
- */
-export type Declarations = readonly (string | undefined)[];
-
-/** No declarations at all. */
-export const NOTHING_DECLARED: Declarations = [];
-
-/** The value of a property, if declared. */
-export function declared(css: Declarations, name: string): string | undefined {
-  return css[PLACE_OF.get(name) ?? -1];
-}
-
-/** Merges blocks; later blocks win. */
-export function cascade(blocks: readonly Declarations[]): Declarations {
-  const [first = NOTHING_DECLARED, ...later] = blocks;
-  if (later.length === 0) return first;
-  const found: (string | undefined)[] = new Array(PROPERTIES.length).fill(undefined);
-  for (const block of blocks) {
-    for (let place = 0; place < block.length; place++) found[place] = block[place] ?? found[place];
-  }
-  return found;
-}
 
 /** A technique that hides an element with all its children. `null`: not hidden. */
 export type HidingTechnique =
@@ -54,43 +22,6 @@ const OFF_SCREEN_PX = 500;
 const LEGIBLE_PX = 3;
 /** Colours closer than this (largest channel difference, of 255) look equal. */
 const SAME_COLOUR = 12;
-const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
-/** `\64 isplay` is display: CSS allows any character to be written by its code point. */
-const ESCAPE = /\\(?:([0-9a-f]{1,6})\s?|([^\n]))/gi;
-
-/** Parses `a: b; c: d`. Later declarations win, important ones first. */
-export function parseDeclarations(css: string): Declarations {
-  let found: (string | undefined)[] | null = null;
-  const important = new Set<number>();
-  for (const declaration of withoutDisguise(css).split(";")) {
-    const colon = declaration.indexOf(":");
-    if (colon < 0) continue;
-    const place = PLACE_OF.get(declaration.slice(0, colon).trim().toLowerCase());
-    if (place === undefined) continue;
-    const written = declaration
-      .slice(colon + 1, colon + 200)
-      .trim()
-      .toLowerCase();
-    const value = written.replace(/\s*!\s*important$/, "");
-    if (important.has(place) && value === written) continue;
-    if (value !== written) important.add(place);
-    found ??= new Array(PROPERTIES.length).fill(undefined);
-    found[place] = value;
-  }
-  return found ?? NOTHING_DECLARED;
-}
-
-function withoutDisguise(css: string): string {
-  const plain = css.includes("/*") ? css.replace(COMMENT, " ") : css;
-  if (!plain.includes("\\")) return plain;
-  return plain.replace(ESCAPE, (_escape, code: string | undefined, char: string) =>
-    code === undefined ? char : codePoint(Number.parseInt(code, 16)),
-  );
-}
-
-function codePoint(code: number): string {
-  return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
-}
 
 /** Returns the technique that hides the element and its content, or null. */
 export function hidesSubtree(css: Declarations): HidingTechnique | null {
@@ -101,6 +32,15 @@ export function hidesSubtree(css: Declarations): HidingTechnique | null {
   if (isClipped(css)) return "clipped";
   if (hasNoSize(css)) return "zero-size";
   return null;
+}
+
+/** Whether the declarations of one rule hide text by themselves. */
+export function hidesAlone(css: Declarations): boolean {
+  const size = fontSize(css);
+  const isInvisible = /^(?:hidden|collapse)$/.test(declared(css, "visibility") ?? "");
+  return (
+    hidesSubtree(css) !== null || isInvisible || textColour(css) === "none" || (size !== null && isIllegible(size))
+  );
 }
 
 function isTransparent(css: Declarations): boolean {
@@ -150,9 +90,7 @@ function isClipped(css: Declarations): boolean {
 }
 
 function hasNoSize(css: Declarations): boolean {
-  const cut = ["overflow", "overflow-x", "overflow-y"].some((side) =>
-    /hidden|clip|scroll/.test(declared(css, side) ?? ""),
-  );
+  const cut = ["overflow-x", "overflow-y"].some((side) => /hidden|clip|scroll/.test(declared(css, side) ?? ""));
   return cut && ["width", "height", "max-width", "max-height"].some((side) => isNothing(declared(css, side)));
 }
 
@@ -164,9 +102,7 @@ function isNothing(length: string | undefined): boolean {
 
 /** The element's font size in pixels. Returns `inherit` (null) when unset or relative to the parent's. */
 export function fontSize(css: Declarations): number | null {
-  const value =
-    declared(css, "font-size") ??
-    /(?:^|\s)([\d.]+(?:px|pt|r?em|%)?)\s*(?:\/|\s|$)/.exec(declared(css, "font") ?? "")?.[1];
+  const value = declared(css, "font-size");
   if (value === undefined || !/^[\d.]/.test(value)) return value === undefined || /inherit/.test(value) ? null : 16;
   const number = Number.parseFloat(value);
   if (number === 0) return 0;
@@ -206,14 +142,14 @@ export type Colour = readonly [red: number, green: number, blue: number];
 /** The element's text colour: a colour, "none" for fully transparent, or null when unset or unknown. */
 export function textColour(css: Declarations): Colour | "none" | null {
   const fill = declared(css, "-webkit-text-fill-color");
-  const clipped = /text/.test(declared(css, "background-clip") ?? declared(css, "-webkit-background-clip") ?? "");
+  const clipped = /text/.test(declared(css, "background-clip") ?? "");
   return clipped ? null : colour(fill ?? declared(css, "color"));
 }
 
 /** The element's background: a colour, "unknown" for images and unparsed values, or null when it paints none. */
 export function backgroundColour(css: Declarations): Colour | "unknown" | null {
   const image = declared(css, "background-image");
-  const value = declared(css, "background-color") ?? declared(css, "background");
+  const value = declared(css, "background-color");
   if (image !== undefined && image !== "none") return "unknown";
   if (value === undefined) return null;
   if (/url\(|gradient\(|var\(/.test(value)) return "unknown";

@@ -7,6 +7,8 @@ export type HtmlToken =
       readonly name: string;
       readonly attributes: ReadonlyMap<string, string>;
       readonly source: string;
+      /** Written as `<path />`. It counts only in SVG and MathML. */
+      readonly is_self_closed: boolean;
     }
   | { readonly type: "close"; readonly name: string; readonly source: string }
   | { readonly type: "text"; readonly text: string }
@@ -20,8 +22,10 @@ const COMMON =
 const COMMON_NAMES: ReadonlyMap<string, string> = new Map(
   Object.keys(Object.fromEntries(COMMON.split(" ").map((name) => [name, 0]))).map((name) => [name, name]),
 );
-/** The most attributes that are read per element. */
+/** The most attributes that are read per element. One with more has the attribute `TOO_MANY` and counts as hidden. */
 const MAX_ATTRIBUTES = 256;
+/** No name in a page has a space. */
+export const TOO_MANY = "too many";
 const NO_ATTRIBUTES: ReadonlyMap<string, string> = new Map();
 
 /**
@@ -45,9 +49,9 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
     flush();
     tokens.push({ type: "comment", text: html.slice(start, end) });
   };
-  const open = (end: number) => {
+  const open = (end: number, is_self_closed: boolean) => {
     const source = self_closing ? html.slice(tagStart - 1, end + 1) : "";
-    tokens.push({ type: "open", name: tag, attributes: attributes.take(), source });
+    tokens.push({ type: "open", name: tag, attributes: attributes.take(), source, is_self_closed });
   };
 
   const tokenizer = new Tokenizer(
@@ -65,9 +69,9 @@ export function tokenizeHtml(html: string, { self_closing } = { self_closing: fa
         tagStart = start;
       },
       ...attributes.callbacks,
-      onopentagend: open,
+      onopentagend: (end) => open(end, false),
       onselfclosingtag: (end) => {
-        open(end);
+        open(end, true);
         if (self_closing) tokens.push({ type: "close", name: tag, source: "" });
       },
       onclosetag: (start, end) => {
@@ -116,7 +120,8 @@ function attributeReader(html: string) {
       onattribend() {
         // The first of two attributes with one name wins, as in browsers.
         attributes ??= new Map();
-        if (!attributes.has(name) && attributes.size < MAX_ATTRIBUTES) attributes.set(name, value);
+        if (attributes.size >= MAX_ATTRIBUTES) attributes.set(TOO_MANY, "");
+        else if (!attributes.has(name)) attributes.set(name, value);
       },
     },
     take(): ReadonlyMap<string, string> {

@@ -10,8 +10,14 @@ interface Scope {
   readonly dd: number;
   readonly cell: number;
   readonly row: number;
-  /** The nearest element that end tags cannot cross. */
+  /** The nearest element that end tags of blocks cannot cross. */
   readonly barrier: number;
+  /** The nearest element that end tags of table parts cannot cross. */
+  readonly table: number;
+  /** The nearest "special" element: end tags of inline and unknown elements cannot cross it. */
+  readonly special: number;
+  /** The nearest SVG or MathML element whose content is not HTML. */
+  readonly foreign: number;
 }
 
 interface Entry<State> {
@@ -30,20 +36,55 @@ const CLOSES_P = new Set(
   ).split(" "),
 );
 const BARRIERS = new Set("table td th caption template object marquee applet button".split(" "));
-const TABLE_PARTS = new Set("table tr td th tbody thead tfoot caption button".split(" "));
+const TABLE_PARTS = new Set("table tr td th tbody thead tfoot caption".split(" "));
 const FORMATTING = new Set("a b big code em font i nobr s small strike strong tt u".split(" "));
-const NOTHING_OPEN: Scope = { p: -1, li: -1, dd: -1, cell: -1, row: -1, barrier: -1 };
+/** SVG and MathML elements whose content is HTML again. */
+const HTML_AGAIN = new Set("foreignobject desc title mi mo mn ms mtext annotation-xml".split(" "));
+/** Elements that end the SVG or MathML around them. */
+const ENDS_FOREIGN = new Set(
+  (
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta " +
+    "nobr ol p pre ruby s small span strong strike sub sup table tt u ul var"
+  ).split(" "),
+);
+/** The special elements of the HTML standard besides those that close a paragraph. */
+const SPECIAL = new Set([
+  ...CLOSES_P,
+  ...TABLE_PARTS,
+  ..."applet body button colgroup html iframe marquee noembed noframes noscript object select template textarea".split(
+    " ",
+  ),
+]);
+const NOTHING_OPEN: Scope = {
+  p: -1,
+  li: -1,
+  dd: -1,
+  cell: -1,
+  row: -1,
+  barrier: -1,
+  table: -1,
+  special: -1,
+  foreign: -1,
+};
 
 /** Whether an element with this name is void: no content and no end tag. */
 export function isVoid(name: string): boolean {
   return VOID.has(name);
 }
 
-/**
- * @param isHidden whether a state hides. A hidden formatting element that a block's end tag closes continues after it,
- * because browsers reopen formatting elements.
- */
-export function createOpenElements<State>(root: State, isHidden: (state: State) => boolean) {
+/** What the states of elements mean. */
+interface Hiding<State> {
+  /**
+   * A hidden formatting element that a block's end tag closes continues after it, because browsers reopen formatting
+   * elements.
+   */
+  readonly isHidden: (state: State) => boolean;
+  /** Whether no content of the element can be visible. */
+  readonly isHiddenWhole: (state: State) => boolean;
+}
+
+/** @param root the state outside all elements */
+export function createOpenElements<State>(root: State, { isHidden, isHiddenWhole }: Hiding<State>) {
   const entries: Entry<State>[] = [];
   const openByName = new Map<string, number[]>();
 
@@ -71,7 +112,10 @@ export function createOpenElements<State>(root: State, isHidden: (state: State) 
   /** Closes the elements that an opening `name` closes by implication. */
   function closeImplied(name: string): void {
     const scope = entries.at(-1)?.scope ?? NOTHING_OPEN;
-    if (name === "li" && scope.li >= 0) popFrom(scope.li);
+    if (scope.foreign >= 0 && ENDS_FOREIGN.has(name)) {
+      popFrom(scope.foreign);
+      closeImplied(name);
+    } else if (name === "li" && scope.li >= 0) popFrom(scope.li);
     else if ((name === "dd" || name === "dt") && scope.dd >= 0) popFrom(scope.dd);
     else if ((name === "td" || name === "th") && scope.cell >= 0) popFrom(scope.cell);
     else if (scope.row >= 0 && /^(tr|tbody|thead|tfoot)$/.test(name)) popFrom(scope.row);
@@ -80,40 +124,69 @@ export function createOpenElements<State>(root: State, isHidden: (state: State) 
 
   function close(name: string): boolean {
     const index = openByName.get(name)?.at(-1);
-    const barrier = entries.at(-1)?.scope.barrier ?? -1;
-    if (index === undefined || (index < barrier && !TABLE_PARTS.has(name))) return false;
+    // Browsers put what follows these end tags into the body, where open elements stay open.
+    if (index === undefined || name === "body" || name === "html") return false;
+    if (isBlocked(name, index)) return false;
     popFrom(index);
     return true;
+  }
+
+  /** Whether an element inside the one at `index` keeps its end tag from closing it, as in the HTML standard. */
+  function isBlocked(name: string, index: number): boolean {
+    const { barrier, table, special } = entries.at(-1)?.scope ?? NOTHING_OPEN;
+    if (name === "template") return false;
+    if (TABLE_PARTS.has(name)) return index < table;
+    if (FORMATTING.has(name)) return index < barrier || (index < special && staysHidden(index, special));
+    return index < (SPECIAL.has(name) && name !== "form" ? barrier : special);
+  }
+
+  /** Browsers move the blocks in a formatting element out of it at its end tag. They stay open, and hidden. */
+  function staysHidden(index: number, special: number): boolean {
+    const [formatting, block] = [entries[index], entries[special]];
+    if (formatting === undefined || block === undefined) return false;
+    return isHiddenWhole(block.state) || (isHidden(block.state) && !isHidden(formatting.state));
   }
 
   function state(): State {
     return entries.at(-1)?.state ?? root;
   }
 
-  return { push, closeImplied, close, state };
+  /** Whether an element that opens now is one of SVG or MathML. */
+  function isForeign(name: string): boolean {
+    return name === "svg" || name === "math" || (entries.at(-1)?.scope.foreign ?? -1) >= 0;
+  }
+
+  return { push, closeImplied, close, state, isForeign };
 }
 
 function scopeWithin(outer: Scope, name: string, index: number): Scope {
+  if (outer.foreign >= 0) {
+    return HTML_AGAIN.has(name) ? { ...NOTHING_OPEN, barrier: index, special: index } : outer;
+  }
+  if (name === "svg" || name === "math") return { ...outer, foreign: index };
+  if (name === "td" || name === "th") {
+    return { ...NOTHING_OPEN, row: outer.row, cell: index, barrier: index, table: outer.table, special: index };
+  }
+  if (BARRIERS.has(name)) {
+    const isTable = name === "table" || name === "template";
+    return { ...NOTHING_OPEN, barrier: index, table: isTable ? index : outer.table, special: index };
+  }
+  if (!SPECIAL.has(name)) return outer;
+  const inner = { ...outer, special: index };
   switch (name) {
     case "p":
-      return { ...outer, p: index };
+      return { ...inner, p: index };
+    case "address":
+    case "div":
+      return inner;
     case "li":
-      return { ...outer, li: index };
+      return { ...inner, li: index, dd: -1 };
     case "dd":
     case "dt":
-      return { ...outer, dd: index };
-    case "ul":
-    case "ol":
-    case "menu":
-      return { ...outer, li: -1 };
-    case "dl":
-      return { ...outer, dd: -1 };
+      return { ...inner, dd: index, li: -1 };
     case "tr":
-      return { ...outer, row: index, cell: -1 };
-    case "td":
-    case "th":
-      return { ...NOTHING_OPEN, row: outer.row, cell: index, barrier: index };
+      return { ...inner, row: index, cell: -1, li: -1, dd: -1 };
     default:
-      return BARRIERS.has(name) ? { ...NOTHING_OPEN, barrier: index } : outer;
+      return { ...inner, li: -1, dd: -1 };
   }
 }

@@ -1,97 +1,194 @@
-import { cascade, type Declarations, NOTHING_DECLARED, parseDeclarations } from "./hiding-css.ts";
+import { type CssPiece, cssPieces } from "./css-pieces.ts";
+import { type Declarations, declarationsOf, NOTHING_DECLARED, PLACES, parseDeclarations } from "./declarations.ts";
+import { hidesAlone } from "./hiding-css.ts";
+import type { HtmlToken } from "./html-tokens.ts";
+import { type Compound, compoundOf, isCertain, matches, selectorsIn } from "./selectors.ts";
 
-/** The rules of a page's own `<style>` elements, for the simple selectors that cause most hiding. */
+/** The rules of a page's own `<style>` elements whose selectors have no combinators. */
 export interface StyleSheet {
-  /** The declarations for an element. Stronger selectors overwrite weaker ones. */
-  match(element: { name: string; id: string; classes: readonly string[] }): Declarations;
+  /** The declarations for an element. More specific selectors win, then later rules. */
+  match(element: { name: string; attributes: ReadonlyMap<string, string> }): Declarations;
   readonly is_empty: boolean;
-  /** Whether any rule selects an `id`. */
-  readonly reads_ids: boolean;
+  /** The attributes that selectors read. */
+  readonly reads: ReadonlySet<string>;
 }
 
-/** The most characters of CSS that are read. Ordinary pages need less. */
-const MAX_CSS_LENGTH = 1_000_000;
-/** The most classes of an element that are looked up. */
-const MAX_CLASSES = 32;
+/** The declarations of one selector, and the rank of each: a higher one wins. */
+interface Rule {
+  readonly compound: Compound;
+  readonly declared: (string | undefined)[];
+  readonly ranks: number[];
+}
 
-/** The understood selectors: `tag`, `.class`, `#id`, or a tag with a class or id. */
-const UNDERSTOOD = /^([a-z][\w-]*|\*)?([.#][\w-]+)?$/i;
-const COMMENT = /\/\*[\s\S]*?(?:\*\/|$)/g;
-/** Media rules for a screen. Rules for other media (print, a width) are skipped. */
-const SCREEN = /^@(media\s+(only\s+)?(screen|all)|layer|supports)\b[^,(]*$/i;
+/** Rules of the browser's at-rules that hold on every screen. Others (print, a width) are skipped. */
+const SCREEN = /^@(?:media(?:\s+(?:only\s+)?(?:screen|all))?\s*$|layer\b|supports\b(?!\s*not\b))/i;
+/** Checks of selectors with several parts: the first ones, and as many per element. Beyond, an element is hidden. */
+const FIRST_CHECKS = 100_000;
+const CHECKS_PER_TOKEN = 20;
+/** A rule within a rule is read if the outer one has at most this many selectors. */
+const MAX_OUTER_SELECTORS = 16;
+const MAX_SPECIFICITY = 1e9;
+const HIDDEN = parseDeclarations("display:none!important");
 
-/**
- * Reads sheets in one forward scan. Understood selectors: `tag`, `.class`, `#id`, or a tag with one of these
- * (`p.note`). Other rules are skipped, so their elements count as visible.
- */
-export function readStyleSheet(sheets: readonly string[]): StyleSheet {
-  const rules = new Map<string, Declarations>();
-  for (const { selectors, body } of sheets.flatMap((css) => [
-    ...blocks(css.slice(0, MAX_CSS_LENGTH).replace(COMMENT, " ")),
-  ])) {
-    const declared = parseDeclarations(body);
-    if (declared === NOTHING_DECLARED) continue;
-    for (const selector of selectors.split(",")) {
-      const key = selector.trim();
-      if (key === "" || !UNDERSTOOD.test(key)) continue;
-      const earlier = rules.get(key);
-      rules.set(key, earlier === undefined ? declared : cascade([earlier, declared]));
+/** Reads the sheets of a page in one forward scan. */
+export function readStyleSheet(tokens: readonly HtmlToken[]): StyleSheet {
+  const rules = new Map<string, Rule>();
+  let order = 0;
+  for (const { css, is_certain } of sheetsOf(tokens)) {
+    for (const { selectors, declarations, is_layered } of blocks(css)) {
+      const declared = declarationsOf(declarations);
+      if (declared === NOTHING_DECLARED) continue;
+      if (!(is_certain && selectors.every(isCertain)) && !hidesAlone(declared)) continue;
+      order++;
+      for (const selector of selectors) addRule(rules, selector, { declared, order, is_layered });
     }
   }
-  const selectors = [...rules.keys()];
-  const together = new Set(selectors.map((key) => /^[^.#]+(?=[.#])/.exec(key)?.[0]));
+  const all = [...rules.values()];
+  const index = indexOf(all);
+  const reads = new Set(all.flatMap(({ compound }) => attributesOf(compound)));
+  let checks = FIRST_CHECKS + CHECKS_PER_TOKEN * tokens.length;
   return {
-    match: (element) => matching(rules, element, together.has(element.name)),
+    match: ({ name, attributes }) => {
+      const classes = new Set((attributes.get("class") ?? "").split(/\s+/));
+      const element = { name, classes, attributes };
+      const keys = ["*", name, `#${attributes.get("id") ?? ""}`, ...[...classes].map((each) => `.${each}`)];
+      const found: Rule[] = [];
+      for (const key of keys) {
+        for (const rule of index.get(key) ?? []) {
+          if (!isSimple(rule.compound) && checks-- <= 0) return HIDDEN;
+          if (matches(element, rule.compound)) found.push(rule);
+        }
+      }
+      return strongest(found);
+    },
     is_empty: rules.size === 0,
-    reads_ids: selectors.some((key) => key.includes("#")),
+    reads,
   };
 }
 
-/** @param isTogether whether some rule selects the element's name together with a class or an id */
-function matching(
-  rules: ReadonlyMap<string, Declarations>,
-  { name, id, classes }: { name: string; id: string; classes: readonly string[] },
-  isTogether: boolean,
-): Declarations {
-  const matched: Declarations[] = [];
-  const add = (selector: string): void => {
-    const rule = rules.get(selector);
-    if (rule !== undefined) matched.push(rule);
-  };
-  const some = classes.slice(0, MAX_CLASSES);
-  add("*");
-  add(name);
-  for (const each of some) add(`.${each}`);
-  if (isTogether) for (const each of some) add(`${name}.${each}`);
-  if (id !== "") add(`#${id}`);
-  if (id !== "" && isTogether) add(`${name}#${id}`);
-  return cascade(matched);
+function addRule(
+  rules: Map<string, Rule>,
+  selector: string,
+  { declared, order, is_layered }: { declared: Declarations; order: number; is_layered: boolean },
+): void {
+  const key = selector.trim();
+  let rule = rules.get(key);
+  if (rule === undefined) {
+    const compound = compoundOf(key);
+    if (compound === null) return;
+    rule = { compound, declared: new Array(PLACES).fill(undefined), ranks: new Array(PLACES).fill(0) };
+    rules.set(key, rule);
+  }
+  const specificity = Math.min(rule.compound.specificity, MAX_SPECIFICITY - 1);
+  for (let place = 0; place < PLACES; place++) {
+    if (declared[place] === undefined) continue;
+    // Layers lose against other rules, but their important declarations win.
+    const isUpper = is_layered === place >= PLACES / 2;
+    const rank = (isUpper ? MAX_SPECIFICITY : 0) + specificity + order / 2 ** 22;
+    if (rank < (rule.ranks[place] ?? 0)) continue;
+    rule.declared[place] = declared[place];
+    rule.ranks[place] = rank;
+  }
 }
 
-/** Yields the rules in order, including those inside a screen's at-rule. */
-function* blocks(css: string): Generator<{ selectors: string; body: string }> {
-  let start = 0;
-  while (start < css.length) {
-    const brace = css.indexOf("{", start);
-    if (brace < 0) return;
-    const prelude = css.slice(start, brace);
-    const selectors = prelude.slice(Math.max(prelude.lastIndexOf(";"), prelude.lastIndexOf("}")) + 1).trim();
-    if (selectors.startsWith("@") && SCREEN.test(selectors)) {
-      start = brace + 1;
-      continue;
+function isSimple({ name, ids, classes, attributes, excluded }: Compound): boolean {
+  return attributes.length + excluded.length === 0 && ids.length + classes.length + (name === "" ? 0 : 1) <= 1;
+}
+
+function attributesOf({ ids, attributes, excluded }: Compound): string[] {
+  const own = attributes.map(({ name }) => name);
+  return [...own, ...(ids.length > 0 ? ["id"] : []), ...excluded.flatMap(attributesOf)];
+}
+
+/** The rules by the id, class or name that an element must have. */
+function indexOf(rules: readonly Rule[]): ReadonlyMap<string, readonly Rule[]> {
+  const index = new Map<string, Rule[]>();
+  for (const rule of rules) {
+    const { ids, classes, name } = rule.compound;
+    const key = ids.length > 0 ? `#${ids[0]}` : classes.length > 0 ? `.${classes.at(-1)}` : name || "*";
+    const same = index.get(key);
+    if (same === undefined) index.set(key, [rule]);
+    else same.push(rule);
+  }
+  return index;
+}
+
+function strongest(rules: readonly Rule[]): Declarations {
+  const [first, ...others] = rules;
+  if (first === undefined) return NOTHING_DECLARED;
+  if (others.length === 0) return first.declared;
+  const declared = [...first.declared];
+  const ranks = [...first.ranks];
+  for (const rule of others) {
+    for (let place = 0; place < PLACES; place++) {
+      if (rule.declared[place] === undefined || (rule.ranks[place] ?? 0) < (ranks[place] ?? 0)) continue;
+      declared[place] = rule.declared[place];
+      ranks[place] = rule.ranks[place] ?? 0;
     }
-    const end = selectors.startsWith("@") ? endOfBlock(css, brace) : css.indexOf("}", brace);
-    const stop = end < 0 ? css.length : end;
-    if (!selectors.startsWith("@")) yield { selectors, body: css.slice(brace + 1, stop) };
-    start = stop + 1;
   }
+  return declared;
 }
 
-function endOfBlock(css: string, brace: number): number {
-  let depth = 0;
-  for (let at = brace; at < css.length; at++) {
-    if (css[at] === "{") depth++;
-    else if (css[at] === "}" && --depth === 0) return at;
+/** The page's sheets. One for some media only is uncertain. */
+function sheetsOf(tokens: readonly HtmlToken[]): { css: string; is_certain: boolean }[] {
+  const sheets: { css: string; is_certain: boolean }[] = [];
+  let inert = 0;
+  tokens.forEach((token, index) => {
+    if (token.type === "text" || token.type === "comment") return;
+    if (/^(?:noscript|template)$/.test(token.name)) inert = Math.max(0, inert + (token.type === "open" ? 1 : -1));
+    const content = tokens[index + 1];
+    if (token.name !== "style" || token.type !== "open" || content?.type !== "text") return;
+    const type = token.attributes.get("type")?.trim().toLowerCase() ?? "";
+    const media = token.attributes.get("media")?.trim().toLowerCase() ?? "";
+    if ((type !== "" && type !== "text/css") || /^(?:only\s+)?print$/.test(media)) return;
+    sheets.push({ css: content.text, is_certain: inert === 0 && /^(?:|all|screen)$/.test(media) });
+  });
+  return sheets;
+}
+
+interface Block {
+  readonly selectors: readonly string[];
+  readonly declarations: string[];
+  readonly is_layered: boolean;
+}
+
+/** Yields the rules in order, including those inside a screen's at-rule or another rule. */
+function* blocks(css: string): Generator<Block> {
+  const open: (Block | null)[] = [];
+  const outermost: Block = { selectors: [], declarations: [], is_layered: false };
+  for (const { type, text } of cssPieces(css, { in_block: false })) {
+    const block = open.length === 0 ? outermost : open.at(-1);
+    if (type === "declaration") block?.declarations.push(text);
+    if (type === "declaration" || block === undefined) continue;
+    if (block !== null && block.selectors.length > 0 && block.declarations.length > 0) {
+      yield { ...block, declarations: block.declarations.splice(0) };
+    }
+    if (type === "close") open.pop();
+    else open.push(block === null ? null : inner(block, text));
   }
-  return -1;
+  for (const block of open) if (block !== null && block.selectors.length > 0) yield block;
+}
+
+/** The block that `prelude` opens, or null when it is not known what it selects. */
+function inner(outer: Block, prelude: CssPiece["text"]): Block | null {
+  const text = prelude.replace(/<!--|-->/g, " ").trim();
+  if (text.startsWith("@")) {
+    if (!SCREEN.test(text)) return null;
+    return { ...outer, declarations: [], is_layered: outer.is_layered || /^@layer/i.test(text) };
+  }
+  const selectors = selectorsIn(text);
+  if (outer.selectors.length === 0) return { ...outer, selectors, declarations: [] };
+  if (outer.selectors.length > MAX_OUTER_SELECTORS || selectors.length > MAX_OUTER_SELECTORS) return null;
+  const nested = outer.selectors.flatMap((each) =>
+    selectors.filter((one) => one.includes("&")).map((one) => nest(one, each)),
+  );
+  return nested.length > 0 && nested.length <= MAX_OUTER_SELECTORS
+    ? { ...outer, selectors: nested, declarations: [] }
+    : null;
+}
+
+/** `&.b` in `.a` is `.a.b`. Longer results are not read as selectors, so they are not kept. */
+function nest(selector: string, outer: string): string {
+  const text = selector.trim();
+  return text.startsWith("&") && !text.includes("&", 1) && outer.length < 1_000 ? outer.trim() + text.slice(1) : ">";
 }

@@ -1,5 +1,6 @@
+import { cascade, type Declarations, declared, NOTHING_DECLARED, parseDeclarations } from "./declarations.ts";
 import * as css from "./hiding-css.ts";
-import { type HtmlToken, tokenizeHtml } from "./html-tokens.ts";
+import { type HtmlToken, TOO_MANY, tokenizeHtml } from "./html-tokens.ts";
 import { createOpenElements, isVoid } from "./open-elements.ts";
 import { createOverrideReader } from "./override.ts";
 import { readStyleSheet, type StyleSheet } from "./style-sheet.ts";
@@ -48,7 +49,17 @@ const STYLED = new Set(["dialog", "bdi", "output"]);
 const PROSE_ATTRIBUTE = /^(alt|title|content|placeholder|summary|label|value|aria-|data-)/;
 const SCREEN_READER_ONLY =
   /(?:^|\s)(sr-only|visually-hidden|visuallyhidden|screen-reader-text|screen-reader-only)(?:\s|$)/;
-const LOOK_ATTRIBUTES = new Set(["id", "class", "style", "hidden", "aria-hidden", "bgcolor", "color", "open", "dir"]);
+const LOOK_ATTRIBUTES = new Set([
+  TOO_MANY,
+  "class",
+  "style",
+  "hidden",
+  "aria-hidden",
+  "bgcolor",
+  "color",
+  "open",
+  "dir",
+]);
 /** The look of an element without declarations. */
 const PLAIN: OwnLook = {
   hidden_by: null,
@@ -74,11 +85,14 @@ export function visibleText(html: string, options: { keep_lines: boolean } = { k
 }
 
 function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
-  const sheet = readStyleSheet(ownStyles(tokens));
+  const sheet = readStyleSheet(tokens);
   const writer = createTextWriter({ keep_lines });
   const overrides = createOverrideReader(writer.text);
   const hidden: Hidden[] = [];
-  const elements = createOpenElements<Look>(initialLook(tokens), (look) => hiddenBy(look) !== null);
+  const elements = createOpenElements<Look>(initialLook(tokens), {
+    isHidden: (look) => hiddenBy(look) !== null,
+    isHiddenWhole: (look) => look.hidden_by !== null,
+  });
   const lookOf = createLooks(sheet);
 
   function readOpen(token: HtmlToken & { type: "open" }): void {
@@ -88,7 +102,8 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
     const seen = hiddenBy(look) === null;
     if (seen && breaksLine(token.name)) overrides.end();
     if (seen) writer.open(token.name, token.attributes, token.source);
-    if (!isVoid(token.name)) elements.push(token.name, look);
+    const isEmpty = isVoid(token.name) || (token.is_self_closed && elements.isForeign(token.name));
+    if (!isEmpty) elements.push(token.name, look);
   }
 
   function readClose({ name, source }: HtmlToken & { type: "close" }): void {
@@ -116,15 +131,6 @@ function createReader(tokens: readonly HtmlToken[], keep_lines: boolean) {
       return { ...writer.result(), hidden };
     },
   };
-}
-
-function ownStyles(tokens: readonly HtmlToken[]): string[] {
-  const sheets: string[] = [];
-  tokens.forEach((token, index) => {
-    const content = tokens[index + 1];
-    if (token.type === "open" && token.name === "style" && content?.type === "text") sheets.push(content.text);
-  });
-  return sheets;
 }
 
 /** Black on white, unless an external sheet may change the page's colours. */
@@ -169,7 +175,7 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
   const merged = new Map<OwnLook, { outer: Look; look: Look }>();
 
   function ownLook({ name, attributes }: HtmlToken & { type: "open" }): OwnLook {
-    const key = lookKey(name, attributes, sheet.reads_ids);
+    const key = lookKey(name, attributes, sheet.reads);
     let found = known.get(key);
     if (found === undefined) {
       found = ownLookOf(name, attributes, sheet);
@@ -191,28 +197,28 @@ function createLooks(sheet: StyleSheet): (token: HtmlToken & { type: "open" }, o
   };
 }
 
-/** The cache key: everything that `ownLookOf` reads. Includes the `id` only if a sheet selects ids. */
-function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads_ids: boolean): string {
+/** The cache key: everything that `ownLookOf` reads. */
+function lookKey(name: string, attributes: ReadonlyMap<string, string>, reads: ReadonlySet<string>): string {
   if (attributes.size === 0) return name;
   let key = name;
   for (const [attribute, value] of attributes) {
-    if (LOOK_ATTRIBUTES.has(attribute) && (reads_ids || attribute !== "id")) key += `\0${attribute}=${value}`;
+    if (LOOK_ATTRIBUTES.has(attribute) || reads.has(attribute)) key += `\0${attribute}=${value}`;
   }
   return key;
 }
 
 function ownLookOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): OwnLook {
-  const declared = declarationsOf(name, attributes, sheet);
-  const visibility = css.declared(declared, "visibility");
-  const background = css.backgroundColour(declared) ?? attributeColour(attributes.get("bgcolor"));
-  const colour = css.textColour(declared) ?? attributeColour(name === "font" ? attributes.get("color") : undefined);
+  const block = declarationsOf(name, attributes, sheet);
+  const visibility = declared(block, "visibility");
+  const background = css.backgroundColour(block) ?? attributeColour(attributes.get("bgcolor"));
+  const colour = css.textColour(block) ?? attributeColour(name === "font" ? attributes.get("color") : undefined);
   const own: OwnLook = {
-    hidden_by: hiddenByAttributes(name, attributes, declared) ?? css.hidesSubtree(declared),
+    hidden_by: hiddenByAttributes(name, attributes, block) ?? css.hidesSubtree(block),
     invisible: visibility === undefined ? null : visibility === "hidden" || visibility === "collapse",
-    font_px: css.fontSize(declared),
+    font_px: css.fontSize(block),
     colour,
     background,
-    ...css.bidi(declared, { name, dir: attributes.get("dir")?.toLowerCase() }),
+    ...css.bidi(block, { name, dir: attributes.get("dir")?.toLowerCase() }),
   };
   // Ignored for html and body: pages hide themselves until their scripts have run.
   if (name === "html" || name === "body") return { ...own, hidden_by: null, invisible: null };
@@ -232,34 +238,31 @@ function within(own: OwnLook, outer: Look): Look {
   };
 }
 
-function declarationsOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): css.Declarations {
+function declarationsOf(name: string, attributes: ReadonlyMap<string, string>, sheet: StyleSheet): Declarations {
   const style = attributes.get("style");
-  if (sheet.is_empty && style === undefined) return css.NOTHING_DECLARED;
-  const id = attributes.get("id") ?? "";
-  const classes = (attributes.get("class") ?? "").split(/\s+/).filter((part) => part !== "");
-  const declared = sheet.match({ name, id, classes });
-  return style === undefined ? declared : css.cascade([declared, css.parseDeclarations(style)]);
+  if (sheet.is_empty && style === undefined) return NOTHING_DECLARED;
+  const block = sheet.match({ name, attributes });
+  return style === undefined ? block : cascade([block, parseDeclarations(style)]);
 }
 
 function attributeColour(value: string | undefined): css.Colour | null {
   if (value === undefined) return null;
-  const colour = css.backgroundColour(css.parseDeclarations(`background-color:${value.replaceAll(";", " ")}`));
+  const colour = css.backgroundColour(parseDeclarations(`background-color:${value.replaceAll(";", " ")}`));
   return colour === "unknown" ? null : colour;
 }
 
-function hiddenByAttributes(
-  name: string,
-  attributes: ReadonlyMap<string, string>,
-  declared: css.Declarations,
-): string | null {
+function hiddenByAttributes(name: string, attributes: ReadonlyMap<string, string>, block: Declarations): string | null {
+  if (attributes.has(TOO_MANY)) return "too-many-attributes";
   const never = NEVER_SEEN.get(name);
   if (never !== undefined) return never;
-  const display = css.declared(declared, "display");
+  const display = declared(block, "display");
+  const shows = display !== undefined && !/^(?:none|revert|revert-layer)$/.test(display) && !display.includes("var(");
   // A `display` declaration overrides the `hidden` attribute, as in browsers.
-  if (attributes.has("hidden") && (display === undefined || display === "none")) return "hidden-attribute";
+  if (attributes.has("hidden") && (!shows || attributes.get("hidden")?.toLowerCase() === "until-found"))
+    return "hidden-attribute";
   if (attributes.get("aria-hidden")?.toLowerCase() === "true") return "aria-hidden";
   if (SCREEN_READER_ONLY.test(attributes.get("class") ?? "")) return "clipped";
-  if (name === "dialog" && !attributes.has("open") && display === undefined) return "display-none";
+  if (name === "dialog" && !attributes.has("open") && !shows) return "display-none";
   return null;
 }
 

@@ -1,0 +1,135 @@
+import { describe, expect, it } from "vitest";
+import { visibleText } from "../../src/safety/reading/visible.ts";
+
+// Each page displays "Before" and "After" in Chromium, or is one that ordinary sites have; none displays HIDDEN.
+
+const HIDDEN = "zebra quartz umbrella";
+const page = (inner: string, head = "") =>
+  `<!doctype html><html><head>${head}</head><body><p>Before</p>${inner}<p>After</p></body></html>`;
+const styled = (css: string, open = "<p class=x>") =>
+  page(`${open}${HIDDEN}${open.replace(/<(\w+).*/, "</$1>")}`, `<style>${css}</style>`);
+const inline = (css: string) => page(`<p style="${css}">${HIDDEN}</p>`);
+
+function expectHidden(html: string) {
+  const { text, hidden } = visibleText(html);
+  expect(text).toContain("Before");
+  expect(text).toContain("After");
+  expect(text).not.toContain(HIDDEN);
+  // Removed text is judged all the same.
+  expect(hidden.map((each) => each.text).join()).toContain(HIDDEN);
+}
+
+const expectShown = (html: string) => expect(visibleText(html).text).toContain(HIDDEN);
+
+describe("a declaration that browsers ignore does not show hidden text", () => {
+  it.each([
+    inline("display:none;display:x"),
+    page(`<p hidden style="display:x">${HIDDEN}</p>`),
+    page(`<p hidden=until-found style="display:block">${HIDDEN}</p>`),
+    inline("display:none;--a:';display:block;'"),
+    inline("display:none;--a:{;display:block;}"),
+    inline("display:none;a:url(x;display:block;)"),
+    inline("display:none;a:(;display:block;)"),
+    inline("display:none;a:b\\3b display:block"),
+    inline("display:none;dis/**/play:block"),
+    inline("visibility:hidden;visibility:shown"),
+    inline("opacity:0;opacity:full"),
+    inline("font-size:0;font-size:16"),
+    inline("color:#fff;color:#12345"),
+    inline("position:absolute;left:-9999px;left:x;position:x"),
+    inline("transform:scale(0);transform:grow(1)"),
+    inline("overflow:hidden;height:0;height:9"),
+    inline(`display:${" ".repeat(300)}none`),
+    inline("display:none!important;display:block"),
+  ])("%s", expectHidden);
+});
+
+describe("the rule that wins in browsers decides", () => {
+  it.each([
+    styled(".x{display:none!important}", "<p class=x style='display:block'>"),
+    styled(".y{display:block}.x{display:none}", "<p class='x y'>"),
+    styled(".x{display:none}.y{display:block}.x{display:none}", "<p class='x y'>"),
+    styled("#x{display:none}.x.x.x{display:block}", "<p id=x class=x>"),
+    styled("ASIDE{display:none}", "<aside>"),
+    styled(".x.y{display:none}", "<p class='y x'>"),
+    styled("[lang]{display:none}", "<p lang=en>"),
+    styled("p[data-x^='a' i]{display:none}", "<p data-x=Abc>"),
+    styled("aside:not(.y){display:none} aside{display:block}", "<aside>"),
+    styled(":is(.x){display:none}"),
+    styled("html body .x{display:none}"),
+    styled(".x{&{display:none}}"),
+    styled(".x{color:red;&.y{display:none}}", "<p class='x y'>"),
+    styled(".x{@media screen{display:none}}"),
+    styled(".x{display:none;&:hover{display:block}}"),
+    styled("@supports (display:block){.x{display:none}}"),
+    styled("@layer a{#x{display:block}} aside{display:none}", "<aside id=x>"),
+    styled("<!-- .x{display:none} -->"),
+    styled(".\\78 {display:none}"),
+    styled(".x{display:none} y; .x{display:block}"),
+    styled(".x{display:none} } .x{display:block}"),
+    styled(".x{display:none} .x,:unknown{display:block}"),
+    styled(".x{display:none} a{b:'} .x{display:block}'}"),
+    `${styled(".x{display:none}")}<style media=print>.x{display:block}</style>`,
+    `${styled(".x{display:none}")}<style media='(max-width:1px)'>.x{display:block}</style>`,
+    `${styled(".x{display:none}")}<style type=text/x>.x{display:block}</style>`,
+    `${styled(".x{display:none}")}<noscript><style>.x{display:block}</style></noscript>`,
+  ])("%s", expectHidden);
+
+  it.each([
+    styled(".x{display:none}.y{display:block}", "<p class='y x'>"),
+    styled(".x{display:none}", "<p class=x style='display:block!important'>"),
+    styled(".x:hover,.y>.x,.x::before{display:none}"),
+    styled("@media (max-width:600px){.x{display:none}}"),
+    styled("@media print{.x{display:none}}"),
+    styled("@supports not (display:grid){.x{display:none}}"),
+    styled(".y{.x{display:none}}"),
+    styled(".x[lang]{display:none}"),
+    styled(".x:not(.x){display:none}"),
+  ])("and what it shows stays: %s", expectShown);
+});
+
+describe("an end tag closes what it closes in browsers", () => {
+  it.each([
+    `<span hidden><p></span>${HIDDEN}</p></span>`,
+    `<span hidden><p></p></span><x-a hidden><div></x-a>${HIDDEN}</div></x-a>`,
+    `<div hidden><svg><foreignObject></div>${HIDDEN}</foreignObject></svg></div>`,
+    `<div hidden><svg><desc></div>${HIDDEN}</desc></svg></div>`,
+    `<form hidden><div></form>${HIDDEN}</div></form>`,
+    `<li hidden><section><li>${HIDDEN}</section></li>`,
+    `<b><p hidden></b>${HIDDEN}</p>`,
+    `<b hidden><p hidden></b>${HIDDEN}</p></b>`,
+    `<table><tr><td hidden><table></td></table>${HIDDEN}</td></tr></table>`,
+    `<p><svg><p hidden/>${HIDDEN}</p>`,
+  ])("%s", (inner) => expectHidden(page(inner)));
+
+  it("and text after the page's end tags stays in open elements", () => {
+    expectHidden(`<p>Before</p><p>After</p><div hidden></body></html>${HIDDEN}`);
+  });
+
+  it.each([
+    `<span hidden></span>${HIDDEN}`,
+    `<div hidden><span></div>${HIDDEN}`,
+    `<div hidden><svg></div>${HIDDEN}`,
+    `<svg hidden/>${HIDDEN}`,
+    `<svg hidden><p>${HIDDEN}</p>`,
+    `<div hidden><svg><desc/></svg></div>${HIDDEN}`,
+    `<font color=white><p>x</font>${HIDDEN}`,
+    `<ul><li hidden>x<li>${HIDDEN}</ul>`,
+    `<dl><dt hidden>x<dd>${HIDDEN}</dl>`,
+    `<table><tr><td hidden>x<td>${HIDDEN}</table>`,
+    `<table><tr hidden><td>x</table>${HIDDEN}`,
+    `<div hidden><form></div>${HIDDEN}`,
+    `<template><table></template>${HIDDEN}`,
+  ])("and leaves the rest visible: %s", (inner) => expectShown(page(inner)));
+});
+
+describe("what exceeds a limit is hidden", () => {
+  const attributes = Array.from({ length: 256 }, (_, at) => `a${at}`).join(" ");
+  const classes = Array.from({ length: 300 }, (_, at) => `c${at}`).join(" ");
+  it.each([
+    ["hidden, after 256 attributes", page(`<p ${attributes} hidden>${HIDDEN}</p>`)],
+    ["the last of 300 classes", styled(".c299{display:none}", `<p class="${classes}">`)],
+    ["a rule after more than a megabyte of others", styled(`${".y{color:red}".repeat(100_000)}.x{display:none}`)],
+    ["400 spaces before !important", inline(`display:none${" ".repeat(150)}!important;display:block`)],
+  ])("%s", (_name, html) => expectHidden(html));
+});
