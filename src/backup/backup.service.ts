@@ -6,6 +6,7 @@ import { type Clock, monotonicMs } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
 import { openEmbedded } from "../platform/embedded.adapter.ts";
 import type { Log } from "../platform/log.ts";
+import { readWithin } from "../platform/read-within.ts";
 import { writeArchive } from "./archive.ts";
 
 const HEADERS = {
@@ -14,18 +15,22 @@ const HEADERS = {
   "Cache-Control": "no-store",
 };
 
+/** A backup that its caller has not read from for this long ends, because it keeps a transaction open. */
+const STALLED_MS = 60_000;
+
 interface BackupDeps {
   db: Db;
   clock: Clock;
   data_dir: string;
   log: Log;
+  stalled_ms?: number;
 }
 
 /**
  * Makes backups while the service runs. PostgreSQL reads them from a snapshot of its own. Embedded storage has one
  * connection, so its files are copied first: statements wait for the copy only, and the backup is read from it.
  */
-export function createBackups({ db, clock, data_dir, log }: BackupDeps): () => Response {
+export function createBackups({ db, clock, data_dir, log, stalled_ms = STALLED_MS }: BackupDeps): () => Response {
   let is_running = false;
   const copy = join(data_dir, "backup-copy");
   // A process that was killed during a backup leaves its copy.
@@ -64,6 +69,7 @@ export function createBackups({ db, clock, data_dir, log }: BackupDeps): () => R
         is_running = false;
         rmSync(copy, { recursive: true, force: true });
       });
-    return new Response(Readable.toWeb(out) as ReadableStream<Uint8Array>, { headers: HEADERS });
+    const source = Readable.toWeb(out) as ReadableStream<Uint8Array>;
+    return new Response(readWithin(source, { stalled_ms, over: () => {} }), { headers: HEADERS });
   };
 }

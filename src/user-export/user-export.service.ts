@@ -4,6 +4,7 @@ import { entriesHead, entryLines, usageHead, usageLines } from "../ledger/export
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Clock } from "../platform/clock.ts";
 import type { Db } from "../platform/db.ts";
+import { readWithin } from "../platform/read-within.ts";
 import { exportFiles } from "./user-export.store.ts";
 
 /** Exports at the same time: of this node, and of one user on it. Each occupies a database connection by turns. */
@@ -62,41 +63,6 @@ export function createUserExport({ db, clock, ledger, stalled_ms = STALLED_MS }:
 }
 
 export type ExportOf = ReturnType<typeof createUserExport>;
-
-/** The stream, which fails when its caller stops reading for a time. `over` runs once it has ended in any way. */
-function readWithin(source: ReadableStream<Uint8Array>, { stalled_ms, over }: { stalled_ms: number; over(): void }) {
-  const reader = source.getReader();
-  let stalled: NodeJS.Timeout | undefined;
-  const end = () => {
-    clearTimeout(stalled);
-    over();
-  };
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      clearTimeout(stalled);
-      try {
-        const { done, value } = await reader.read();
-        if (done) {
-          end();
-          return controller.close();
-        }
-        controller.enqueue(value);
-        stalled = setTimeout(() => {
-          end();
-          controller.error(new Error("the caller has stopped reading the export"));
-          void reader.cancel().catch(() => {});
-        }, stalled_ms).unref();
-      } catch (error) {
-        end();
-        throw error;
-      }
-    },
-    async cancel() {
-      end();
-      await reader.cancel();
-    },
-  });
-}
 
 async function* csv<Part>(head: string, parts: AsyncIterable<Part>, linesOf: (part: Part) => string) {
   yield head;

@@ -1,5 +1,10 @@
+import { rmSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { createBackups } from "../../src/backup/backup.service.ts";
+import { createSystemClock } from "../../src/platform/clock.ts";
+import { createLog } from "../../src/platform/log.ts";
+import { newDatabaseFolder } from "../support/folder.ts";
 import { ADMIN_KEY, type Service, startService } from "../support/service.ts";
 
 // contract 8.12: the operator's backup.
@@ -50,4 +55,20 @@ it("and the export of a user are never kept for an Idempotency-Key, in memory or
   const db = await service.database.open();
   expect(await db.query({ text: "select key from idempotency_key where key = 'once'" })).toEqual([]);
   await db.close();
+});
+
+it("ends when its caller stops reading, so that the next one can begin", async () => {
+  const db = await service.database.open();
+  await db.query({ text: "create table noise as select gen_random_uuid() as id from generate_series(1, 200000)" });
+  const folder = newDatabaseFolder("backup");
+  const log = createLog("silent");
+  const backUpAgain = createBackups({ db, clock: createSystemClock(), data_dir: folder, log, stalled_ms: 50 });
+  const unread = backUpAgain();
+  expect(backUpAgain).toThrow("backup");
+  const next = await vi.waitFor(backUpAgain, 10_000);
+  await next.body?.cancel();
+  await expect(unread.arrayBuffer()).rejects.toThrow("stopped reading");
+  await db.query({ text: "drop table noise" });
+  await db.close();
+  rmSync(folder, { recursive: true });
 });
