@@ -123,7 +123,7 @@ export function createIdempotencyStore({ db, clock, cipher }: { db: Db; clock: C
       await tx.query({ text: "delete from idempotency_key where user_id = $1", values: [user_id] });
       await tx.query({
         text: `update idempotency_key set headers = null, body = null
-          where user_id in (select id from operator_key union all select $2::uuid) and headers ->> '${ABOUT_USER}' = $1`,
+          where user_id in (select id from operator_key union all select $2::uuid) and headers ->> '${ABOUT_USER}' = $1::uuid::text`,
         values: [user_id, OPERATOR_ID],
       });
     },

@@ -292,7 +292,7 @@ describe("an operator's answer about a user", () => {
       lab.service.admin.post(`/api/v1/admin/users/${id.toUpperCase()}/suspend`, {}, withKey("suspend"));
     expect((await suspend()).body.email).toBe("to-be-erased@example.com");
     expect((await create("to-be-erased@example.com")).body, "until the user is erased").toEqual(erased.body);
-    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${id}`);
+    await lab.service.admin.request("DELETE", `/api/v1/admin/users/${id.toUpperCase()}`);
     for (const retry of [() => create("to-be-erased@example.com"), suspend]) {
       const { status, body } = await retry();
       expect([status, body.error.code]).toEqual([404, "not_found"]);
