@@ -14,7 +14,7 @@ export const RETRY_SECONDS = 60;
  * after the commit, and retried until the provider accepts it; its id is the idempotency key.
  */
 export function createOutbox(context: BillingContext, apply: (event: PaymentEvent) => Promise<unknown>) {
-  const { db, orders, subscriptions } = context;
+  const { orders, subscriptions } = context;
 
   const startOrder = async (payment: PaymentRow, payments: Payments): Promise<Started> => {
     const { id: payment_id, amount_cents, currency, subscription_id } = payment;
@@ -89,7 +89,7 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
         const payments = context.paymentsOf(row.provider);
         if (payments === null) continue;
         const ending = payments.endSubscription({ subscription_id, subscription_reference, checkout_reference });
-        await attempt(ending.then(async () => void (await subscriptions.update(db, row, { end_at_provider: false }))));
+        await attempt(ending.then(() => subscriptions.setEndedAtProvider(row)));
       }
       throwAny();
     },

@@ -66,6 +66,7 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
   ): Promise<PaymentRow | null> => {
     const period = { user_id: row.user_id, subscription_id: row.id, period_start: paid.period_start };
     if ((await orders.ofPeriod(tx, period)) !== undefined) return null;
+    if (row.status === "ended") await subscriptions.update(tx, row, { end_at_provider: true });
     const payment = await orderPeriod(tx, row, paid);
     return orders.update(tx, payment, { ...mismatchColumns(billed), reference: paid.reference });
   };
@@ -79,7 +80,7 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
     const known = await orders.ofPeriod(tx, { user_id: row.user_id, subscription_id: row.id, period_start });
     if (known !== undefined && known.status !== "mismatch") return false;
     await grantPeriod(tx, row, paid, known);
-    if (!(await mayBegin(tx, row, period_start))) {
+    if (!mayBegin(row, period_start)) {
       if (row.status === "ended") await subscriptions.update(tx, row, { end_at_provider: true });
       return true;
     }
@@ -97,19 +98,6 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
     });
     await overage.sync(tx, row.user_id, renewed);
     if (row.periods > 0) await notifyRenewed({ user_id: row.user_id, plan_id: plan.id, period_start, period_end }, tx);
-    return true;
-  };
-
-  /** A running subscription only moves forward. A new one starts unless another subscription has replaced it. */
-  const mayBegin = async (tx: Tx, row: SubscriptionRow, period_start: Instant): Promise<boolean> => {
-    if (row.current_period_start !== null) {
-      return row.status !== "ended" && period_start > row.current_period_start;
-    }
-    const current = await subscriptions.current(row.user_id, tx);
-    if (current !== undefined && current.id !== row.id) {
-      if (current.status !== "incomplete") return false;
-      await end(tx, current, { notify_provider: true });
-    }
     return true;
   };
 
@@ -181,6 +169,11 @@ export function createPeriods(context: BillingContext, overage: Overage, notifyR
 }
 
 export type Periods = ReturnType<typeof createPeriods>;
+
+/** An ended subscription stays ended, also if its first payment is reported later. A running one only moves forward. */
+function mayBegin({ status, current_period_start }: SubscriptionRow, period_start: Instant): boolean {
+  return status !== "ended" && (current_period_start === null || period_start > current_period_start);
+}
 
 const isOwn = (row: SubscriptionRow) => row.provider !== "stripe";
 

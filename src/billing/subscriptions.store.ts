@@ -91,6 +91,20 @@ export function createSubscriptionsStore(db: Db) {
       return (last === null ? query : after).limit(1).executeTakeFirst();
     },
     toEndAtProvider: (limit: number) => all().where("end_at_provider", "=", true).orderBy("id").limit(limit).execute(),
+    /**
+     * Records that the provider ended the subscription as in `row`. Changes nothing if an event has named another
+     * reference meanwhile: that one must be ended too.
+     */
+    setEndedAtProvider: async ({ user_id, id, reference, checkout_reference }: SubscriptionRow): Promise<void> => {
+      await tables()
+        .updateTable("subscription")
+        .set({ end_at_provider: false })
+        .where("user_id", "=", user_id)
+        .where("id", "=", id)
+        .where("reference", "is not distinct from", reference)
+        .where("checkout_reference", "is not distinct from", checkout_reference)
+        .execute();
+    },
   };
 }
 

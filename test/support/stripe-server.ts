@@ -46,6 +46,7 @@ export async function serveStripe(routes: Route[]) {
   const answers = new Map<string, { hash: string; status: number; body: string }>();
   const requests: { method: string; path: string; form: Form }[] = [];
   let lost_answer: RegExp | null = null;
+  let before_answer: { call: RegExp; act: () => Promise<unknown> } | null = null;
 
   const handle = (request: IncomingMessage, path: string, form: Form): { status: number; body: string } => {
     requests.push({ method: request.method ?? "", path, form });
@@ -76,6 +77,7 @@ export async function serveStripe(routes: Route[]) {
     for await (const chunk of request) text += chunk;
     const [path = "", query = ""] = (request.url ?? "").split("?");
     const { status, body } = answer(request, path, text || query);
+    if (before_answer?.call.test(`${request.method} ${path}`)) await before_answer.act();
     if (lost_answer?.test(`${request.method} ${path}`)) return void response.destroy();
     response.writeHead(status, { "Content-Type": "application/json", "Request-Id": "req_local" }).end(body);
   });
@@ -87,6 +89,10 @@ export async function serveStripe(routes: Route[]) {
     /** Calls that match do what they do, but nobody hears of it; null: all are answered again. */
     loseAnswers: (call: RegExp | null) => {
       lost_answer = call;
+    },
+    /** Calls that match are answered after `act`; null: at once again. */
+    beforeAnswer: (...[call, act]: [call: RegExp, act: () => Promise<unknown>] | [null]) => {
+      before_answer = call === null || act === undefined ? null : { call, act };
     },
     /** A day goes by: Stripe forgets idempotency keys. */
     forgetKeys: () => answers.clear(),

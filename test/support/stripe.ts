@@ -292,6 +292,8 @@ export async function startStripe(options: { now(): string }) {
       tell("invoice.marked_uncollectible", invoice);
     },
     voidInvoice,
+    /** The subscription ends at Stripe, without a request of ours. */
+    cancelSubscription,
     /** The payer pays an open invoice on its hosted page. */
     payInvoice: settleInvoice,
     /** The invoices of a payment of ours. */

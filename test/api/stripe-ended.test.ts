@@ -1,0 +1,110 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { Db } from "../../src/platform/db.ts";
+import { expectCleanAudit } from "../support/lab.ts";
+import { type Client, type Service, startService } from "../support/service.ts";
+import { startStripe, WEBHOOK_SECRET } from "../support/stripe.ts";
+import type { Subscription } from "../support/stripe-objects.ts";
+import { STRIPE_KEY } from "../support/stripe-server.ts";
+
+// Events and orders that arrive at Purser or at Stripe after their subscription or their user has ended.
+
+const NOW = "2026-01-31T10:00:00.000Z";
+const SUBSCRIPTION = "/api/v1/billing/subscription";
+const STARTER = 18_000_000;
+
+let stripe: Awaited<ReturnType<typeof startStripe>>;
+let service: Service;
+let db: Db;
+let user: Client;
+beforeAll(async () => {
+  stripe = await startStripe({ now: () => NOW });
+  service = await startService({
+    env: {
+      PURSER_TEST_CLOCK: NOW,
+      PURSER_PAYMENTS: "stripe",
+      STRIPE_SECRET_KEY: STRIPE_KEY,
+      STRIPE_WEBHOOK_SECRET: WEBHOOK_SECRET,
+      STRIPE_API_BASE: stripe.url,
+    },
+  });
+  db = await service.database.open();
+});
+beforeEach(async () => {
+  user = await service.newUser({ trial: false });
+});
+afterAll(async () => {
+  await expectCleanAudit(service);
+  await db.close();
+  await service.stop();
+  stripe.stop();
+});
+
+const deliver = async (events = stripe.takeEvents()) => {
+  for (const event of events) expect((await stripe.deliver(service.url, event)).status).toBe(200);
+};
+const subscriptionOf = async () => (await user.get(SUBSCRIPTION)).body;
+const choose = (plan_id: string) => user.post(SUBSCRIPTION, { plan_id });
+const erase = async () =>
+  expect((await service.admin.request("DELETE", `/api/v1/admin/users/${user.user_id}`)).status).toBe(204);
+/** Carries out everything that is due, also at Stripe. */
+const sweep = () => service.admin.request("PUT", "/api/v1/admin/clock", { now: NOW });
+const postedTokens = async () => {
+  const text = "select coalesce(sum(original), 0)::bigint as tokens from bucket where user_id = $1";
+  return (await db.query<{ tokens: number }>({ text, values: [user.user_id] }))[0]?.tokens;
+};
+const stripeStatus = (id: string | null) => stripe.object<Subscription>(id ?? "").status;
+
+describe("a subscription that ended before its first payment was reported", () => {
+  it.each<[string, () => Promise<unknown>]>([
+    ["because its user was erased", erase],
+    ["because its user gave the checkout up", () => user.request("DELETE", SUBSCRIPTION)],
+    ["because another plan was chosen", () => choose("pro")],
+  ])("%s stays ended, grants what was paid, and is ended at Stripe", async (_why, end) => {
+    const session = stripe.pay((await choose("starter")).body.checkout_url);
+    const paid = stripe.takeEvents();
+    await end();
+    await sweep();
+    await deliver(paid);
+    await sweep();
+    expect(stripeStatus(session.subscription)).toBe("canceled");
+    await deliver();
+    expect(await postedTokens()).toBe(STARTER);
+    const rows = await db.query<{ status: string; end_at_provider: boolean }>({
+      text: "select status, end_at_provider from subscription where user_id = $1 order by id limit 1",
+      values: [user.user_id],
+    });
+    expect(rows).toEqual([{ status: "ended", end_at_provider: false }]);
+  });
+
+  it("at Stripe, whose events arrive in the other order, is not active", async () => {
+    const session = stripe.pay((await choose("starter")).body.checkout_url);
+    const paid = stripe.takeEvents();
+    stripe.cancelSubscription(session.subscription ?? "");
+    await deliver([...stripe.takeEvents(), ...paid]);
+    await sweep();
+    expect((await subscriptionOf()).status).toBe("none");
+    expect(await postedTokens()).toBe(STARTER);
+  });
+
+  it("is ended at Stripe also if the paid amount is wrong and grants nothing", async () => {
+    const { checkout_url } = (await choose("starter")).body;
+    stripe.sessionAt(checkout_url).amount_total = 100;
+    const session = stripe.pay(checkout_url);
+    await user.request("DELETE", SUBSCRIPTION);
+    await deliver();
+    await sweep();
+    expect(stripeStatus(session.subscription)).toBe("canceled");
+    expect(await postedTokens()).toBe(0);
+  });
+
+  it("is ended at Stripe also if its payment is reported while its checkout is being closed", async () => {
+    const session = stripe.pay((await choose("starter")).body.checkout_url);
+    expect((await user.request("DELETE", SUBSCRIPTION)).body.status).toBe("ended");
+    const paid = stripe.takeEvents();
+    stripe.beforeAnswer(/POST .*\/expire$/, () => deliver(paid));
+    await sweep();
+    stripe.beforeAnswer(null);
+    await sweep();
+    expect(stripeStatus(session.subscription)).toBe("canceled");
+  });
+});
