@@ -1,5 +1,5 @@
 import { PURCHASE_CENTS, TOKENS_PER_CENT } from "../constants.ts";
-import { errors, PurserError } from "../errors.ts";
+import { errors } from "../errors.ts";
 import type { Instant, Tx } from "../platform/db.ts";
 import { newId } from "../platform/ids.ts";
 import type { DueSource } from "../platform/timeline.ts";
@@ -58,7 +58,7 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
 
   const order = async (user_id: string): Promise<void> => {
     const { provider } = payments;
-    if (provider === "none" || !(await isServed(user_id))) return;
+    if (provider === "none" || (await context.standingOf(user_id)) !== "served") return;
     await db.transaction(async (tx) => {
       await accounts.lock(tx, user_id);
       const row = await store.find(user_id, tx);
@@ -69,16 +69,6 @@ export function createAutoTopups(context: BillingContext, notify: OnAutoTopupPau
       const about = { user_id, id: newId(), purpose: "top_up" as const, provider, created_at: clock.now() };
       await orders.insert(tx, { ...about, ...price, automatic: true }, 0);
     });
-  };
-
-  /** No purchases for users who are suspended or erased. */
-  const isServed = async (user_id: string): Promise<boolean> => {
-    try {
-      return (await context.users.user(user_id)).suspended_at === null;
-    } catch (error) {
-      if (error instanceof PurserError && error.code === "not_found") return false;
-      throw error;
-    }
   };
 
   const source: DueSource = {

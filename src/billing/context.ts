@@ -1,4 +1,4 @@
-import type { Accounts } from "../accounts/accounts.service.ts";
+import type { Accounts, User } from "../accounts/accounts.service.ts";
 import { PurserError } from "../errors.ts";
 import type { Ledger } from "../ledger/ledger.types.ts";
 import type { Clock } from "../platform/clock.ts";
@@ -34,6 +34,8 @@ export interface BillingContext extends BillingOptions {
   /** The payments of `provider`; null when it is no longer configured. */
   paymentsOf(provider: Provider): Payments | null;
   payerOf(user_id: string): Promise<Payer>;
+  /** Whether the user may buy. */
+  standingOf(user_id: string): Promise<"served" | "suspended" | "erased">;
   /** Stores the customer id that the provider returned. */
   rememberCustomer(user_id: string, provider: Provider, started: Started): Promise<void>;
 }
@@ -54,9 +56,13 @@ export function createBillingContext(options: BillingOptions): BillingContext {
       return provider === payments.provider ? payments : null;
     },
     async payerOf(user_id) {
-      const [account, email] = await Promise.all([accounts.find(user_id), emailOf(options.users, user_id)]);
+      const [account, user] = await Promise.all([accounts.find(user_id), userOf(options.users, user_id)]);
       const known = account?.customer_provider === payments.provider ? account.customer_reference : null;
-      return { user_id, email, customer_reference: known };
+      return { user_id, email: user?.email ?? null, customer_reference: known };
+    },
+    async standingOf(user_id) {
+      const user = await userOf(options.users, user_id);
+      return user === null ? "erased" : user.suspended_at === null ? "served" : "suspended";
     },
     async rememberCustomer(user_id, provider, { customer_reference }) {
       if (customer_reference === null) return;
@@ -68,10 +74,10 @@ export function createBillingContext(options: BillingOptions): BillingContext {
   };
 }
 
-/** The user's address for receipts; null once the user is erased. */
-async function emailOf(users: Pick<Accounts, "user">, user_id: string): Promise<string | null> {
+/** The user; null once they are erased. */
+async function userOf(users: Pick<Accounts, "user">, user_id: string): Promise<User | null> {
   try {
-    return (await users.user(user_id)).email;
+    return await users.user(user_id);
   } catch (error) {
     if (error instanceof PurserError && error.code === "not_found") return null;
     throw error;

@@ -45,12 +45,38 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
   };
 
   /**
+   * Whether an order may still be charged. Suspended users buy nothing, so their automatic top-ups wait. Orders of erased
+   * users are withdrawn, and upgrades of ended subscriptions too. Overage is owed: its tokens are used.
+   */
+  const stateOf = async (payment: PaymentRow): Promise<"wanted" | "waiting" | "withdrawn"> => {
+    if (payment.status !== "pending") return "wanted";
+    if (payment.automatic) {
+      const standing = await context.standingOf(payment.user_id);
+      return standing === "served" ? "wanted" : standing === "suspended" ? "waiting" : "withdrawn";
+    }
+    if (payment.plan === null || payment.subscription_id === null) return "wanted";
+    const row = await subscriptions.byId(payment.subscription_id);
+    return row?.status === "ended" ? "withdrawn" : "wanted";
+  };
+
+  /** Ends an order at the provider. Money that was taken before this is granted, as always. */
+  const withdraw = async (payment: PaymentRow, payments: Payments): Promise<void> => {
+    const { id: payment_id } = payment;
+    const events = await payments.withdraw({ payment_id, payer: await context.payerOf(payment.user_id) });
+    await orders.setAccepted(payment, { checkout_url: null, events });
+    for (const event of events) await apply(event);
+  };
+
+  /**
    * Sends one order and applies the events that are already certain. A paid upgrade is sent again with its new price.
    * Throws the provider's error; a declined payment also fails the order.
    */
   const send = async (payment: PaymentRow): Promise<void> => {
     const payments = context.paymentsOf(payment.provider);
     if (payments === null) return;
+    const state = await stateOf(payment);
+    if (state === "waiting") return;
+    if (state === "withdrawn") return withdraw(payment, payments);
     const { provider, id: payment_id } = payment;
     try {
       if (payment.status === "pending" && payment.amount_cents === 0) await apply(paidWithoutCharge(payment));

@@ -105,6 +105,12 @@ export interface Payments {
   chargeOverage(order: BillOrder): Promise<Started>;
   /** A declined payment does not throw; it returns a `failed` event. Nothing is owed then. */
   chargeTopUp(order: BillOrder): Promise<Started>;
+  /**
+   * Ends an order of `changePlan` (`now`) or `chargeTopUp` that must not be charged any more, and that an earlier call may
+   * have begun. Returns its `paid` event if the money was taken before, a `voided` event if it cannot be taken any more,
+   * or nothing while a payment is in progress, whose event follows.
+   */
+  withdraw(order: { payment_id: string; payer: Payer }): Promise<PaymentEvent[]>;
   subscribe(order: SubscriptionOrder): Promise<Started>;
   /** Returns the money. The result is a `refunded` event with the new totals. */
   refund(order: RefundOrder): Promise<PaymentEvent>;

@@ -34,6 +34,9 @@ export function createSimulatedPayments(provider: "sandbox" | "operator"): Payme
     setCancelAtPeriodEnd: runsNoPeriods,
     endSubscription: runsNoPeriods,
     chargeTopUp: async (order) => payment(order),
+    withdraw: async ({ payment_id }) => [
+      { provider, event_id: `voided:${payment_id}`, kind: "voided" as const, payment_id },
+    ],
     chargeOverage: provider === "operator" ? collectedManually : async (order) => payment(order),
   };
 }
@@ -68,5 +71,6 @@ export function createDisabledPayments(): Payments {
     endSubscription: fail,
     chargeOverage: fail,
     chargeTopUp: fail,
+    withdraw: fail,
   };
 }

@@ -40,6 +40,35 @@ export async function collectBill(stripe: Stripe, bill: Bill): Promise<Collected
   return invoice.status === "open" ? pay(stripe, bill, invoice.id) : { invoice, declined: false };
 }
 
+/**
+ * Makes sure that a bill is not collected any more, and returns its certain events; none while it is being paid. Without a
+ * customer there is no saved card, so no bill was paid.
+ */
+export async function withdrawBill(
+  stripe: Stripe,
+  { payment_id, customer }: { payment_id: string; customer: string | null },
+): Promise<PaymentEvent[]> {
+  let invoice = customer === null ? null : await begunInvoice(stripe, { payment_id, customer });
+  if (invoice?.status === "draft") {
+    await stripe.invoices.del(invoice.id);
+    invoice = null;
+  }
+  if (invoice === null) return [{ provider: "stripe", event_id: `voided:${payment_id}`, kind: "voided", payment_id }];
+  const is_open = invoice.status === "open" || invoice.status === "uncollectible";
+  if (is_open) invoice = await voidUnlessPaying(stripe, invoice.id);
+  return billEvents(payment_id, { invoice, declined: false });
+}
+
+/** The invoice after the attempt to void it. Stripe rejects that for an invoice that is paid or that is being paid. */
+async function voidUnlessPaying(stripe: Stripe, id: string): Promise<Stripe.Invoice> {
+  try {
+    return await stripe.invoices.voidInvoice(id);
+  } catch (error) {
+    if (!(error instanceof Stripe.errors.StripeInvalidRequestError)) throw error;
+    return stripe.invoices.retrieve(id, { expand: ["payments"] });
+  }
+}
+
 /** The events that are certain from a bill's invoice. */
 export function billEvents(payment_id: string, { invoice, declined }: CollectedBill): PaymentEvent[] {
   const about = (what: string) => ({ provider: "stripe" as const, event_id: `${what}:${payment_id}`, payment_id });
@@ -53,7 +82,10 @@ export function billEvents(payment_id: string, { invoice, declined }: CollectedB
 
 const keyOf = ({ payment_id }: Bill, step: string) => ({ idempotencyKey: `${payment_id}:${step}` });
 
-async function begunInvoice(stripe: Stripe, { customer, payment_id }: Bill): Promise<Stripe.Invoice | null> {
+async function begunInvoice(
+  stripe: Stripe,
+  { customer, payment_id }: Pick<Bill, "customer" | "payment_id">,
+): Promise<Stripe.Invoice | null> {
   for await (const invoice of stripe.invoices.list({ customer, limit: PAGE })) {
     if (invoice.metadata?.[METADATA.payment_id] === payment_id) {
       return stripe.invoices.retrieve(invoice.id, { expand: ["payments"] });

@@ -14,7 +14,7 @@ import type {
   TopUpOrder,
 } from "./payments.types.ts";
 import type { Plan } from "./plan.ts";
-import { billEvents, collectBill } from "./stripe-bills.adapter.ts";
+import { billEvents, collectBill, withdrawBill } from "./stripe-bills.adapter.ts";
 import { METADATA, paymentEventsOf, refundTotals } from "./stripe-events.ts";
 
 const TIMEOUT_MS = 20_000;
@@ -144,6 +144,8 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
         if (subscription_reference !== null) await ignoreMissing(stripe.subscriptions.cancel(subscription_reference));
         if (checkout_reference !== null) await ignoreMissing(stripe.checkout.sessions.expire(checkout_reference));
       }),
+    withdraw: ({ payment_id, payer }: { payment_id: string; payer: Payer }) =>
+      mapStripeErrors(STAYS_OPEN, () => withdrawBill(stripe, { payment_id, customer: payer.customer_reference })),
     chargeTopUp: (order: BillOrder) =>
       mapStripeErrors(STAYS_OPEN, async () => {
         const customer = await customerOf(order.payer);

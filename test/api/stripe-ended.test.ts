@@ -108,3 +108,118 @@ describe("a subscription that ended before its first payment was reported", () =
     expect(stripeStatus(session.subscription)).toBe("canceled");
   });
 });
+
+/** A subscriber whose payment events have arrived; their Stripe subscription. */
+const subscriber = async () => {
+  const session = stripe.pay((await choose("starter")).body.checkout_url);
+  await deliver();
+  return { customer: session.customer, subscription: session.subscription ?? "" };
+};
+const suspend = (what: "suspend" | "resume") => service.admin.post(`/api/v1/admin/users/${user.user_id}/${what}`);
+const orderUpgrade = async () => expect((await choose("pro")).status).toBe(502);
+const BOUGHT = 625_000;
+/** Buys once, so that a card is saved, and then orders automatically. */
+const orderTopUp = async () => {
+  const set = async (threshold_tokens: number) => {
+    const settings = { threshold_tokens, amount_cents: 100, monthly_cap_cents: 100 };
+    expect((await user.request("PUT", "/api/v1/billing/auto-topup", settings)).status).toBe(200);
+  };
+  await set(1);
+  stripe.pay((await user.post("/api/v1/billing/purchase", { amount_cents: 100 })).body.checkout_url);
+  await deliver();
+  await set(2 * STARTER);
+  await sweep();
+};
+/** The tokens that a subscriber has without the order. */
+const tokensBefore = (order: unknown) => STARTER + (order === orderTopUp ? BOUGHT : 0);
+/** Places an order while Stripe's answers to `call` are lost. */
+const losing = async (call: RegExp, order: () => Promise<unknown>) => {
+  stripe.loseAnswers(call);
+  await order();
+  stripe.loseAnswers(null);
+  stripe.forgetKeys();
+};
+const sendAgain = async () => {
+  await db.query({ text: "update payment set send_at = now() where send_at is not null" });
+  await sweep();
+};
+/** The order, and what Stripe keeps of its invoices. */
+const orderOf = async (customer: string) => {
+  const [order] = await db.query<{ status: string; to_send: boolean }>({
+    text: `select status, send_at is not null as to_send from payment
+      where user_id = $1 and (automatic or purpose = 'upgrade')`,
+    values: [user.user_id],
+  });
+  const bills = stripe.invoices().filter((each) => each.customer === customer && each.parent === null);
+  return [order?.status, order?.to_send, bills.map(({ status }) => status)];
+};
+const DRAFT = /POST \/v1\/invoices$/;
+const FINALIZED = /POST .*\/finalize$/;
+const PAID = /POST .*\/pay$/;
+
+describe("an order that Stripe did not confirm", () => {
+  it("of a suspended user's automatic top-up waits until the user is resumed, and is charged once", async () => {
+    const { customer } = await subscriber();
+    await losing(DRAFT, orderTopUp);
+    await suspend("suspend");
+    await sendAgain();
+    expect(await orderOf(customer)).toEqual(["pending", true, ["draft"]]);
+    await suspend("resume");
+    await sendAgain();
+    await deliver();
+    expect(await orderOf(customer)).toEqual(["succeeded", false, ["paid"]]);
+    expect(await postedTokens()).toBe(tokensBefore(orderTopUp) + BOUGHT);
+  });
+
+  const ENDS: [string, () => Promise<unknown>, (subscription: string) => Promise<unknown>][] = [
+    ["an automatic top-up of an erased user", orderTopUp, erase],
+    ["an upgrade of an erased user", orderUpgrade, erase],
+    ["an upgrade whose subscription ended", orderUpgrade, async (id) => deliver([endAtStripe(id)])],
+  ];
+  const endAtStripe = (id: string) => {
+    stripe.cancelSubscription(id);
+    const [ended] = stripe.takeEvents().slice(-1);
+    if (ended === undefined) throw new Error("no event");
+    return ended;
+  };
+
+  describe.each(ENDS)("%s", (_what, order, end) => {
+    it.each([
+      ["was begun", DRAFT, []],
+      ["was finalized", FINALIZED, ["void"]],
+    ])("is withdrawn if its invoice %s, and takes no money", async (_step, call, bills) => {
+      const { customer, subscription } = await subscriber();
+      await losing(call, order);
+      await end(subscription);
+      await sendAgain();
+      expect(await orderOf(customer)).toEqual(["failed", false, bills]);
+      await deliver();
+      expect(await postedTokens()).toBe(tokensBefore(order));
+    });
+
+    it("has succeeded if its invoice was paid, and grants its tokens once", async () => {
+      const { customer, subscription } = await subscriber();
+      await losing(PAID, order);
+      const paid = stripe.takeEvents();
+      await end(subscription);
+      await sendAgain();
+      expect((await orderOf(customer)).toSpliced(1, 1)).toEqual(["succeeded", ["paid"]]);
+      await deliver(paid);
+      expect(await postedTokens()).toBe(tokensBefore(order) + (order === orderTopUp ? BOUGHT : 37_000_000));
+    });
+
+    it("stays open while its payment is in progress, and grants its tokens if the money arrives", async () => {
+      const { customer, subscription } = await subscriber();
+      stripe.payLate(true);
+      await losing(PAID, order);
+      await end(subscription);
+      await sendAgain();
+      stripe.payLate(false);
+      expect(await orderOf(customer)).toEqual(["pending", false, ["open"]]);
+      const [bill] = stripe.invoices().filter((each) => each.customer === customer && each.status === "open");
+      if (bill !== undefined) stripe.settleLate(bill, true);
+      await deliver();
+      expect((await orderOf(customer))[0]).toBe("succeeded");
+    });
+  });
+});

@@ -37,6 +37,7 @@ function createScriptedPayments(): ScriptedPayments {
     chargeOverage: answer("chargeOverage"),
     chargeTopUp: answer("chargeTopUp"),
     subscribe: answer("subscribe"),
+    withdraw: async (order) => (await answer("withdraw")(order)).events,
     refund: async (order) => {
       const { events } = await answer("refund")(order);
       if (events[0] === undefined) throw new Error("no answer to the refund");

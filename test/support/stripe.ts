@@ -154,6 +154,7 @@ export async function startStripe(options: { now(): string }) {
     ["POST", /^\/v1\/invoices\/(\w+)\/pay$/, (form, id) => payInvoice(form, id)],
     ["POST", /^\/v1\/invoices\/(\w+)\/void$/, (_, id) => voidInvoice(id)],
     ["GET", /^\/v1\/invoices\/(\w+)$/, (_, id) => get<Invoice>(id)],
+    ["DELETE", /^\/v1\/invoices\/(\w+)$/, (_, id) => deleteDraft(id)],
     ["POST", /^\/v1\/refunds$/, (form) => refundAsAsked(form)],
     ["GET", /^\/v1\/refunds$/, (form) => listOf("refund", "payment_intent", form)],
     ["GET", /^\/v1\/disputes\/(\w+)$/, (_, id) => get<Dispute>(id)],
@@ -250,8 +251,14 @@ export async function startStripe(options: { now(): string }) {
     if (form.payment_method === undefined) throw invalid("There is no `default_payment_method` set on this Customer.");
     return pays_late ? invoice : settleInvoice(invoice);
   }
+  function deleteDraft(id: string): object {
+    if (get<Invoice>(id).status !== "draft") throw invalid("You can only delete draft invoices.");
+    objects.delete(id);
+    return { id, object: "invoice", deleted: true };
+  }
   function voidInvoice(id: string): Invoice {
     const invoice = get<Invoice>(id);
+    if (pays_late) throw invalid("This invoice has a payment in progress.");
     if (invoice.status !== "open" && invoice.status !== "uncollectible")
       throw invalid("You can only pass in open invoices.");
     invoice.status = "void";
