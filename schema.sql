@@ -502,7 +502,8 @@ create table payment (
   created_at timestamp(3) with time zone not null,
   mismatch_cents bigint,
   mismatch_currency text,
-  automatic boolean default false not null
+  automatic boolean default false not null,
+  undoes_cancellation boolean default false not null
 );
 alter table payment add constraint payment_amount_cents_check CHECK ((amount_cents >= 0));
 alter table payment add constraint payment_automatic_check CHECK (((NOT automatic) OR (purpose = 'top_up'::text)));
@@ -520,6 +521,7 @@ alter table payment add constraint payment_refund_failed_cents_check CHECK ((ref
 alter table payment add constraint payment_refunded_cents_check CHECK ((refunded_cents >= 0));
 alter table payment add constraint payment_status_check CHECK ((status = ANY (ARRAY['pending'::text, 'succeeded'::text, 'failed'::text, 'void'::text, 'mismatch'::text])));
 alter table payment add constraint payment_tokens_check CHECK ((tokens >= 0));
+alter table payment add constraint payment_undoes_cancellation_check CHECK (((NOT undoes_cancellation) OR (purpose = 'upgrade'::text)));
 alter table payment add constraint payment_pkey PRIMARY KEY (user_id, id);
 CREATE INDEX payment_automatic ON public.payment USING btree (user_id, created_at) WHERE automatic;
 CREATE UNIQUE INDEX payment_automatic_pending ON public.payment USING btree (user_id, provider) WHERE (automatic AND (status = 'pending'::text));

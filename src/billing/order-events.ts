@@ -58,8 +58,9 @@ export function createOrderEvents(context: BillingContext, overage: Overage, aut
   /** Moves the subscription to the paid plan. The provider of this payment charges for the next periods. */
   const applyPaidPlan = async (tx: Tx, row: SubscriptionRow, payment: PaymentRow, plan: Plan): Promise<void> => {
     if (row.status === "ended") return;
-    const { provider } = payment;
-    const taken = { plan: JSON.stringify(plan), pending_plan: null, provider };
+    const { provider, undoes_cancellation } = payment;
+    const resumed = undoes_cancellation ? { cancel_at_period_end: false } : {};
+    const taken = { plan: JSON.stringify(plan), pending_plan: null, provider, ...resumed };
     await overage.sync(tx, row.user_id, await subscriptions.update(tx, row, taken));
   };
 

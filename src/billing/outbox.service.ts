@@ -32,7 +32,8 @@ export function createOutbox(context: BillingContext, apply: (event: PaymentEven
       return payments.changePlan({ ...change, plan: payment.plan, when: "now", payment_id, amount_cents });
     }
     // the upgrade is paid, so send the new price; if another change followed, send the newest plan
-    return payments.changePlan({ ...change, plan: row.pending_plan ?? row.plan, when: "period_end" });
+    const cancel = payment.undoes_cancellation ? { cancel: row.cancel_at_period_end } : {};
+    return payments.changePlan({ ...change, plan: row.pending_plan ?? row.plan, when: "period_end", ...cancel });
   };
 
   /** Charges the payment method of the user's subscription, or the one that a purchase saved. */

@@ -28,6 +28,8 @@ interface PaymentTable {
   mismatch_currency: string | null;
   /** Ordered by an automatic top-up. */
   automatic: boolean;
+  /** An upgrade that was ordered after a cancellation, which it undoes once it is paid. */
+  undoes_cancellation: boolean;
   send_at: unknown;
   created_at: Instant;
 }
@@ -62,7 +64,7 @@ export type PaymentRow = Selectable<PaymentTable>;
 export type NewPayment = Pick<
   PaymentRow,
   "user_id" | "id" | "purpose" | "provider" | "amount_cents" | "currency" | "tokens" | "created_at"
-> & { automatic?: true; subscription_id?: string; period_start?: Instant; plan?: Plan };
+> & { automatic?: true; undoes_cancellation?: boolean; subscription_id?: string; period_start?: Instant; plan?: Plan };
 
 /** The states of purchases in the operator's list. */
 export type PurchaseState = "pending" | "succeeded" | "failed" | "refunded" | "mismatch";
@@ -122,6 +124,15 @@ export function createPaymentsStore(db: Db) {
         .where("id", "=", row.id)
         .returningAll()
         .executeTakeFirstOrThrow(),
+    /** The subscription is cancelled, so the upgrades that were ordered before do not undo that. */
+    keepCancellation: (tx: Tx, { user_id, id }: { user_id: string; id: string }) =>
+      tables(tx)
+        .updateTable("payment")
+        .set({ undoes_cancellation: false })
+        .where("user_id", "=", user_id)
+        .where("subscription_id", "=", id)
+        .where("undoes_cancellation", "=", true)
+        .execute(),
     topUp: (user_id: string, id: string) =>
       all().where("user_id", "=", user_id).where("id", "=", id).where("purpose", "=", "top_up").executeTakeFirst(),
     topUps: (user_id: string, page: { limit: number; before_id: string | null }) => {

@@ -50,11 +50,11 @@ export interface RunningSubscription {
  * A plan change of a running subscription; its periods keep their dates. `now` charges only `amount_cents`, the price
  * difference for the rest of the period, as payment `payment_id`; the new price follows with `period_end` once that is
  * paid. `period_end` charges nothing now and sets the price from the next period. To undo a change, send the current
- * plan.
+ * plan. With `cancel` it also sets what `setCancelAtPeriodEnd` sets.
  */
 export type PlanChangeOrder = RunningSubscription & { payer: Payer; plan: Plan } & (
     | { when: "now"; payment_id: string; amount_cents: number }
-    | { when: "period_end" }
+    | { when: "period_end"; cancel?: boolean }
   );
 
 /** An amount that is charged while the payer is away: overage used so far, or an automatic top-up. */

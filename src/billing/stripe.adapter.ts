@@ -175,7 +175,7 @@ function createOrders(stripe: Stripe, settings: StripeSettings) {
 async function switchPrice(
   stripe: Stripe,
   reference: string,
-  { subscription_id, plan }: PlanChangeOrder,
+  { subscription_id, plan, cancel }: PlanChangeOrder & { when: "period_end" },
 ): Promise<void> {
   const subscription = await stripe.subscriptions.retrieve(reference);
   if (subscription.status === "canceled") return;
@@ -185,6 +185,7 @@ async function switchPrice(
   await stripe.subscriptions.update(reference, {
     proration_behavior: "none",
     metadata: subscriptionMetadata(subscription_id, plan),
+    ...(cancel === undefined ? {} : { cancel_at_period_end: cancel }),
     items: [
       {
         id: item.id,

@@ -79,7 +79,8 @@ export function createSubscriptions(
     const tokens = prorated(Math.max(0, plan.included_tokens - row.plan.included_tokens), rest);
     const order = { amount_cents, currency: plan.currency, tokens, subscription_id, plan };
     const about = { user_id, id: newId(), purpose: "upgrade" as const, provider, created_at: clock.now() };
-    return orders.insert(tx, { ...about, ...order }, RETRY_SECONDS);
+    const undoes_cancellation = row.cancel_at_period_end;
+    return orders.insert(tx, { ...about, ...order, undoes_cancellation }, RETRY_SECONDS);
   };
 
   const decide = async (tx: Tx, user_id: string, plan: Plan, by: Payments): Promise<Choice> => {
@@ -149,6 +150,7 @@ export function createSubscriptions(
         throw errors.planChangeInFlight();
       const pending_plan = wanted.plan === null ? null : JSON.stringify(wanted.plan);
       await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan });
+      if (wanted.cancel) await orders.keepCancellation(tx, row);
     });
   };
 
@@ -182,14 +184,8 @@ export function createSubscriptions(
       });
       const { kind, row } = choice;
       if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : context.ledger.notifyGrant(user_id));
-      else if (kind === "upgrade") {
-        await outbox.send(choice.payment);
-        // only a paid upgrade undoes a cancellation
-        const upgraded = await subscriptions.byId(row.id);
-        if (upgraded?.plan.id === plan.id && upgraded.cancel_at_period_end) {
-          await settleEnd(upgraded, { cancel: false, plan: null });
-        }
-      } else if (kind !== "open") {
+      else if (kind === "upgrade") await outbox.send(choice.payment);
+      else if (kind !== "open") {
         await settleEnd(row, { cancel: false, plan: kind === "downgrade" ? plan : null });
       }
       return { subscription: await current(user_id), created: kind === "new" };

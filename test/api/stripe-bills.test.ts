@@ -52,7 +52,8 @@ const subscriber = async (plan_id = "starter") => {
   await deliverAll();
   const running = stripe.object(session.subscription ?? "");
   if (running.object !== "subscription") throw new Error("no subscription");
-  return { user_id, price: () => running.items.data[0]?.price.unit_amount, customer: session.customer };
+  const state = { price: () => running.items.data[0]?.price.unit_amount, ends: () => running.cancel_at_period_end };
+  return { user_id, ...state, customer: session.customer };
 };
 /** The one invoice that Purser made for this customer. */
 const billOf = (customer: string): Invoice => {
@@ -126,6 +127,39 @@ describe("an upgrade through Stripe", () => {
     expect([await planOf(user_id), price(), await posted(user_id)]).toEqual(["starter", 2900, 18_000_000]);
     const { subscription } = await fixture.billing.subscribe(user_id, "professional");
     expect(subscription.plan_id).toBe("professional");
+  });
+
+  it.each([
+    ["undoes a cancellation", true, false],
+    ["does not undo a cancellation that followed it", false, true],
+  ])("that is paid after its request %s, here and at Stripe", async (_, is_before, is_cancelled) => {
+    const { user_id, price, ends, customer } = await subscriber();
+    if (is_before) await fixture.billing.cancelSubscription(user_id);
+    stripe.payLate(true);
+    await fixture.billing.subscribe(user_id, "pro");
+    stripe.payLate(false);
+    if (!is_before) await fixture.billing.cancelSubscription(user_id);
+    await fixture.sweep();
+    expect(ends()).toBe(true);
+    expect((await fixture.billing.subscription(user_id)).cancel_at_period_end).toBe(true);
+    stripe.settleLate(billOf(customer), true);
+    await deliverAll();
+    await fixture.sweep();
+    expect([price(), ends()]).toEqual([8900, is_cancelled]);
+    const paid = { plan_id: "pro", cancel_at_period_end: is_cancelled, pending_plan_id: null };
+    expect(await fixture.billing.subscription(user_id)).toMatchObject(paid);
+  });
+
+  it("that is paid at once undoes a cancellation, also if Stripe does not answer about the new price", async () => {
+    const { user_id, price, ends } = await subscriber();
+    await fixture.billing.cancelSubscription(user_id);
+    stripe.loseAnswers(/POST \/v1\/subscriptions\/\w+$/);
+    await fixture.billing.subscribe(user_id, "pro");
+    stripe.loseAnswers(null);
+    await sendAgain();
+    await sendAgain();
+    expect([price(), ends()]).toEqual([8900, false]);
+    expect(await fixture.billing.subscription(user_id)).toMatchObject({ plan_id: "pro", cancel_at_period_end: false });
   });
 
   it("refused leaves nothing that could be collected later", async () => {
