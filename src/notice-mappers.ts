@@ -53,8 +53,9 @@ function renewalNotice({ user_id, plan_id, period_start, period_end }: Renewal):
   return { user_id, event: "subscription.renewed", dedupe_key: period_start, data };
 }
 
+/** Automatic top-ups that are paused cannot pause again, so each pause gets its own key: one payment can cause several. */
 function autoTopupNotice({ user_id, ...data }: AutoTopupPaused): NewNotice {
-  return { user_id, event: "auto_topup.paused", dedupe_key: data.payment_id, data };
+  return { user_id, event: "auto_topup.paused", dedupe_key: newId(), data };
 }
 
 /** A site returned a secret (a secret leak). Each version of the secret gives one notice. */

@@ -234,6 +234,34 @@ describe("a top-up through Stripe", () => {
   });
 });
 
+describe("an automatic top-up through Stripe", () => {
+  it("gives a notice for each pause, also for several of one payment (contract 5.9.3)", async () => {
+    const user = await service.newUser({ trial: false, tokens: 10_000 });
+    const set = (settings: object) => user.request("PUT", "/api/v1/billing/auto-topup", settings);
+    await set({ threshold_tokens: 1, amount_cents: 100, monthly_cap_cents: 100 });
+    const { customer } = stripe.pay((await purchase(user)).body.checkout_url);
+    await deliverAll();
+    await set({ threshold_tokens: 100_000_000 });
+    await setClock(now);
+    await deliverAll();
+    const [bill] = stripe.invoices().filter((each) => each.customer === customer);
+    const payment_intent = bill?.payments.data[0]?.payment.payment_intent ?? "";
+    for (const [pauses, giveBack] of [
+      () => stripe.refund(payment_intent, 10),
+      () => stripe.refund(payment_intent, 10),
+      () => stripe.dispute(payment_intent),
+    ].entries()) {
+      expect((await set({})).body).toMatchObject({ status: "cap_reached", paused_reason: null });
+      giveBack();
+      const events = stripe.takeEvents();
+      await deliver(...events, ...events);
+      expect((await user.get("/api/v1/billing/auto-topup")).body.paused_reason).toBe("payment_returned");
+      const { notices } = (await user.get("/api/v1/notices?event=auto_topup.paused")).body;
+      expect(notices).toHaveLength(pauses + 1);
+    }
+  });
+});
+
 describe("a subscription through Stripe", () => {
   it("begins with its first paid invoice and is granted once a period, at Stripe's periods", async () => {
     await setClock("2026-01-31T12:00:00.000Z");
