@@ -57,8 +57,18 @@ function contradictions(settings: FileSettings): Problem[] {
       "id",
       settings.plans.map((plan) => plan.id),
     ),
+    ...currencyContradictions(settings),
     ...settings.models.flatMap((model, index) => modelContradictions(model, ["models", index], settings)),
   ];
+}
+
+/** An upgrade costs the difference of two prices, so all plans have one currency. */
+function currencyContradictions({ plans }: FileSettings): Problem[] {
+  const first = plans[0]?.currency;
+  return plans.flatMap(({ currency }, index) => {
+    const reason = `is ${currency}, but the first plan's is ${first}: all plans must have the same currency`;
+    return currency === first ? [] : [{ path: ["plans", index, "currency"], reason }];
+  });
 }
 
 function modelContradictions(model: ModelSettings, path: readonly PropertyKey[], settings: FileSettings): Problem[] {

@@ -28,10 +28,15 @@ export function planWith(plans: readonly Plan[], plan_id: string): Plan {
 
 /**
  * The effect of choosing `wanted` when the user has `current`. `upgrade`: costs more, or costs the same without fewer
- * tokens; takes effect now. `downgrade` takes effect at the end of the period. `keep`: the same plan.
+ * tokens; takes effect now. `downgrade` takes effect at the end of the period. `keep`: the same plan. Throws 400 for a plan
+ * in another currency, which a reload can bring: the prices cannot be compared.
  */
 export function planChange(current: Plan, wanted: Plan): "keep" | "upgrade" | "downgrade" {
   if (wanted.id === current.id) return "keep";
+  if (wanted.currency !== current.currency) {
+    const way = "Cancel it, and subscribe to a plan in another currency after its end.";
+    throw errors.invalidValue("plan_id", `This subscription is paid in ${current.currency}. ${way}`);
+  }
   if (wanted.price_cents !== current.price_cents) {
     return wanted.price_cents > current.price_cents ? "upgrade" : "downgrade";
   }

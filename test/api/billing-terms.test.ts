@@ -41,6 +41,19 @@ it("a subscription keeps the terms it was taken with, whatever becomes of the ta
   expect(await amountsOf(before, user_id)).toEqual([18_000_000, 18_000_000, 18_000_000]);
 });
 
+it("a subscription changes to no plan in another currency, because their prices cannot be subtracted", async () => {
+  const before = createBillingFixture(db);
+  const user_id = await before.account();
+  await before.billing.subscribeWithoutPayment(user_id, "professional");
+  const after = createBillingFixture(db, { plans: PLANS.map((plan) => ({ ...plan, currency: "eur" })) });
+  for (const plan_id of ["starter", "pro"]) {
+    await expect(after.billing.subscribeWithoutPayment(user_id, plan_id)).rejects.toMatchObject({
+      ...{ code: "invalid_value", message: expect.stringContaining("is paid in usd") },
+    });
+  }
+  expect(await after.billing.subscription(user_id)).toMatchObject({ plan_id: "professional", pending_plan_id: null });
+});
+
 it("what was subscribed to in a sandbox ends with its period once that is turned off, the operator's gifts go on", async () => {
   const sandbox = createBillingFixture(db, { provider: createSimulatedPayments("sandbox") });
   const [buyer, guest] = [await sandbox.account(), await sandbox.account()];

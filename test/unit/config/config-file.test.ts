@@ -210,6 +210,10 @@ describe("anything else that is wrong is refused with its line and the reason", 
       'purser.yaml:11: models[1].id "lab/small" is a duplicate',
     ],
     [
+      "plans:\n - { id: a, name: A, price_cents: 2, currency: eur, included_tokens: 1 }\n - { id: b, name: B, price_cents: 1, included_tokens: 1 }",
+      "purser.yaml:3: plans[1].currency is usd, but the first plan's is eur: all plans must have the same currency",
+    ],
+    [
       "plans: [{ id: a, name: A, price_cents: 1.5, included_tokens: 1 }]",
       "plans[0].price_cents must be a whole number",
     ],
