@@ -139,9 +139,10 @@ export function createSubscriptions(
   };
 
   /**
-   * Sets the action at the end of the period. The provider is changed first, because its next invoice is what counts.
+   * Sets the action at the end of the period, with `also` in the same transaction. The provider is changed first, because
+   * its next invoice is what counts.
    */
-  const settleEnd = async (row: SubscriptionRow, wanted: PeriodEnd): Promise<void> => {
+  const settleEnd = async (row: SubscriptionRow, wanted: PeriodEnd, also?: InSameTx<void>): Promise<void> => {
     await notifyProvider(row, wanted);
     await db.transaction(async (tx) => {
       await accounts.lock(tx, row.user_id);
@@ -151,6 +152,7 @@ export function createSubscriptions(
       const pending_plan = wanted.plan === null ? null : JSON.stringify(wanted.plan);
       await subscriptions.update(tx, row, { cancel_at_period_end: wanted.cancel, pending_plan });
       if (wanted.cancel) await orders.keepCancellation(tx, row);
+      await also?.(tx);
     });
   };
 
@@ -164,8 +166,8 @@ export function createSubscriptions(
 
     /**
      * Chooses a plan for the user, paid through `by`: a new subscription, an upgrade now, or a downgrade at the end of
-     * the period. Choosing the current plan undoes a pending change or cancellation. `also` gets the subscription as it
-     * was before the choice.
+     * the period. Choosing the current plan undoes a pending change or cancellation. `also` runs in the transaction of the
+     * change, or of an upgrade's order, and gets the subscription as it was before the choice.
      */
     async choose(
       user_id: string,
@@ -175,36 +177,40 @@ export function createSubscriptions(
       also?: InSameTx<Subscription>,
     ): Promise<{ subscription: Subscription; created: boolean }> {
       const plan = planWith(context.plans(), plan_id);
-      const choice = await db.transaction(async (tx) => {
+      const { before, ...choice } = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
         const before = await current(user_id, tx);
         const decided = await decide(tx, user_id, plan, by);
-        await also?.(tx, before);
-        return decided;
+        if (!isSettledLater(decided)) await also?.(tx, before);
+        return { ...decided, before };
       });
       const { kind, row } = choice;
       if (kind === "new") await (by.runs_periods ? checkOut(row, by, urls) : context.ledger.notifyGrant(user_id));
       else if (kind === "upgrade") await outbox.send(choice.payment);
-      else if (kind !== "open") {
-        await settleEnd(row, { cancel: false, plan: kind === "downgrade" ? plan : null });
+      else if (isSettledLater(choice)) {
+        const wanted = { cancel: false, plan: kind === "downgrade" ? plan : null };
+        await settleEnd(row, wanted, async (tx) => also?.(tx, before));
       }
       return { subscription: await current(user_id), created: kind === "new" };
     },
 
     /**
      * Ends the subscription at the end of the period, or an open checkout at once. Throws 404 when there is neither.
-     * `also` gets the subscription as it was.
+     * `also` runs in the transaction of the change, and gets the subscription as it was.
      */
     async cancel(user_id: string, also?: InSameTx<Subscription>): Promise<Subscription> {
       const row = await db.transaction(async (tx) => {
         await accounts.lock(tx, user_id);
         const found = await periods.currentAfterDue(tx, user_id);
         if (found === undefined) throw errors.noSubscription();
+        if (found.status !== "incomplete") return found;
+        const ended = await periods.end(tx, found, { notify_provider: true });
         await also?.(tx, subscriptionRecord(found));
-        return found.status === "incomplete" ? periods.end(tx, found, { notify_provider: true }) : found;
+        return ended;
       });
       if (row.status === "ended") return subscriptionRecord(row);
-      await settleEnd(row, { cancel: true, plan: row.pending_plan });
+      const before = subscriptionRecord(row);
+      await settleEnd(row, { cancel: true, plan: row.pending_plan }, async (tx) => also?.(tx, before));
       return current(user_id);
     },
 
@@ -217,6 +223,11 @@ export function createSubscriptions(
       if (row !== undefined) await periods.end(tx, row, { notify_provider: true });
     },
   };
+}
+
+/** Whether a choice is made only when the provider has confirmed it. */
+function isSettledLater({ kind }: Choice): boolean {
+  return kind === "keep" || kind === "downgrade";
 }
 
 /** The configured payment provider. Throws 503 when there is none. */

@@ -316,6 +316,33 @@ describe("a subscription through Stripe", () => {
     expect((await balance(user)).posted).toBe(18_000_000);
   });
 
+  it("is in the log of operators' acts only when it was changed (contract 8.9.1)", async () => {
+    const user = await service.newUser({ trial: false });
+    stripe.pay((await subscribe(user, "pro")).body.checkout_url);
+    await deliverAll();
+    const path = `/api/v1/admin/users/${user.user_id}/subscription`;
+    const downgrade = () => service.admin.post(path, { plan_id: "starter" });
+    const cancel = () => service.admin.request("DELETE", `${path}?reason=asked`);
+    const acts = async () => {
+      const { body } = await service.admin.get(`/api/v1/admin/acts?user_id=${user.user_id}&limit=3`);
+      return body.acts.map(({ what, before }: { what: string; before: unknown }) => [what, before]);
+    };
+    const [created] = await acts();
+    stripe.loseAnswers(/\/v1\/subscriptions/);
+    const failed = await Promise.all([downgrade(), cancel()]);
+    stripe.loseAnswers(null);
+    expect(failed.map(({ status }) => status)).toEqual([502, 502]);
+    expect(await acts()).toEqual([created]);
+    expect((await downgrade()).body).toMatchObject({ plan_id: "pro", pending_plan_id: "starter" });
+    expect((await cancel()).body).toMatchObject({ cancel_at_period_end: true });
+    const before = { plan_id: "pro", status: "active" };
+    expect(await acts()).toEqual([
+      ["subscription.cancel", { ...before, cancel_at_period_end: false }],
+      ["subscription.set", before],
+      created,
+    ]);
+  });
+
   it("leaves the books in order after all of that", async () => {
     const { body } = await service.admin.get("/api/v1/admin/audit");
     expect(body.violations).toEqual([]);
