@@ -1,11 +1,7 @@
+import { type Chunk, chunksOf } from "../completions/answer-pieces.ts";
 import type { ChatDelta, FinishReason, ReasoningDetail, ToolCall, ToolCallDelta } from "../contract/completions.ts";
-import { type ErrorType, PurserError } from "../errors.ts";
+import { PurserError } from "../errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
-
-interface Chunk {
-  choices?: { delta?: ChatDelta; finish_reason?: FinishReason | null }[];
-  error?: { type: ErrorType; code: string; message: string };
-}
 
 /** Assembles a streamed answer: takes server-sent events, returns the assistant's message. */
 export function createAnswerReader() {
@@ -33,7 +29,7 @@ export function createAnswerReader() {
     });
   };
   const add = (chunk: Chunk): string => {
-    if (chunk.error !== undefined) throw new PurserError({ status: 502, ...chunk.error });
+    if (chunk.error != null) throw new PurserError({ status: 502, ...chunk.error });
     const choice = chunk.choices?.[0];
     finish_reason = choice?.finish_reason ?? finish_reason;
     for (const call of choice?.delta?.tool_calls ?? []) addCall(call);
@@ -46,8 +42,9 @@ export function createAnswerReader() {
   return {
     /** Takes complete events and returns the text that they add. Throws the failure that an event reports. */
     read(events: string): string {
-      const data = events.split("\n").filter((line) => line.startsWith("data: ") && line !== "data: [DONE]");
-      return data.map((line) => add(JSON.parse(line.slice("data: ".length)) as Chunk)).join("");
+      return chunksOf(events)
+        .map((chunk) => (chunk === null ? "" : add(chunk)))
+        .join("");
     },
     /** The answer received so far. */
     message(): AssistantMessage {
