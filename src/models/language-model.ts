@@ -325,7 +325,8 @@ async function withLongData(body: string, headers: RequestInit["headers"]) {
 /** `fetch` that fails if an answer is larger than any completion. */
 const boundedFetch: typeof fetch = async (input, init) => {
   const body = typeof init?.body === "string" ? await withLongData(init.body, init.headers) : {};
-  const sent = { ...init, ...body, dispatcher: connections } as Parameters<typeof providerFetch>[1];
+  // A redirect would take the operator's key and the prompt to another server.
+  const sent = { ...init, ...body, redirect: "manual", dispatcher: connections } as Parameters<typeof providerFetch>[1];
   const answer = (await providerFetch(input as string | URL, sent)) as unknown as Response;
   if (answer.body === null) return answer;
   let bytes = 0;
