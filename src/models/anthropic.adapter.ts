@@ -13,7 +13,7 @@ const CONTEXT_EDITING = "context-management-2025-06-27";
 /** Anthropic's Messages API. */
 export function createAnthropicProvider(settings: { base_url: string | null; api_key: string }): Provider {
   const { base_url, api_key } = settings;
-  return createLanguageModelProvider(ANTHROPIC, async () => {
+  return createLanguageModelProvider(ANTHROPIC, settings, async () => {
     const { createAnthropic } = await import("@ai-sdk/anthropic");
     return (provider_model, fetch) => {
       const connection = { apiKey: api_key, fetch, ...(base_url === null ? {} : { baseURL: base_url }) };

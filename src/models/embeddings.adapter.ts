@@ -8,7 +8,7 @@ import { retryAfterSeconds } from "../platform/retry.ts";
 import type { CallOptions, Embed, EmbeddingCall, Model, Vectors } from "./models.types.ts";
 import { MAX_ERROR_BYTES, parsedOrNull, SILENCE_MS } from "./openai-compatible.adapter.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
-import { failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { createAnswerReader, type ReadAnswer, vectorText } from "./vectors.ts";
 
 /** 2,048 inputs, each with 3,072 numbers of 25 characters. */
@@ -91,6 +91,7 @@ const GOOGLE: Shape = {
 function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
   const { origin, pathname } = new URL(base_url);
   const base_path = pathname.replace(/\/+$/, "");
+  const secrets = secretsOf({ base_url, api_key });
   const headers = { "content-type": "application/json", accept: "application/json", ...shape.headers(api_key) };
 
   async function ask(call: EmbeddingCall, inputs: readonly EmbeddingInput[], options: CallOptions): Promise<Vectors> {
@@ -105,7 +106,8 @@ function createEmbed({ base_url, api_key }: Connection, shape: Shape): Embed {
     if (answer.status !== 200) {
       const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
       const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
-      throw failureOfStatus({ status: answer.status, body: parsedOrNull(text), retry_after_s }, call.model, "input");
+      const refused = { status: answer.status, body: parsedOrNull(text), retry_after_s, secrets };
+      throw failureOfStatus(refused, call.model, "input");
     }
     const read = await readAnswer(answer, options);
     const { vectors, input_tokens } = shape.read(read.value);

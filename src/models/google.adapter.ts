@@ -6,7 +6,7 @@ import { checkedCounts } from "./token-count.ts";
 /** Google's Gemini API. */
 export function createGoogleProvider(settings: { base_url: string | null; api_key: string }): Provider {
   const { base_url, api_key } = settings;
-  return createLanguageModelProvider(GOOGLE, async () => {
+  return createLanguageModelProvider(GOOGLE, settings, async () => {
     const { createGoogle } = await import("@ai-sdk/google");
     return (provider_model, fetch) => {
       const connection = { apiKey: api_key, fetch, ...(base_url === null ? {} : { baseURL: base_url }) };

@@ -34,7 +34,7 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { connections, noteSent } from "./provider-connections.ts";
-import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { isDefault } from "./request-fields.ts";
 import { estimateCounts, heldInput } from "./token-count.ts";
 
@@ -64,8 +64,10 @@ const REFUSED_HERE = new Set(["AI_UnsupportedFunctionalityError", "AI_InvalidPro
  */
 export function createLanguageModelProvider(
   dialect: Dialect,
+  connection: { base_url: string | null; api_key: string | null },
   load: () => Promise<(provider_model: string, fetch: typeof globalThis.fetch) => LanguageModel>,
 ): Provider {
+  const secrets = secretsOf(connection);
   let loading: ReturnType<typeof load> | undefined;
   const languageModel = async (request: ProviderRequest): Promise<LanguageModel> => {
     loading ??= load();
@@ -103,7 +105,7 @@ export function createLanguageModelProvider(
         const counts = countsOfResult(result.usage) ?? estimateCounts(request, generatedText(response.choices));
         return { response, counts };
       } catch (thrown) {
-        throw failureOf(thrown, model, options.signal);
+        throw failureOf(thrown, { model, secrets }, options.signal);
       }
     },
 
@@ -114,9 +116,9 @@ export function createLanguageModelProvider(
         const includeRawChunks = dialect.countsSoFar !== undefined;
         const ask = () => long_data.run(data, () => language_model.doStream({ ...call, includeRawChunks }));
         const { stream } = await noteSent(options.onSent, ask);
-        return chunkStream(stream.getReader(), { request, dialect }, options);
+        return chunkStream(stream.getReader(), { request, dialect, secrets }, options);
       } catch (thrown) {
-        throw failureOf(thrown, request.model, options.signal);
+        throw failureOf(thrown, { model: request.model, secrets }, options.signal);
       }
     },
   };
@@ -130,7 +132,7 @@ async function nativeBytes({ request }: ModelRequest, native_fields: object, len
 
 function chunkStream(
   reader: ReadableStreamDefaultReader<StreamPart>,
-  { request, dialect }: { request: ProviderRequest; dialect: Dialect },
+  { request, dialect, secrets }: { request: ProviderRequest; dialect: Dialect; secrets: readonly string[] },
   { signal }: CallOptions,
 ): ProviderStream {
   const { model } = request;
@@ -168,7 +170,7 @@ function chunkStream(
       if (!finished) throw brokenProvider(model, "a stream that was cut off");
       return { done: true, value: undefined };
     } catch (thrown) {
-      throw failureOf(thrown, model, signal);
+      throw failureOf(thrown, { model, secrets }, signal);
     }
   }
 
@@ -197,11 +199,15 @@ interface SdkError {
   responseHeaders?: Record<string, string>;
 }
 
-function failureOf(thrown: unknown, model: Model, signal: AbortSignal): unknown {
+function failureOf(
+  thrown: unknown,
+  { model, secrets }: { model: Model; secrets: readonly string[] },
+  signal: AbortSignal,
+): unknown {
   const { name, statusCode, data, responseHeaders } = thrown as SdkError;
   if (typeof statusCode === "number" && statusCode !== 200) {
     const retry_after_s = retryAfterSeconds(responseHeaders?.["retry-after"]);
-    return failureOfStatus({ status: statusCode, body: data, retry_after_s }, model);
+    return failureOfStatus({ status: statusCode, body: data, retry_after_s, secrets }, model);
   }
   if (REFUSED_HERE.has(name ?? "")) {
     return errors.invalidValue(

@@ -15,7 +15,7 @@ import type {
   ProviderStream,
 } from "./models.types.ts";
 import { type ProviderAnswer, post, readText } from "./provider-connections.ts";
-import { brokenProvider, failureOfStatus, failureOfThrown } from "./provider-errors.ts";
+import { brokenProvider, failureOfStatus, failureOfThrown, secretsOf } from "./provider-errors.ts";
 import { markRoute } from "./reasoning.ts";
 import { countsOfUsage, estimateCounts, heldInput } from "./token-count.ts";
 
@@ -33,6 +33,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
   const { origin, pathname } = new URL(settings.base_url);
   const path = `${pathname.replace(/\/+$/, "")}/chat/completions`;
   const headers: Record<string, string> = { "content-type": "application/json", accept: "*/*" };
+  const secrets = secretsOf(settings);
   if (settings.api_key !== null) headers.authorization = `Bearer ${settings.api_key}`;
 
   async function send(request: ProviderRequest, { signal, deadline_ms, onSent }: CallOptions): Promise<ProviderAnswer> {
@@ -46,7 +47,7 @@ export function createOpenAiCompatible(settings: { base_url: string; api_key: st
     if (answer.status === 200) return answer;
     const text = await readText(answer, MAX_ERROR_BYTES).catch(() => "");
     const retry_after_s = retryAfterSeconds(answer.headers["retry-after"]);
-    throw failureOfStatus({ status: answer.status, body: parsedOrNull(text), retry_after_s }, request.model);
+    throw failureOfStatus({ status: answer.status, body: parsedOrNull(text), retry_after_s, secrets }, request.model);
   }
 
   return {

@@ -9,7 +9,7 @@ const WITHOUT_REASONING = /^(?:gpt-3|gpt-4|chatgpt|gpt-5-chat|ft:gpt-[34])/;
 /** OpenAI's Responses API. Nothing is stored there: the caller keeps the encrypted reasoning. */
 export function createOpenAiProvider(settings: { base_url: string | null; api_key: string | null }): Provider {
   const { base_url, api_key } = settings;
-  return createLanguageModelProvider(OPENAI, async () => {
+  return createLanguageModelProvider(OPENAI, settings, async () => {
     const { createOpenAI } = await import("@ai-sdk/openai");
     return (provider_model, fetch) => {
       const connection = { apiKey: api_key ?? "", fetch, ...(base_url === null ? {} : { baseURL: base_url }) };

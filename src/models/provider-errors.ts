@@ -17,13 +17,35 @@ const SETTINGS = [
 ];
 const MAX_MESSAGE = 2_000;
 const MAX_SHOWN = 500;
+const REDACTED = "[redacted]";
 /** Words as in `rate_limit_exceeded`. Codes are in the log, so none may have the shape of a key, an id or a text. */
 const CODE = /^(?=.{1,64}$)[A-Za-z]{1,24}([_.-]([A-Za-z]{1,24}|\d{1,4})){0,7}$|^\d{1,6}$/;
-/** Keys and accounts by their usual beginnings, also half masked, everything after Bearer, and addresses. */
-const KEYS =
-  /\bBearer\s+\S+|\b(?:sk|pk|rk|gsk|xai|key|api|org|proj)[-_][\w*.-]{4,}|\bAIza[\w-]{8,}|\bhttps?:\/\/\S+|\b\d{1,3}(?:\.\d{1,3}){3}\b/gi;
+/** Keys and accounts by their usual beginnings, everything after Bearer, and addresses: URLs, e-mail, host:port, IP. */
+const KEYS = new RegExp(
+  [
+    /\bBearer\s+\S+|\b[a-z][a-z0-9+.-]{0,30}:\/\/\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+/,
+    /\b(?:localhost|(?:[\w-]+\.)+[a-z][\w-]*):\d{2,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b(?::\d{2,5}\b)?/,
+    /\b(?:sk|pk|rk|gsk|xai|key|api|org|proj)[-_][\w*.-]{4,}|\bAIza[\w-]{8,}/,
+  ]
+    .map(({ source }) => source)
+    .join("|"),
+  "gi",
+);
+/** A text that is masked in part. */
+const MASKED = /\S*\*{3,}\S*/g;
+/** A number that is no count: of an account by its name, or a long one without a unit. */
+const NO_COUNT = /(?!\s*(?:tokens?|bytes?|char(?:acter)?s?|requests?|ms|(?:milli)?seconds?)\b|[.,]?\d)/.source;
+const ACCOUNT = new RegExp(
+  `\\b((?:account|customer|tenant|subscription|organi[sz]ation|workspace|project)(?:\\s+(?:id|number|no\\.?))?\\s*[:#=]?\\s*)\\d{5,}${NO_COUNT}`,
+  "gi",
+);
+const LONG_NUMBER = new RegExp(`(?<![\\d.,])\\d{9,}${NO_COUNT}`, "g");
+/** Limits of integer types, and round limits. */
+const LIMIT = /^(?:\d+0{6}|2147483647|2147483648|4294967295|4294967296|9007199254740991|9223372036854775807)$/;
 /** Any other text that is as long and as mixed as a key. */
 const LONG = /[\w*-]{20,}/g;
+/** A shorter key is a placeholder such as EMPTY or none, which is also a word of messages. */
+const MIN_KEY_CHARACTERS = 8;
 
 /** What the provider said of its error. */
 export interface ProviderError {
@@ -38,6 +60,17 @@ export interface Refusal {
   body: unknown;
   /** The seconds of the Retry-After header, if any. */
   retry_after_s: number | undefined;
+  /** Texts that no caller may see, from `secretsOf`. */
+  secrets: readonly string[];
+}
+
+/** The key and the address of a provider's connection, which its messages may repeat. */
+export function secretsOf({ api_key, base_url }: { api_key: string | null; base_url: string | null }): string[] {
+  const key = api_key !== null && api_key.length >= MIN_KEY_CHARACTERS ? [api_key] : [];
+  if (base_url === null) return key;
+  const { host, hostname } = new URL(base_url);
+  // A name without a dot or a port may be any word.
+  return [...key, ...[host, hostname].filter((name) => /[.:]/.test(name))];
 }
 
 /** The failure for an HTTP status other than 200. `main`: the field with the prompt. */
@@ -51,19 +84,27 @@ function withProvider(failure: PurserError, provider: ProviderError): PurserErro
   return new PurserError(shape, failure.cause === undefined ? {} : { cause: failure.cause });
 }
 
-function providerError({ status, body }: Pick<Refusal, "status" | "body">, model: Model): ProviderError {
+function providerError({ status, body, secrets }: Refusal, { provider_model }: Model): ProviderError {
   const { code, type, message } = errorFields(body);
-  const named = [code, type].find((text) => CODE.test(text) && withoutKeys(text, model) === text) ?? null;
-  return { status, code: named, message: message === "" ? null : withoutKeys(message, model).slice(0, MAX_SHOWN) };
+  const shown = (text: string) => withoutKeys(text, { provider_model, secrets });
+  const named = [code, type].find((text) => CODE.test(text) && shown(text) === text) ?? null;
+  return { status, code: named, message: message === "" ? null : shown(message).slice(0, MAX_SHOWN) };
 }
 
-/** The provider's message without anything that may be a key of the operator. */
-function withoutKeys(message: string, { provider_model }: Model): string {
+/** The provider's message without anything that may be a key, an account or an address of the operator. */
+function withoutKeys(
+  message: string,
+  { provider_model, secrets }: { provider_model: string; secrets: readonly string[] },
+): string {
   const isMixed = (text: string) => /\d/.test(text) && /[A-Za-z]/.test(text) && text !== provider_model;
-  return message
+  return secrets
+    .reduce((text, secret) => text.replaceAll(secret, REDACTED), message)
     .slice(0, MAX_MESSAGE)
-    .replaceAll(KEYS, "[redacted]")
-    .replaceAll(LONG, (text) => (isMixed(text) ? "[redacted]" : text));
+    .replaceAll(KEYS, REDACTED)
+    .replaceAll(MASKED, REDACTED)
+    .replaceAll(LONG, (text) => (isMixed(text) ? REDACTED : text))
+    .replaceAll(ACCOUNT, `$1${REDACTED}`)
+    .replaceAll(LONG_NUMBER, (text) => (LIMIT.test(text) ? text : REDACTED));
 }
 
 function failureInOurWords(
