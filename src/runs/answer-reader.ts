@@ -1,4 +1,4 @@
-import { type Chunk, chunksOf } from "../completions/answer-pieces.ts";
+import { type Chunk, chunksOf, createCallNumbers } from "../completions/answer-pieces.ts";
 import type { ChatDelta, FinishReason, ReasoningDetail, ToolCall, ToolCallDelta } from "../contract/completions.ts";
 import { PurserError } from "../errors.ts";
 import type { AssistantMessage } from "./transcript.ts";
@@ -8,25 +8,28 @@ export function createAnswerReader() {
   let content = "";
   let finish_reason: FinishReason = "stop";
   const reasoning = createReasoningReader();
-  const calls = new Map<number, ToolCall>();
+  const numberOf = createCallNumbers();
+  /** In the order in which they began. `index`: the provider's. */
+  const calls: { index: number; call: ToolCall }[] = [];
 
-  const addCall = ({ index, function: piece, ...rest }: ToolCallDelta) => {
-    const at = index ?? (rest.id === undefined ? calls.size - 1 : calls.size);
-    const begun = calls.get(at) ?? {
-      id: `call_${at}`,
-      type: "function" as const,
-      function: { name: "", arguments: "" },
+  const addCall = (delta: ToolCallDelta) => {
+    const at = numberOf(delta);
+    const { index, function: piece, ...rest } = delta;
+    const { call: begun, index: place } = calls[at] ?? {
+      index: index ?? at,
+      call: { id: `call_${index ?? at}`, type: "function" as const, function: { name: "", arguments: "" } },
     };
     // Some providers repeat the name in every piece.
     const name = begun.function.name || (piece?.name ?? "");
     const text = begun.function.arguments + (piece?.arguments ?? "");
-    calls.set(at, {
+    const call = {
       ...begun,
       ...rest,
       id: rest.id || begun.id,
-      type: "function",
+      type: "function" as const,
       function: { ...begun.function, ...piece, name, arguments: text },
-    });
+    };
+    calls[at] = { index: place, call };
   };
   const add = (chunk: Chunk): string => {
     if (chunk.error != null) throw new PurserError({ status: 502, ...chunk.error });
@@ -48,7 +51,7 @@ export function createAnswerReader() {
     },
     /** The answer received so far. */
     message(): AssistantMessage {
-      const tool_calls = [...calls].sort(([one], [other]) => one - other).map(([, call]) => call);
+      const tool_calls = calls.toSorted((one, other) => one.index - other.index).map(({ call }) => call);
       return {
         role: "assistant",
         content: content === "" ? null : content,

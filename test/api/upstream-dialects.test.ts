@@ -1,4 +1,6 @@
-import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import Anthropic from "@anthropic-ai/sdk";
+import OpenAI from "openai";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { ask, charges, expectCleanAudit, type Lab, startLab } from "../support/lab.ts";
 import type { Client } from "../support/service.ts";
 import { delta, event, events, USAGE } from "../support/upstream.ts";
@@ -39,4 +41,58 @@ it.each([
   const answer = await user.post("/api/v1/chat/completions", ask(`agent/${agent}`));
   expect([answer.status, answer.body.choices?.[0].message.content]).toEqual([200, "hello there"]);
   expect(await charges(user)).toMatchObject([{ amount: -COST }]);
+});
+
+describe("parallel calls that all have the index 0", () => {
+  const piece = (id: string, text: string) => {
+    const call = { index: 0, id, type: "function", function: { name: "add", arguments: text } };
+    return event({ choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }] });
+  };
+  const more = (text: string) =>
+    event({
+      choices: [
+        { index: 0, delta: { tool_calls: [{ index: 0, function: { arguments: text } }] }, finish_reason: null },
+      ],
+    });
+  const end = event({ choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }] });
+  beforeEach(() => {
+    const usage = event({ choices: [], usage: USAGE });
+    lab.upstream.answer(
+      events(piece("call_a", '{"a":1}'), piece("call_b", '{"b":'), more("2}"), end, usage, "data: [DONE]\n\n"),
+    );
+  });
+
+  it("are several calls of a response", async () => {
+    const client = new OpenAI({ baseURL: `${lab.service.url}/api/v1`, apiKey: user.key, maxRetries: 0 });
+    const tool = { type: "function" as const, name: "add", parameters: { type: "object" }, strict: false };
+    const asked = { model: "lab/plain", input: "x", tools: [tool] };
+    expect((await client.responses.stream(asked).finalResponse()).output).toMatchObject([
+      { type: "function_call", call_id: "call_a", name: "add", arguments: '{"a":1}' },
+      { type: "function_call", call_id: "call_b", name: "add", arguments: '{"b":2}' },
+    ]);
+  });
+
+  it("are several blocks of a message", async () => {
+    const client = new Anthropic({ baseURL: `${lab.service.url}/api`, apiKey: user.key, maxRetries: 0 });
+    const tools = [{ name: "add", input_schema: { type: "object" as const } }];
+    const messages = [{ role: "user" as const, content: "x" }];
+    const message = await client.messages
+      .stream({ model: "lab/plain", max_tokens: 100, tools, messages })
+      .finalMessage();
+    expect(message.content).toMatchObject([
+      { type: "tool_use", id: "call_a", name: "add", input: { a: 1 } },
+      { type: "tool_use", id: "call_b", name: "add", input: { b: 2 } },
+    ]);
+  });
+
+  it("are several calls of an agent", async () => {
+    const fields = { name: "Sailor", model_id: "lab/plain", client_tools: "pass" };
+    const agent = (await user.post("/api/v1/agents", fields)).body.id;
+    const tools = [{ type: "function", function: { name: "add", parameters: { type: "object" } } }];
+    const { body } = await user.post("/api/v1/chat/completions", ask(`agent/${agent}`, { tools }));
+    expect(body.choices[0].message.tool_calls).toEqual([
+      { id: "call_a", type: "function", function: { name: "add", arguments: '{"a":1}' } },
+      { id: "call_b", type: "function", function: { name: "add", arguments: '{"b":2}' } },
+    ]);
+  });
 });

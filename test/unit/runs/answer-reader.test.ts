@@ -38,6 +38,15 @@ describe("a streamed answer put together again", () => {
     expect(message.tool_calls).toEqual([call("a", "one", "{}"), call("b", "two", "{}")]);
   });
 
+  test("has each of several calls without index and id, and the pieces of the last one", () => {
+    const { message } = read(
+      { tool_calls: [{ function: { name: "one", arguments: "{}" } }] },
+      { tool_calls: [{ function: { name: "two", arguments: "{" } }] },
+      { tool_calls: [{ function: { arguments: "}" } }] },
+    );
+    expect(message.tool_calls).toEqual([call("call_0", "one", "{}"), call("call_1", "two", "{}")]);
+  });
+
   test("bears names that are repeated, ids that are missing, and an index out of all proportion", () => {
     const { message } = read(
       { tool_calls: [{ index: 4e9, id: "", function: { name: "one", arguments: "{" } }] },
